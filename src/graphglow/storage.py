@@ -1,0 +1,108 @@
+"""Files that are whole or absent: atomic writes, and safetensors with JSON metadata.
+
+Nothing here, and nothing that reads through here, unpickles: safetensors holds tensors only and
+the metadata is JSON.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor
+
+from graphglow.errors import InputError
+
+FORMAT_VERSION = 1
+
+
+@contextmanager
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
+
+    An existing file is replaced in one step, or kept as it was when anything fails.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"the output path must be a file; got the folder {path}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
+        )
+    except OSError as error:
+        raise InputError(f"the output path must be writable; got {path} ({error})") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def existing_file(path: str | Path, what: str) -> Path:
+    """Return ``path`` if it is a readable file; raise one sentence naming ``what`` if not."""
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"{what} must exist; got {path}")
+    if path.is_dir():
+        raise InputError(f"{what} must be a file; got the folder {path}")
+    if not os.access(path, os.R_OK):
+        raise InputError(f"{what} must be readable; got {path}")
+    return path
+
+
+def save_tensors(
+    path: str | Path, kind: str, tensors: dict[str, Tensor], meta: dict[str, Any]
+) -> None:
+    """Write tensors and JSON metadata as one safetensors file, atomically.
+
+    Args:
+        path: Where to write; an existing file is replaced.
+        kind: What the file is (``"learner"``, ``"result"``); :func:`load_tensors` asks for it.
+        tensors: Named tensors, any device.
+        meta: Anything JSON can hold.
+    """
+    header = {"graphglow": json.dumps({"kind": kind, "version": FORMAT_VERSION, **meta})}
+    flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(tensors_to_bytes(flat, metadata=header))
+
+
+def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_tensors` wrote; refuse anything else in one sentence."""
+    path = existing_file(path, f"the {kind} file")
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            header = (file.metadata() or {}).get("graphglow")
+            if header is None:
+                raise InputError(
+                    f"{path} must be a graphglow {kind}; got a foreign safetensors file"
+                )
+            meta = json.loads(header)
+            if not isinstance(meta, dict):
+                raise InputError(f"{path} must be a graphglow {kind}; got damaged metadata")
+            if meta.get("kind") != kind:
+                raise InputError(
+                    f"{path} must be a graphglow {kind}; got a {meta.get('kind')!r} file"
+                )
+            version = meta.get("version")
+            if not isinstance(version, int) or version > FORMAT_VERSION:
+                raise InputError(
+                    f"{path} must have format version {FORMAT_VERSION} or older; got {version} "
+                    "(a newer graphglow wrote it: update graphglow)"
+                )
+            return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118
+    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(
+            f"{path} must be a graphglow {kind} file; it is foreign or truncated ({error})"
+        ) from error
