@@ -1,0 +1,17 @@
+"""Graphs: load, check, normalise, split, write. Nothing above this folder reads graph files."""
+
+from graphglow.graphs.check import check_graph
+from graphglow.graphs.graph import Graph, prepare
+from graphglow.graphs.load import DATASETS, load_graph
+from graphglow.graphs.synthetic import synthetic_graph
+from graphglow.graphs.write import write_graph
+
+__all__ = [
+    "DATASETS",
+    "Graph",
+    "check_graph",
+    "load_graph",
+    "prepare",
+    "synthetic_graph",
+    "write_graph",
+]

@@ -1,0 +1,98 @@
+"""Graphs as named arrays: ``.npz``, and ``.pt`` with a PyG ``Data`` or a dict of tensors."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
+
+from graphglow.errors import InputError
+from graphglow.graphs.labels import encode_labels
+from graphglow.graphs.npz import read_npz_arrays
+from graphglow.graphs.split import mask_from
+
+TENSORS = ("x", "y", "edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight")
+SPLITS = ("train", "val", "test")
+OWN_NAMES = ("node_id", "class_names")
+PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
+"""Plain containers that PyG itself does not register as safe to load."""
+
+
+def read_npz(path: Path) -> Data:
+    """Read ``x``, ``y`` and, where given, ``edge_index``, ``edge_weight``, ``train|val|test``."""
+    return graph_from_fields(read_npz_arrays(path, "the graph file"), str(path))
+
+
+def read_pt(path: Path) -> Data:
+    """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(PARTS_OF_DATA):
+            warnings.simplefilter("ignore")  # torch warns of foreign archives before it refuses
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        fields = content.to_dict() if isinstance(content, Data) else content
+    except Exception as error:  # zipfile, pickle and RuntimeError; torch's advice is unsafe
+        raise InputError(
+            f"{path} must hold a torch_geometric Data or a dict of tensors; it is damaged, foreign "
+            f"or holds other objects ({type(error).__name__})"
+        ) from error
+    if not isinstance(fields, dict):
+        raise InputError(
+            f"{path} must hold a torch_geometric Data or a dict of tensors; "
+            f"got {type(content).__name__}"
+        )
+    return graph_from_fields(fields, str(path))
+
+
+def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
+    """Make a graph, not yet checked, from arrays or tensors by name; ``what`` names it in errors.
+
+    Shapes:
+        x [N, D], y [N] (integers, or text: then ``class_names`` is set), edge_index [2, E],
+        edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
+    """
+    for name in ("x", "y"):
+        if fields.get(name) is None:
+            found = ", ".join(sorted(map(str, fields))[:10]) or "nothing"
+            raise InputError(f"{what} must hold x and y; got {found}")
+    if fields.get("edge_index") is None and fields.get("adj_t") is not None:
+        raise InputError(f"{what} must hold edges as edge_index [2, E]; got adj_t only")
+    data = Data()
+    for name in TENSORS:
+        value = fields.get(name)
+        if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "US":
+            data.y, data.class_names = encode_labels(value.astype(str), f"y of {what}")
+        elif value is not None:
+            data[name] = _tensor(value, f"{name} of {what}")
+    for name in SPLITS:
+        value = fields.get(name, fields.get(f"{name}_mask"))
+        if value is not None:
+            where = f"{name} of {what}"
+            array = _tensor(value, where).numpy()
+            data[f"{name}_mask"] = mask_from(array, _num_nodes(data.x), where)
+    for name in OWN_NAMES:
+        value = fields.get(name)
+        if isinstance(value, np.ndarray | Tensor):
+            value = value.tolist()
+        if isinstance(value, list):
+            data[name] = value
+    return data
+
+
+def _num_nodes(x: Tensor) -> int:
+    return int(x.shape[0]) if x.ndim else 0
+
+
+def _tensor(value: object, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        return value.detach()
+    if not isinstance(value, np.ndarray):
+        raise InputError(f"{what} must be an array; got {type(value).__name__}")
+    try:
+        return torch.from_numpy(value.astype(value.dtype.newbyteorder("="), copy=False))
+    except TypeError as error:  # text, objects, dates
+        raise InputError(f"{what} must hold numbers; got {value.dtype}") from error

@@ -1,0 +1,185 @@
+"""The one check at the border: every graph, from any door, passes here before anything trains.
+
+Each rule is one sentence: what must hold, then what was received.
+"""
+
+from itertools import combinations
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graphs.knn import knn_edges
+from graphglow.graphs.split import random_split
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def check_graph(data: Data, *, split_seed: int = 0) -> Data:
+    """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
+
+    Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
+    there are no edges, and, where no mask is given, a seeded 50/25/25 split of the labelled nodes.
+    Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
+    training and validation need at least one labelled node each.
+
+    Shapes:
+        x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
+    """
+    if not isinstance(data, Data):
+        raise InputError(
+            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
+        )
+    data = data.clone()
+    data.x = _checked_features(data.x)
+    num_nodes = data.x.shape[0]
+    _check_sizes(data, num_nodes)
+    data.y = _checked_labels(data.y, num_nodes)
+    data.edge_index, weight = _checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+    if weight is not None:
+        data.edge_weight = weight
+    if data.edge_index.shape[1] == 0:
+        data.edge_index = knn_edges(data.x)
+        data.pop("edge_weight", None)
+        data.knn_graph = True
+    return complete_masks(data, split_seed)
+
+
+def _check_sizes(data: Data, num_nodes: int) -> None:
+    """What PyG keeps beside x must agree with it."""
+    stated = data.num_nodes if "num_nodes" in data else num_nodes
+    if stated != num_nodes:
+        raise InputError(f"x must have one row per node ({stated}); got {num_nodes} rows")
+    if data.edge_index is None and data.get("adj_t") is not None:
+        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
+    ids = data.get("node_id")
+    if ids is not None and len(ids) != num_nodes:
+        raise InputError(f"node_id must have one id per node ({num_nodes}); got {len(ids)}")
+
+
+def _checked_features(x: object) -> Tensor:
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"a graph must have node features x [N, D]; got x of type {type(x).__name__}"
+        )
+    if x.ndim != 2 or x.shape[0] == 0:
+        raise InputError(
+            f"x must have one row per node and at least one node; got shape {tuple(x.shape)}"
+        )
+    if x.shape[1] == 0:
+        raise InputError(f"x must have at least one feature column; got shape {tuple(x.shape)}")
+    if x.is_complex() or x.is_quantized:
+        raise InputError(f"x must hold real numbers; got {x.dtype}")
+    x = x.to_dense() if x.layout != torch.strided else x
+    x = x.detach().cpu().to(torch.float32)
+    low, high = torch.aminmax(x)  # one pass; NaN comes through
+    if not (torch.isfinite(low) and torch.isfinite(high)):
+        bad = ~torch.isfinite(x)
+        row, column = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"x must be finite; got {x[row, column].item()} at node {row}, column {column} "
+            f"({int(bad.sum())} such entries)"
+        )
+    if low == 0 and high == 0:
+        raise InputError("x must have at least one non-zero entry; got all zeros")
+    return x
+
+
+def _checked_labels(y: object, num_nodes: int) -> Tensor:
+    if not isinstance(y, Tensor):
+        raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1 or y.shape[0] != num_nodes:
+        raise InputError(
+            f"y must have one label per node ({num_nodes}); got shape {tuple(y.shape)}"
+        )
+    if y.dtype == torch.bool or y.is_floating_point() or y.is_complex():
+        raise InputError(f"y must hold integer classes (-1 for unlabelled); got {y.dtype}")
+    y = y.detach().cpu().to(torch.int64)
+    if int(y.min()) < -1:
+        raise InputError(f"y must be -1 (unlabelled) or a class from 0; got {int(y.min())}")
+    classes = torch.unique(y[y >= 0])
+    if len(classes) == 0:
+        raise InputError("y must label at least two classes; got no label at all")
+    if len(classes) == 1:
+        raise InputError(f"y must label at least two classes; got only class {int(classes[0])}")
+    if int(classes[-1]) >= num_nodes:
+        raise InputError(
+            f"y must hold classes below the node count {num_nodes}; got {int(classes[-1])}"
+        )
+    return y
+
+
+def _checked_edges(
+    edge_index: object, weight: object, num_nodes: int
+) -> tuple[Tensor, Tensor | None]:
+    if edge_index is None:
+        return torch.empty(2, 0, dtype=torch.int64), None
+    if isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+    if not isinstance(edge_index, Tensor):
+        raise InputError(f"edge_index must be a tensor; got {type(edge_index).__name__}")
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise InputError(f"edge_index must have shape [2, E]; got {tuple(edge_index.shape)}")
+    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
+        raise InputError(f"edge_index must hold integers; got {edge_index.dtype}")
+    edge_index = edge_index.detach().cpu().to(torch.int64)
+    if edge_index.numel():
+        low, high = int(edge_index.min()), int(edge_index.max())
+        if low < 0 or high >= num_nodes:
+            raise InputError(
+                f"edge_index must lie in [0, {num_nodes - 1}]; got {low if low < 0 else high}"
+            )
+    if weight is None:
+        return edge_index, None
+    if not isinstance(weight, Tensor) or weight.numel() != edge_index.shape[1]:
+        got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise InputError(
+            f"edge_weight must have one value per edge ({edge_index.shape[1]}); got {got}"
+        )
+    if weight.is_complex():
+        raise InputError(f"edge_weight must hold real numbers; got {weight.dtype}")
+    weight = weight.detach().cpu().to(torch.float32).flatten()
+    if not (torch.isfinite(weight).all() and (weight >= 0).all()):
+        raise InputError(
+            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
+        )
+    return edge_index, weight
+
+
+def complete_masks(data: Data, split_seed: int) -> Data:
+    """Check the masks of an otherwise checked graph, or split at random if it has none."""
+    given = [name for name in MASKS if data.get(name) is not None]
+    if not given:
+        train, val, test = random_split(data.y, seed=split_seed)
+        for name, index in zip(MASKS, (train, val, test), strict=True):
+            data[name] = torch.zeros(data.y.shape[0], dtype=torch.bool)
+            data[name][index] = True
+    elif "train_mask" not in given or "val_mask" not in given:
+        raise InputError(
+            f"train_mask and val_mask must come together (or no mask at all); got only {given[0]}"
+        )
+    for name in MASKS:
+        data[name] = _checked_mask(name, data.get(name), data.y)
+    for a, b in combinations(MASKS, 2):
+        both = int((data[a] & data[b]).sum())
+        if both:
+            raise InputError(f"{a} and {b} must not overlap; got {both} nodes in both")
+    for name in ("train_mask", "val_mask"):
+        if not data[name].any():
+            raise InputError(f"{name} must hold at least one labelled node; got none")
+    return data
+
+
+def _checked_mask(name: str, mask: object, y: Tensor) -> Tensor:
+    if mask is None:
+        return torch.zeros_like(y, dtype=torch.bool)
+    if not isinstance(mask, Tensor) or mask.shape != y.shape:
+        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
+        raise InputError(f"{name} must have one entry per node ({len(y)}); got {got}")
+    if mask.dtype != torch.bool:
+        raise InputError(f"{name} must be boolean; got {mask.dtype}")
+    return mask.detach().cpu() & (y >= 0)

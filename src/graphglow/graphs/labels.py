@@ -1,0 +1,57 @@
+"""Labels as people write them (text, whole numbers, blanks) as classes 0..C-1."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphglow.errors import InputError
+
+
+def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str] | None]:
+    """Number the classes; blank, missing and -1 mean unlabelled.
+
+    Args:
+        labels: A pandas Series or anything it can be made of.
+        what: Names the labels in errors.
+
+    Returns:
+        ``y`` [N] with -1 for unlabelled, and the class names in order, or ``None`` where the labels
+        were the numbers 0..C-1 already.
+    """
+    import pandas as pd
+
+    series = pd.Series(labels).reset_index(drop=True)
+    text = series.astype(object).where(series.notna(), "").astype(str).str.strip()
+    text = text.where(text.str.lower() != "nan", "")
+    present = text[text != ""]
+    number = pd.to_numeric(present, errors="coerce")
+    if len(present) and number.notna().all():
+        return _encode_numbers(number, len(text), what)
+    names = sorted(set(present))
+    return _positions(present, names, len(text)), names
+
+
+def _encode_numbers(number: Any, num_nodes: int, what: str) -> tuple[Tensor, list[str] | None]:
+    values = number.to_numpy(dtype=np.float64)
+    bad = ~((values == np.floor(values)) & (values >= -1) & np.isfinite(values))
+    if bad.any():
+        row = int(number.index[bad.argmax()])
+        raise InputError(
+            f"{what} must be text, or whole numbers from 0 (-1 or blank for unlabelled); "
+            f"got {values[bad.argmax()]:g} in row {row + 1}"
+        )
+    number = number.astype(np.int64)
+    number = number[number >= 0]
+    classes = sorted(set(number.tolist()))
+    names = [str(c) for c in classes] if classes != list(range(len(classes))) else None
+    return _positions(number, classes, num_nodes), names
+
+
+def _positions(present: Any, classes: list[Any], num_nodes: int) -> Tensor:
+    import pandas as pd
+
+    y = np.full(num_nodes, -1, dtype=np.int64)
+    y[present.index.to_numpy()] = pd.Index(classes).get_indexer(present)
+    return torch.from_numpy(y)

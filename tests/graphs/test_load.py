@@ -1,0 +1,198 @@
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import networkx as nx
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graphs import DATASETS, check_graph, load_graph
+from graphglow.graphs.graph import prepare
+
+FREE = sorted(name for name, info in DATASETS.items() if not info.needs_data)
+PAPER = sorted(name for name, info in DATASETS.items() if info.needs_data)
+
+
+def undirected_edges(data: Data) -> int:
+    low, high = data.edge_index.min(0)[0], data.edge_index.max(0)[0]
+    return len((low * data.num_nodes + high)[low != high].unique())
+
+
+def test_the_table_is_keyed_by_lower_case_names():
+    assert all(name == info.name == name.lower() for name, info in DATASETS.items())
+    assert all(info.description and info.kind for info in DATASETS.values())
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_names_that_need_no_files(name, tmp_path):
+    info, data = DATASETS[name], load_graph(name, data_root=tmp_path)
+    assert data.name == name
+    assert (data.num_nodes, data.x.shape[1]) == (info.nodes, info.features)
+    assert int(data.y.max()) + 1 == info.classes
+    assert undirected_edges(data) == pytest.approx(info.edges, rel=0.01)  # kNN ties
+    assert torch.equal(data.x, load_graph(name).x)
+    assert prepare(data).num_nodes == info.nodes
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_graphs_of_the_paper(name, data_root):
+    info, data = DATASETS[name], load_graph(name, data_root=data_root)
+    assert (data.num_nodes, data.x.shape[1]) == (info.nodes, info.features)
+    assert undirected_edges(data) == info.edges
+    assert int(data.y.max()) + 1 == info.classes
+    assert data.name == name
+    if info.kind == "citation":
+        assert (int(data.val_mask.sum()), int(data.test_mask.sum())) == (500, 1000)
+        assert int(data.train_mask.sum()) == 20 * info.classes
+    else:
+        labelled = int((data.y >= 0).sum())
+        assert (data.y == -1).any()
+        assert int(data.train_mask.sum()) == labelled // 2
+        assert int(data.val_mask.sum()) == labelled // 4
+        assert not (data.train_mask | data.val_mask | data.test_mask)[data.y < 0].any()
+
+
+def test_any_case_the_environment_and_the_working_folder(data_root, monkeypatch, tmp_path):
+    monkeypatch.setenv("GRAPHGLOW_DATA", str(data_root))
+    assert load_graph("Reed98").name == "reed98"
+    monkeypatch.delenv("GRAPHGLOW_DATA")
+    (tmp_path / "data").symlink_to(data_root)
+    monkeypatch.chdir(tmp_path)
+    assert load_graph("REED98").num_nodes == 962
+
+
+def test_the_split_seed_reaches_random_splits_only(data_root):
+    masks = [load_graph("reed98", data_root=data_root, split_seed=s).train_mask for s in (0, 0, 1)]
+    assert torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+    cora = [load_graph("cora", data_root=data_root, split_seed=s).train_mask for s in (0, 1)]
+    assert torch.equal(*cora)
+
+
+def test_the_split_of_the_papers_authors(data_root):
+    file = data_root / "reed98" / "split.npz"
+    data = load_graph("reed98", data_root=data_root, split_file=file)
+    assert int(data.train_mask.sum()) > 0
+    assert not torch.equal(data.train_mask, load_graph("reed98", data_root=data_root).train_mask)
+
+
+def test_cora_loads_fast_once_processed(data_root):
+    load_graph("cora", data_root=data_root)
+    start = time.perf_counter()
+    load_graph("cora", data_root=data_root)
+    assert time.perf_counter() - start < 1.0
+
+
+@pytest.fixture
+def reed(data_root, tmp_path, monkeypatch):
+    """A private data root with one graph, and a private cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    shutil.copytree(data_root / "reed98" / "raw", tmp_path / "root" / "Reed98" / "raw")
+    return tmp_path / "root"
+
+
+def files(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+
+
+def test_the_data_root_is_only_read_and_the_cache_is_used(reed, tmp_path, capfd):
+    before = files(reed)
+    first = load_graph("reed98", data_root=reed)  # the folder is called Reed98 here
+    assert files(reed) == before
+    assert len(files(tmp_path / "cache")) == 1
+    again = load_graph("reed98", data_root=reed)
+    assert all(torch.equal(first[k], again[k]) for k in ("x", "y", "edge_index", "train_mask"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_damaged_cache_is_made_anew(reed, tmp_path):
+    load_graph("reed98", data_root=reed)
+    (cached,) = (tmp_path / "cache" / "graphglow").iterdir()
+    cached.write_bytes(cached.read_bytes()[:1000])
+    assert load_graph("reed98", data_root=reed).num_nodes == 962
+    assert cached.stat().st_size > 1000
+
+
+def test_without_a_cache_folder_it_still_loads(reed, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert load_graph("reed98", data_root=reed).num_nodes == 962
+
+
+def test_damaged_raw_files(reed):
+    (reed / "Reed98" / "raw" / "data.mat").write_bytes(b"MATLAB 5.0 not really")
+    with pytest.raises(InputError, match=r"raw files in .* must be those of the data set reed98"):
+        load_graph("reed98", data_root=reed)
+
+
+@pytest.mark.parametrize("name", ["cora", "reed98"])
+def test_missing_raw_files_and_no_network(name, tmp_path, monkeypatch, capfd):
+    def refuse(*args, **kwargs):
+        raise OSError("no network in tests")
+
+    for module in ("planetoid.fs.cp", "linkx_dataset.download_url"):
+        monkeypatch.setattr(f"torch_geometric.datasets.{module}", refuse)
+    with pytest.raises(InputError) as caught:
+        load_graph(name, data_root=tmp_path)
+    message = str(caught.value)
+    assert str(tmp_path) in message
+    assert "--data-root or GRAPHGLOW_DATA" in message
+    assert "\n" not in message
+    assert capfd.readouterr() == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_download_lands_in_the_root(reed, tmp_path, monkeypatch):
+    def fetch(url, folder, filename):
+        shutil.copy(reed / "Reed98" / "raw" / "data.mat", f"{folder}/{filename}")
+
+    monkeypatch.setattr("torch_geometric.datasets.linkx_dataset.download_url", fetch)
+    assert load_graph("reed98", data_root=tmp_path / "new").num_nodes == 962
+    assert files(tmp_path / "new") == ["reed98/raw/data.mat"]
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("kora", "nearest: cora"),
+        ("pubmud", "nearest: pubmed"),
+        ("synthetik", "nearest: synthetic"),
+        ("qqqq", "nearest: amherst41, breast_cancer"),
+        ("nowhere/graph.npz", "or an existing path"),
+        ("", "got ''"),
+        (7, "a path, a torch_geometric Data or a NetworkX graph; got int"),
+        (None, "got NoneType"),
+    ],
+)
+def test_unknown_sources(source, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_graph(source)
+
+
+def test_data_and_networkx_objects(small_graph):
+    data = load_graph(small_graph)
+    assert data.name == "graph"
+    assert "name" not in small_graph
+    small_graph.name = "mine"
+    assert load_graph(small_graph).name == "mine"
+    graph = nx.path_graph(4)
+    nx.set_node_attributes(graph, {i: {"y": i % 2, "x": [float(i), 1.0]} for i in graph})
+    data = load_graph(graph)
+    assert data.node_id == [0, 1, 2, 3]
+    assert data.x.tolist() == [[0.0, 1.0], [1.0, 1.0], [2.0, 1.0], [3.0, 1.0]]
+    assert torch.equal(check_graph(data).edge_index, data.edge_index)
+
+
+def test_importing_is_light():
+    code = (
+        "import sys, graphglow.graphs; "
+        "print([m for m in ('networkx', 'sklearn') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,125 @@
+import re
+
+import networkx as nx
+import pytest
+import torch
+
+from graphglow.errors import InputError
+from graphglow.graphs import load_graph
+
+
+def people(kind=nx.Graph):
+    graph = kind()
+    for i, name in enumerate("abcd"):
+        graph.add_node(name, label=["u", "v"][i % 2], age=10.0 * i, tall=i > 1, note="text")
+    graph.add_edge("a", "b", weight=0.5)
+    graph.add_edge("b", "c")
+    return graph
+
+
+def test_undirected_with_own_ids_and_numeric_attributes():
+    data = load_graph(people())
+    assert data.node_id == ["a", "b", "c", "d"]
+    assert data.class_names == ["u", "v"]
+    assert data.y.tolist() == [0, 1, 0, 1]
+    assert data.x.shape == (4, 2)  # age, tall; text is no feature
+    torch.testing.assert_close(data.x.mean(0), torch.zeros(2))
+    assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]
+    assert data.edge_weight.tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
+def test_directed(kind):
+    assert load_graph(people(kind)).edge_index.tolist() == [[0, 1], [1, 2]]
+
+
+def test_multi_edges_and_self_loops_are_taken():
+    graph = people(nx.MultiGraph)
+    graph.add_edge("a", "b", weight=3.0)
+    graph.add_edge("d", "d")
+    assert load_graph(graph).edge_index.shape == (2, 8)
+
+
+def test_split_and_missing_labels_and_no_edges():
+    graph = people()
+    graph.remove_edges_from(list(graph.edges))
+    nx.set_node_attributes(graph, {"a": "train", "b": "val", "c": "test"}, "split")
+    del graph.nodes["d"]["label"]
+    data = load_graph(graph)
+    assert data.knn_graph
+    assert data.y.tolist() == [0, 1, 0, -1]
+    assert data.train_mask.tolist() == [True, False, False, False]
+
+
+def test_graphml(tmp_path):
+    nx.write_graphml(people(), tmp_path / "p.graphml")
+    data, direct = load_graph(tmp_path / "p.graphml"), load_graph(people())
+    assert data.name == "p"
+    assert data.node_id == direct.node_id
+    assert data.class_names == direct.class_names
+    torch.testing.assert_close(data.x, direct.x)
+    assert torch.equal(data.edge_index, direct.edge_index)
+
+
+@pytest.mark.parametrize("keep", [10, 100, 400, 900])
+def test_truncated_graphml(keep, tmp_path):
+    nx.write_graphml(people(), tmp_path / "p.graphml")
+    content = (tmp_path / "p.graphml").read_bytes()
+    (tmp_path / "p.graphml").write_bytes(content[:keep])
+    with pytest.raises(InputError, match="must be a GraphML file; it is damaged or foreign"):
+        load_graph(tmp_path / "p.graphml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("<html></html>", "must be a GraphML file; it is damaged or foreign"),
+        ("<graphml xmlns='http://graphml.graphdrawing.org/xmlns'></graphml>", "foreign"),
+        (
+            "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"
+            "<graph edgedefault='directed'></graph></graphml>",
+            "a graph must have at least one node; got none",
+        ),
+    ],
+)
+def test_graphml_without_a_graph(content, message, tmp_path):
+    (tmp_path / "p.graphml").write_text(content)
+    with pytest.raises(InputError, match=message):
+        load_graph(tmp_path / "p.graphml")
+
+
+BAD = {
+    "empty": (lambda g: g.clear(), "a graph must have at least one node; got none in graph"),
+    "no label": (
+        lambda g: [a.pop("label") for a in g.nodes.values()],
+        "must have an attribute y, class, label; got age, note, tall",
+    ),
+    "no features": (
+        lambda g: [(a.pop("age"), a.pop("tall")) for a in g.nodes.values()],
+        "must have features: an attribute x (a list) or numeric attributes; got label, note",
+    ),
+    "x on one node": (lambda g: g.add_node("a", x=[1.0]), "x of node 1 of graph must be a list of"),
+    "x of two lengths": (
+        lambda g: [g.add_node(n, x=[1.0] * (i + 1)) for i, n in enumerate("abcd")],
+        "must have one length for all nodes; got 1 and 4",
+    ),
+    "x of text": (
+        lambda g: [g.add_node(n, x="tall") for n in "abcd"],
+        "x of node 0 of graph must be a list of numbers; got 'tall'",
+    ),
+    "nan in x": (
+        lambda g: [g.add_node(n, x=[float("nan")]) for n in "abcd"],
+        "x must be finite; got nan at node 0, column 0",
+    ),
+    "text weight": (lambda g: g.add_edge("a", "b", weight="much"), "edge weights of graph must be"),
+    "split": (lambda g: g.add_node("c", split="later"), "blank; got 'later' in row 3"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_graphs(case):
+    change, message = BAD[case]
+    graph = people()
+    change(graph)
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_graph(graph)

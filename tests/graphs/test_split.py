@@ -1,0 +1,79 @@
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from graphglow.errors import InputError
+from graphglow.graphs import load_graph
+from graphglow.graphs.split import random_split
+
+
+def test_half_a_quarter_a_quarter_of_the_labelled():
+    y = torch.arange(100) % 4
+    y[:20] = -1
+    train, val, test = random_split(y, seed=0)
+    assert (len(train), len(val), len(test)) == (40, 20, 20)
+    together = torch.cat([train, val, test]).sort()[0]
+    assert torch.equal(together, torch.arange(20, 100))
+
+
+def write(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+def test_a_split_file_replaces_the_masks(small_graph, tmp_path):
+    file = write(tmp_path / "s.npz", train=[0, 1], val=[2, 3], test=np.arange(12) == 5)
+    data = load_graph(load_graph(small_graph), split_file=file)
+    assert data.train_mask.nonzero().flatten().tolist() == [0, 1]
+    assert data.val_mask.nonzero().flatten().tolist() == [2, 3]
+    assert data.test_mask.nonzero().flatten().tolist() == [5]
+
+
+def test_a_split_file_mends_bad_masks(small_graph, tmp_path):
+    small_graph.train_mask = torch.ones(3)
+    file = write(tmp_path / "s.npz", train=[0], val=[1], test=[])
+    assert int(load_graph(small_graph, split_file=file).train_mask.sum()) == 1
+
+
+BAD = {
+    "no val": ({"train": [0], "test": [1]}, "must hold the arrays train, val and test"),
+    "overlap": ({"train": [0, 1], "val": [1], "test": []}, "must not overlap; got 1 nodes in both"),
+    "range": ({"train": [0, 12], "val": [1], "test": []}, "must lie in [0, 11]; got 12"),
+    "negative": ({"train": [0, -1], "val": [1], "test": []}, "must lie in [0, 11]; got -1"),
+    "floats": ({"train": [0.5], "val": [1], "test": []}, "node indices or booleans; got float64"),
+    "2-d": ({"train": [[0]], "val": [1], "test": []}, "must be one-dimensional; got shape (1, 1)"),
+    "short mask": (
+        {"train": [True], "val": [1], "test": []},
+        "must have one entry per node (12); got 1",
+    ),
+    "empty": ({"train": [], "val": [1], "test": []}, "at least one labelled node; got none"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_split_files(case, small_graph, tmp_path):
+    arrays, message = BAD[case]
+    file = write(tmp_path / "s.npz", **arrays)
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_graph(small_graph, split_file=file)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 truncated", b"\x93NUMPY", b"text"])
+def test_damaged_split_files(content, small_graph, tmp_path):
+    (tmp_path / "s.npz").write_bytes(content)
+    with pytest.raises(InputError, match=r"the split file must be an \.npz file of plain arrays"):
+        load_graph(small_graph, split_file=tmp_path / "s.npz")
+
+
+def test_pickles_in_a_split_file_are_refused(small_graph, tmp_path):
+    file = write(tmp_path / "s.npz", train=np.array([{}], dtype=object), val=[1], test=[2])
+    with pytest.raises(InputError, match="holds objects"):
+        load_graph(small_graph, split_file=file)
+
+
+@pytest.mark.parametrize(("name", "message"), [("none.npz", "must exist"), ("", "must be a file")])
+def test_missing_split_files(name, message, small_graph, tmp_path):
+    with pytest.raises(InputError, match=f"the split file {message}; got"):
+        load_graph(small_graph, split_file=tmp_path / name)
