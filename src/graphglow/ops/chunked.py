@@ -1,0 +1,109 @@
+"""Eq. 11 in blocks of nodes: the same numbers, with only one [rows, P] block in memory.
+
+Forward, with m and r the column and row sums of Gamma::
+
+    c_p = sum_u Gamma_up v_u / m_p            one pass over the blocks
+    o_u = sum_p Gamma_up c_p / r_u            a second pass
+
+Backward, for the gradient g of o (a sum clamped at EPS passes no gradient)::
+
+    dc_p     = sum_u Gamma_up g_u / r_u                                       first pass
+    ds_p     = dc_p / m_p,   dm_p = -(dc_p . c_p) / m_p
+    dv_u     = sum_p Gamma_up ds_p                                            second pass
+    dGamma   = (g_u . c_p - g_u . o_u) / r_u  +  v_u . ds_p + dm_p
+
+and dGamma flows to q and k through the similarity of the block. Blocks are recomputed in both
+passes: had autograd kept them, the peak would be that of ``eager``.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphglow.ops.similarity import EPS, Kernel, similarity
+
+BLOCK_ELEMENTS = 4_000_000
+"""Entries of one block of Gamma over all batch entries and heads (16 MB in float32)."""
+
+
+def chunked(
+    v: Tensor,
+    q: Tensor,
+    k: Tensor,
+    threshold: float | None,
+    kernel: Kernel,
+    heads: int,
+    rows: int | None = None,
+) -> Tensor:
+    """``rows`` nodes at a time; by default as many as :data:`BLOCK_ELEMENTS` allows."""
+    if rows is None:
+        per_row = k.shape[-2] * (1 if kernel == "identity" else heads) * k.shape[:-2].numel()
+        rows = max(1, BLOCK_ELEMENTS // max(1, per_row))
+    out: Tensor = _Chunked.apply(v, q, k, threshold, kernel, heads, rows)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        v: Tensor,
+        q: Tensor,
+        k: Tensor,
+        threshold: float | None,
+        kernel: Kernel,
+        heads: int,
+        rows: int,
+    ) -> Tensor:
+        def gamma_of(q_block: Tensor, k: Tensor) -> Tensor:
+            return similarity(q_block, k, threshold=threshold, kernel=kernel, heads=heads)
+
+        to_pivots = v.new_zeros(*k.shape[:-1], v.shape[-1])  # [.., P, F]
+        column_sum = v.new_zeros(k.shape[:-1])  # [.., P]
+        for block in _blocks(q.shape[-2], rows):
+            gamma = gamma_of(q[..., block, :], k)  # [.., rows, P]
+            to_pivots += gamma.mT @ v[..., block, :]
+            column_sum += gamma.sum(-2)
+        to_pivots /= column_sum.clamp_min(EPS)[..., None]
+
+        out = torch.empty_like(v)
+        row_sum = v.new_empty(v.shape[:-1])  # [.., N]
+        for block in _blocks(q.shape[-2], rows):
+            gamma = gamma_of(q[..., block, :], k)
+            row_sum[..., block] = gamma.sum(-1)
+            out[..., block, :] = gamma @ to_pivots / row_sum[..., block].clamp_min(EPS)[..., None]
+        ctx.save_for_backward(v, q, k, to_pivots, column_sum, row_sum, out)
+        ctx.gamma_of, ctx.rows = gamma_of, rows
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
+        v, q, k, to_pivots, column_sum, row_sum, out = ctx.saved_tensors
+        g = grad / row_sum.clamp_min(EPS)[..., None]  # [.., N, F]  g_u / r_u
+        d_row_sum = -(g * out).sum(-1) * (row_sum >= EPS)  # [.., N]
+
+        d_to_pivots = torch.zeros_like(to_pivots)
+        for block in _blocks(q.shape[-2], ctx.rows):
+            d_to_pivots += ctx.gamma_of(q[..., block, :], k).mT @ g[..., block, :]
+        d_sum = d_to_pivots / column_sum.clamp_min(EPS)[..., None]  # [.., P, F]
+        d_column_sum = -(d_sum * to_pivots).sum(-1) * (column_sum >= EPS)  # [.., P]
+
+        dv, dq, dk = torch.empty_like(v), torch.empty_like(q), torch.zeros_like(k)
+        for block in _blocks(q.shape[-2], ctx.rows):
+            with torch.enable_grad():
+                q_block = q[..., block, :].detach().requires_grad_()
+                k_block = k.detach().requires_grad_()
+                gamma = ctx.gamma_of(q_block, k_block)
+            d_gamma = g[..., block, :] @ to_pivots.mT + d_row_sum[..., block, None]
+            d_gamma += v[..., block, :] @ d_sum.mT + d_column_sum[..., None, :]
+            dq[..., block, :], dk_block = torch.autograd.grad(gamma, (q_block, k_block), d_gamma)
+            dk += dk_block
+            dv[..., block, :] = gamma.detach() @ d_sum
+        return dv, dq, dk, None, None, None, None
+
+
+def _blocks(n: int, rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
