@@ -1,0 +1,95 @@
+"""Settings of the structure learner and of its objective."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from graphglow.errors import InputError
+
+Similarity = Literal["cosine", "dot", "rbf", "attention"]
+Delta = Literal["truncate", "affine"]
+Supervision = Literal["nwgm", "gumbel", "reinforce"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig:
+    """Structure learner g_theta (Eq. 9)."""
+
+    embedding_size: int = 64
+    """d: width of the node embeddings that the learner reads. One number for all graphs."""
+    num_heads: int = 4
+    """H: number of heads. The paper searches 4 and 6."""
+    similarity: Similarity = "cosine"
+    """s: how two weighted embeddings are compared."""
+    tied: bool = True
+    """Use one weight vector per head for nodes and pivots; otherwise two independent ones."""
+    delta: Delta = "truncate"
+    """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2."""
+    threshold: float = 0.0
+    """Similarities at or below this become zero (with delta = truncate)."""
+
+    def __post_init__(self) -> None:
+        at_least("embedding_size", self.embedding_size, 1)
+        at_least("num_heads", self.num_heads, 1)
+        one_of("similarity", self.similarity, get_args(Similarity))
+        one_of("delta", self.delta, get_args(Delta))
+        if not 0 <= self.threshold < math.inf:
+            raise InputError(f"threshold must be >= 0 and finite; got {self.threshold}")
+        if self.delta == "affine" and self.similarity != "cosine":
+            raise InputError(
+                f"delta 'affine' must be used with similarity 'cosine'; got {self.similarity!r}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Objective of the structure learner (Eq. 13-18). L_r and L_e are means per entry."""
+
+    supervision: Supervision = "nwgm"
+    """Gradient of L_s: at the expected structure (nwgm, Eq. 15), or by sampling structures."""
+    smoothness: float = 0.1
+    """alpha: weight of feature smoothness in the prior (Eq. 14)."""
+    sparsity: float = 0.1
+    """rho: weight of the squared Frobenius norm in the prior (Eq. 14)."""
+    entropy: float = 1.0
+    """Weight of the entropy term L_e (Eq. 18); the paper's is 1."""
+    samples: int = 5
+    """K: structures drawn for each REINFORCE estimate."""
+    temperature: float = 0.5
+    """Temperature of the relaxed Bernoulli draws (supervision = gumbel)."""
+    probes: int = 8
+    """Random sign vectors for the Frobenius norm (Hutchinson)."""
+    sketch: int = 64
+    """Features are projected to this many random directions inside the smoothness term."""
+
+    def __post_init__(self) -> None:
+        one_of("supervision", self.supervision, get_args(Supervision))
+        for name in ("smoothness", "sparsity", "entropy"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise InputError(f"{name} must be >= 0 and finite; got {value}")
+        at_least("samples", self.samples, 2)
+        at_least("probes", self.probes, 1)
+        at_least("sketch", self.sketch, 1)
+        if not 0 < self.temperature < math.inf:
+            raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
+
+
+def at_least(name: str, value: int, low: int) -> None:
+    """Raise unless the integer ``value`` is ``low`` or more."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} must be an integer; got {value!r}")
+    if value < low:
+        raise InputError(f"{name} must be >= {low}; got {value}")
+
+
+def in_unit_interval(name: str, value: float) -> None:
+    """Raise unless ``value`` lies in [0, 1]."""
+    if not 0 <= value <= 1:
+        raise InputError(f"{name} must lie in [0, 1]; got {value}")
+
+
+def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise unless ``value`` is a known choice."""
+    if value not in known:
+        raise InputError(f"{name} must be one of {', '.join(known)}; got {value!r}")

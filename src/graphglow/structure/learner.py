@@ -1,0 +1,143 @@
+"""The structure learner g_theta: the part that is shared by all graphs and transferred."""
+
+import math
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphglow.errors import InputError
+from graphglow.ops import Backend, Kernel
+from graphglow.storage import load_tensors, save_tensors
+from graphglow.structure.config import LearnerConfig
+from graphglow.structure.latent import PivotStructure
+
+
+class StructureLearner(nn.Module):
+    """Weighted multi-head similarity between nodes and pivots (Eq. 9).
+
+    The mean of H cosines is one inner product of the H concatenated unit vectors, so the learner
+    returns two factors and leaves ``Gamma = delta(q @ k.T)`` to
+    :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
+    elementwise function of each head's inner product (:mod:`graphglow.ops.similarity`).
+
+    Args:
+        config: What to compare and how.
+        seed: Seeds the initial weights; a learner that is never trained is the "random theta"
+            control.
+
+    Shapes:
+        z [N, D], pivots [P]  ->  q [N, W], k [P, W]
+    """
+
+    def __init__(self, config: LearnerConfig | None = None, *, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config or LearnerConfig()
+        self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
+        heads, width = self.config.num_heads, self.config.embedding_size
+        shape = [heads, width]
+        if self.config.similarity == "attention":
+            shape += [max(1, width // heads)]
+        generator = torch.Generator().manual_seed(seed)
+        self.node_weight = nn.Parameter(_initial(shape, generator))  # w^1
+        self.pivot_weight = None if self.config.tied else nn.Parameter(_initial(shape, generator))
+
+    def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
+        w1 = self.node_weight
+        w2 = w1 if self.pivot_weight is None else self.pivot_weight  # w^2
+        if self.config.similarity == "cosine":
+            factors = self._cosine
+        elif self.config.similarity == "dot":
+            factors = self._dot
+        elif self.config.similarity == "rbf":
+            return self._rbf(z, w1, 1), self._rbf(z[pivots], w2, 2)
+        else:
+            factors = self._attention
+        q, k = factors(z, w1), factors(z[pivots], w2)
+        if self.config.delta == "affine":  # [q, 1] . [k, 1] / 2 = (1 + q.k) / 2
+            q, k = (F.pad(f, (0, 1), value=1.0) * 0.5**0.5 for f in (q, k))
+        return q, k
+
+    def structure(self, z: Tensor, pivots: Tensor, *, backend: Backend = "auto") -> PivotStructure:
+        """Infer the latent graph from node embeddings z [N, D] and pivot indices [P]."""
+        q, k = self(z, pivots)
+        kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
+        return PivotStructure(
+            q,
+            k,
+            threshold=None if self.config.delta == "affine" else self.config.threshold,
+            kernel=kernels.get(self.config.similarity, "identity"),
+            heads=self.config.num_heads if self.config.similarity in kernels else 1,
+            backend=backend,
+        )
+
+    @staticmethod
+    def _cosine(z: Tensor, weight: Tensor) -> Tensor:
+        unit = F.normalize(z[:, None] * weight, dim=-1)  # [N, H, D]
+        return unit.flatten(1) / math.sqrt(weight.shape[0])  # the mean over heads, over two factors
+
+    @staticmethod
+    def _dot(z: Tensor, weight: Tensor) -> Tensor:
+        return (z[:, None] * weight).flatten(1) / math.sqrt(weight.numel())  # [N, H*D]
+
+    @staticmethod
+    def _rbf(z: Tensor, weight: Tensor, side: int) -> Tensor:
+        a = F.normalize(z, dim=-1)[:, None] * weight  # [N, H, D]; unit rows: one bandwidth for all
+        half = -0.5 * a.square().sum(-1, keepdim=True)  # [N, H, 1]
+        one = torch.ones_like(half)
+        return torch.cat([a, half, one] if side == 1 else [a, one, half], dim=-1).flatten(1)
+
+    @staticmethod
+    def _attention(z: Tensor, weight: Tensor) -> Tensor:
+        unit = F.normalize(z, dim=-1) * math.sqrt(z.shape[-1])
+        heads = torch.einsum("nd,hde->nhe", unit, weight)  # [N, H, E]
+        return heads.flatten(1) / math.pow(weight.shape[-1], 0.25)
+
+    def save(self, path: str | Path) -> None:
+        """Write theta and its configuration as safetensors, atomically."""
+        meta = {"config": asdict(self.config), "provenance": self.provenance}
+        save_tensors(path, "learner", dict(self.state_dict()), meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "StructureLearner":
+        """Read what :meth:`save` wrote; anything else is refused in one sentence."""
+        tensors, meta = load_tensors(path, "learner")
+        return cls.from_tensors(tensors, meta, str(path))
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: dict[str, Tensor], meta: dict[str, Any], origin: str
+    ) -> "StructureLearner":
+        """Rebuild a learner from saved parts; ``origin`` names them in errors."""
+        settings = meta.get("config")
+        known = {field.name for field in fields(LearnerConfig)}
+        if not isinstance(settings, dict) or not set(settings) <= known:
+            raise InputError(f"{origin} must hold a known learner configuration; got {settings!r}")
+        try:
+            learner = cls(LearnerConfig(**settings))
+        except (TypeError, InputError) as error:
+            raise InputError(
+                f"{origin} must hold a valid learner configuration; {error}"
+            ) from error
+        expected = {name: tuple(t.shape) for name, t in learner.state_dict().items()}
+        received = {name: tuple(t.shape) for name, t in tensors.items()}
+        if received != expected:
+            raise InputError(f"{origin} must hold weights of shape {expected}; got {received}")
+        if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
+            raise InputError(f"{origin} must hold finite weights; got NaN, infinity or integers")
+        learner.load_state_dict(tensors)
+        provenance = meta.get("provenance")
+        learner.provenance = provenance if isinstance(provenance, dict) else {}
+        return learner
+
+
+def _initial(shape: list[int], generator: torch.Generator) -> Tensor:
+    if len(shape) == 3:
+        weight = torch.empty(shape)
+        for head in weight:
+            nn.init.xavier_uniform_(head, generator=generator)
+        return weight
+    return torch.randn(shape, generator=generator)
