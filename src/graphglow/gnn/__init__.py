@@ -1,0 +1,17 @@
+"""Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
+
+from graphglow.gnn.backbones import BACKBONES, GCN, Backbone, BackboneShape, backbone_class
+from graphglow.gnn.encoder import Encoded, Encoder, encode
+from graphglow.gnn.latent_gnn import MixedPropagation
+
+__all__ = [
+    "BACKBONES",
+    "GCN",
+    "Backbone",
+    "BackboneShape",
+    "Encoded",
+    "Encoder",
+    "MixedPropagation",
+    "backbone_class",
+    "encode",
+]

@@ -1,0 +1,56 @@
+"""GCN, the backbone of the paper."""
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot
+from graphglow.gnn.dropout import dropout
+from graphglow.gnn.encoder import Encoded, encode
+from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.graphs import Graph
+
+
+class GCN(Backbone):
+    """Algorithm 1 with L layers: Z^(l+1) = relu(mix(Z^(l) W^(l)) + b^(l)), no relu at the end.
+
+    Differs from the paper's Algorithm 1 in two ways. There are biases, as in common GCNs. And the
+    embeddings for the next structure are Z^(L-1) before its relu, as Z^0 is: behind a relu, all
+    cosines under tied weights are >= 0, so that a cut at 0 cuts nothing, and nodes whose
+    attended units are all off have no similarity to anything.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        num_classes: int,
+        shape: BackboneShape,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(num_features, num_classes, shape, generator)
+        widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
+        pairs = list(pairwise(widths))
+        self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
+        self.biases = nn.ParameterList([nn.Parameter(torch.zeros(b)) for _, b in pairs])
+
+    def encode(self, graph: Graph, generator: torch.Generator | None) -> Encoded:
+        return encode(
+            graph,
+            self.weights[0],
+            kind=self.shape.encoder,
+            dropout=self.shape.dropout,
+            generator=generator,
+        )
+
+    def forward(
+        self, encoded: Encoded, mix: MixedPropagation, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
+        hidden = mix(encoded.xw, input_part=encoded.axw) + self.biases[0]  # [N, D]
+        for weight, bias in zip(self.weights[1:-1], self.biases[1:-1], strict=True):
+            hidden = mix(self._activate(hidden, generator) @ weight) + bias
+        logits = mix(self._activate(hidden, generator) @ self.weights[-1]) + self.biases[-1]
+        return hidden, logits  # Z^(L-1) before its relu [N, D], Z^(L) [N, C]
+
+    def _activate(self, hidden: Tensor, generator: torch.Generator | None) -> Tensor:
+        return dropout(torch.relu(hidden), self.shape.dropout, generator)

@@ -1,0 +1,31 @@
+"""Message passing over the input graph and the latent graph at once (Eq. 12, Algorithm 1)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from graphglow.graphs.sparse import SparseMatrix
+from graphglow.structure import Structure
+
+
+@dataclass(frozen=True)
+class MixedPropagation:
+    """lambda * MP_1(v, A) + (1 - lambda) * MP_2(v, A_hat): Eq. 12 before weights and activation.
+
+    Algorithm 1 multiplies by W after propagating; both propagations are linear, so backbones
+    here multiply first, where the result is narrower.
+    """
+
+    adj: SparseMatrix
+    latent: Structure | None
+    input_weight: float
+
+    def __call__(self, v: Tensor, *, input_part: Tensor | None = None) -> Tensor:
+        """Propagate v [N, F]; pass ``input_part = A_norm v`` where it is already known."""
+        if self.latent is None or self.input_weight == 1:
+            return self.adj @ v if input_part is None else input_part
+        through_latent = self.latent.propagate(v)
+        if self.input_weight == 0:
+            return through_latent
+        through_input = self.adj @ v if input_part is None else input_part
+        return self.input_weight * through_input + (1 - self.input_weight) * through_latent
