@@ -1,0 +1,68 @@
+"""graphglow learns how graphs should be wired.
+
+One structure learner is pre-trained on several source graphs, and transferred, frozen, to a
+graph it has never seen, where only a small GNN is trained::
+
+    import graphglow
+
+    sources = [graphglow.load_graph("digits"), graphglow.load_graph("synthetic")]
+    learner = graphglow.pretrain(sources)
+    result = graphglow.transfer(learner, graphglow.load_graph("breast_cancer"))
+    result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
+
+The method is GraphGLOW (Zhao et al., KDD 2023); ``docs/paper_notes.md`` maps each equation to its
+place in the code.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "GlowClassifier": "graphglow.training.classifier",
+    "InputError": "graphglow.errors",
+    "LearnerConfig": "graphglow.structure",
+    "ObjectiveConfig": "graphglow.structure",
+    "PretrainConfig": "graphglow.training",
+    "StructureLearner": "graphglow.structure",
+    "TransferConfig": "graphglow.training",
+    "TransferResult": "graphglow.training",
+    "fit_backbone": "graphglow.training",
+    "load_graph": "graphglow.graphs",
+    "ops": "graphglow.ops",
+    "pretrain": "graphglow.training",
+    "synthetic_graph": "graphglow.graphs",
+    "transfer": "graphglow.training",
+    "write_graph": "graphglow.graphs",
+}
+__all__ = [*_HOMES, "__version__"]
+
+if TYPE_CHECKING:
+    from graphglow import ops as ops
+    from graphglow.errors import InputError as InputError
+    from graphglow.graphs import load_graph as load_graph
+    from graphglow.graphs import synthetic_graph as synthetic_graph
+    from graphglow.graphs import write_graph as write_graph
+    from graphglow.structure import LearnerConfig as LearnerConfig
+    from graphglow.structure import ObjectiveConfig as ObjectiveConfig
+    from graphglow.structure import StructureLearner as StructureLearner
+    from graphglow.training import PretrainConfig as PretrainConfig
+    from graphglow.training import TransferConfig as TransferConfig
+    from graphglow.training import TransferResult as TransferResult
+    from graphglow.training import fit_backbone as fit_backbone
+    from graphglow.training import pretrain as pretrain
+    from graphglow.training import transfer as transfer
+    from graphglow.training.classifier import GlowClassifier as GlowClassifier
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use, so that ``graphglow --help`` does not wait for torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'graphglow' has no attribute {name!r}")
+    module = importlib.import_module(_HOMES[name])
+    return module if name == "ops" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,134 @@
+"""Settings of training, each said and checked. The command line's flags are these fields."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from graphglow.errors import InputError
+from graphglow.gnn import BackboneShape, Encoder, backbone_class
+from graphglow.ops import BACKENDS, Backend
+from graphglow.structure.config import (
+    LearnerConfig,
+    ObjectiveConfig,
+    at_least,
+    in_unit_interval,
+    one_of,
+)
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The GNN of one graph, its message passing, and how it is optimised."""
+
+    backbone: str = "gcn"
+    """The graph-specific GNN, by name."""
+    num_layers: int = 2
+    """L: number of GNN layers, at least 2."""
+    dropout: float = 0.5
+    """Share of features and hidden units dropped in training."""
+    encoder: Encoder = "gcn"
+    """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
+    input_weight: float = 0.5
+    """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
+    structure_momentum: float = 1.0
+    """eta: weight of the current learned graph against the first one; 1 means the current only."""
+    num_pivots: int = 1000
+    """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
+    redraw_pivots: bool = True
+    """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
+    refinements: int = 10
+    """T: most refinements of structure and embeddings in one forward pass."""
+    tolerance: float = 4e-5
+    """Stop refining when the squared relative change of the embeddings falls below this."""
+    learning_rate: float = 0.01
+    """Step size of the GNN's optimizer (Adam)."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the GNN's weights."""
+    backend: Backend = "auto"
+    """How the learned graph's messages are computed: a named one is used or refused."""
+    seed: int = 0
+    """Seeds weights, pivots, dropout and sampling."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        backbone_class(self.backbone)
+        one_of("encoder", self.encoder, get_args(Encoder))
+        one_of("backend", self.backend, BACKENDS)
+        one_of("device", self.device, get_args(Device))
+        at_least("num_layers", self.num_layers, 2)
+        at_least("num_pivots", self.num_pivots, 1)
+        at_least("refinements", self.refinements, 1)
+        at_least("seed", self.seed, 0)
+        in_unit_interval("input_weight", self.input_weight)
+        in_unit_interval("structure_momentum", self.structure_momentum)
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
+        if not 0 < self.learning_rate < math.inf:
+            raise InputError(f"learning_rate must be > 0 and finite; got {self.learning_rate}")
+        for name in ("tolerance", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} must be >= 0 and finite; got {getattr(self, name)}")
+
+    def backbone_shape(self, hidden: int) -> BackboneShape:
+        return BackboneShape(
+            hidden=hidden,
+            num_layers=self.num_layers,
+            dropout=self.dropout,
+            encoder=self.encoder,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainConfig(ModelConfig):
+    """Algorithm 2: one structure learner, trained on several source graphs."""
+
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    """The structure learner."""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """Its objective."""
+    learner_learning_rate: float = 0.01
+    """Step size of the structure learner's optimizer (Adam)."""
+    episodes: int = 3
+    """E: how often all sources are visited in turn."""
+    epochs: int = 100
+    """Most epochs on one source in one visit."""
+    patience: int = 30
+    """End a visit after this many epochs without a better validation score."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("episodes", self.episodes, 1)
+        at_least("epochs", self.epochs, 1)
+        at_least("patience", self.patience, 1)
+        _check_learner_rate(self.learner_learning_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferConfig(ModelConfig):
+    """Algorithm 3: a new GNN on a new graph, under the frozen structure learner."""
+
+    epochs: int = 500
+    """Training epochs; the one with the best validation accuracy is kept."""
+    patience: int | None = None
+    """End after this many epochs without a better validation score; None runs them all."""
+    train_learner: bool = False
+    """Train the structure learner on the target as well: GraphGLOW* from a random learner."""
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    """The structure learner's objective, used with train_learner only."""
+    learner_learning_rate: float = 0.01
+    """Step size of the structure learner's optimizer, used with train_learner only."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("epochs", self.epochs, 1)
+        if self.patience is not None:
+            at_least("patience", self.patience, 1)
+        _check_learner_rate(self.learner_learning_rate)
+
+
+def _check_learner_rate(value: float) -> None:
+    if not 0 < value < math.inf:
+        raise InputError(f"learner_learning_rate must be > 0 and finite; got {value}")

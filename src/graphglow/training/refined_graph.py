@@ -1,0 +1,116 @@
+"""The learned message-passing graph as edges: the strongest of each node, found in blocks.
+
+One layer of message passing multiplies by ``M = lambda A_norm + (1 - lambda) L``, with
+``L = RowNorm(Gamma) RowNorm(Gamma^T)``. M[u, v] is how much u hears of v. A block of its rows is
+formed at a time: [rows, N] and never [N, N].
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops import EPS
+from graphglow.structure import BlendedStructure, PivotStructure, Structure
+
+BLOCK_ELEMENTS = 16_000_000
+"""Entries of the largest block in memory (64 MB in float32)."""
+
+
+class Edges(NamedTuple):
+    """Edges v -> u, sorted by target u and falling weight.
+
+    Shapes:
+        pairs [2, E] (source, target); weight, input_part, latent_part [E] with
+        weight = input_part + latent_part
+    """
+
+    pairs: Tensor
+    weight: Tensor
+    input_part: Tensor
+    latent_part: Tensor
+
+
+@torch.no_grad()
+def strongest_edges(
+    adj: SparseMatrix,
+    latent: Structure | None,
+    input_weight: float,
+    top_k: int,
+    *,
+    self_loops: bool = True,
+    block_elements: int = BLOCK_ELEMENTS,
+) -> Edges:
+    """Return each node's ``top_k`` strongest incoming edges of M; zero entries are no edges."""
+    num_nodes = adj.shape[0]
+    if latent is None:
+        input_weight = 1.0
+    parts = [] if input_weight == 1 else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
+    found: list[Edges] = []
+    for rows in _blocks(num_nodes, max(1, block_elements // num_nodes)):
+        count = rows.stop - rows.start
+        learned = adj.values.new_zeros(count, num_nodes)
+        for part in parts:
+            part.add_to(learned, rows)
+        learned *= 1 - input_weight
+        given = torch.zeros_like(learned)
+        begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
+        degree = adj.crow[rows.start + 1 : rows.stop + 1] - adj.crow[rows.start : rows.stop]
+        local = torch.arange(count, device=learned.device).repeat_interleave(degree)
+        given[local, adj.col[begin:end]] = input_weight * adj.values[begin:end]
+        total = learned + given
+        if not self_loops:
+            here = torch.arange(count, device=learned.device)
+            total[here, here + rows.start] = 0
+        weight, source = total.topk(min(top_k, num_nodes), dim=1)
+        kept = weight > 0
+        target = (torch.arange(count, device=learned.device) + rows.start)[:, None]
+        target = target.expand_as(source)
+        found.append(
+            Edges(
+                torch.stack([source[kept], target[kept]]),
+                weight[kept],
+                given.gather(1, source)[kept],
+                learned.gather(1, source)[kept],
+            )
+        )
+    pairs = torch.cat([edges.pairs for edges in found], dim=1)
+    return Edges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
+
+
+def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:
+    """Flatten a structure into weighted pivot structures."""
+    if isinstance(latent, PivotStructure):
+        return [(latent, 1.0)]
+    assert isinstance(latent, BlendedStructure)
+    return [
+        (part, weight * share)
+        for side, share in ((latent.current, latent.eta), (latent.first, 1 - latent.eta))
+        for part, weight in _parts(side)
+    ]
+
+
+class _Rows:
+    """Rows of weight * RowNorm(Gamma) RowNorm(Gamma^T), block by block."""
+
+    def __init__(self, structure: PivotStructure, weight: float, block_elements: int) -> None:
+        self.structure, self.weight = structure, weight
+        self.step = max(1, block_elements // structure.k.shape[0])
+        self.num_nodes = structure.q.shape[0]
+        column_sum = structure.q.new_zeros(structure.k.shape[0])  # [P]
+        for block in _blocks(self.num_nodes, self.step):
+            column_sum += structure.gamma(block).sum(0)
+        self.column_sum = column_sum.clamp_min(EPS)
+
+    def add_to(self, out: Tensor, rows: slice) -> None:
+        """Add this part's ``rows`` to out [rows, N]."""
+        gamma = self.structure.gamma(rows)  # [rows, P]
+        left = gamma / gamma.sum(1).clamp_min(EPS)[:, None] / self.column_sum * self.weight
+        for block in _blocks(self.num_nodes, self.step):
+            out[:, block] += left @ self.structure.gamma(block).mT
+
+
+def _blocks(n: int, rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))

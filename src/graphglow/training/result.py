@@ -1,0 +1,204 @@
+"""What a transfer gives back: predictions, the refined graph, and how it went."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.gnn import Backbone, backbone_class
+from graphglow.graphs import Graph, check_graph, prepare
+from graphglow.storage import load_tensors, save_tensors
+from graphglow.structure import ObjectiveConfig, StructureLearner
+from graphglow.structure.config import at_least
+from graphglow.training.config import TransferConfig
+from graphglow.training.refine import Refinement, last_refinement
+from graphglow.training.refined_graph import strongest_edges
+from graphglow.training.task import Epoch, accuracy
+
+GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
+GRAPH_LISTS = ("node_id", "class_names")
+
+
+@dataclass(frozen=True, eq=False)
+class TransferResult:
+    """A trained GNN with its graph, its frozen structure learner and its fixed pivots.
+
+    Everything shown is computed from those, so a saved result gives the same predictions and the
+    same refined graph after loading. Accuracies are fractions in [0, 1]; ``test_accuracy`` is
+    None where the graph has no test nodes.
+    """
+
+    data: Data
+    config: TransferConfig
+    hidden: int
+    learner: StructureLearner | None
+    gnn: Backbone
+    pivots: Tensor
+    history: list[Epoch] = field(repr=False)
+    train_seconds: float
+    seconds: float
+    peak_memory_bytes: int
+
+    @cached_property
+    def graph(self) -> Graph:
+        return prepare(self.data).to(self.pivots.device)
+
+    @cached_property
+    def _final(self) -> Refinement:
+        return last_refinement(self.gnn, self.learner, self.graph, self.pivots, self.config)
+
+    def predict_proba(self) -> Tensor:
+        """Class probabilities of every node: [N, C]."""
+        return self._final.logits.softmax(dim=1).cpu()
+
+    def predict(self) -> Tensor:
+        """The most probable class of every node: [N]."""
+        return self._final.logits.argmax(dim=1).cpu()
+
+    @property
+    def val_accuracy(self) -> float:
+        return accuracy(self._final.logits, self.graph.y, self.graph.val)
+
+    @property
+    def test_accuracy(self) -> float | None:
+        value = accuracy(self._final.logits, self.graph.y, self.graph.test)
+        return None if math.isnan(value) else value
+
+    @property
+    def epochs(self) -> int:
+        """Epochs run."""
+        return len(self.history)
+
+    def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
+        """The learned structure: each node's ``top_k`` strongest incoming message-passing edges.
+
+        Weights are those that one layer applies: lambda * A_norm + (1 - lambda) * learned.
+        ``edge_input_weight`` and ``edge_latent_weight`` say how much of each came from where.
+        Features, labels, masks and node ids of the target come along. With ``top_k`` at least
+        the number of nodes this is the whole operator.
+
+        Args:
+            top_k: Edges kept per node.
+            self_loops: Keep what a node passes to itself among its edges.
+        """
+        at_least("top_k", top_k, 1)
+        edges = strongest_edges(
+            self.graph.adj,
+            self._final.latent,
+            self.config.input_weight,
+            top_k,
+            self_loops=self_loops,
+        )
+        refined = self.data.clone()
+        refined.edge_index = edges.pairs.cpu()
+        refined.edge_weight = edges.weight.cpu()
+        refined.edge_input_weight = edges.input_part.cpu()
+        refined.edge_latent_weight = edges.latent_part.cpu()
+        return refined
+
+    def summary(self) -> dict[str, Any]:
+        """The facts of the run, as the command line's ``--json`` prints them."""
+        return {
+            "target": self.graph.name,
+            "method": self.method,
+            "backbone": self.config.backbone,
+            "test_accuracy": self.test_accuracy,
+            "val_accuracy": self.val_accuracy,
+            "epochs": self.epochs,
+            "train_seconds": self.train_seconds,
+            "total_seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "device": self.pivots.device.type,
+            "seed": self.config.seed,
+        }
+
+    @property
+    def method(self) -> str:
+        if self.learner is None:
+            return self.config.backbone
+        if self.config.train_learner:
+            return "graphglow*"
+        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
+
+    def save(self, path: str | Path) -> None:
+        """Write everything as one safetensors file, atomically."""
+        tensors = {f"gnn.{name}": t for name, t in self.gnn.state_dict().items()}
+        tensors["pivots"] = self.pivots
+        for name in GRAPH_TENSORS:
+            if self.data.get(name) is not None:
+                tensors[f"graph.{name}"] = self.data[name]
+        meta: dict[str, Any] = {
+            "config": asdict(self.config),
+            "hidden": self.hidden,
+            "history": [list(epoch) for epoch in self.history],
+            "train_seconds": self.train_seconds,
+            "seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "name": self.graph.name,
+            "lists": {n: self.data[n] for n in GRAPH_LISTS if self.data.get(n) is not None},
+        }
+        if self.learner is not None:
+            tensors |= {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
+            meta["learner"] = {
+                "config": asdict(self.learner.config),
+                "provenance": self.learner.provenance,
+            }
+        save_tensors(path, "result", tensors, meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "TransferResult":
+        """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
+        tensors, meta = load_tensors(path, "result")
+        try:
+            return cls._from_parts(tensors, meta, str(path))
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
+            text = " ".join(str(error).split())
+            raise InputError(f"{path} must be a whole graphglow result; {text}") from error
+
+    @classmethod
+    def _from_parts(
+        cls, tensors: dict[str, Tensor], meta: dict[str, Any], origin: str
+    ) -> "TransferResult":
+        def group(prefix: str) -> dict[str, Tensor]:
+            return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+        settings = dict(meta["config"])
+        settings["objective"] = ObjectiveConfig(**settings["objective"])
+        config = TransferConfig(**(settings | {"device": "cpu"}))
+        data = Data(**group("graph."), **meta["lists"], name=str(meta["name"]))
+        data = check_graph(data)
+        graph = prepare(data)
+        gnn = backbone_class(config.backbone)(
+            graph.num_features,
+            graph.num_classes,
+            config.backbone_shape(int(meta["hidden"])),
+            torch.Generator(),
+        )
+        gnn.load_state_dict(group("gnn."))
+        learner = None
+        if "learner" in meta:
+            learner = StructureLearner.from_tensors(group("learner."), meta["learner"], origin)
+            learner.requires_grad_(False).eval()
+        pivots = tensors["pivots"].to(torch.int64)
+        if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
+            raise InputError(f"{origin} must hold pivots that are nodes of its graph")
+        return cls(
+            data=data,
+            config=config,
+            hidden=int(meta["hidden"]),
+            learner=learner,
+            gnn=gnn.requires_grad_(False).eval(),
+            pivots=pivots,
+            history=[Epoch(*row) for row in meta["history"]],
+            train_seconds=float(meta["train_seconds"]),
+            seconds=float(meta["seconds"]),
+            peak_memory_bytes=int(meta["peak_memory_bytes"]),
+        )
