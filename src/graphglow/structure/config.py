@@ -51,7 +51,7 @@ class ObjectiveConfig:
     """alpha: weight of feature smoothness in the prior (Eq. 14)."""
     sparsity: float = 0.1
     """rho: weight of the squared Frobenius norm in the prior (Eq. 14)."""
-    entropy: float = 1.0
+    entropy: float = 0.1
     """Weight of the entropy term L_e (Eq. 18); the paper's is 1."""
     samples: int = 5
     """K: structures drawn for each REINFORCE estimate."""

@@ -1,11 +1,19 @@
 """Latent structures: what message passing needs of a learned graph, and nothing more."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from torch import Tensor
 
-from graphglow.ops import EPS, Backend, Kernel, pivot_propagate, similarity
+from graphglow.ops import (
+    Backend,
+    Kernel,
+    choose_backend,
+    pivot_propagate,
+    propagate_over,
+    similarity,
+)
 
 
 class Structure(Protocol):
@@ -14,7 +22,7 @@ class Structure(Protocol):
     def propagate(self, v: Tensor) -> Tensor: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PivotStructure:
     """The node-pivot graph Gamma in factored form (Eq. 9); Gamma itself is made only on demand.
 
@@ -30,6 +38,8 @@ class PivotStructure:
     backend: Backend = "auto"
 
     def propagate(self, v: Tensor) -> Tensor:
+        if self.chosen_backend == "eager":
+            return propagate_over(self._whole_gamma, v)
         return pivot_propagate(
             v,
             self.q,
@@ -37,8 +47,22 @@ class PivotStructure:
             threshold=self.threshold,
             kernel=self.kernel,
             heads=self.heads,
-            backend=self.backend,
+            backend=self.chosen_backend,
         )
+
+    @cached_property
+    def chosen_backend(self) -> Backend:
+        """The backend in use: the named one, or what ``auto`` picks here."""
+        if self.backend != "auto":
+            return self.backend
+        return choose_backend(
+            self.q, self.k, threshold=self.threshold, kernel=self.kernel, heads=self.heads
+        )
+
+    @cached_property
+    def _whole_gamma(self) -> Tensor:
+        """Gamma, kept where it is small: all layers of a GNN pass messages over the same one."""
+        return self.gamma()
 
     def gamma(self, rows: slice | None = None) -> Tensor:
         """Gamma [N, P], or a block of its rows."""
@@ -48,13 +72,12 @@ class PivotStructure:
 
 @dataclass(frozen=True)
 class SampledStructure:
-    """A drawn node-pivot graph B [N, P], with Eq. 11 written out."""
+    """A drawn node-pivot graph B [N, P]."""
 
     b: Tensor
 
     def propagate(self, v: Tensor) -> Tensor:
-        to_pivots = self.b.mT @ v / self.b.sum(0).clamp_min(EPS)[:, None]  # [P, F]
-        return self.b @ to_pivots / self.b.sum(1).clamp_min(EPS)[:, None]  # [N, F]
+        return propagate_over(self.b, v)
 
 
 @dataclass(frozen=True)

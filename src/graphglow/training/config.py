@@ -38,7 +38,7 @@ class ModelConfig:
     """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
     redraw_pivots: bool = True
     """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
-    refinements: int = 10
+    refinements: int = 4
     """T: most refinements of structure and embeddings in one forward pass."""
     tolerance: float = 4e-5
     """Stop refining when the squared relative change of the embeddings falls below this."""
@@ -89,13 +89,13 @@ class PretrainConfig(ModelConfig):
     """The structure learner."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Its objective."""
-    learner_learning_rate: float = 0.01
+    learner_learning_rate: float = 0.1
     """Step size of the structure learner's optimizer (Adam)."""
     episodes: int = 3
     """E: how often all sources are visited in turn."""
-    epochs: int = 100
+    epochs: int = 80
     """Most epochs on one source in one visit."""
-    patience: int = 30
+    patience: int = 40
     """End a visit after this many epochs without a better validation score."""
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class TransferConfig(ModelConfig):
     """Train the structure learner on the target as well: GraphGLOW* from a random learner."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """The structure learner's objective, used with train_learner only."""
-    learner_learning_rate: float = 0.01
+    learner_learning_rate: float = 0.1
     """Step size of the structure learner's optimizer, used with train_learner only."""
 
     def __post_init__(self) -> None:

@@ -1,0 +1,48 @@
+"""Where a figure came from: the part of a result row that lets someone else make it again."""
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch_geometric
+
+import graphglow
+
+
+def provenance() -> dict[str, Any]:
+    """Command, commit, machine and versions. ``GRAPHGLOW_COMMIT`` names the commit where git cannot."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    return {
+        "command": " ".join([Path(sys.executable).name, *sys.argv]),
+        "commit": os.environ.get("GRAPHGLOW_COMMIT") or _git_commit(),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "machine": {"cpu": platform.machine(), "cores": os.cpu_count(), "gpu": gpu},
+        "versions": {
+            "graphglow": graphglow.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "torch_geometric": torch_geometric.__version__,
+        },
+    }
+
+
+def _git_commit() -> str:
+    """The commit of the source tree, marked where files differ from it."""
+    folder = Path(__file__).resolve().parent
+    try:
+        commit = _git(folder, "rev-parse", "--short", "HEAD")
+        return commit + ("-dirty" if _git(folder, "status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
