@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 CITATION = ("citeseer", "cora")
@@ -143,10 +143,11 @@ def run_all(args: argparse.Namespace) -> None:
     origin = provenance()
     runs = [
         Run(method, target, setting, seed)
-        for seed in range(args.seeds)
+        for name in args.settings
         for target in args.targets
         for setting in SETTINGS[kind(target)]
-        if setting.name in args.settings
+        if setting.name == name
+        for seed in range(args.seeds)
         for method in ("graphglow", "random-theta", "gcn")
     ]
     sources = {SOURCES[target] for target in args.targets}
