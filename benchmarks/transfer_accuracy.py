@@ -34,19 +34,20 @@ class Setting:
     learning_rate: float
 
 
-# Row-normalised one-hot profiles need large weights, so decay must be small on the social graphs;
-# with 20 labels per class, citation graphs bear more. Learners are pre-trained under "A".
+# "A" is what learners are pre-trained under and transferred with: on the social graphs it was chosen by
+# the validation nodes of Amherst41 with one seed, on Cora it is the usual GCN setting. "B" is the setting
+# in which a plain GCN did best on validation nodes: no weight decay, more weight on the input graph.
 SETTINGS = {
     "social": (
-        Setting("A", input_weight=0.5, weight_decay=0.0, dropout=0.2, learning_rate=0.02),
-        Setting("B", input_weight=0.3, weight_decay=2e-5, dropout=0.2, learning_rate=0.02),
-        Setting("C", input_weight=0.5, weight_decay=2e-5, dropout=0.2, learning_rate=0.02),
+        Setting("A", input_weight=0.4, weight_decay=1e-4, dropout=0.2, learning_rate=0.02),
+        Setting("B", input_weight=0.7, weight_decay=0.0, dropout=0.2, learning_rate=0.02),
     ),
     "citation": (
         Setting("A", input_weight=0.5, weight_decay=5e-4, dropout=0.5, learning_rate=0.01),
-        Setting("B", input_weight=0.5, weight_decay=5e-5, dropout=0.5, learning_rate=0.02),
+        Setting("B", input_weight=0.7, weight_decay=5e-4, dropout=0.5, learning_rate=0.05),
     ),
 }
+METHODS = ("graphglow", "random-theta", "gcn")
 
 
 @dataclass(frozen=True)
@@ -148,9 +149,9 @@ def run_all(args: argparse.Namespace) -> None:
         for setting in SETTINGS[kind(target)]
         if setting.name == name
         for seed in range(args.seeds)
-        for method in ("graphglow", "random-theta", "gcn")
+        for method in args.methods
     ]
-    sources = {SOURCES[target] for target in args.targets}
+    sources = {SOURCES[run.target] for run in runs if run.method == "graphglow"}
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, context.Pool(args.processes) as pool:
         learners = {
@@ -198,12 +199,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--targets", nargs="+", choices=sorted(SOURCES), default=sorted(SOURCES))
-    parser.add_argument("--settings", nargs="+", choices=("A", "B", "C"), default=["A", "B", "C"])
-    parser.add_argument("--epochs", type=int, default=500)
+    parser.add_argument("--settings", nargs="+", choices=("A", "B"), default=["A"])
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--source-epochs", type=int, default=80)
     parser.add_argument("--refinements", type=int, default=4)
-    parser.add_argument("--pivots", type=int, default=1000)
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--pivots", type=int, default=200)
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--data-root", default=os.environ.get("GRAPHGLOW_DATA", "data"))
     parser.add_argument("--out", type=Path, default=Path("results/transfer_accuracy.jsonl"))
     parser.add_argument("--tables", action="store_true", help="print the table of --out, run none")

@@ -25,37 +25,47 @@ FORMAT_VERSION = 1
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
-    An existing file is replaced in one step, or kept as it was when anything fails.
+    An existing file is replaced in one step, or kept as it was when anything fails. What is not
+    a regular file (a folder, a pipe, a device) is never replaced.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"the output path must be a file; got the folder {path}")
+    temporary: Path | None = None
     try:
+        if path.is_dir():
+            raise InputError(f"the output path must be a file; got the folder {path}")
+        if path.exists() and not path.is_file():
+            raise InputError(f"the output path must be a regular file; got {path}")
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(
             prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
         )
-    except OSError as error:
-        raise InputError(f"the output path must be writable; got {path} ({error})") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def existing_file(path: str | Path, what: str) -> Path:
     """Return ``path`` if it is a readable file; raise one sentence naming ``what`` if not."""
     path = Path(path)
-    if not path.exists():
-        raise InputError(f"{what} must exist; got {path}")
-    if path.is_dir():
-        raise InputError(f"{what} must be a file; got the folder {path}")
+    try:
+        if not path.exists():
+            raise InputError(f"{what} must exist; got {path}")
+        if path.is_dir():
+            raise InputError(f"{what} must be a file; got the folder {path}")
+        if not path.is_file():
+            raise InputError(f"{what} must be a regular file; got {path}")
+    except OSError as error:  # a name that is too long, a folder that may not be searched
+        raise InputError(f"{what} must exist; got {path} ({error.strerror})") from error
     if not os.access(path, os.R_OK):
         raise InputError(f"{what} must be readable; got {path}")
     return path
@@ -102,7 +112,9 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
                     "(a newer graphglow wrote it: update graphglow)"
                 )
             return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118
-    except (SafetensorError, json.JSONDecodeError, UnicodeDecodeError, OSError) as error:
+    except (SafetensorError, ValueError, RecursionError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated ({error})"
         ) from error

@@ -69,8 +69,8 @@ def prepare(data: Data, *, split_seed: int = 0) -> Graph:
 
 
 def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
-    """Scale each row to unit L1 norm (zero rows stay zero); sparse where that pays."""
-    scale = torch.linalg.vector_norm(x, ord=1, dim=1, keepdim=True).clamp_min(1e-12)  # [N, 1]
+    """Scale each row to unit length (L2) (zero rows stay zero); sparse where that pays."""
+    scale = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_min(1e-12)  # [N, 1]
     if int(torch.count_nonzero(x)) > DENSE_ABOVE * x.numel():
         dense: Tensor = x / scale
         return dense

@@ -48,7 +48,7 @@ def pivot_propagate(
     Shapes:
         v [.., N, F], q [.., N, W], k [.., P, W] -> [.., N, F]
     """
-    _check(v, q, k, threshold, heads)
+    _check(v, q, k, threshold, kernel, heads)
     if backend == "auto":
         backend = choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads)
     if backend == "eager":
@@ -75,7 +75,9 @@ def choose_backend(
     return "eager" if entries <= EAGER_LIMIT else "chunked"
 
 
-def _check(v: Tensor, q: Tensor, k: Tensor, threshold: float | None, heads: int) -> None:
+def _check(
+    v: Tensor, q: Tensor, k: Tensor, threshold: float | None, kernel: str, heads: int
+) -> None:
     if v.ndim < 2 or q.ndim < 2 or k.ndim < 2:
         raise ValueError(
             f"v, q and k must be matrices; got v {_shape(v)}, q {_shape(q)}, k {_shape(k)}"
@@ -94,6 +96,8 @@ def _check(v: Tensor, q: Tensor, k: Tensor, threshold: float | None, heads: int)
         raise ValueError(f"v, q and k must share a device; got {v.device}, {q.device}, {k.device}")
     if threshold is not None and not 0 <= threshold < math.inf:
         raise ValueError(f"threshold must be None or a number >= 0; got {threshold}")
+    if kernel not in get_args(Kernel):
+        raise ValueError(f"kernel must be one of {', '.join(get_args(Kernel))}; got {kernel!r}")
     if heads < 1 or q.shape[-1] % heads:
         raise ValueError(
             f"heads must divide the width of q; got heads={heads}, width {q.shape[-1]}"

@@ -15,6 +15,9 @@ from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure.config import LearnerConfig
 from graphglow.structure.latent import PivotStructure
 
+AFFINE_MARGIN = 1e-5
+"""Added to 1 + s, so that rounding never makes a similarity of -1 a negative weight."""
+
 
 class StructureLearner(nn.Module):
     """Weighted multi-head similarity between nodes and pivots (Eq. 9).
@@ -37,13 +40,12 @@ class StructureLearner(nn.Module):
         super().__init__()
         self.config = config or LearnerConfig()
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
-        heads, width = self.config.num_heads, self.config.embedding_size
-        shape = [heads, width]
-        if self.config.similarity == "attention":
-            shape += [max(1, width // heads)]
         generator = torch.Generator().manual_seed(seed)
-        self.node_weight = nn.Parameter(_initial(shape, generator))  # w^1
-        self.pivot_weight = None if self.config.tied else nn.Parameter(_initial(shape, generator))
+        shapes = _weight_shapes(self.config)
+        self.node_weight = nn.Parameter(_initial(shapes["node_weight"], generator))  # w^1
+        self.pivot_weight = None  # w^2
+        if not self.config.tied:
+            self.pivot_weight = nn.Parameter(_initial(shapes["pivot_weight"], generator))
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
         w1 = self.node_weight
@@ -57,8 +59,9 @@ class StructureLearner(nn.Module):
         else:
             factors = self._attention
         q, k = factors(z, w1), factors(z[pivots], w2)
-        if self.config.delta == "affine":  # [q, 1] . [k, 1] / 2 = (1 + q.k) / 2
-            q, k = (F.pad(f, (0, 1), value=1.0) * 0.5**0.5 for f in (q, k))
+        if self.config.delta == "affine":  # [q, c] . [k, c] / 2 = (c^2 + q.k) / 2
+            one = math.sqrt(1 + AFFINE_MARGIN)
+            q, k = (F.pad(f, (0, 1), value=one) * math.sqrt(0.5) for f in (q, k))
         return q, k
 
     def structure(self, z: Tensor, pivots: Tensor, *, backend: Backend = "auto") -> PivotStructure:
@@ -117,24 +120,34 @@ class StructureLearner(nn.Module):
         if not isinstance(settings, dict) or not set(settings) <= known:
             raise InputError(f"{origin} must hold a known learner configuration; got {settings!r}")
         try:
-            learner = cls(LearnerConfig(**settings))
+            config = LearnerConfig(**settings)
         except (TypeError, InputError) as error:
             raise InputError(
                 f"{origin} must hold a valid learner configuration; {error}"
             ) from error
-        expected = {name: tuple(t.shape) for name, t in learner.state_dict().items()}
+        expected = _weight_shapes(config)
         received = {name: tuple(t.shape) for name, t in tensors.items()}
         if received != expected:
             raise InputError(f"{origin} must hold weights of shape {expected}; got {received}")
         if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
             raise InputError(f"{origin} must hold finite weights; got NaN, infinity or integers")
+        learner = cls(config)
         learner.load_state_dict(tensors)
         provenance = meta.get("provenance")
         learner.provenance = provenance if isinstance(provenance, dict) else {}
         return learner
 
 
-def _initial(shape: list[int], generator: torch.Generator) -> Tensor:
+def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
+    """The learner's weights by name: [H, D], or [H, D, D/H] projections for attention."""
+    shape: tuple[int, ...] = (config.num_heads, config.embedding_size)
+    if config.similarity == "attention":
+        shape = (*shape, max(1, config.embedding_size // config.num_heads))
+    names = ("node_weight",) if config.tied else ("node_weight", "pivot_weight")
+    return dict.fromkeys(names, shape)
+
+
+def _initial(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     if len(shape) == 3:
         weight = torch.empty(shape)
         for head in weight:

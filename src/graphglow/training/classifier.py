@@ -60,6 +60,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise InputError("score needs at least one node; got none")
         if truth.shape != index.shape:
             raise InputError(f"y must have one label per node; got {truth.shape} for {index.shape}")
+        if not np.issubdtype(truth.dtype, np.integer):
+            raise InputError(f"y must hold integer classes; got {truth.dtype}")
         if (truth < 0).any():
             raise InputError("score needs labelled nodes; got nodes with label -1")
         return float((self.predict(index) == truth).mean())

@@ -17,6 +17,8 @@ from graphglow.structure.config import (
 
 Device = Literal["auto", "cpu", "cuda"]
 
+LARGEST_SEED = 2**32 - 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
@@ -62,6 +64,8 @@ class ModelConfig:
         at_least("num_pivots", self.num_pivots, 1)
         at_least("refinements", self.refinements, 1)
         at_least("seed", self.seed, 0)
+        if self.seed > LARGEST_SEED:
+            raise InputError(f"seed must be <= {LARGEST_SEED}; got {self.seed}")
         in_unit_interval("input_weight", self.input_weight)
         in_unit_interval("structure_momentum", self.structure_momentum)
         if not 0 <= self.dropout < 1:

@@ -96,6 +96,9 @@ class TransferResult:
             self_loops=self_loops,
         )
         refined = self.data.clone()
+        for name in list(refined.keys()):
+            if refined.is_edge_attr(name):  # they belong to the input's edges
+                del refined[name]
         refined.edge_index = edges.pairs.cpu()
         refined.edge_weight = edges.weight.cpu()
         refined.edge_input_weight = edges.input_part.cpu()
@@ -141,7 +144,7 @@ class TransferResult:
             "seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
             "name": self.graph.name,
-            "lists": {n: self.data[n] for n in GRAPH_LISTS if self.data.get(n) is not None},
+            "lists": {n: _plain(self.data[n]) for n in GRAPH_LISTS if n in self.data},
         }
         if self.learner is not None:
             tensors |= {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
@@ -159,7 +162,14 @@ class TransferResult:
             return cls._from_parts(tensors, meta, str(path))
         except InputError:
             raise
-        except (KeyError, TypeError, ValueError, RuntimeError, IndexError) as error:
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            RuntimeError,
+            AttributeError,
+            ArithmeticError,
+        ) as error:
             text = " ".join(str(error).split())
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
@@ -183,10 +193,17 @@ class TransferResult:
             torch.Generator(),
         )
         gnn.load_state_dict(group("gnn."))
+        if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
+            raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
         learner = None
         if "learner" in meta:
             learner = StructureLearner.from_tensors(group("learner."), meta["learner"], origin)
             learner.requires_grad_(False).eval()
+            if learner.config.embedding_size != int(meta["hidden"]):
+                raise InputError(
+                    f"{origin} must hold a learner and a GNN of one embedding size; got "
+                    f"{learner.config.embedding_size} and {meta['hidden']}"
+                )
         pivots = tensors["pivots"].to(torch.int64)
         if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
             raise InputError(f"{origin} must hold pivots that are nodes of its graph")
@@ -202,3 +219,8 @@ class TransferResult:
             seconds=float(meta["seconds"]),
             peak_memory_bytes=int(meta["peak_memory_bytes"]),
         )
+
+
+def _plain(values: Any) -> list[Any]:
+    """Node ids and class names as JSON can hold them: numbers and text, no arrays."""
+    return [value.item() if hasattr(value, "item") else value for value in values]

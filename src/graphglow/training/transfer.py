@@ -12,6 +12,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph, prepare
 from graphglow.structure import StructureLearner
+from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, resolve_device
 from graphglow.training.result import TransferResult
@@ -50,8 +51,7 @@ def fit_backbone(
     on_epoch: OnEpoch | None = None,
 ) -> TransferResult:
     """Train the same backbone of the same size on the input graph alone: the plain GNN control."""
-    if hidden < 1:
-        raise InputError(f"hidden must be >= 1; got {hidden}")
+    at_least("hidden", hidden, 1)
     return _train(None, hidden, data, config, on_epoch)
 
 

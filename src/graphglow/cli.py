@@ -1,0 +1,122 @@
+"""The ``graphglow`` command: finds the subcommand, and turns every outcome into an exit status.
+
+0 is success, 2 is bad input, 130 is Ctrl-C and 1 is anything else; each failure is one line on
+standard error. Nothing here imports torch, so help and a mistyped command answer at once.
+"""
+
+import difflib
+import importlib
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from graphglow import __version__
+from graphglow.commands import COMMANDS
+from graphglow.errors import InputError
+
+HELP = """\
+usage: graphglow COMMAND [OPTIONS]
+
+Learn how graphs should be wired: one structure learner, pre-trained on several graphs, is
+transferred, frozen, to yours, where only a small GNN is trained.
+
+commands:
+{commands}
+
+options:
+  -h, --help   show this help; graphglow COMMAND --help shows a command's options
+  --version    show the version
+
+examples:
+  graphglow demo
+  graphglow pretrain --sources digits synthetic --out learner.safetensors
+  graphglow transfer --learner learner.safetensors --target breast_cancer
+  graphglow refine --learner learner.safetensors --target my_graph.npz --out refined.csv
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        with warnings.catch_warnings():
+            if not _debugging():
+                warnings.simplefilter("ignore")  # libraries' notes to developers
+            _run(arguments)
+        sys.stdout.flush()
+        return 0
+    except SystemExit as request:  # --help of a command, or rich on a closed pipe
+        return request.code if isinstance(request.code, int) else 1
+    except BrokenPipeError:  # the reader of a pipe has gone, as in `graphglow datasets | head -1`
+        return 1
+    except KeyboardInterrupt:
+        return _failed(130, "interrupted")
+    except InputError as error:
+        return _failed(2, str(error))
+    except Exception as error:
+        if _out_of_memory(error):
+            return _failed(2, f"the job must fit in memory; {error}")
+        advice = "" if _debugging() else " (GRAPHGLOW_DEBUG=1 shows the traceback)"
+        return _failed(1, f"unexpected {type(error).__name__}: {error}{advice}")
+    finally:
+        _flush()
+
+
+def _run(arguments: list[str]) -> None:
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        width = max(map(len, COMMANDS)) + 2
+        lines = [f"  {name:<{width}} {what}" for name, what in COMMANDS.items()]
+        sys.stdout.write(HELP.format(commands="\n".join(lines)))
+    elif arguments[0] in ("-V", "--version"):
+        sys.stdout.write(f"graphglow {__version__}\n")
+    elif arguments[0] in COMMANDS:
+        _run_command(arguments[0], arguments[1:])
+    else:
+        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
+        rule = f"perhaps {near[0]}" if near else f"must be one of {', '.join(COMMANDS)}"
+        raise InputError(f"unknown command {arguments[0]!r}: {rule}; see graphglow --help")
+
+
+def _run_command(name: str, arguments: list[str]) -> None:
+    from graphglow.commands.terminal import waiting
+
+    with waiting("starting"):  # torch takes seconds to import
+        from graphglow.commands.usage import parse
+
+        command: Callable[..., None] = getattr(
+            importlib.import_module(f"graphglow.commands.{name}"), name
+        )
+    parse(command, arguments)()
+
+
+def _failed(status: int, message: str) -> int:
+    if _debugging():
+        traceback.print_exc()
+    line = " ".join(message.split())
+    readable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    print(f"graphglow: {readable}", file=sys.stderr)
+    return status
+
+
+def _debugging() -> bool:
+    return os.environ.get("GRAPHGLOW_DEBUG", "") not in ("", "0")
+
+
+def _out_of_memory(error: Exception) -> bool:
+    """Recognise the allocators' errors by name and text: torch need not have been imported."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and (type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error))
+    )
+
+
+def _flush() -> None:
+    """Flush, or give standard output up, so that Python does not complain about it at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

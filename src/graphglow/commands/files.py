@@ -1,0 +1,84 @@
+"""What commands read and write: learners, graphs with their split, output files."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graphs import DATASETS, load_graph
+from graphglow.graphs.split import random_split
+from graphglow.structure import LearnerConfig, StructureLearner
+
+LARGEST_SEED = 2**63 - 1
+
+
+def check_output(path: Path, *, overwrite: bool, suffixes: Sequence[str] = ()) -> Path:
+    """Return ``path`` if a file can be written there, tried before any work; nothing is left."""
+    path = path.expanduser()
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
+    try:
+        if path.is_dir():
+            raise InputError(f"the output path must be a file; got the folder {path}")
+        if path.exists() and not path.is_file():
+            raise InputError(f"the output path must be a regular file; got {path}")
+        if path.exists() and not overwrite:
+            raise InputError(f"the output file must not exist, or pass --overwrite; got {path}")
+        folder = path.absolute().parent
+        while not folder.exists():
+            folder = folder.parent
+        with tempfile.NamedTemporaryFile(
+            prefix=f".{path.name}.", suffix=path.suffix, dir=folder
+        ):  # the name that an atomic write will use
+            pass
+    except OSError as error:
+        raise InputError(
+            f"the output path must be writable; got {path} ({error.strerror})"
+        ) from error
+    return path
+
+
+def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner | None:
+    """Return the learner that ``name`` means: a file, ``random``, or None for ``none``."""
+    if name == "none":
+        return None
+    if name == "random":
+        return StructureLearner(LearnerConfig(embedding_size=width(embedding_size)), seed=seed)
+    if embedding_size is not None:
+        raise InputError(
+            f"--embedding-size must go with --learner random or none; got --learner {name}, "
+            "which has its own"
+        )
+    if not Path(name).expanduser().exists():
+        raise InputError(f"--learner must be an existing file, random or none; got {name!r}")
+    return StructureLearner.load(Path(name).expanduser())
+
+
+def width(embedding_size: int | None) -> int:
+    """The embedding size asked for, or the default of a learner; checked by the config."""
+    if embedding_size is None:
+        return LearnerConfig().embedding_size
+    return LearnerConfig(embedding_size=embedding_size).embedding_size
+
+
+def read_graph(
+    name: str,
+    *,
+    data_root: Path | None,
+    split_file: Path | None = None,
+    split_seed: int = 0,
+) -> tuple[Data, str]:
+    """Load a graph and say which split it has."""
+    if not 0 <= split_seed <= LARGEST_SEED:
+        raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {split_seed}")
+    data = load_graph(name, data_root=data_root, split_file=split_file, split_seed=split_seed)
+    if split_file is not None:
+        return data, f"file:{split_file}"
+    drawn = random_split(data.y, seed=split_seed)
+    masks = (data.train_mask, data.val_mask, data.test_mask)
+    if all(torch.equal(m.nonzero()[:, 0], i) for m, i in zip(masks, drawn, strict=True)):
+        return data, f"random seed {split_seed}"
+    return data, "public" if name.lower() in DATASETS else "own"

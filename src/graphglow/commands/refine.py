@@ -1,0 +1,129 @@
+"""``graphglow refine``."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import FlagCreatePairsOff, arg
+
+from graphglow.commands.files import check_output
+from graphglow.commands.flags import (
+    DataRoot,
+    EmbeddingSize,
+    Json,
+    OptionalFile,
+    OutFile,
+    Overwrite,
+)
+from graphglow.commands.terminal import percent, print_json, show_facts, waiting
+from graphglow.commands.transfer import readable, run_transfer
+from graphglow.errors import InputError
+from graphglow.experiments.demo import graph_facts
+from graphglow.graphs import write_graph
+from graphglow.graphs.table_file import require_pyarrow
+from graphglow.graphs.write import WRITERS
+from graphglow.structure.config import at_least
+from graphglow.training import TransferConfig, TransferResult
+
+
+def refine(  # noqa: D417 (flags.py and the config say the rest)
+    out: OutFile,
+    config: Annotated[TransferConfig, arg(name="")],
+    learner: Annotated[
+        str | None, arg(metavar="FILE|random|none", help_behavior_hint="(with --target)")
+    ] = None,
+    target: Annotated[
+        str | None, arg(metavar="NAME|FILE", help_behavior_hint="(with --learner)")
+    ] = None,
+    result: OptionalFile = None,
+    top_k: int = 16,
+    self_loops: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True,
+    split_file: OptionalFile = None,
+    split_seed: int = 0,
+    embedding_size: EmbeddingSize = None,
+    overwrite: Overwrite = False,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Transfer, then write the learned graph to a file.
+
+    Either --learner and --target, or --result: a file that graphglow transfer --out wrote.
+
+    Example: graphglow refine --learner learner.safetensors --target wine --out refined.csv
+
+    Args:
+        out: Where to write. The suffix is the format: .pt, .npz and .graphml hold the whole graph;
+            .csv and .parquet hold its edges (source, target, weight) with your own node ids.
+        learner: The structure learner, as in graphglow transfer.
+        target: The target graph, as in graphglow transfer.
+        result: A saved transfer, instead of --learner and --target; it has its own settings.
+        top_k: Strongest incoming edges kept for each node.
+        self_loops: Leave out what a node passes to itself.
+        split_file: An .npz file with index arrays train, val and test.
+        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
+    """
+    out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS))
+    if out.suffix.lower() == ".parquet":
+        require_pyarrow()
+    at_least("top_k", top_k, 1)
+    split = None
+    if result is not None:
+        others = {
+            "learner": learner,
+            "target": target,
+            "split_file": split_file,
+            "split_seed": split_seed,
+            "embedding_size": embedding_size,
+        }
+        trained = _saved(result, config, [name for name, value in others.items() if value])
+    elif learner is None or target is None:
+        raise InputError(
+            "refine needs --learner and --target, or --result; see graphglow refine --help"
+        )
+    else:
+        trained, split = run_transfer(
+            learner,
+            target,
+            config,
+            embedding_size=embedding_size,
+            split_file=split_file,
+            split_seed=split_seed,
+            data_root=data_root,
+        )
+    with waiting("refining"):
+        graph = trained.refined_graph(top_k, self_loops=self_loops)
+        write_graph(graph, out)
+    before, after = graph_facts(trained.data, undirected=True), graph_facts(graph)
+    facts: dict[str, Any] = {
+        **trained.summary(),
+        "split": split,
+        "out": out,
+        "top_k": top_k,
+        "self_loops": self_loops,
+        "nodes": trained.graph.num_nodes,
+        "input_edges": before.edges,
+        "refined_edges": after.edges,
+        "input_homophily": before.homophily,
+        "refined_homophily": after.homophily,
+    }
+    if json:
+        print_json(facts)
+        return
+    shown = readable({**facts, "split": split or f"saved in {result}"})
+    shown["edges"] = f"{before.edges:,} in the input, {after.edges:,} refined (directed, no loops)"
+    shown["edge homophily"] = (
+        f"{percent(before.homophily)} in the input, {percent(after.homophily)} refined"
+    )
+    show_facts("Refined graph", shown)
+
+
+def _saved(path: Path, config: TransferConfig, others: list[str]) -> TransferResult:
+    """Load a saved result; refuse settings and ``others`` that it would ignore."""
+    default = TransferConfig()
+    given = [f.name for f in fields(config) if getattr(config, f.name) != getattr(default, f.name)]
+    if config.device == "cpu":  # where a saved result is computed anyway
+        given.remove("device")
+    if given + others:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in others + given)
+        raise InputError(f"--result has its own settings and must come alone; got {flags} too")
+    return TransferResult.load(path.expanduser())

@@ -1,0 +1,113 @@
+"""What people see: tables on standard output, progress on standard error if it is a terminal."""
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+if TYPE_CHECKING:  # these import torch
+    from graphglow.training import Epoch
+    from graphglow.training.task import OnEpoch
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show a spinner while the block runs."""
+    if not _interactive():
+        yield
+        return
+    with Console(stderr=True).status(escape(what)):
+        yield
+
+
+@contextmanager
+def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | None"]:
+    """Yield an ``on_epoch`` that moves a progress bar, or None where nobody watches.
+
+    Args:
+        label: What is being done.
+        epochs: Most epochs of one visit; a visit may end early.
+        visits: How often the epochs start again at 1.
+    """
+    if not _interactive():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[facts]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task(escape(label), total=epochs * visits, facts="")
+        visit = -1
+
+        def on_epoch(epoch: "Epoch") -> None:
+            nonlocal visit
+            visit += epoch.epoch == 1
+            facts = (
+                f"{epoch.graph} epoch {epoch.epoch}/{epochs}  loss {epoch.loss:.3f}  "
+                f"validation {epoch.val_accuracy:.1%}"
+            )
+            progress.update(bar, completed=visit * epochs + epoch.epoch, facts=escape(facts))
+
+        yield on_epoch
+
+
+def show(table: Table) -> None:
+    """Print a table; one that is wider than the terminal is folded, never cut."""
+    Console().print(table)
+
+
+def say(text: str) -> None:
+    """Print plain text as it is."""
+    Console(soft_wrap=True).print(text, markup=False, highlight=False)
+
+
+def show_facts(title: str, facts: Mapping[str, object]) -> None:
+    """Print names and values in two columns."""
+    table = Table(title=escape(title), title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(escape(name), escape(printable(value)))
+    show(table)
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    """Print one line of strict JSON: NaN and infinity become null, paths become text."""
+    sys.stdout.write(json.dumps(_strict(facts), allow_nan=False) + "\n")
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None or math.isnan(share) else f"{share:.1%}"
+
+
+def printable(value: object) -> str:
+    """Text without control characters, which file names may hold."""
+    text = str(value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _strict(value: Any) -> Any:
+    if hasattr(value, "_asdict"):  # a NamedTuple
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def _interactive() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))

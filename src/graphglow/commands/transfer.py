@@ -1,0 +1,105 @@
+"""``graphglow transfer``."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from tyro.conf import arg
+
+from graphglow import training
+from graphglow.commands.files import check_output, read_graph, read_learner, width
+from graphglow.commands.flags import (
+    DataRoot,
+    EmbeddingSize,
+    GraphName,
+    Json,
+    OptionalFile,
+    Overwrite,
+)
+from graphglow.commands.terminal import epoch_bar, percent, print_json, show_facts, waiting
+from graphglow.training import TransferConfig, TransferResult
+
+
+def transfer(  # noqa: D417 (flags.py and the config say the rest)
+    learner: Annotated[str, arg(metavar="FILE|random|none")],
+    target: GraphName,
+    config: Annotated[TransferConfig, arg(name="")],
+    split_file: OptionalFile = None,
+    split_seed: int = 0,
+    embedding_size: EmbeddingSize = None,
+    out: OptionalFile = None,
+    overwrite: Overwrite = False,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
+
+    Example: graphglow transfer --learner learner.safetensors --target breast_cancer --json
+
+    Args:
+        learner: The structure learner: a file from graphglow pretrain; random, one that was never
+            trained; or none, the plain GNN on the input graph. The last two are the controls.
+        target: The target graph: a name (see graphglow datasets) or a file.
+        split_file: An .npz file with index arrays train, val and test.
+        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
+        out: Where to write the trained result, as safetensors, for graphglow refine --result.
+    """
+    if out is not None:
+        out = check_output(out, overwrite=overwrite)
+    result, split = run_transfer(
+        learner,
+        target,
+        config,
+        embedding_size=embedding_size,
+        split_file=split_file,
+        split_seed=split_seed,
+        data_root=data_root,
+    )
+    if out is not None:
+        result.save(out)
+    facts = {**result.summary(), "learner": learner, "split": split, "out": out}
+    if json:
+        print_json(facts)
+    else:
+        show_facts("Transfer", readable(facts))
+
+
+def run_transfer(
+    learner: str,
+    target: str,
+    config: TransferConfig,
+    *,
+    embedding_size: int | None,
+    split_file: Path | None,
+    split_seed: int,
+    data_root: Path | None,
+) -> tuple[TransferResult, str]:
+    """Load what the flags name and train, with a progress bar; also say which split was used."""
+    theta = read_learner(learner, embedding_size, config.seed)
+    with waiting(f"loading {target}"):
+        data, split = read_graph(
+            target, data_root=data_root, split_file=split_file, split_seed=split_seed
+        )
+    with epoch_bar("training", config.epochs) as on_epoch:
+        if theta is None:
+            hidden = width(embedding_size)
+            result = training.fit_backbone(data, config, hidden=hidden, on_epoch=on_epoch)
+        else:
+            result = training.transfer(theta, data, config, on_epoch=on_epoch)
+    return result, split
+
+
+def readable(facts: dict[str, Any]) -> dict[str, str]:
+    """The facts of a transfer as people read them."""
+    shown = {
+        "target": facts["target"],
+        "method": f"{facts['method']} ({facts['backbone']} backbone)",
+        "split": facts["split"],
+        "test accuracy": percent(facts["test_accuracy"]),
+        "validation accuracy": percent(facts["val_accuracy"]),
+        "epochs": str(facts["epochs"]),
+        "seconds": f"{facts['train_seconds']:.1f} training, {facts['total_seconds']:.1f} in all",
+        "peak memory": f"{facts['peak_memory_bytes'] / 2**20:.0f} MiB on {facts['device']}",
+    }
+    if facts.get("out") is not None:
+        shown["written to"] = str(facts["out"])
+    return shown

@@ -1,0 +1,67 @@
+"""Flags from signatures, by tyro; what it says of a bad command line, in one line."""
+
+import contextlib
+import functools
+import io
+import re
+from collections.abc import Callable
+
+import tyro
+
+from graphglow.errors import InputError
+
+Command = Callable[..., None]
+
+
+def parse(command: Command, arguments: list[str]) -> Callable[[], None]:
+    """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage.
+
+    ``--help`` prints and raises ``SystemExit(0)``.
+    """
+
+    @functools.wraps(command)  # tyro reads the signature and docstring of what is wrapped
+    def bind(*args: object, **kwargs: object) -> Callable[[], None]:
+        return functools.partial(command, *args, **kwargs)
+
+    prog = f"graphglow {command.__name__}"
+    captured = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(captured):
+            bound: Callable[[], None] = tyro.cli(bind, prog=prog, args=arguments)
+        return bound
+    except SystemExit as request:
+        if request.code in (0, None):
+            raise
+        raise InputError(f"{one_line(captured.getvalue())}; see {prog} --help") from None
+
+
+def one_line(box: str) -> str:
+    """Reduce tyro's box, a title and then sections of text between rules, to one line.
+
+    The title is left out, and so are explanations of options and the pointer to the help; a
+    section that is a headline and a list (indented by four) keeps both.
+    """
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines() or [""]
+    body = lines[1 if lines[0].startswith("\u256d") else 2 :]  # where not UTF-8, a rule follows
+    sections: list[list[str]] = [[]]
+    for line in body:
+        text = line[2:].rstrip(" \u2502")
+        if re.fullmatch("[\u2500-]+", text):
+            sections.append([])
+        elif text.strip() and not line.startswith("\u2570"):
+            sections[-1].append(text)
+    parts = []
+    for section in sections:
+        if not section or re.match(r"(Argument|For full) helptext", section[0]):
+            continue
+        listed = [line.strip() for line in section[1:] if re.match(r" {4}\S", line)]
+        if listed:
+            parts.append(f"{section[0].rstrip(':')}: {', '.join(listed)}")
+        else:
+            parts.append(" ".join(line.strip() for line in section))
+    text = "; ".join(parts) or "the command line must be valid"
+    text = re.sub(r"^Missing from graphglow \w+", "required options are missing", text)
+    text = re.sub(r"^Error parsing (\S+):", r"bad value for \1:", text)
+    text = re.sub(r"\bUnrecognized options", "unknown options", text)
+    text = text.replace("Perhaps you meant", "perhaps you meant")
+    return text[0].lower() + text[1:].rstrip(".")

@@ -1,0 +1,98 @@
+"""Write the golden losses anew, after a change of the numbers that is meant:
+
+python tests/golden/regenerate.py
+"""
+
+import json
+import warnings
+from pathlib import Path
+
+import torch
+
+with warnings.catch_warnings():  # PyG scripts a class at import, which newer torch deprecates
+    warnings.simplefilter("ignore", DeprecationWarning)
+    from graphglow.graphs import synthetic_graph
+    from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
+    from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer
+
+HERE = Path(__file__).parent
+
+LEARNER = {
+    "embedding_size": 16,
+    "num_heads": 4,
+    "similarity": "cosine",
+    "tied": False,
+    "delta": "truncate",
+    "threshold": 0.0,
+}
+OBJECTIVE = {
+    "supervision": "nwgm",
+    "smoothness": 0.1,
+    "sparsity": 0.1,
+    "entropy": 0.5,
+    "samples": 5,
+    "temperature": 0.5,
+    "probes": 4,
+    "sketch": 8,
+}
+MODEL = {
+    "backbone": "gcn",
+    "num_layers": 2,
+    "dropout": 0.5,
+    "encoder": "gcn",
+    "input_weight": 0.6,
+    "structure_momentum": 0.7,
+    "num_pivots": 30,
+    "redraw_pivots": True,
+    "refinements": 3,
+    "tolerance": 0.0,
+    "learning_rate": 0.02,
+    "weight_decay": 5e-4,
+    "backend": "eager",
+    "seed": 11,
+    "device": "cpu",
+    "learner_learning_rate": 0.02,
+}
+PRETRAIN = MODEL | {"episodes": 1, "epochs": 10, "patience": 10}  # two sources: 20 steps
+TRANSFER = MODEL | {"epochs": 20, "patience": None, "train_learner": False}
+
+
+def graph(seed):
+    return synthetic_graph(
+        num_nodes=80,
+        num_classes=3,
+        num_features=16,
+        homophily=0.6,
+        average_degree=4.0,
+        feature_noise=1.0,
+        seed=seed,
+    )
+
+
+def rows(history):
+    return [[epoch.loss, epoch.val_loss] for epoch in history]
+
+
+def pretrain_losses():
+    """[training loss, validation loss] of each of 20 steps on two sources."""
+    history = []
+    config = PretrainConfig(
+        **PRETRAIN, learner=LearnerConfig(**LEARNER), objective=ObjectiveConfig(**OBJECTIVE)
+    )
+    pretrain([graph(1), graph(2)], config, on_epoch=history.append)
+    return rows(history)
+
+
+def transfer_losses():
+    """The same of 20 steps under a frozen, random learner."""
+    learner = StructureLearner(LearnerConfig(**LEARNER), seed=5)
+    config = TransferConfig(**TRANSFER, objective=ObjectiveConfig(**OBJECTIVE))
+    return rows(transfer(learner, graph(3), config).history)
+
+
+GOLDEN = {"pretrain": pretrain_losses, "transfer": transfer_losses}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    for name, losses in GOLDEN.items():
+        (HERE / f"{name}.json").write_text(json.dumps(losses(), indent=1) + "\n")

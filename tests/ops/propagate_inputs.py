@@ -1,0 +1,58 @@
+"""Random inputs for Eq. 11 that stay away from the cut, where Gamma jumps."""
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from graphglow.ops import similarity
+
+CASES = {  # name -> kernel, heads, threshold
+    "identity cut at 0": ("identity", 1, 0.0),
+    "identity cut at 0.1": ("identity", 1, 0.1),
+    "identity uncut": ("identity", 1, None),
+    "exp cut at 0": ("exp", 2, 0.0),
+    "exp cut at 0.1": ("exp", 4, 0.1),
+    "exp uncut": ("exp", 2, None),
+    "sigmoid cut at 0.1": ("sigmoid", 2, 0.1),
+    "sigmoid cut at 0.5": ("sigmoid", 4, 0.5),
+    "sigmoid uncut": ("sigmoid", 1, None),
+}
+
+
+def inputs(n, p, *, case, width=8, features=3, batch=(), seed=0, margin=1e-6):
+    """v, q, k in float64; no similarity lies within ``margin`` of the threshold."""
+    kernel, heads, threshold = CASES[case]
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape):
+        return torch.randn(*batch, *shape, generator=generator, dtype=torch.float64)
+
+    for _ in range(100):
+        v, q, k = normal(n, features), normal(n, width) / 2, normal(p, width) / 2
+        if threshold is None and kernel == "identity":
+            q, k = q.abs(), k.abs()  # nothing is cut, so similarities must be non-negative
+        full = similarity(q, k, threshold=None, kernel=kernel, heads=heads)
+        if threshold is None or (full - threshold).abs().min() > margin:
+            return v, q, k
+    raise AssertionError("no inputs away from the cut")
+
+
+def value_and_gradients(function, tensors, dtype=torch.float64):
+    """The output and the gradients for v, q and k of a fixed random functional of it."""
+    leaves = [t.to(dtype).requires_grad_() for t in tensors]
+    out = function(*leaves)
+    generator = torch.Generator().manual_seed(99)
+    direction = torch.randn(out.shape, generator=generator, dtype=torch.float64).to(dtype)
+    return [out.detach(), *torch.autograd.grad(out, leaves, direction)]
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the most elements of any tensor that an operation returns."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
+        self.elements = max([self.elements, *sizes])
+        return out

@@ -1,0 +1,136 @@
+"""The door: what it checks, and which backend it takes."""
+
+import pytest
+import torch
+from propagate_inputs import CASES, inputs
+
+from graphglow.ops import BACKENDS, choose_backend, pivot_propagate
+from graphglow.ops.pivot_propagate import EAGER_LIMIT
+
+CUTTING = ["eager", "chunked"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_backend_that_can_gives_the_same(case):
+    kernel, heads, threshold = CASES[case]
+    tensors = inputs(40, 6, case=case)
+    settings = {"threshold": threshold, "kernel": kernel, "heads": heads}
+    usable = [b for b in BACKENDS if b != "linear" or case == "identity uncut"]
+    truth = pivot_propagate(*tensors, **settings, backend="eager")
+    assert len(usable) >= 3
+    for backend in usable:
+        torch.testing.assert_close(pivot_propagate(*tensors, **settings, backend=backend), truth)
+
+
+@pytest.mark.parametrize("backend", ["auto", *CUTTING])
+@pytest.mark.parametrize("threshold", [0.0, 0.1])
+def test_a_node_with_no_pivot_above_the_threshold_gets_exactly_zero(backend, threshold):
+    v, q, k = (t.requires_grad_() for t in inputs(12, 4, case="identity uncut"))
+    sign = torch.ones(12, 1, dtype=torch.float64)
+    sign[[0, 7]] = -1
+    out = pivot_propagate(v, q * sign, k, threshold=threshold, backend=backend)
+    assert (out[[0, 7]] == 0).all()
+    assert (out[1] != 0).all()
+    gradients = torch.autograd.grad(out.square().sum(), (v, q, k))
+    assert all(g.isfinite().all() for g in gradients)
+    assert (gradients[1][[0, 7]] == 0).all()
+
+
+@pytest.mark.parametrize("backend", ["auto", *CUTTING])
+def test_a_graph_with_no_similarity_at_all_gets_zero_and_finite_gradients(backend):
+    v, q, k = (t.requires_grad_() for t in inputs(12, 4, case="identity uncut"))
+    out = pivot_propagate(v, -q, k, threshold=0.0, backend=backend)
+    assert (out == 0).all()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (v, q, k)))
+
+
+def ones(*shape, dtype=torch.float32):
+    return torch.ones(*shape, dtype=dtype)
+
+
+BAD = {
+    "v must be a matrix": ((ones(3), ones(3, 4), ones(2, 4)), {}, "must be matrices"),
+    "q must be a matrix": ((ones(3, 2), ones(3), ones(2, 4)), {}, "must be matrices"),
+    "k must be a matrix": ((ones(3, 2), ones(3, 4), ones(4)), {}, "must be matrices"),
+    "rows of v and q": ((ones(3, 2), ones(4, 4), ones(2, 4)), {}, "one row per node"),
+    "batch of v and q": ((ones(2, 3, 2), ones(3, 4), ones(2, 4)), {}, "one row per node"),
+    "width of q and k": ((ones(3, 2), ones(3, 4), ones(2, 5)), {}, "same width"),
+    "batch of q and k": ((ones(1, 3, 2), ones(1, 3, 4), ones(2, 4)), {}, "q and k must"),
+    "no pivot": ((ones(3, 2), ones(3, 4), ones(0, 4)), {}, "at least one pivot"),
+    "types differ": (
+        (ones(3, 2, dtype=torch.float64), ones(3, 4), ones(2, 4)),
+        {},
+        "one floating type",
+    ),
+    "integers": (
+        (
+            ones(3, 2, dtype=torch.int64),
+            ones(3, 4, dtype=torch.int64),
+            ones(2, 4, dtype=torch.int64),
+        ),
+        {},
+        "one floating type",
+    ),
+    "devices differ": (
+        (ones(3, 2), ones(3, 4), torch.ones(2, 4, device="meta")),
+        {},
+        "share a device",
+    ),
+    "negative threshold": ((ones(3, 2), ones(3, 4), ones(2, 4)), {"threshold": -0.1}, ">= 0"),
+    "NaN threshold": ((ones(3, 2), ones(3, 4), ones(2, 4)), {"threshold": float("nan")}, ">= 0"),
+    "infinite threshold": ((ones(3, 2), ones(3, 4), ones(2, 4)), {"threshold": 1e999}, ">= 0"),
+    "no heads": ((ones(3, 2), ones(3, 4), ones(2, 4)), {"heads": 0}, "heads must divide"),
+    "heads that do not divide": (
+        (ones(3, 2), ones(3, 4), ones(2, 4)),
+        {"heads": 3, "kernel": "exp"},
+        "heads must divide",
+    ),
+    "unknown kernel": ((ones(3, 2), ones(3, 4), ones(2, 4)), {"kernel": "cubic"}, "kernel must"),
+    "unknown backend": ((ones(3, 2), ones(3, 4), ones(2, 4)), {"backend": "fast"}, "backend must"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments_are_refused_in_one_line(case):
+    tensors, settings, rule = BAD[case]
+    with pytest.raises(ValueError, match=rule) as caught:
+        pivot_propagate(*tensors, **settings)
+    assert "\n" not in str(caught.value)
+    assert "got" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"threshold": 0.0},
+        {"threshold": None, "kernel": "exp"},
+        {"threshold": 0.1, "kernel": "sigmoid"},
+    ],
+)
+def test_a_named_backend_that_cannot_do_it_refuses(settings):
+    with pytest.raises(ValueError, match="backend 'linear' needs"):
+        pivot_propagate(ones(3, 2), ones(3, 4), ones(2, 4), **settings, backend="linear")
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "threshold", "kernel", "heads", "expected"),
+    [
+        (10, 5, None, "identity", 1, "linear"),
+        (10**9, 10**6, None, "identity", 1, "linear"),
+        (10, 5, None, "exp", 1, "eager"),
+        (10, 5, 0.0, "identity", 1, "eager"),
+        (EAGER_LIMIT // 1000, 1000, 0.0, "identity", 1, "eager"),
+        (EAGER_LIMIT // 1000, 1000, 0.0, "identity", 4, "eager"),  # heads are folded into q and k
+        (EAGER_LIMIT // 1000, 1000, 0.0, "exp", 4, "chunked"),
+        (EAGER_LIMIT // 1000 + 1, 1000, 0.0, "identity", 1, "chunked"),
+    ],
+)
+def test_auto_takes_linear_then_eager_then_chunked(n, p, threshold, kernel, heads, expected):
+    q, k = torch.empty(n, 8, device="meta"), torch.empty(p, 8, device="meta")
+    assert choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads) == expected
+
+
+def test_auto_counts_batch_entries():
+    for batch, expected in ((EAGER_LIMIT // 10**6, "eager"), (EAGER_LIMIT // 10**6 + 1, "chunked")):
+        q = torch.empty(batch, 1000, 8, device="meta")
+        assert choose_backend(q, q, threshold=0.0, kernel="identity", heads=1) == expected

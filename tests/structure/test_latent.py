@@ -1,0 +1,86 @@
+"""Latent structures: drawn, blended, and in blocks of rows."""
+
+import pytest
+import torch
+
+from graphglow.ops import similarity
+from graphglow.structure import BlendedStructure, PivotStructure, SampledStructure
+
+
+def pivot_structure(seed=0, *, threshold=0.0, kernel="identity", heads=1):
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(9, 4, generator=generator, dtype=torch.float64)
+    k = torch.randn(3, 4, generator=generator, dtype=torch.float64)
+    return PivotStructure(q, k, threshold=threshold, kernel=kernel, heads=heads)
+
+
+V = torch.randn(9, 2, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("kernel", ["identity", "exp", "sigmoid"])
+def test_rows_of_gamma_are_the_rows_of_the_whole(kernel):
+    structure = pivot_structure(threshold=0.3, kernel=kernel, heads=2)
+    assert structure.gamma().shape == (9, 3)
+    torch.testing.assert_close(structure.gamma(slice(2, 7)), structure.gamma()[2:7])
+
+
+def test_a_drawn_structure_with_the_weights_of_gamma_propagates_like_it():
+    structure = pivot_structure()
+    torch.testing.assert_close(
+        SampledStructure(structure.gamma()).propagate(V), structure.propagate(V)
+    )
+
+
+def test_a_drawn_structure_averages_over_shared_pivots():
+    b = torch.tensor([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    v = torch.tensor([[2.0], [4.0], [100.0]])
+    # pivot 0 hears nodes 0 and 1, pivot 1 hears node 1, node 2 hears nobody
+    assert SampledStructure(b).propagate(v).tolist() == [[3.0], [3.5], [0.0]]
+
+
+def test_an_empty_draw_gives_zero_and_finite_gradients():
+    b = torch.zeros(4, 2, requires_grad=True)
+    out = SampledStructure(b).propagate(torch.ones(4, 3))
+    out.sum().backward()
+    assert (out == 0).all()
+    assert b.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.3, 1.0])
+def test_blending_weighs_current_and_first(eta):
+    current, first = pivot_structure(1), pivot_structure(2)
+    expected = eta * current.propagate(V) + (1 - eta) * first.propagate(V)
+    torch.testing.assert_close(BlendedStructure(current, first, eta).propagate(V), expected)
+    assert not torch.allclose(current.propagate(V), first.propagate(V))
+
+
+def test_a_named_backend_is_refused_where_it_cannot_do_it():
+    structure = pivot_structure()
+    named = PivotStructure(structure.q, structure.k, 0.0, "identity", 1, backend="linear")
+    with pytest.raises(ValueError, match="linear"):
+        named.propagate(V)
+
+
+def test_gamma_is_computed_once_for_all_layers_with_the_same_gradients(monkeypatch):
+    calls = []
+
+    def counted(*args, **kwargs):
+        calls.append(args)
+        return similarity(*args, **kwargs)
+
+    monkeypatch.setattr("graphglow.structure.latent.similarity", counted)
+    gradients = []
+    for share in (True, False):
+        made = pivot_structure()
+        q = made.q.clone().requires_grad_()
+        shared = PivotStructure(q, made.k, 0.0, "identity", 1, backend="eager")
+        layers = [
+            shared if share else PivotStructure(q, made.k, 0.0, "identity", 1, backend="eager")
+            for _ in range(3)
+        ]
+        v = V
+        for layer in layers:
+            v = layer.propagate(v)
+        gradients.append(torch.autograd.grad(v.square().sum(), q)[0])
+    assert len(calls) == 1 + 3
+    torch.testing.assert_close(*gradients)

@@ -1,0 +1,74 @@
+"""Settings of the learner and its objective are checked at birth."""
+
+import pytest
+
+from graphglow.errors import InputError
+from graphglow.structure import LearnerConfig, ObjectiveConfig
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("embedding_size", 0),
+        ("embedding_size", -4),
+        ("embedding_size", 2.5),
+        ("num_heads", 0),
+        ("num_heads", True),
+        ("num_heads", "4"),
+        ("similarity", "euclid"),
+        ("delta", "soft"),
+        ("threshold", -0.1),
+        ("threshold", NAN),
+        ("threshold", INFINITY),
+    ],
+)
+def test_a_learner_setting_out_of_range_is_refused(field, value):
+    with pytest.raises(InputError, match=f"^{field} must .*; got ") as caught:
+        LearnerConfig(**{field: value})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("supervision", "magic"),
+        ("smoothness", -0.1),
+        ("smoothness", NAN),
+        ("sparsity", -1),
+        ("sparsity", INFINITY),
+        ("entropy", -1),
+        ("entropy", NAN),
+        ("samples", 1),
+        ("samples", 0),
+        ("samples", 2.0),
+        ("temperature", 0),
+        ("temperature", -1),
+        ("temperature", INFINITY),
+        ("temperature", NAN),
+        ("probes", 0),
+        ("sketch", 0),
+        ("sketch", False),
+    ],
+)
+def test_an_objective_setting_out_of_range_is_refused(field, value):
+    with pytest.raises(InputError, match=f"^{field} must .*; got ") as caught:
+        ObjectiveConfig(**{field: value})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("similarity", ["dot", "rbf", "attention"])
+def test_affine_delta_needs_a_cosine(similarity):
+    with pytest.raises(InputError, match="affine"):
+        LearnerConfig(delta="affine", similarity=similarity)
+
+
+def test_the_ends_of_the_ranges_are_allowed():
+    LearnerConfig(embedding_size=1, num_heads=1, threshold=0.0)
+    ObjectiveConfig(smoothness=0, sparsity=0, entropy=0, samples=2, probes=1, sketch=1)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(AttributeError):
+        LearnerConfig().num_heads = 3

@@ -1,0 +1,167 @@
+"""Files are whole or absent, and what was on disk before is never harmed."""
+
+import os
+import stat
+
+import pytest
+import torch
+
+from graphglow.errors import InputError
+from graphglow.storage import atomic_path, existing_file, load_tensors, save_tensors
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_the_file_appears_only_when_the_block_succeeds(tmp_path):
+    path = tmp_path / "out.bin"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(b"new")
+        assert not path.exists()
+        assert temporary.parent == tmp_path
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.bin"]
+
+
+def test_an_existing_file_is_replaced_in_one_step(tmp_path):
+    path = tmp_path / "out.bin"
+    path.write_bytes(b"old")
+    with atomic_path(str(path)) as temporary:
+        temporary.write_bytes(b"new")
+        assert path.read_bytes() == b"old"
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["out.bin"]
+
+
+@pytest.mark.parametrize("failure", [ValueError, OSError, KeyboardInterrupt])
+@pytest.mark.parametrize("old", [b"old", None])
+def test_a_failing_block_leaves_what_was_there(tmp_path, failure, old):
+    path = tmp_path / "out.bin"
+    if old is not None:
+        path.write_bytes(old)
+
+    def write():
+        with atomic_path(path) as temporary:
+            temporary.write_bytes(b"half")
+            raise failure("stop")
+
+    with pytest.raises((failure, InputError)):
+        write()
+    assert names(tmp_path) == ([] if old is None else ["out.bin"])
+    assert old is None or path.read_bytes() == old
+
+
+def test_folders_on_the_way_are_made(tmp_path):
+    with atomic_path(tmp_path / "a" / "b" / "out.bin") as temporary:
+        temporary.write_bytes(b"new")
+    assert (tmp_path / "a" / "b" / "out.bin").read_bytes() == b"new"
+
+
+def test_the_suffix_is_kept_for_writers_that_go_by_it(tmp_path):
+    with atomic_path(tmp_path / "out.csv") as temporary:
+        assert temporary.suffix == ".csv"
+        temporary.write_text("x")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_the_new_file_has_the_permissions_of_any_new_file(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        with atomic_path(tmp_path / "out.bin") as temporary:
+            temporary.write_bytes(b"new")
+        assert os.umask(mask) == mask  # and the mask itself is as it was
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out.bin").stat().st_mode) == 0o666 & ~mask
+
+
+def refused(path):
+    with pytest.raises(InputError) as caught, atomic_path(path) as temporary:
+        temporary.write_bytes(b"new")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_folder_as_output_is_refused(tmp_path):
+    (tmp_path / "keep").write_text("keep")
+    assert "must be a file; got the folder" in refused(tmp_path)
+    assert names(tmp_path) == ["keep"]
+
+
+def test_a_file_where_a_folder_must_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("keep")
+    assert "must be writable" in refused(tmp_path / "file" / "out.bin")
+    assert (tmp_path / "file").read_text() == "keep"
+
+
+def test_a_name_too_long_for_the_file_system_is_refused(tmp_path):
+    refused(tmp_path / ("x" * 300))
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_or_device_is_never_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # as /dev/null would be, for root
+    with pytest.raises(InputError), atomic_path(pipe) as temporary:
+        temporary.write_bytes(b"new")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
+def test_a_folder_without_write_permission_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        assert "must be writable" in refused(tmp_path / "out.bin")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+def test_an_existing_file_is_returned_and_others_are_named(tmp_path):
+    path = tmp_path / "in.bin"
+    path.write_bytes(b"x")
+    assert existing_file(str(path), "the graph") == path
+    with pytest.raises(InputError, match=r"^the graph must exist; got .*none"):
+        existing_file(tmp_path / "none", "the graph")
+    with pytest.raises(InputError, match=r"^the graph must be a file; got the folder"):
+        existing_file(tmp_path, "the graph")
+
+
+def test_a_name_too_long_does_not_exist(tmp_path):
+    with pytest.raises(InputError, match="the graph"):
+        existing_file(tmp_path / ("x" * 300), "the graph")
+
+
+def test_tensors_and_facts_survive_the_disk(tmp_path):
+    tensors = {
+        "a": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).T,  # not contiguous
+        "b": torch.tensor([True, False]),
+        "c": torch.arange(3).requires_grad_(False),
+        "d": torch.ones(2, requires_grad=True),
+        "empty": torch.empty(0, 5),
+    }
+    meta = {"words": ["\u00e4", 'quote "'], "number": 0.1, "none": None, "deep": {"x": [1, 2]}}
+    save_tensors(tmp_path / "t.safetensors", "thing", tensors, meta)
+    loaded, facts = load_tensors(tmp_path / "t.safetensors", "thing")
+    assert loaded.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(loaded[name], tensor)
+        assert loaded[name].dtype == tensor.dtype
+    assert {name: facts[name] for name in meta} == meta
+
+
+def test_tensors_that_share_memory_are_saved(tmp_path):
+    whole = torch.arange(6.0)
+    save_tensors(tmp_path / "t.safetensors", "thing", {"a": whole[:3], "b": whole[3:]}, {})
+    loaded, _ = load_tensors(tmp_path / "t.safetensors", "thing")
+    assert loaded["b"].tolist() == [3.0, 4.0, 5.0]
+
+
+def test_facts_that_json_cannot_hold_leave_the_old_file(tmp_path):
+    path = tmp_path / "t.safetensors"
+    path.write_text("old")
+    with pytest.raises((TypeError, ValueError)):
+        save_tensors(path, "thing", {}, {"bad": object()})
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["t.safetensors"]

@@ -1,0 +1,112 @@
+"""Scikit-learn's verbs."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+from tiny_graphs import learner, same_tensors, small_data, transfer_config
+
+from graphglow.errors import InputError
+from graphglow.training import transfer
+from graphglow.training.classifier import GlowClassifier
+
+
+@pytest.fixture(scope="module")
+def data():
+    return small_data()
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return GlowClassifier(learner(), transfer_config()).fit(data)
+
+
+def test_fitting_is_a_transfer(fitted, data):
+    result = transfer(learner(), data, transfer_config())
+    assert np.array_equal(fitted.predict_proba(), result.predict_proba().numpy())
+    assert np.array_equal(fitted.predict(), result.predict().numpy())
+    assert fitted.score() == pytest.approx(result.test_accuracy)
+    assert fitted.classes_.tolist() == [0, 1, 2]
+
+
+def test_fit_returns_the_classifier(data):
+    clf = GlowClassifier(learner(), transfer_config(epochs=1))
+    assert clf.fit(data) is clf
+    check_is_fitted(clf)
+
+
+@pytest.mark.parametrize("nodes", [[3, 0, 39], np.array([5, 5]), torch.tensor([1, 2]), (7,)])
+def test_nodes_are_named_by_index(fitted, nodes):
+    index = np.asarray(nodes)
+    assert np.array_equal(fitted.predict(nodes), fitted.predict()[index])
+    assert np.array_equal(fitted.predict_proba(nodes), fitted.predict_proba()[index])
+
+
+def test_score_takes_nodes_and_labels(fitted, data):
+    nodes = np.arange(10)
+    expected = (fitted.predict()[:10] == data.y[:10].numpy()).mean()
+    assert fitted.score(nodes) == pytest.approx(expected)
+    assert fitted.score(nodes, fitted.predict(nodes)) == 1.0
+    assert fitted.score(nodes, (fitted.predict(nodes) + 1) % 3) == 0.0
+
+
+def test_get_and_set_params_and_clone(fitted):
+    params = fitted.get_params()
+    assert set(params) == {"learner", "config"}
+    copy = clone(fitted)
+    assert copy.config == fitted.config
+    assert copy.learner is not fitted.learner
+    assert same_tensors(copy.learner, fitted.learner)
+    assert not hasattr(copy, "result_")
+    config = transfer_config(epochs=2)
+    assert copy.set_params(config=config).config is config
+    assert "GlowClassifier" in repr(copy)
+
+
+@pytest.mark.parametrize("verb", ["predict", "predict_proba", "score"])
+def test_verbs_before_fit_are_refused(verb):
+    clf = GlowClassifier(learner())
+    with pytest.raises(NotFittedError, match="fit"):
+        getattr(clf, verb)()
+    with pytest.raises(NotFittedError):
+        check_is_fitted(clf)
+
+
+@pytest.mark.parametrize("verb", ["predict", "predict_proba", "score"])
+@pytest.mark.parametrize("nodes", [[40], [-1], [0.5], [[0, 1]], ["a"], [True, False], 3])
+def test_bad_nodes_are_refused(fitted, verb, nodes):
+    with pytest.raises(InputError, match="nodes must"):
+        getattr(fitted, verb)(nodes)
+
+
+def test_no_nodes_give_no_predictions(fitted):
+    assert fitted.predict(np.array([], dtype=np.int64)).shape == (0,)
+    with pytest.raises(InputError, match="at least one node"):
+        fitted.score(np.array([], dtype=np.int64))
+
+
+def test_score_refuses_what_it_cannot_compare(fitted, data):
+    with pytest.raises(InputError, match="one label per node"):
+        fitted.score([0, 1], [0])
+    with pytest.raises(InputError, match="label"):
+        fitted.score([0, 1], ["a", "b"])
+    unlabelled = data.clone()
+    unlabelled.y[5] = -1
+    clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(unlabelled)
+    with pytest.raises(InputError, match="labelled"):
+        clf.score([5])
+
+
+def test_score_without_test_nodes_is_refused(data):
+    without = data.clone()
+    without.test_mask = torch.zeros_like(without.test_mask)
+    clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(without)
+    with pytest.raises(InputError, match="at least one node"):
+        clf.score()
+
+
+def test_separate_labels_are_refused(data):
+    with pytest.raises(InputError, match=r"data\.y"):
+        GlowClassifier(learner(), transfer_config()).fit(data, data.y)

@@ -1,0 +1,132 @@
+"""The inner loop: when it stops, what it mixes, and that node names do not matter."""
+
+import itertools
+
+import pytest
+import torch
+from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config
+
+from graphglow.gnn import MixedPropagation, backbone_class
+from graphglow.structure import BlendedStructure
+from graphglow.training.refine import last_refinement, refine
+
+PIVOTS = torch.tensor([3, 0, 17, 9, 30])
+
+
+def gnn(graph, config, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    shape = config.backbone_shape(WIDTH)
+    built = backbone_class(config.backbone)(graph.num_features, graph.num_classes, shape, generator)
+    return built.double()
+
+
+def steps(config, data=None):
+    graph = float64(data or small_data())
+    with torch.no_grad():
+        return list(
+            refine(gnn(graph, config), learner().double(), graph, PIVOTS, config, None)
+        ), graph
+
+
+@pytest.mark.parametrize("refinements", [1, 2, 7])
+def test_without_tolerance_the_whole_budget_is_run(refinements):
+    found, _ = steps(transfer_config(refinements=refinements, tolerance=0.0))
+    assert len(found) == refinements
+
+
+def test_every_step_infers_its_structure_from_the_embeddings_before_it():
+    config = transfer_config(refinements=3, input_weight=0.4)
+    found, graph = steps(config)
+    model, theta = gnn(graph, config), learner().double()
+    with torch.no_grad():
+        z = model.encode(graph, None).z0
+        for step in found:
+            torch.testing.assert_close(step.z, z)
+            structure = theta.structure(z, PIVOTS)
+            torch.testing.assert_close(step.structure.gamma(), structure.gamma())
+            mix = MixedPropagation(graph.adj, structure, 0.4)
+            z, logits = model(model.encode(graph, None), mix, None)
+            torch.testing.assert_close(step.logits, logits)
+
+
+def test_refining_stops_once_the_embeddings_settle():
+    full, _ = steps(transfer_config(refinements=12, tolerance=0.0))
+    z = [step.z for step in full]
+    change = [float((b - a).square().sum() / a.square().sum()) for a, b in itertools.pairwise(z)]
+    stop = 4
+    assert change[stop] < min(change[:stop])
+    tolerance = (change[stop] + min(change[:stop])) / 2
+    found, _ = steps(transfer_config(refinements=12, tolerance=tolerance))
+    assert len(found) == stop + 1
+    torch.testing.assert_close(found[-1].logits, full[stop].logits)
+
+
+def test_a_large_tolerance_leaves_one_step():
+    found, _ = steps(transfer_config(refinements=12, tolerance=1e9))
+    assert len(found) == 1
+
+
+def test_momentum_one_is_off():
+    found, _ = steps(transfer_config(refinements=3, structure_momentum=1.0))
+    assert all(step.latent is step.structure for step in found)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.6])
+def test_momentum_mixes_with_the_first_structure(eta):
+    found, graph = steps(transfer_config(refinements=4, structure_momentum=eta))
+    v = torch.eye(graph.num_nodes, dtype=torch.float64)
+    first = found[0].structure
+    assert found[0].latent is first
+    for step in found[1:]:
+        assert isinstance(step.latent, BlendedStructure)
+        expected = eta * step.structure.propagate(v) + (1 - eta) * first.propagate(v)
+        torch.testing.assert_close(step.latent.propagate(v), expected)
+    plain, _ = steps(transfer_config(refinements=4, structure_momentum=1.0))
+    torch.testing.assert_close(plain[0].logits, found[0].logits)
+    assert not torch.allclose(plain[-1].logits, found[-1].logits)
+
+
+def test_momentum_zero_keeps_the_first_structure():
+    found, _ = steps(transfer_config(refinements=4, structure_momentum=0.0))
+    torch.testing.assert_close(found[-1].logits, found[0].logits)
+
+
+def test_without_a_learner_there_is_one_step_on_the_input_graph():
+    config, graph = transfer_config(refinements=5, input_weight=0.1), float64(small_data())
+    model = gnn(graph, config)
+    (only,) = refine(model, None, graph, PIVOTS, config, None)
+    assert only.structure is None
+    assert only.latent is None
+    plain = MixedPropagation(graph.adj, None, 1.0)
+    torch.testing.assert_close(only.logits, model(model.encode(graph, None), plain, None)[1])
+
+
+@pytest.mark.parametrize("changes", [{}, {"delta": "affine"}, {"similarity": "rbf"}])
+@pytest.mark.parametrize("tolerance", [0.0, 1e-3])
+@pytest.mark.parametrize("backend", ["auto", "chunked"])
+def test_relabelling_the_nodes_relabels_a_whole_pass(changes, tolerance, backend):
+    config = transfer_config(
+        refinements=4, tolerance=tolerance, structure_momentum=0.7, backend=backend, num_layers=3
+    )
+    data = small_data()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(5))
+    graph, moved = float64(data), float64(relabelled(data, order))
+    model, theta = gnn(graph, config), learner(**changes).double()
+    before = last_refinement(model, theta, graph, PIVOTS, config)
+    after = last_refinement(model, theta, moved, order.argsort()[PIVOTS], config)
+    torch.testing.assert_close(after.logits, before.logits[order])
+    torch.testing.assert_close(after.structure.gamma(), before.structure.gamma()[order])
+    assert not torch.allclose(after.logits, before.logits)
+
+
+def test_the_last_refinement_is_the_last_step_without_gradients():
+    config = transfer_config(refinements=4)
+    found, graph = steps(config)
+    final = last_refinement(gnn(graph, config), learner().double(), graph, PIVOTS, config)
+    assert torch.equal(final.logits, found[-1].logits)
+    assert not final.logits.requires_grad
+
+
+def test_a_named_backend_that_cannot_do_it_is_refused():
+    with pytest.raises(ValueError, match="linear"):
+        steps(transfer_config(backend="linear"))

@@ -1,0 +1,115 @@
+"""The refined graph against the dense operator lambda A + (1 - lambda) R(G) R(G^T)."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_graphs import float64, learner, small_data
+
+from graphglow.structure import BlendedStructure
+from graphglow.training.refined_graph import strongest_edges
+
+N = 24
+GRAPH = float64(small_data(num_nodes=N))
+PIVOTS = torch.tensor([3, 0, 17, 9])
+
+
+def structure(seed, **changes):
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(N, 6, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        return learner(seed=seed, **changes).double().structure(z, PIVOTS)
+
+
+def row_norm(matrix):
+    return matrix / matrix.sum(1, keepdim=True).clamp_min(1e-12)
+
+
+def dense_latent(latent):
+    if isinstance(latent, BlendedStructure):
+        return latent.eta * dense_latent(latent.current) + (1 - latent.eta) * dense_latent(
+            latent.first
+        )
+    return row_norm(latent.gamma()) @ row_norm(latent.gamma().T)
+
+
+def as_dense(edges, values):
+    out = torch.zeros(N, N, dtype=torch.float64)
+    out[edges.pairs[1], edges.pairs[0]] = values
+    return out
+
+
+LATENT = {
+    "cosine": structure(1),
+    "momentum": BlendedStructure(structure(1), structure(2), 0.3),
+    "rbf": structure(1, similarity="rbf", threshold=0.3),
+    "affine": structure(1, delta="affine"),
+    "nested momentum": BlendedStructure(
+        BlendedStructure(structure(1), structure(2), 0.3), structure(3), 0.6
+    ),
+}
+
+
+@pytest.mark.parametrize("block_elements", [1, 50, 10**6])
+@pytest.mark.parametrize("input_weight", [0.0, 0.35, 1.0])
+@pytest.mark.parametrize("name", LATENT)
+def test_all_edges_are_the_whole_operator(name, input_weight, block_elements):
+    latent = LATENT[name]
+    edges = strongest_edges(GRAPH.adj, latent, input_weight, N, block_elements=block_elements)
+    given = input_weight * GRAPH.adj.to_dense()
+    learned = (1 - input_weight) * dense_latent(latent)
+    torch.testing.assert_close(as_dense(edges, edges.weight), given + learned)
+    torch.testing.assert_close(as_dense(edges, edges.input_part), given)
+    torch.testing.assert_close(as_dense(edges, edges.latent_part), learned)
+    assert torch.equal(edges.weight, edges.input_part + edges.latent_part)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    block_elements=st.integers(1, 2 * N * N),
+    top_k=st.integers(1, N + 5),
+    self_loops=st.booleans(),
+    name=st.sampled_from(sorted(LATENT)),
+)
+def test_each_node_keeps_its_strongest_edges_in_any_block_size(
+    block_elements, top_k, self_loops, name
+):
+    edges = strongest_edges(
+        GRAPH.adj, LATENT[name], 0.35, top_k, self_loops=self_loops, block_elements=block_elements
+    )
+    operator = 0.35 * GRAPH.adj.to_dense() + 0.65 * dense_latent(LATENT[name])
+    if not self_loops:
+        operator.fill_diagonal_(0)
+    for node in range(N):
+        mine = edges.pairs[1] == node
+        expected = operator[node].sort(descending=True)[0][:top_k]
+        torch.testing.assert_close(edges.weight[mine], expected[expected > 0])
+        torch.testing.assert_close(operator[node, edges.pairs[0][mine]], edges.weight[mine])
+    assert torch.equal(edges.pairs[1], edges.pairs[1].sort(stable=True)[0])
+
+
+def test_one_layer_of_message_passing_is_multiplication_with_the_refined_graph():
+    v = torch.randn(N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    latent = LATENT["momentum"]
+    edges = strongest_edges(GRAPH.adj, latent, 0.35, N)
+    expected = 0.35 * (GRAPH.adj @ v) + 0.65 * latent.propagate(v)
+    torch.testing.assert_close(as_dense(edges, edges.weight) @ v, expected)
+
+
+def test_without_self_loops_no_node_hears_itself():
+    edges = strongest_edges(GRAPH.adj, LATENT["cosine"], 0.5, 4, self_loops=False)
+    assert (edges.pairs[0] != edges.pairs[1]).all()
+    assert torch.bincount(edges.pairs[1], minlength=N).max() == 4
+
+
+def test_zero_entries_are_no_edges():
+    alone = strongest_edges(GRAPH.adj, None, 0.2, N)
+    assert len(alone.weight) == len(GRAPH.adj.values)
+    assert (alone.weight > 0).all()
+
+
+@pytest.mark.parametrize("input_weight", [0.0, 0.5, 1.0])
+def test_without_a_latent_graph_the_input_graph_stands_alone(input_weight):
+    edges = strongest_edges(GRAPH.adj, None, input_weight, N)
+    torch.testing.assert_close(as_dense(edges, edges.weight), GRAPH.adj.to_dense())
+    assert (edges.latent_part == 0).all()

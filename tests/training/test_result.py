@@ -1,0 +1,310 @@
+"""What a transfer gives back, and that it survives the disk."""
+
+import json
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from tiny_graphs import WIDTH, learner, small_data, transfer_config
+
+from graphglow.errors import InputError
+from graphglow.structure import StructureLearner
+from graphglow.training import TransferResult, fit_backbone, transfer
+
+
+@pytest.fixture(scope="module")
+def result():
+    config = transfer_config(structure_momentum=0.6, input_weight=0.4, dropout=0.3)
+    return transfer(learner(), small_data(), config)
+
+
+@pytest.fixture
+def saved(result, tmp_path):
+    path = tmp_path / "result.safetensors"
+    result.save(path)
+    return path
+
+
+def refusal(path):
+    with pytest.raises(InputError) as caught:
+        TransferResult.load(path)
+    assert str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def parts(path):
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return tensors, json.loads(file.metadata()["graphglow"])
+
+
+def write(path, tensors, meta):
+    save_file(tensors, path, metadata={"graphglow": json.dumps(meta)})
+    return path
+
+
+def assert_same(one, other):
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+    assert one.history == other.history
+    assert one.val_accuracy == other.val_accuracy
+    assert one.test_accuracy == other.test_accuracy
+    a, b = one.refined_graph(top_k=7), other.refined_graph(top_k=7)
+    for name in ("edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight", "x", "y"):
+        assert torch.equal(a[name], b[name])
+    facts, other_facts = one.summary(), other.summary()
+    assert facts == other_facts
+
+
+def test_probabilities_predictions_and_accuracies_agree(result):
+    proba = result.predict_proba()
+    assert proba.shape == (40, 3)
+    torch.testing.assert_close(proba.sum(1), torch.ones(40))
+    assert torch.equal(result.predict(), proba.argmax(1))
+    data = result.data
+    right = result.predict() == data.y
+    assert result.val_accuracy == pytest.approx(float(right[data.val_mask].float().mean()))
+    assert result.test_accuracy == pytest.approx(float(right[data.test_mask].float().mean()))
+    assert result.epochs == len(result.history) == 5
+    assert 0 < result.train_seconds <= result.seconds
+    assert result.peak_memory_bytes > 10**6
+
+
+def test_the_summary_has_what_the_command_line_promises(result):
+    promised = (
+        "target method backbone test_accuracy val_accuracy epochs train_seconds total_seconds "
+        "peak_memory_bytes device seed"
+    )
+    summary = result.summary()
+    assert set(promised.split()) <= set(summary)
+    assert json.loads(json.dumps(summary)) == summary
+    assert summary["target"] == "small-0"
+    assert summary["method"] == "random-theta"
+
+
+def test_a_trained_learner_is_called_graphglow():
+    theta = learner()
+    theta.provenance = {"trained": True}
+    assert transfer(theta, small_data(), transfer_config(epochs=1)).method == "graphglow"
+
+
+def test_loading_gives_the_same_predictions_and_the_same_refined_graph(result, saved):
+    loaded = TransferResult.load(saved)
+    assert_same(loaded, result)
+    assert loaded.learner.provenance == result.learner.provenance
+    again = saved.parent / "again.safetensors"
+    loaded.save(again)
+    assert_same(TransferResult.load(again), result)
+
+
+def test_a_plain_gnn_is_saved_and_loaded(tmp_path):
+    plain = fit_backbone(small_data(), transfer_config(), hidden=WIDTH)
+    plain.save(tmp_path / "r.safetensors")
+    loaded = TransferResult.load(tmp_path / "r.safetensors")
+    assert loaded.learner is None
+    assert_same(loaded, plain)
+
+
+def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
+    data = small_data()
+    data.edge_weight = torch.rand(
+        data.edge_index.shape[1], generator=torch.Generator().manual_seed(0)
+    )
+    data.node_id = [f"node {i}" for i in range(40)]
+    data.class_names = ["a", "b", "c"]
+    data.y[3] = -1
+    data.test_mask = torch.zeros_like(data.test_mask)
+    made = transfer(learner(), data, transfer_config())
+    made.save(tmp_path / "r.safetensors")
+    loaded = TransferResult.load(tmp_path / "r.safetensors")
+    assert_same(loaded, made)
+    assert loaded.test_accuracy is None
+    assert loaded.data.node_id == data.node_id
+    assert loaded.data.class_names == data.class_names
+    assert loaded.refined_graph().node_id == data.node_id
+    plain = transfer(learner(), small_data(), transfer_config())
+    assert not torch.equal(plain.predict_proba(), made.predict_proba())
+
+
+@pytest.mark.parametrize("kind", [torch.arange, lambda n: list(torch.arange(n).numpy())])
+def test_node_ids_that_are_numbers_are_saved(tmp_path, kind):
+    data = small_data()
+    data.node_id = kind(40)
+    made = transfer(learner(), data, transfer_config(epochs=1))
+    made.save(tmp_path / "r.safetensors")
+    loaded = TransferResult.load(tmp_path / "r.safetensors")
+    assert [int(i) for i in loaded.data.node_id] == list(range(40))
+
+
+def dense(graph, weight):
+    out = torch.zeros(40, 40)
+    out[graph.edge_index[1], graph.edge_index[0]] = weight
+    return out
+
+
+def row_norm(matrix):
+    return matrix / matrix.sum(1, keepdim=True).clamp_min(1e-12)
+
+
+@pytest.mark.parametrize("top_k", [40, 10_000])
+def test_the_whole_refined_graph_is_the_dense_operator(result, top_k):
+    refined = result.refined_graph(top_k=top_k)
+    final = result._final
+    latents = [
+        row_norm(s.gamma()) @ row_norm(s.gamma().T) for s in (final.structure, final.latent.first)
+    ]
+    given = 0.4 * result.graph.adj.to_dense()
+    learned = 0.6 * (0.6 * latents[0] + 0.4 * latents[1])
+    torch.testing.assert_close(dense(refined, refined.edge_weight), given + learned)
+    torch.testing.assert_close(dense(refined, refined.edge_input_weight), given)
+    torch.testing.assert_close(dense(refined, refined.edge_latent_weight), learned)
+
+
+def test_the_refined_graph_keeps_the_strongest_edges_and_the_nodes(result):
+    refined = result.refined_graph(top_k=4)
+    whole = dense(result.refined_graph(top_k=40), result.refined_graph(top_k=40).edge_weight)
+    counts = torch.bincount(refined.edge_index[1], minlength=40)
+    assert counts.max() == 4
+    strongest = whole.topk(4, dim=1)[0]
+    torch.testing.assert_close(refined.edge_weight.sum(), strongest.sum())
+    assert torch.equal(refined.edge_weight, refined.edge_input_weight + refined.edge_latent_weight)
+    for name in ("x", "y", "train_mask", "val_mask", "test_mask"):
+        assert torch.equal(refined[name], result.data[name])
+    assert refined.validate()
+
+
+def test_the_refined_graph_without_self_loops(result):
+    refined = result.refined_graph(top_k=4, self_loops=False)
+    assert not refined.has_self_loops()
+    assert result.refined_graph(top_k=4).has_self_loops()
+
+
+def test_the_refined_graph_can_be_trained_on_again(result):
+    again = fit_backbone(result.refined_graph(top_k=5), transfer_config(), hidden=WIDTH)
+    assert again.predict_proba().shape == (40, 3)
+
+
+def test_edge_attributes_of_the_input_do_not_pose_as_those_of_the_refined_graph():
+    data = small_data()
+    data.edge_attr = torch.ones(data.edge_index.shape[1], 2)
+    refined = transfer(learner(), data, transfer_config(epochs=1)).refined_graph(top_k=3)
+    num_edges = refined.edge_index.shape[1]
+    assert num_edges != data.edge_index.shape[1]
+    assert refined.get("edge_attr") is None or refined.edge_attr.shape[0] == num_edges
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 2.5, True, None])
+def test_the_refined_graph_needs_at_least_one_edge_per_node(result, top_k):
+    with pytest.raises(InputError, match="top_k must"):
+        result.refined_graph(top_k=top_k)
+
+
+def test_truncated_files_are_refused(saved, tmp_path):
+    whole = saved.read_bytes()
+    cut = tmp_path / "cut.safetensors"
+    for length in [*range(0, 64), *range(64, len(whole), 97), len(whole) - 1]:
+        cut.write_bytes(whole[:length])
+        refusal(cut)
+
+
+def test_a_learner_is_not_a_result_and_the_reverse(saved, tmp_path):
+    learner().save(tmp_path / "learner.safetensors")
+    assert "'learner'" in refusal(tmp_path / "learner.safetensors")
+    with pytest.raises(InputError, match="'result'"):
+        StructureLearner.load(saved)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path):
+    assert "must exist" in refusal(tmp_path / "none.safetensors")
+    assert "folder" in refusal(tmp_path)
+
+
+def test_a_result_without_any_one_tensor_is_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    optional = {"graph.test_mask"}
+    for name in tensors.keys() - optional:
+        rest = {k: t for k, t in tensors.items() if k != name}
+        if name in ("graph.edge_index", "graph.train_mask", "graph.val_mask"):
+            continue  # a graph may come without: the checks complete it
+        refusal(write(tmp_path / "r.safetensors", rest, meta))
+
+
+def test_a_result_without_any_one_fact_is_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    for name in meta.keys() - {"learner"}:
+        rest = {k: v for k, v in meta.items() if k != name}
+        refusal(write(tmp_path / "r.safetensors", tensors, rest))
+
+
+FACTS = ("kind", "version", "config", "hidden", "history", "peak_memory_bytes", "learner")
+
+
+@pytest.mark.parametrize("fact", [*FACTS, "train_seconds", "seconds", "lists"])
+@pytest.mark.parametrize("wrong", [[1], "text", None])
+def test_a_fact_of_the_wrong_type_is_refused(saved, tmp_path, fact, wrong):
+    tensors, meta = parts(saved)
+    assert fact in meta
+    refusal(write(tmp_path / "r.safetensors", tensors, meta | {fact: wrong}))
+
+
+@pytest.mark.parametrize("fact", FACTS)
+def test_an_infinite_fact_is_refused(saved, tmp_path, fact):
+    tensors, meta = parts(saved)
+    refusal(write(tmp_path / "r.safetensors", tensors, meta | {fact: float("inf")}))
+
+
+BAD_TENSORS = {
+    "pivot out of range": {"pivots": torch.tensor([0, 40])},
+    "negative pivot": {"pivots": torch.tensor([-1, 3])},
+    "no pivots": {"pivots": torch.empty(0, dtype=torch.int64)},
+    "pivots in two dimensions": {"pivots": torch.zeros(2, 2, dtype=torch.int64)},
+    "wrong weight shape": {"gnn.weights.0": torch.zeros(3, 3)},
+    "NaN in the GNN": {"gnn.weights.1": torch.full((WIDTH, 3), float("nan"))},
+    "NaN in the learner": {"learner.node_weight": torch.full((2, WIDTH), float("nan"))},
+    "NaN in the features": {"graph.x": torch.full((40, 8), float("nan"))},
+    "edge out of range": {"graph.edge_index": torch.tensor([[0], [40]])},
+    "labels cut short": {"graph.y": torch.zeros(3, dtype=torch.int64)},
+    "a tensor that nobody knows": {"graph.colour": torch.zeros(3), "gnn.extra": torch.zeros(1)},
+}
+
+
+@pytest.mark.parametrize("case", BAD_TENSORS)
+def test_damaged_tensors_are_refused(saved, tmp_path, case):
+    tensors, meta = parts(saved)
+    refusal(write(tmp_path / "r.safetensors", tensors | BAD_TENSORS[case], meta))
+
+
+def test_a_learner_of_another_embedding_size_is_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    meta["learner"]["config"]["embedding_size"] = WIDTH + 1
+    wider = {f"learner.{n}": torch.ones(2, WIDTH + 1) for n in ("node_weight", "pivot_weight")}
+    refusal(write(tmp_path / "r.safetensors", tensors | wider, meta))
+
+
+def test_unknown_settings_are_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    meta["config"]["colour"] = "red"
+    refusal(write(tmp_path / "r.safetensors", tensors, meta))
+
+
+def test_a_newer_version_is_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    path = write(tmp_path / "r.safetensors", tensors, meta | {"version": meta["version"] + 1})
+    assert "update graphglow" in refusal(path)
+
+
+def test_a_result_made_on_a_gpu_is_loaded_onto_the_cpu(saved, tmp_path):
+    tensors, meta = parts(saved)
+    meta["config"]["device"] = "cuda"
+    loaded = TransferResult.load(write(tmp_path / "r.safetensors", tensors, meta))
+    assert loaded.pivots.device.type == "cpu"
+
+
+def test_saving_onto_a_folder_is_refused_and_over_a_file_replaces_it(result, tmp_path):
+    with pytest.raises(InputError, match="folder"):
+        result.save(tmp_path)
+    path = tmp_path / "r.safetensors"
+    path.write_text("old")
+    result.save(path)
+    assert_same(TransferResult.load(path), result)

@@ -1,0 +1,90 @@
+"""Settings of training are checked at birth, each with its rule and what came."""
+
+import pytest
+
+from graphglow.errors import InputError
+from graphglow.training import PretrainConfig, TransferConfig
+
+NAN, INFINITY = float("nan"), float("inf")
+
+SHARED = [
+    ("backbone", "gnc"),
+    ("num_layers", 1),
+    ("num_layers", 2.0),
+    ("dropout", 1.0),
+    ("dropout", -0.1),
+    ("dropout", NAN),
+    ("encoder", "gat"),
+    ("input_weight", -0.01),
+    ("input_weight", 1.01),
+    ("input_weight", NAN),
+    ("structure_momentum", -0.01),
+    ("structure_momentum", 1.01),
+    ("num_pivots", 0),
+    ("num_pivots", -5),
+    ("num_pivots", 10.5),
+    ("refinements", 0),
+    ("refinements", True),
+    ("tolerance", -1e-5),
+    ("tolerance", NAN),
+    ("tolerance", INFINITY),
+    ("learning_rate", 0),
+    ("learning_rate", -0.1),
+    ("learning_rate", INFINITY),
+    ("learning_rate", NAN),
+    ("weight_decay", -1e-4),
+    ("weight_decay", NAN),
+    ("backend", "fast"),
+    ("seed", -1),
+    ("seed", 1.5),
+    ("device", "tpu"),
+    ("epochs", 0),
+    ("epochs", "many"),
+    ("patience", 0),
+    ("learner_learning_rate", 0),
+    ("learner_learning_rate", NAN),
+    ("learner_learning_rate", INFINITY),
+]
+
+
+@pytest.mark.parametrize("config", [PretrainConfig, TransferConfig])
+@pytest.mark.parametrize(("field", "value"), SHARED)
+def test_a_setting_out_of_range_is_refused(config, field, value):
+    with pytest.raises(InputError, match=rf"^{field} must .*; got ") as caught:
+        config(**{field: value})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5])
+def test_episodes_must_be_a_positive_integer(value):
+    with pytest.raises(InputError, match="episodes must"):
+        PretrainConfig(episodes=value)
+
+
+def test_transfer_may_run_without_patience_and_pretraining_may_not():
+    assert TransferConfig(patience=None).patience is None
+    with pytest.raises(InputError, match="patience must"):
+        PretrainConfig(patience=None)
+
+
+@pytest.mark.parametrize("config", [PretrainConfig, TransferConfig])
+def test_the_ends_of_the_ranges_are_allowed(config):
+    config(
+        num_layers=2,
+        dropout=0.0,
+        input_weight=0.0,
+        structure_momentum=0.0,
+        num_pivots=1,
+        refinements=1,
+        tolerance=0.0,
+        weight_decay=0.0,
+        seed=0,
+        epochs=1,
+        patience=1,
+    )
+    config(input_weight=1.0, structure_momentum=1.0)
+
+
+def test_settings_are_frozen():
+    with pytest.raises(AttributeError):
+        TransferConfig().epochs = 3

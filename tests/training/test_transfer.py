@@ -1,0 +1,328 @@
+"""Algorithm 3 from end to end: what is frozen, reproducible, and refused."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_graphs import (
+    WIDTH,
+    learner,
+    objective,
+    same_tensors,
+    small_data,
+    transfer_config,
+)
+from torch.nn import functional as F
+
+from graphglow.errors import InputError
+from graphglow.graphs import prepare
+from graphglow.training import fit_backbone, transfer
+from graphglow.training.task import GraphTask
+
+
+def separable_data():
+    return small_data(num_nodes=60, noise=0.2, homophily=0.95)
+
+
+def losses(result):
+    return [epoch.loss for epoch in result.history]
+
+
+@pytest.mark.parametrize("train_learner", [True, False])
+def test_the_callers_learner_is_never_touched(train_learner):
+    theta = learner()
+    theta.node_weight.requires_grad_(False)
+    theta.train()
+    before, provenance = copy.deepcopy(theta), dict(theta.provenance)
+    transfer(theta, small_data(), transfer_config(train_learner=train_learner))
+    assert same_tensors(theta, before)
+    assert theta.provenance == provenance
+    assert theta.training
+    assert [p.requires_grad for p in theta.parameters()] == [False, True]
+    assert all(p.grad is None for p in theta.parameters())
+
+
+def test_theta_is_bit_identical_after_transfer():
+    theta = learner()
+    result = transfer(theta, small_data(), transfer_config(epochs=10))
+    assert same_tensors(result.learner, theta)
+    assert result.learner is not theta
+    assert not any(p.requires_grad for p in result.learner.parameters())
+
+
+def test_training_the_learner_changes_the_copy_only():
+    theta = learner()
+    result = transfer(theta, small_data(), transfer_config(epochs=10, train_learner=True))
+    assert not same_tensors(result.learner, theta)
+    assert result.method == "graphglow*"
+
+
+@pytest.mark.parametrize("train_learner", [True, False])
+def test_the_same_seed_gives_the_same_result_twice(train_learner):
+    config = transfer_config(dropout=0.5, train_learner=train_learner, seed=3)
+    one, other = (transfer(learner(), small_data(), config) for _ in range(2))
+    assert losses(one) == losses(other)
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+    assert torch.equal(one.pivots, other.pivots)
+
+
+def test_another_seed_gives_another_result():
+    one, other = (transfer(learner(), small_data(), transfer_config(seed=seed)) for seed in (0, 1))
+    assert losses(one) != losses(other)
+    assert not torch.equal(one.pivots, other.pivots)
+
+
+def test_the_global_random_state_neither_matters_nor_changes():
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    one = transfer(learner(), small_data(), transfer_config(dropout=0.5))
+    assert torch.equal(before, torch.random.get_rng_state())
+    torch.manual_seed(2)
+    assert losses(one) == losses(transfer(learner(), small_data(), transfer_config(dropout=0.5)))
+
+
+def test_another_process_gives_the_same_result():
+    program = (
+        "import sys, json, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
+        "from tiny_graphs import *; from graphglow.training import transfer\n"
+        "r = transfer(learner(), small_data(), transfer_config(dropout=0.5, train_learner=True))\n"
+        "print(json.dumps([[e.loss for e in r.history], r.predict_proba().tolist()]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parent)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONHASHSEED": "77"},
+    )
+    here = transfer(learner(), small_data(), transfer_config(dropout=0.5, train_learner=True))
+    assert json.loads(done.stdout) == [losses(here), here.predict_proba().tolist()]
+
+
+def test_the_best_epoch_is_kept():
+    seen = []
+    data = small_data(noise=3.0)
+    result = transfer(
+        learner(), data, transfer_config(epochs=25, dropout=0.5), on_epoch=seen.append
+    )
+    assert seen == result.history
+    assert [e.epoch for e in seen] == list(range(1, 26))
+    best = max(seen, key=lambda e: (e.val_accuracy, -e.val_loss))
+    assert result.val_accuracy == best.val_accuracy
+    logits = result.predict_proba().log()
+    kept_loss = F.nll_loss(logits[data.val_mask], data.y[data.val_mask])
+    assert float(kept_loss) == pytest.approx(best.val_loss, rel=1e-5)
+
+
+def test_patience_ends_a_run_that_no_longer_improves():
+    data = small_data(noise=3.0)
+    result = transfer(learner(), data, transfer_config(epochs=200, patience=3, learning_rate=0.1))
+    best = max(result.history, key=lambda e: (e.val_accuracy, -e.val_loss))
+    assert result.epochs == best.epoch + 3 < 200
+
+
+@pytest.mark.parametrize("supervision", ["nwgm", "gumbel", "reinforce"])
+def test_every_supervision_trains_a_separable_graph(supervision):
+    theta = learner()
+    config = transfer_config(
+        epochs=50,
+        learning_rate=0.1,
+        refinements=2,
+        train_learner=True,
+        objective=objective(supervision=supervision),
+    )
+    result = transfer(theta, separable_data(), config)
+    assert result.test_accuracy >= 0.9
+    assert not same_tensors(result.learner, theta)
+    assert losses(result)[-1] < 0.7 * losses(result)[0]
+
+
+def test_a_frozen_random_learner_trains_a_separable_graph():
+    result = transfer(learner(), separable_data(), transfer_config(epochs=50, learning_rate=0.1))
+    assert result.test_accuracy >= 0.9
+    assert result.method == "random-theta"
+
+
+@pytest.mark.parametrize("size", [1, 4, 17])
+def test_the_gnn_takes_the_learners_embedding_size(size):
+    result = transfer(learner(embedding_size=size), small_data(), transfer_config())
+    assert result.hidden == size
+    assert result.gnn.encode(result.graph, None).z0.shape == (40, size)
+
+
+@pytest.mark.parametrize("num_pivots", [1, 40, 5000])
+def test_any_number_of_pivots_is_legal(num_pivots):
+    result = transfer(learner(), small_data(), transfer_config(num_pivots=num_pivots))
+    assert len(result.pivots) == min(num_pivots, 40)
+    assert result.predict_proba().isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"similarity": "rbf"},
+        {"similarity": "attention"},
+        {"similarity": "dot"},
+        {"delta": "affine"},
+        {"threshold": 0.5},
+        {"tied": True},
+    ],
+)
+@pytest.mark.parametrize("train_learner", [True, False])
+def test_every_learner_trains(changes, train_learner):
+    result = transfer(
+        learner(**changes), small_data(), transfer_config(train_learner=train_learner, dropout=0.3)
+    )
+    assert result.predict_proba().isfinite().all()
+    torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(40))
+
+
+@pytest.mark.parametrize("backend", ["eager", "chunked"])
+def test_the_backend_does_not_change_the_result(backend):
+    auto = transfer(learner(), small_data(), transfer_config(epochs=3))
+    named = transfer(learner(), small_data(), transfer_config(epochs=3, backend=backend))
+    torch.testing.assert_close(named.predict_proba(), auto.predict_proba(), rtol=1e-3, atol=1e-4)
+
+
+def test_isolated_nodes_are_classified():
+    data = small_data()
+    lonely = torch.tensor([0, 7, 20])
+    data.edge_index = data.edge_index[:, ~torch.isin(data.edge_index, lonely).any(0)]
+    for input_weight in (0.0, 0.5, 1.0):
+        result = transfer(learner(), data, transfer_config(input_weight=input_weight))
+        assert result.predict_proba().isfinite().all()
+
+
+def test_labels_outside_the_masks_do_not_matter():
+    data = small_data()
+    data.test_mask = torch.zeros_like(data.test_mask)
+    spare = ~(data.train_mask | data.val_mask)
+    hidden = data.clone()
+    hidden.y = torch.where(spare, -1, data.y)
+    one, other = (transfer(learner(), d, transfer_config(dropout=0.5)) for d in (data, hidden))
+    assert (hidden.y == -1).sum() >= 5
+    assert losses(one) == losses(other)
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+
+
+def test_an_unlabelled_node_inside_a_mask_is_left_out_of_it():
+    data = small_data()
+    node = int(data.train_mask.nonzero()[0, 0])
+    data.y[node] = -1
+    without = data.clone()
+    without.train_mask[node] = False
+    one, other = (transfer(learner(), d, transfer_config()) for d in (data, without))
+    assert losses(one) == losses(other)
+
+
+def test_unlabelled_nodes_take_part_in_message_passing():
+    data = small_data()
+    spare = data.test_mask.clone()
+    data.y[spare] = -1
+    changed = data.clone()
+    changed.x[spare] *= -1
+    one, other = (transfer(learner(), d, transfer_config()) for d in (data, changed))
+    assert losses(one) != losses(other)
+    assert one.predict_proba().shape == (40, 3)
+
+
+def test_without_test_nodes_there_is_no_test_accuracy():
+    data = small_data()
+    data.test_mask = torch.zeros_like(data.test_mask)
+    result = transfer(learner(), data, transfer_config())
+    assert result.test_accuracy is None
+    assert result.summary()["test_accuracy"] is None
+    assert 0 <= result.val_accuracy <= 1
+
+
+def test_the_callers_graph_is_not_changed():
+    data = small_data()
+    before = data.clone()
+    transfer(learner(), data, transfer_config())
+    assert data.keys() == before.keys()
+    assert torch.equal(data.x, before.x)
+    assert torch.equal(data.edge_index, before.edge_index)
+
+
+def test_fit_backbone_is_a_plain_gcn():
+    data = small_data()
+    config = transfer_config(epochs=12, dropout=0.0, refinements=4)
+    result = fit_backbone(data, config, hidden=WIDTH)
+
+    graph = prepare(data)
+    start = GraphTask(graph, WIDTH, config, seed=0).gnn
+    w = [p.detach().clone().requires_grad_() for p in start.weights]
+    b = [p.detach().clone().requires_grad_() for p in start.biases]
+    optimizer = torch.optim.Adam(w + b, lr=0.02, weight_decay=5e-4)
+    adj, x = graph.adj.to_dense(), graph.x.to_dense()
+    expected = []
+    for _ in range(12):
+        z = torch.relu(adj @ x @ w[0] + b[0])
+        loss = F.cross_entropy((adj @ z @ w[1] + b[1])[graph.train], graph.y[graph.train])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        expected.append(float(loss.detach()))
+    assert losses(result) == pytest.approx(expected, rel=1e-4)
+    assert result.learner is None
+    assert result.method == "gcn"
+    assert all(epoch.refinements == 1 for epoch in result.history)
+
+
+def test_fit_backbone_ignores_lambda():
+    one, other = (
+        fit_backbone(small_data(), transfer_config(input_weight=weight, dropout=0.5), hidden=WIDTH)
+        for weight in (0.1, 0.9)
+    )
+    assert losses(one) == losses(other)
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+
+
+def test_transfer_on_the_input_graph_alone_is_fit_backbone():
+    config = transfer_config(input_weight=1.0, refinements=1, dropout=0.5)
+    one = transfer(learner(), small_data(), config)
+    other = fit_backbone(small_data(), config, hidden=WIDTH)
+    assert losses(one) == losses(other)
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+
+
+@pytest.mark.parametrize("hidden", [0, -3, 2.5])
+def test_fit_backbone_needs_a_width(hidden):
+    with pytest.raises(InputError, match="hidden must"):
+        fit_backbone(small_data(), transfer_config(), hidden=hidden)
+
+
+@pytest.mark.parametrize("train_learner", [True, False])
+def test_a_loss_that_blows_up_is_refused_in_one_sentence(train_learner):
+    config = transfer_config(learning_rate=1e30, epochs=20, train_learner=train_learner)
+    with pytest.raises(InputError, match="loss must stay finite") as caught:
+        transfer(learner(), small_data(), config)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("stranger", [None, "universal", torch.nn.Linear(2, 2)])
+def test_only_a_structure_learner_is_transferred(stranger):
+    with pytest.raises(InputError, match="needs a StructureLearner; got"):
+        transfer(stranger, small_data(), transfer_config())
+
+
+@pytest.mark.parametrize("stranger", [None, "cora", 3, {"x": 1}])
+def test_only_a_graph_is_transferred_to(stranger):
+    with pytest.raises(InputError, match="Data"):
+        transfer(learner(), stranger, transfer_config())
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="device cuda must be present"):
+        transfer(learner(), small_data(), transfer_config(device="cuda"))
+
+
+def test_a_seed_beyond_the_generators_range_is_refused():
+    with pytest.raises(InputError, match="seed"):
+        transfer(learner(), small_data(), transfer_config(seed=2**70))
