@@ -34,9 +34,9 @@ class Setting:
     learning_rate: float
 
 
-# "A" is what learners are pre-trained under and transferred with: on the social graphs it was chosen by
-# the validation nodes of Amherst41 with one seed, on Cora it is the usual GCN setting. "B" is the setting
-# in which a plain GCN did best on validation nodes: no weight decay, more weight on the input graph.
+# "A" is what learners are pre-trained under and transferred with: on the social graphs it was
+# chosen by the validation nodes of Amherst41 with one seed, on Cora it is the usual GCN setting.
+# "B" is where a plain GCN did best on validation nodes: no or little decay, faster steps.
 SETTINGS = {
     "social": (
         Setting("A", input_weight=0.4, weight_decay=1e-4, dropout=0.2, learning_rate=0.02),

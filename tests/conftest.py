@@ -16,6 +16,12 @@ from torch_geometric.data import Data
 REPO = Path(__file__).parents[1]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Tensors here are tiny: threads only wait for each other, and sums depend on their number."""
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def data_root() -> Path:
     """The folder with the seven graphs of the paper; tests that need it are skipped without."""

@@ -5,6 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.structure.learner import AFFINE_MARGIN
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]
 
@@ -61,7 +62,7 @@ def literal_gamma(learner, z, pivots):
     for z_u in z:
         values = torch.stack([literal_similarity(learner, z_u, z[p]) for p in pivots.tolist()])
         if learner.config.delta == "affine":
-            values = (1 + values) / 2
+            values = (1 + AFFINE_MARGIN + values) / 2
         else:
             values = torch.where(values > learner.config.threshold, values, 0.0)
         rows.append(values)

@@ -11,8 +11,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.split import random_split
 from graphglow.structure import LearnerConfig, StructureLearner
-
-LARGEST_SEED = 2**63 - 1
+from graphglow.training.config import LARGEST_SEED
 
 
 def check_output(path: Path, *, overwrite: bool, suffixes: Sequence[str] = ()) -> Path:

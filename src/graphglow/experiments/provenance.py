@@ -15,7 +15,7 @@ import graphglow
 
 
 def provenance() -> dict[str, Any]:
-    """Command, commit, machine, versions; ``GRAPHGLOW_COMMIT`` names the commit where git cannot."""
+    """Command, commit, machine, versions. ``GRAPHGLOW_COMMIT`` speaks where git cannot."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "command": " ".join([Path(sys.executable).name, *sys.argv]),

@@ -61,7 +61,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if truth.shape != index.shape:
             raise InputError(f"y must have one label per node; got {truth.shape} for {index.shape}")
         if not np.issubdtype(truth.dtype, np.integer):
-            raise InputError(f"y must hold integer classes; got {truth.dtype}")
+            raise InputError(f"y must hold integer class labels; got {truth.dtype}")
         if (truth < 0).any():
             raise InputError("score needs labelled nodes; got nodes with label -1")
         return float((self.predict(index) == truth).mean())

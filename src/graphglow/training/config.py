@@ -1,6 +1,5 @@
 """Settings of training, each said and checked. The command line's flags are these fields."""
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -18,6 +17,7 @@ from graphglow.structure.config import (
 Device = Literal["auto", "cpu", "cuda"]
 
 LARGEST_SEED = 2**32 - 1
+LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +70,12 @@ class ModelConfig:
         in_unit_interval("structure_momentum", self.structure_momentum)
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
-        if not 0 < self.learning_rate < math.inf:
-            raise InputError(f"learning_rate must be > 0 and finite; got {self.learning_rate}")
+        _check_step_size("learning_rate", self.learning_rate)
         for name in ("tolerance", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name} must be >= 0 and finite; got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) <= LARGEST_RATE:
+                raise InputError(
+                    f"{name} must lie in [0, {LARGEST_RATE:g}]; got {getattr(self, name)}"
+                )
 
     def backbone_shape(self, hidden: int) -> BackboneShape:
         return BackboneShape(
@@ -107,7 +108,7 @@ class PretrainConfig(ModelConfig):
         at_least("episodes", self.episodes, 1)
         at_least("epochs", self.epochs, 1)
         at_least("patience", self.patience, 1)
-        _check_learner_rate(self.learner_learning_rate)
+        _check_step_size("learner_learning_rate", self.learner_learning_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,9 +131,9 @@ class TransferConfig(ModelConfig):
         at_least("epochs", self.epochs, 1)
         if self.patience is not None:
             at_least("patience", self.patience, 1)
-        _check_learner_rate(self.learner_learning_rate)
+        _check_step_size("learner_learning_rate", self.learner_learning_rate)
 
 
-def _check_learner_rate(value: float) -> None:
-    if not 0 < value < math.inf:
-        raise InputError(f"learner_learning_rate must be > 0 and finite; got {value}")
+def _check_step_size(name: str, value: float) -> None:
+    if not 0 < value <= LARGEST_RATE:
+        raise InputError(f"{name} must be > 0 and at most {LARGEST_RATE:g}; got {value}")

@@ -28,8 +28,8 @@ def pretrain(
     In each of E episodes each source is visited in turn: its own GNN and the shared theta are
     trained on it until the validation score stops improving, and go back to where it was best.
     After each visit theta is scored by the mean validation accuracy over all sources, and the
-    best theta is kept. Differs from the paper's Algorithm 2 in zeroing both gradients at every step, and in
-    taking the "Delta^(0)" of its sum as the first refinement's.
+    best theta is kept. Differs from the paper's Algorithm 2 in zeroing both gradients at every
+    step, and in taking the "Delta^(0)" of its sum as the first refinement's.
 
     Args:
         sources: The source graphs, each with labels and a split (or a seeded one is made).

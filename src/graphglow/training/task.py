@@ -130,7 +130,7 @@ def accuracy(logits: Tensor, y: Tensor, nodes: Tensor) -> float:
     """Share of ``nodes`` whose largest logit is their label; NaN for no nodes."""
     if len(nodes) == 0:
         return math.nan
-    return float((logits[nodes].argmax(1) == y[nodes]).float().mean())
+    return float((logits[nodes].argmax(1) == y[nodes]).double().mean())
 
 
 def snapshot(module: torch.nn.Module) -> State:
