@@ -493,6 +493,7 @@ def test_failure_leaves_what_was_there(
             patch.setattr(place, fail)
             run(*words, "--out", out, "--overwrite").refuses(status)
         assert out.read_text() == "old"
+        assert [path.name for path in tmp_path.iterdir()] == ["graph.csv"]
 
 
 def test_a_full_disk_is_one_line_and_keeps_the_old_file(
@@ -508,7 +509,6 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_file(
     run(*words, "--out", out, "--overwrite").refuses(2)
     assert out.read_text() == "old"
     assert list(tmp_path.iterdir()) == [out]
-        assert [path.name for path in tmp_path.iterdir()] == ["graph.csv"]
 
 
 # Processes
