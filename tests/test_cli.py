@@ -553,6 +553,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(
         sources=("synthetic-small",),
         targets=("wine",),
         num_seeds=2,
+        labels_per_class=5,
         refined_target="wine",
         pretrain=replace(DEMO.pretrain, episodes=1, epochs=2, num_pivots=8),
         transfer=replace(DEMO.transfer, epochs=2, num_pivots=8),

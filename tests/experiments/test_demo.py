@@ -21,6 +21,7 @@ TINY = replace(
     sources=("synthetic-small",),
     targets=("wine", "breast_cancer"),
     num_seeds=2,
+    labels_per_class=5,
     refined_target="breast_cancer",
     pretrain=replace(DEMO.pretrain, episodes=1, epochs=2, num_pivots=8),
     transfer=replace(DEMO.transfer, epochs=2, num_pivots=8),
@@ -43,7 +44,7 @@ def test_every_method_runs_on_every_target_and_seed(result: DemoResult) -> None:
     for row in result.rows:
         assert row.test_accuracy is not None
         assert 0 <= row.test_accuracy <= 1
-        assert row.split == f"random seed {row.seed}"
+        assert row.split == f"few labels, seed {row.seed}"
 
 
 def test_demo_says_how_it_was_made(result: DemoResult) -> None:

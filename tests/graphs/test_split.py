@@ -6,7 +6,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.split import random_split
+from graphglow.graphs.split import few_label_split, random_split
 
 
 def test_half_a_quarter_a_quarter_of_the_labelled():
@@ -77,3 +77,20 @@ def test_pickles_in_a_split_file_are_refused(small_graph, tmp_path):
 def test_missing_split_files(name, message, small_graph, tmp_path):
     with pytest.raises(InputError, match=f"the split file {message}; got"):
         load_graph(small_graph, split_file=tmp_path / name)
+
+
+def test_few_labels_takes_so_many_of_each_class_and_splits_the_rest() -> None:
+    y = torch.tensor([0] * 30 + [1] * 20 + [2] * 3 + [-1] * 7)
+    train, val, test = few_label_split(y, per_class=5, seed=0)
+    assert torch.bincount(y[train]).tolist() == [5, 5, 3]
+    assert len(val) == (53 - 13) // 4
+    together = torch.cat([train, val, test])
+    assert together.sort()[0].tolist() == list(range(53))
+    again = few_label_split(y, per_class=5, seed=0)
+    assert all(a.equal(b) for a, b in zip((train, val, test), again, strict=True))
+    assert not few_label_split(y, per_class=5, seed=1)[0].equal(train)
+
+
+def test_few_labels_needs_at_least_one() -> None:
+    with pytest.raises(InputError, match="per_class must be >= 1"):
+        few_label_split(torch.tensor([0, 1]), per_class=0, seed=0)

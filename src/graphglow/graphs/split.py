@@ -24,6 +24,23 @@ def random_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return train.sort()[0], val.sort()[0], test.sort()[0]
 
 
+def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Split the labelled nodes into a few of each class, a quarter of the rest, and the rest.
+
+    Shapes:
+        y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
+    """
+    if per_class < 1:
+        raise InputError(f"per_class must be >= 1; got {per_class}")
+    labelled = (y >= 0).nonzero()[:, 0]
+    order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+    classes = torch.nn.functional.one_hot(y[order])  # [n, C]
+    rank = classes.cumsum(0)[torch.arange(len(order)), y[order]]  # 1, 2, .. within each class
+    train, rest = order[rank <= per_class], order[rank > per_class]
+    val, test = torch.tensor_split(rest, [len(rest) // 4])
+    return train.sort()[0], val.sort()[0], test.sort()[0]
+
+
 def apply_split_file(data: Data, path: str | Path) -> Data:
     """Return a copy of ``data`` with the masks of a split file.
 
