@@ -179,19 +179,22 @@ def run_all(args: argparse.Namespace) -> None:
 
 
 def table(path: Path) -> None:
+    """Print means and sample standard deviations in percent, as a Markdown table."""
     cells: dict[tuple[str, str, str], list[dict[str, float]]] = defaultdict(list)
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        if row["benchmark"] == "transfer_accuracy" and row["method"] != "pretrain":
+        if row["method"] != "pretrain":
             cells[row["target"], row["setting"], row["method"]].append(row)
-    print("target           setting method         test %        val %    runs")
+    print("| target | setting | method | test % | validation % | seconds | runs |")
+    print("|---|---|---|---|---|---|---|")
     for (target, setting, method), rows in sorted(cells.items()):
         test = [100 * row["test_accuracy"] for row in rows]
         val = [100 * row["val_accuracy"] for row in rows]
+        seconds = statistics.mean(row["train_seconds"] for row in rows)
         spread = statistics.stdev(test) if len(test) > 1 else 0.0
         print(
-            f"{target:16} {setting:7} {method:13} {statistics.mean(test):5.1f} ± {spread:3.1f}"
-            f"   {statistics.mean(val):5.1f}   {len(rows):4}"
+            f"| {target} | {setting} | {method} | {statistics.mean(test):.1f} +- {spread:.1f} "
+            f"| {statistics.mean(val):.1f} | {seconds:.0f} | {len(rows)} |"
         )
 
 

@@ -28,6 +28,11 @@ BLOCK_ELEMENTS = 4_000_000
 """Entries of one block of Gamma over all batch entries and heads (16 MB in float32)."""
 
 
+def row_blocks(n: int, rows: int) -> Iterator[slice]:
+    """Slices of at most ``rows`` that cover range(n)."""
+    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
+
+
 def chunked(
     v: Tensor,
     q: Tensor,
@@ -62,7 +67,7 @@ class _Chunked(torch.autograd.Function):
 
         to_pivots = v.new_zeros(*k.shape[:-1], v.shape[-1])  # [.., P, F]
         column_sum = v.new_zeros(k.shape[:-1])  # [.., P]
-        for block in _blocks(q.shape[-2], rows):
+        for block in row_blocks(q.shape[-2], rows):
             gamma = gamma_of(q[..., block, :], k)  # [.., rows, P]
             to_pivots += gamma.mT @ v[..., block, :]
             column_sum += gamma.sum(-2)
@@ -70,7 +75,7 @@ class _Chunked(torch.autograd.Function):
 
         out = torch.empty_like(v)
         row_sum = v.new_empty(v.shape[:-1])  # [.., N]
-        for block in _blocks(q.shape[-2], rows):
+        for block in row_blocks(q.shape[-2], rows):
             gamma = gamma_of(q[..., block, :], k)
             row_sum[..., block] = gamma.sum(-1)
             out[..., block, :] = gamma @ to_pivots / row_sum[..., block].clamp_min(EPS)[..., None]
@@ -86,13 +91,13 @@ class _Chunked(torch.autograd.Function):
         d_row_sum = -(g * out).sum(-1) * (row_sum >= EPS)  # [.., N]
 
         d_to_pivots = torch.zeros_like(to_pivots)
-        for block in _blocks(q.shape[-2], ctx.rows):
+        for block in row_blocks(q.shape[-2], ctx.rows):
             d_to_pivots += ctx.gamma_of(q[..., block, :], k).mT @ g[..., block, :]
         d_sum = d_to_pivots / column_sum.clamp_min(EPS)[..., None]  # [.., P, F]
         d_column_sum = -(d_sum * to_pivots).sum(-1) * (column_sum >= EPS)  # [.., P]
 
         dv, dq, dk = torch.empty_like(v), torch.empty_like(q), torch.zeros_like(k)
-        for block in _blocks(q.shape[-2], ctx.rows):
+        for block in row_blocks(q.shape[-2], ctx.rows):
             with torch.enable_grad():
                 q_block = q[..., block, :].detach().requires_grad_()
                 k_block = k.detach().requires_grad_()
@@ -103,7 +108,3 @@ class _Chunked(torch.autograd.Function):
             dk += dk_block
             dv[..., block, :] = gamma.detach() @ d_sum
         return dv, dq, dk, None, None, None, None
-
-
-def _blocks(n: int, rows: int) -> Iterator[slice]:
-    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))

@@ -5,7 +5,6 @@ One layer of message passing multiplies by ``M = lambda A_norm + (1 - lambda) L`
 formed at a time: [rows, N] and never [N, N].
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from graphglow.graphs.sparse import SparseMatrix
 from graphglow.ops import EPS
+from graphglow.ops.chunked import row_blocks
 from graphglow.structure import BlendedStructure, PivotStructure, Structure
 
 BLOCK_ELEMENTS = 16_000_000
@@ -49,7 +49,7 @@ def strongest_edges(
         input_weight = 1.0
     parts = [] if input_weight == 1 else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
     found: list[Edges] = []
-    for rows in _blocks(num_nodes, max(1, block_elements // num_nodes)):
+    for rows in row_blocks(num_nodes, max(1, block_elements // num_nodes)):
         count = rows.stop - rows.start
         learned = adj.values.new_zeros(count, num_nodes)
         for part in parts:
@@ -100,7 +100,7 @@ class _Rows:
         self.step = max(1, block_elements // structure.k.shape[0])
         self.num_nodes = structure.q.shape[0]
         column_sum = structure.q.new_zeros(structure.k.shape[0])  # [P]
-        for block in _blocks(self.num_nodes, self.step):
+        for block in row_blocks(self.num_nodes, self.step):
             column_sum += structure.gamma(block).sum(0)
         self.column_sum = column_sum.clamp_min(EPS)
 
@@ -108,9 +108,5 @@ class _Rows:
         """Add this part's ``rows`` to out [rows, N]."""
         gamma = self.structure.gamma(rows)  # [rows, P]
         left = gamma / gamma.sum(1).clamp_min(EPS)[:, None] / self.column_sum * self.weight
-        for block in _blocks(self.num_nodes, self.step):
+        for block in row_blocks(self.num_nodes, self.step):
             out[:, block] += left @ self.structure.gamma(block).mT
-
-
-def _blocks(n: int, rows: int) -> Iterator[slice]:
-    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
