@@ -32,7 +32,7 @@ class ModelConfig:
     """Share of features and hidden units dropped in training."""
     encoder: Encoder = "gcn"
     """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
-    input_weight: float = 0.5
+    input_weight: float = 0.7
     """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
