@@ -93,6 +93,7 @@ def pretrain_job(job: tuple[tuple[str, ...], int, argparse.Namespace, str]) -> d
     config = graphglow.PretrainConfig(
         seed=seed,
         epochs=args.source_epochs,
+        learner_learning_rate=args.learner_rate,
         **model(SETTINGS[kind(sources[0])][0], args),
     )
     learner = graphglow.pretrain([load(s, args.data_root) for s in sources], config)
@@ -128,6 +129,7 @@ def transfer_job(job: tuple[Run, argparse.Namespace, str]) -> dict[str, object]:
         **result.summary(),
         "method": run.method,
         "setting": run.setting.name,
+        "learner_rate": args.learner_rate if run.method == "graphglow" else None,
         "best_epoch": best,
         "split": "authors" if kind(run.target) == "social" else "public",
         "config": asdict(config),
@@ -190,6 +192,9 @@ def table(path: Path) -> None:
     for line in path.read_text().splitlines():
         row = json.loads(line)
         if row["method"] != "pretrain":
+            rate = row.get("learner_rate", 0.1)  # the first rows were all made with 0.1
+            if row["method"] == "graphglow" and rate != 0.1:
+                row["method"] += f" (learner rate {rate:g})"
             epochs = row["config"]["epochs"]
             cells[row["target"], row["setting"], epochs, row["method"]].append(row)
     print("| target | setting | epochs | method | test % | validation % | seconds | runs |")
@@ -200,8 +205,9 @@ def table(path: Path) -> None:
         seconds = statistics.mean(row["train_seconds"] for row in rows)
         spread = statistics.stdev(test) if len(test) > 1 else 0.0
         print(
-            f"| {target} | {setting} | {epochs} | {method} | {statistics.mean(test):.1f} +- {spread:.1f} "
-            f"| {statistics.mean(val):.1f} | {seconds:.0f} | {len(rows)} |"
+            f"| {target} | {setting} | {epochs} | {method} "
+            f"| {statistics.mean(test):.1f} +- {spread:.1f} | {statistics.mean(val):.1f} "
+            f"| {seconds:.0f} | {len(rows)} |"
         )
 
 
@@ -213,6 +219,7 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--source-epochs", type=int, default=80)
+    parser.add_argument("--learner-rate", type=float, default=0.1)
     parser.add_argument("--refinements", type=int, default=4)
     parser.add_argument("--pivots", type=int, default=200)
     parser.add_argument("--processes", type=int, default=2)

@@ -81,6 +81,8 @@ def _run(arguments: list[str]) -> None:
 
 
 def _run_command(name: str, arguments: list[str]) -> None:
+    # Threads that spin while they wait make a busy machine crawl; torch reads this as it loads.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from graphglow.commands.terminal import waiting
 
     with waiting("starting"):  # torch takes seconds to import

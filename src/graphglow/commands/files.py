@@ -13,10 +13,19 @@ from graphglow.graphs.split import random_split
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.config import LARGEST_SEED
 
+TENSOR_SUFFIXES = (".safetensors", ".st")
 
-def check_output(path: Path, *, overwrite: bool, suffixes: Sequence[str] = ()) -> Path:
-    """Return ``path`` if a file can be written there, tried before any work; nothing is left."""
+
+def check_output(
+    path: Path, *, overwrite: bool, suffixes: Sequence[str] = (), inputs: Sequence[object] = ()
+) -> Path:
+    """Return ``path`` if a file can be written there, tried before any work; nothing is left.
+
+    ``inputs`` are files the command reads: the output may never be one of them.
+    """
     path = path.expanduser()
+    if any(name and Path(str(name)).expanduser().resolve() == path.resolve() for name in inputs):
+        raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
     try:

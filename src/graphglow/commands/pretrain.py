@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow import training
-from graphglow.commands.files import check_output, read_graph
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph
 from graphglow.commands.flags import DataRoot, Json, OutFile, Overwrite
 from graphglow.commands.terminal import (
     epoch_bar,
@@ -38,7 +38,7 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         out: Where to write the learner, as safetensors.
         split_seed: Seed of the random 50/25/25 split where a graph has no split of its own.
     """
-    out = check_output(out, overwrite=overwrite)
+    out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
     began = time.perf_counter()
     device = resolve_device(config.device)
     with waiting("loading graphs"):

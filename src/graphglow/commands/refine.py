@@ -62,7 +62,12 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         split_file: An .npz file with index arrays train, val and test.
         split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
     """
-    out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS))
+    out = check_output(
+        out,
+        overwrite=overwrite,
+        suffixes=tuple(WRITERS),
+        inputs=(learner, target, result, split_file),
+    )
     if out.suffix.lower() == ".parquet":
         require_pyarrow()
     at_least("top_k", top_k, 1)

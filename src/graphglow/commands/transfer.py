@@ -6,7 +6,13 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow import training
-from graphglow.commands.files import check_output, read_graph, read_learner, width
+from graphglow.commands.files import (
+    TENSOR_SUFFIXES,
+    check_output,
+    read_graph,
+    read_learner,
+    width,
+)
 from graphglow.commands.flags import (
     DataRoot,
     EmbeddingSize,
@@ -16,6 +22,7 @@ from graphglow.commands.flags import (
     Overwrite,
 )
 from graphglow.commands.terminal import epoch_bar, percent, print_json, show_facts, waiting
+from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferConfig, TransferResult
 
 
@@ -27,6 +34,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
     out: OptionalFile = None,
+    predictions: OptionalFile = None,
     overwrite: Overwrite = False,
     data_root: DataRoot = None,
     json: Json = False,
@@ -42,9 +50,15 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         split_file: An .npz file with index arrays train, val and test.
         split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
         out: Where to write the trained result, as safetensors, for graphglow refine --result.
+        predictions: Where to write every node's id, predicted class and probabilities (.csv or
+            .parquet).
     """
+    inputs = (learner, target, split_file)
     if out is not None:
-        out = check_output(out, overwrite=overwrite)
+        out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=inputs)
+    if predictions is not None:
+        predictions = prediction_file(predictions)
+        predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
     result, split = run_transfer(
         learner,
         target,
@@ -56,7 +70,10 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     )
     if out is not None:
         result.save(out)
+    if predictions is not None:
+        result.write_predictions(predictions)
     facts = {**result.summary(), "learner": learner, "split": split, "out": out}
+    facts["predictions"] = predictions
     if json:
         print_json(facts)
     else:
@@ -102,4 +119,6 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
     }
     if facts.get("out") is not None:
         shown["written to"] = str(facts["out"])
+    if facts.get("predictions") is not None:
+        shown["predictions in"] = str(facts["predictions"])
     return shown

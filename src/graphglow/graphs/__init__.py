@@ -4,7 +4,7 @@ from graphglow.graphs.check import check_graph
 from graphglow.graphs.graph import Graph, prepare
 from graphglow.graphs.load import DATASETS, load_graph
 from graphglow.graphs.synthetic import synthetic_graph
-from graphglow.graphs.write import write_graph
+from graphglow.graphs.write import write_graph, write_predictions
 
 __all__ = [
     "DATASETS",
@@ -14,4 +14,5 @@ __all__ = [
     "prepare",
     "synthetic_graph",
     "write_graph",
+    "write_predictions",
 ]

@@ -68,6 +68,8 @@ def mask_from(array: np.ndarray, num_nodes: int, what: str) -> Tensor:
         return torch.from_numpy(array.copy())
     if not np.issubdtype(array.dtype, np.integer) and len(array):
         raise InputError(f"{what} must hold node indices or booleans; got {array.dtype}")
+    if len(array) == num_nodes > 2 and set(np.unique(array)) <= {0, 1}:
+        raise InputError(f"{what} must hold node indices or booleans; got a mask of 0 and 1")
     index = torch.from_numpy(array.astype(np.int64))
     if len(index) and (int(index.min()) < 0 or int(index.max()) >= num_nodes):
         worst = int(index.min()) if int(index.min()) < 0 else int(index.max())

@@ -1,9 +1,11 @@
 """A folder with a nodes table and an edges table, as CSV or Parquet.
 
-``nodes``: an id column (``id``, ``node_id``, ``node``, else the first), a label column (``label``,
-``y`` or ``class``), optionally ``split`` (``train``, ``val``, ``test`` or blank); all other columns
-are features. ``edges``: ``source``, ``target`` (else the first two columns), optionally ``weight``.
-Without an edges table the check builds a kNN graph. Rows are counted from 1, below the header.
+``nodes``: an id column (``id``, ``node_id`` or ``node``), a label column (``label``, ``y`` or
+``class``), optionally ``split`` (``train``, ``val``, ``test`` or blank); all other columns are
+features. ``edges``: ``source`` and ``target`` (or ``from`` and ``to``, ``src`` and ``dst``; two
+columns alone may have any name), optionally ``weight``. No column is guessed by its place: a
+wrong guess would be a wrong graph without a word. Without an edges table the check builds a kNN
+graph. Rows are counted from 1, below the header.
 """
 
 import re
@@ -22,6 +24,7 @@ from graphglow.graphs.table_file import read_columns, read_frame
 
 ID_COLUMNS = ("id", "node_id", "node")
 LABEL_COLUMNS = ("label", "y", "class")
+END_COLUMNS = (("source", "target"), ("from", "to"), ("src", "dst"))
 SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 
@@ -51,18 +54,21 @@ def _read_nodes(path: Path) -> tuple[Data, list[str]]:
     lower = {str(name).lower(): name for name in columns}
     label = _label_column(columns, lower, path)
     split = lower.get("split")
-    first = columns[0] if columns[0] not in (label, split) else None  # None: rows are the ids
-    id_column = next((lower[name] for name in ID_COLUMNS if name in lower), first)
+    id_column = next((lower[name] for name in ID_COLUMNS if name in lower), None)
+    if id_column is None:
+        raise InputError(
+            f"{path} must have an id column, called {', '.join(ID_COLUMNS)}; got the columns "
+            f"{', '.join(map(str, columns[:20]))}"
+        )
     known = [name for name in (id_column, label, split) if name is not None]
     frame = read_frame(path, text=known)
     if len(frame) == 0:
         raise InputError(f"{path} must have at least one row; got the header only")
-    ids = _text(frame[id_column]) if id_column is not None else list(map(str, range(len(frame))))
+    ids = _text(frame[id_column])
     _check_ids(ids, path)
     y, class_names = encode_labels(frame[label], f"column {label!r} of {path}")
     data = Data(x=encode_features(frame.drop(columns=known), str(path)), y=y)
-    if id_column is not None:
-        data.node_id = own_ids(ids)
+    data.node_id = own_ids(ids)
     if class_names is not None:
         data.class_names = class_names
     if split is not None:
@@ -97,10 +103,13 @@ def _add_edges(data: Data, ids: list[str], path: Path) -> None:
 
     columns = read_columns(path)
     lower = {str(name).lower(): name for name in columns}
-    named = "source" in lower and "target" in lower
-    ends = [lower["source"], lower["target"]] if named else columns[:2]
-    if len(ends) < 2:
-        raise InputError(f"{path} must have the columns source and target; got {len(columns)} only")
+    named = next((pair for pair in END_COLUMNS if set(pair) <= set(lower)), None)
+    if named is None and len([name for name in lower if name != "weight"]) != 2:
+        raise InputError(
+            f"{path} must have the columns source and target; got "
+            f"{', '.join(map(str, columns[:20]))}"
+        )
+    ends = [lower[name] for name in named or [n for n in lower if n != "weight"]]
     index = pd.Index(ids)
     if not named and path.suffix == ".csv" and all(str(name) in index for name in ends):
         raise InputError(

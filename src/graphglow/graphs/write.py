@@ -37,6 +37,48 @@ def write_graph(data: Data, path: str | Path) -> None:
         writer(data, temporary)
 
 
+def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> None:
+    """Write one row per node: its id, the predicted class, its probability, and all of them.
+
+    Columns: ``id``, ``predicted``, ``probability``, then ``p_<class>`` for each class, with the
+    user's own ids and class names where the graph has them. ``.csv`` or ``.parquet``.
+
+    Shapes:
+        probabilities [N, C]
+    """
+    import pandas as pd
+
+    path = prediction_file(path)
+    array = _array(probabilities)
+    names = data.get("class_names") or list(range(array.shape[1]))
+    best = array.argmax(axis=1)
+    ids = data.get("node_id")
+    columns: dict[str, Any] = {
+        "id": range(len(array)) if ids is None else ids,
+        "predicted": [names[c] for c in best],
+        "probability": array.max(axis=1),
+    }
+    columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names)}
+    frame = pd.DataFrame(columns)
+    with atomic_path(path) as temporary:
+        if path.suffix.lower() == ".csv":
+            frame.to_csv(temporary, index=False)
+        else:
+            frame.to_parquet(temporary, index=False)
+
+
+def prediction_file(path: str | Path) -> Path:
+    """Return ``path`` if predictions can be written in the format that its suffix names."""
+    from graphglow.graphs.table_file import require_pyarrow
+
+    path = Path(path).expanduser()
+    if path.suffix.lower() not in (".csv", ".parquet"):
+        raise InputError(f"a predictions file must be .csv or .parquet; got {path}")
+    if path.suffix.lower() == ".parquet":
+        require_pyarrow()
+    return path
+
+
 def _write_pt(data: Data, path: Path) -> None:
     torch.save(data.clone().detach().cpu(), path)
 

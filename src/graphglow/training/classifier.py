@@ -75,7 +75,10 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.result_
 
     def _index(self, nodes: ArrayLike) -> NDArray[np.int64]:
-        index: NDArray[Any] = np.asarray(nodes)
+        try:
+            index: NDArray[Any] = np.asarray(nodes)
+        except ValueError as error:  # a list of lists, a graph
+            raise InputError(f"nodes must be a list of indices; got {nodes!r:.60}") from error
         count = self._fitted().graph.num_nodes
         if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
             raise InputError(f"nodes must be a list of indices; got {index.dtype} {index.shape}")

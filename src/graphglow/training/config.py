@@ -25,7 +25,7 @@ class ModelConfig:
     """The GNN of one graph, its message passing, and how it is optimised."""
 
     backbone: str = "gcn"
-    """The graph-specific GNN, by name."""
+    """The graph-specific GNN, by name: gcn."""
     num_layers: int = 2
     """L: number of GNN layers, at least 2."""
     dropout: float = 0.5
@@ -61,6 +61,8 @@ class ModelConfig:
         one_of("backend", self.backend, BACKENDS)
         one_of("device", self.device, get_args(Device))
         at_least("num_layers", self.num_layers, 2)
+        if self.num_layers > 100:
+            raise InputError(f"num_layers must be <= 100; got {self.num_layers}")
         at_least("num_pivots", self.num_pivots, 1)
         at_least("refinements", self.refinements, 1)
         at_least("seed", self.seed, 0)

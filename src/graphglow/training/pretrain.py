@@ -40,6 +40,10 @@ def pretrain(
         The learner on the CPU, with ``provenance`` telling how it was made.
     """
     config = config or PretrainConfig()
+    if not isinstance(config, PretrainConfig):
+        raise InputError(f"config must be a PretrainConfig; got {type(config).__name__}")
+    if isinstance(sources, Data):
+        raise InputError("pretrain needs a list of source graphs; got a single graph")
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
     device = resolve_device(config.device)

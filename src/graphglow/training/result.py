@@ -1,7 +1,7 @@
 """What a transfer gives back: predictions, the refined graph, and how it went."""
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, backbone_class
-from graphglow.graphs import Graph, check_graph, prepare
+from graphglow.graphs import Graph, check_graph, prepare, write_predictions
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure import ObjectiveConfig, StructureLearner
 from graphglow.structure.config import at_least
@@ -25,7 +25,7 @@ GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask"
 GRAPH_LISTS = ("node_id", "class_names")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TransferResult:
     """A trained GNN with its graph, its frozen structure learner and its fixed pivots.
 
@@ -40,10 +40,15 @@ class TransferResult:
     learner: StructureLearner | None
     gnn: Backbone
     pivots: Tensor
-    history: list[Epoch] = field(repr=False)
+    history: list[Epoch]
     train_seconds: float
     seconds: float
     peak_memory_bytes: int
+
+    def __repr__(self) -> str:
+        facts = self.summary()
+        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
+        return f"TransferResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
 
     @cached_property
     def graph(self) -> Graph:
@@ -60,6 +65,10 @@ class TransferResult:
     def predict(self) -> Tensor:
         """The most probable class of every node: [N]."""
         return self._final.logits.argmax(dim=1).cpu()
+
+    def write_predictions(self, path: str | Path) -> None:
+        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``."""
+        write_predictions(self.data, self.predict_proba(), path)
 
     @property
     def val_accuracy(self) -> float:

@@ -64,6 +64,10 @@ def _train(
 ) -> TransferResult:
     began = time.perf_counter()
     config = config or TransferConfig()
+    if not isinstance(config, TransferConfig):
+        raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
+    if learner is None and config.train_learner:
+        raise InputError("train_learner must go with a learner to train; got none")
     device = resolve_device(config.device)
     data = check_graph(data)
     graph = prepare(data).to(device)
