@@ -425,6 +425,34 @@ OUTPUT_COMMANDS = {
 }
 
 
+def test_an_output_is_never_one_of_the_inputs(run: Run, home: Path, tmp_path: Path) -> None:
+    learner, graph = tmp_path / "l.st", tmp_path / "g.npz"
+    learner.write_bytes((home / "learner.st").read_bytes())
+    graph.write_bytes((home / "small.npz").read_bytes())
+    kept = learner.read_bytes(), graph.read_bytes()
+    words = ["--learner", learner, "--target", graph, *FAST, "--overwrite"]
+    assert "one of the inputs" in run("transfer", *words, "--out", learner).refuses()
+    assert "one of the inputs" in run("refine", *words, "--out", graph).refuses()
+    assert (learner.read_bytes(), graph.read_bytes()) == kept
+
+
+def test_predictions_name_ids_classes_and_probabilities(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "predictions.csv"
+    words = ["--learner", home / "learner.st", "--target", home / "small.npz", *FAST]
+    assert run("transfer", *words, "--predictions", out).status == 0
+    header, *rows = out.read_text().splitlines()
+    assert header.startswith("id,predicted,probability,p_")
+    with np.load(home / "small.npz") as file:
+        assert len(rows) == len(file["y"])
+    for row in rows:
+        _, _, best, *shares = row.split(",")
+        assert float(best) == max(map(float, shares))
+        assert sum(map(float, shares)) == pytest.approx(1, abs=1e-5)
+    assert "predictions file" in run("transfer", *words, "--predictions", "p.txt").refuses()
+
+
 @pytest.mark.parametrize("words", OUTPUT_COMMANDS.values(), ids=OUTPUT_COMMANDS)
 def test_output_is_checked_before_training(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
@@ -432,7 +460,9 @@ def test_output_is_checked_before_training(
     for name in ("pretrain", "transfer", "fit_backbone"):
         monkeypatch.setattr(training, name, never)
     monkeypatch.setattr("graphglow.commands.demo.run_demo", never)
-    taken, folder, plain = tmp_path / "taken.pt", tmp_path / "folder.pt", tmp_path / "plain"
+    suffix = ".pt" if words[0] == "refine" else ".st"
+    taken, folder = tmp_path / f"taken{suffix}", tmp_path / f"folder{suffix}"
+    plain = tmp_path / "plain"
     taken.write_text("mine")
     folder.mkdir()
     plain.touch()
@@ -440,11 +470,10 @@ def test_output_is_checked_before_training(
     assert "--overwrite" in run(*words, "--out", taken).refuses()
     assert "folder" in run(*words, "--out", folder).refuses()
     assert "folder" in run(*words, "--out", folder, "--overwrite").refuses()
-    assert "writable" in run(*words, "--out", plain / "below.pt").refuses()
-    assert "writable" in run(*words, "--out", tmp_path / f"{'n' * 250}.pt").refuses()
-    assert "regular" in run(*words, "--out", "/dev/null", "--overwrite").refuses() or (
-        words[0] == "refine"  # which looks at the suffix first
-    )
+    assert "writable" in run(*words, "--out", plain / f"below{suffix}").refuses()
+    assert "writable" in run(*words, "--out", tmp_path / f"{'n' * 250}{suffix}").refuses()
+    device = run(*words, "--out", "/dev/null", "--overwrite").refuses()
+    assert "regular" in device or "must end in" in device
     assert taken.read_text() == "mine"
     assert sorted(tmp_path.iterdir()) == before
 

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
+from graphglow.errors import InputError
 from graphglow.graphs import prepare
 from graphglow.graphs.graph import normalised_adjacency, normalised_features
 from graphglow.graphs.sparse import SparseMatrix
@@ -109,3 +110,12 @@ def test_prepare_leaves_the_input_alone(small_graph):
     assert small_graph.keys() == before.keys()
     assert isinstance(small_graph, Data)
     assert all(torch.equal(small_graph[k], before[k]) for k in before.keys())  # noqa: SIM118
+
+
+def test_training_nodes_of_one_class_are_refused(small_graph):
+    small_graph.train_mask = torch.zeros(12, dtype=torch.bool)
+    small_graph.train_mask[[0, 2]] = True
+    small_graph.val_mask = torch.zeros(12, dtype=torch.bool)
+    small_graph.val_mask[[1, 4]] = True
+    with pytest.raises(InputError, match="training nodes must have at least two classes; got only"):
+        prepare(small_graph)

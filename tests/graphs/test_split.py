@@ -6,7 +6,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.split import few_label_split, random_split
+from graphglow.graphs.split import few_label_split, mask_from, random_split
 
 
 def test_half_a_quarter_a_quarter_of_the_labelled():
@@ -94,3 +94,8 @@ def test_few_labels_takes_so_many_of_each_class_and_splits_the_rest() -> None:
 def test_few_labels_needs_at_least_one() -> None:
     with pytest.raises(InputError, match="per_class must be >= 1"):
         few_label_split(torch.tensor([0, 1]), per_class=0, seed=0)
+
+
+def test_a_mask_of_integers_is_not_taken_for_indices() -> None:
+    with pytest.raises(InputError, match="got a mask of 0 and 1"):
+        mask_from(np.array([0, 1, 1, 0]), 4, "train")

@@ -92,7 +92,7 @@ def test_an_edges_table_without_rows_gives_a_knn_graph(tmp_path):
 
 
 def test_other_column_names_and_order(tmp_path):
-    nodes = "person,Y,f\n007,0,1\n07,1,2\n7,0,3\n"
+    nodes = "Node,Y,f\n007,0,1\n07,1,2\n7,0,3\n"
     edges = "from,to,since\n007,7,1999\n7,07,2000\n"
     data = load_graph(folder(tmp_path, nodes, edges))
     assert data.node_id == ["007", "07", "7"]  # text as written
@@ -107,10 +107,23 @@ def test_the_id_column_need_not_be_the_first(tmp_path):
     assert data.x.shape == (3, 1)
 
 
-def test_a_table_without_ids_counts_its_rows(tmp_path):
-    data = load_graph(folder(tmp_path, "label,f\na,1\nb,2\na,3\n", "source,target\n0,2\n"))
-    assert data.get("node_id") is None
-    assert data.edge_index.tolist() == [[0], [2]]
+def test_no_column_is_taken_for_the_id_by_its_place(tmp_path):
+    with pytest.raises(InputError, match="must have an id column, called id, node_id, node; got"):
+        load_graph(folder(tmp_path, "age,income,label\n1,5,a\n2,6,b\n", None))
+
+
+@pytest.mark.parametrize("header", ["src,dst", "From,To,since", "a,b", "u,v,weight"])
+def test_ends_of_edges_by_other_names(tmp_path, header):
+    nodes = "id,label,f\nann,a,1\nbob,b,2\n"
+    rest = ",3" * (header.count(",") - 1)
+    data = load_graph(folder(tmp_path, nodes, f"{header}\nbob,ann{rest}\n"))
+    assert data.edge_index.tolist() == [[1], [0]]
+
+
+def test_no_columns_are_taken_for_the_ends_by_their_place(tmp_path):
+    nodes = "id,label,f\n0,a,1\n5,b,2\n6,b,2\n"
+    with pytest.raises(InputError, match="must have the columns source and target; got eid, x, z"):
+        load_graph(folder(tmp_path, nodes, "eid,x,z\n0,5,6\n"))
 
 
 def test_byte_order_mark_and_spaces(tmp_path):
@@ -155,7 +168,7 @@ BAD_EDGES = {
     "unknown target": ("source,target\nann,bob\nann,zoe\n", "got target 'zoe' in row 2"),
     "unknown source": ("source,target\nzoe,bob\n", "got source 'zoe' in row 1"),
     "blank": ("source,target\nann,\n", "got target '' in row 1"),
-    "one column": ("source\nann\n", "must have the columns source and target; got 1 only"),
+    "one column": ("source\nann\n", "must have the columns source and target; got source"),
     "no header": ("ann,bob\nbob,cyd\n", "must start with a header such as source,target; got the"),
     "text weight": ("source,target,weight\nann,bob,heavy\n", "from 0; got 'heavy' in row 1"),
     "blank weight": ("source,target,weight\nann,bob,1\nann,eve,\n", "must be numbers from 0; got"),

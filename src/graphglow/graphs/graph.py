@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.errors import InputError
 from graphglow.graphs.check import check_graph
 from graphglow.graphs.sparse import SparseMatrix
 
@@ -54,8 +55,14 @@ class Graph:
 
 
 def prepare(data: Data, *, split_seed: int = 0) -> Graph:
-    """Check ``data`` and turn it into the :class:`Graph` that models read."""
+    """Check ``data`` and turn it into the :class:`Graph` that models train on.
+
+    One rule more than for a graph that is only loaded: training nodes of at least two classes.
+    """
     data = check_graph(data, split_seed=split_seed)
+    seen = data.y[data.train_mask].unique()
+    if len(seen) < 2:
+        raise InputError(f"training nodes must have at least two classes; got only {int(seen[0])}")
     return Graph(
         name=str(data.get("name", "graph")),
         x=normalised_features(data.x),
