@@ -188,24 +188,24 @@ def run_all(args: argparse.Namespace) -> None:
 
 def table(path: Path) -> None:
     """Print means and sample standard deviations in percent, as a Markdown table."""
-    cells: dict[tuple[str, str, int, str], list[dict[str, float]]] = defaultdict(list)
+    cells: dict[tuple[str, str, int, int, str], list[dict[str, float]]] = defaultdict(list)
     for line in path.read_text().splitlines():
         row = json.loads(line)
         if row["method"] != "pretrain":
             rate = row.get("learner_rate", 0.1)  # the first rows were all made with 0.1
             if row["method"] == "graphglow" and rate != 0.1:
                 row["method"] += f" (learner rate {rate:g})"
-            epochs = row["config"]["epochs"]
-            cells[row["target"], row["setting"], epochs, row["method"]].append(row)
-    print("| target | setting | epochs | method | test % | validation % | seconds | runs |")
-    print("|---|---|---|---|---|---|---|---|")
-    for (target, setting, epochs, method), rows in sorted(cells.items()):
+            epochs, pivots = row["config"]["epochs"], row["config"]["num_pivots"]
+            cells[row["target"], row["setting"], epochs, pivots, row["method"]].append(row)
+    print("| target | setting | epochs | pivots | method | test % | validation % | s | runs |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for (target, setting, epochs, pivots, method), rows in sorted(cells.items()):
         test = [100 * row["test_accuracy"] for row in rows]
         val = [100 * row["val_accuracy"] for row in rows]
         seconds = statistics.mean(row["train_seconds"] for row in rows)
         spread = statistics.stdev(test) if len(test) > 1 else 0.0
         print(
-            f"| {target} | {setting} | {epochs} | {method} "
+            f"| {target} | {setting} | {epochs} | {pivots} | {method} "
             f"| {statistics.mean(test):.1f} +- {spread:.1f} | {statistics.mean(val):.1f} "
             f"| {seconds:.0f} | {len(rows)} |"
         )
