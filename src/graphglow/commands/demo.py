@@ -59,9 +59,11 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
         f"one class; {percent(before)} of the input graph's do."
     )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all)")
-    say("next:   graphglow pretrain --sources digits synthetic --out learner.safetensors")
-    say("        graphglow transfer --learner learner.safetensors --target wine")
-    say("        graphglow refine --learner learner.safetensors --target wine --out refined.csv")
+    say(
+        "next:   graphglow pretrain --sources digits synthetic --num-pivots 100 --out l.safetensors"
+    )
+    say("        graphglow transfer --learner l.safetensors --target wine --predictions wine.csv")
+    say("        graphglow refine --learner l.safetensors --target wine --out refined.csv")
 
 
 def _table(result: DemoResult) -> Table:
