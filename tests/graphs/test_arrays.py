@@ -160,3 +160,11 @@ def test_a_flipped_byte_never_ends_in_another_error(suffix, flip, tmp_path):
     file.write_bytes(content)
     with contextlib.suppress(InputError):
         load_graph(file)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("tarin", "train"), ("edge_idx", "edge_index")])
+def test_a_misspelt_array_is_refused(tmp_path, wrong, right):
+    arrays = {"x": np.eye(4, dtype=np.float32), "y": np.array([0, 1, 0, 1])}
+    np.savez(tmp_path / "g.npz", **arrays, **{wrong: np.array([[0], [1]])})
+    with pytest.raises(InputError, match=f"must spell {right} so; got '{wrong}'"):
+        load_graph(tmp_path / "g.npz")

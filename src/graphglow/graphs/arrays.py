@@ -1,5 +1,6 @@
 """Graphs as named arrays: ``.npz``, and ``.pt`` with a PyG ``Data`` or a dict of tensors."""
 
+import difflib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,6 +62,7 @@ def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
             raise InputError(f"{what} must hold x and y; got {found}")
     if fields.get("edge_index") is None and fields.get("adj_t") is not None:
         raise InputError(f"{what} must hold edges as edge_index [2, E]; got adj_t only")
+    _refuse_misspelt(fields, what)
     data = Data()
     for name in TENSORS:
         value = fields.get(name)
@@ -96,3 +98,13 @@ def _tensor(value: object, what: str) -> Tensor:
         return torch.from_numpy(value.astype(value.dtype.newbyteorder("="), copy=False))
     except TypeError as error:  # text, objects, dates
         raise InputError(f"{what} must hold numbers; got {value.dtype}") from error
+
+
+def _refuse_misspelt(fields: Mapping[str, object], what: str) -> None:
+    """An array called ``tarin`` would be passed over, and a random split used, without a word."""
+    known = [*TENSORS, *SPLITS, *OWN_NAMES, *(f"{name}_mask" for name in SPLITS)]
+    missing = [name for name in known if name not in fields]
+    for name in fields:
+        near = difflib.get_close_matches(str(name), missing, n=1, cutoff=0.75)
+        if name not in known and near:
+            raise InputError(f"{what} must spell {near[0]} so; got {str(name)!r}")
