@@ -3,8 +3,6 @@
 graphglow demo
 """
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch_geometric
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
-import graphglow
+from graphglow.experiments.provenance import provenance
 from graphglow.graphs import load_graph
 from graphglow.graphs.split import few_label_split
 from graphglow.structure import LearnerConfig, StructureLearner
@@ -337,12 +334,11 @@ def _summary(runs: list[Row]) -> Summary:
 
 def versions() -> dict[str, str]:
     """What ran, and on what."""
+    origin = provenance()
+    machine = origin["machine"]
     return {
-        "graphglow": graphglow.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch-geometric": torch_geometric.__version__,
-        "numpy": np.__version__,
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPU cores, "
+        **origin["versions"],
+        "commit": origin["commit"],
+        "machine": f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores, "
         f"{torch.get_num_threads()} torch threads",
     }

@@ -1,7 +1,7 @@
 """Graphs: load, check, normalise, split, write. Nothing above this folder reads graph files."""
 
 from graphglow.graphs.check import check_graph
-from graphglow.graphs.graph import Graph, prepare
+from graphglow.graphs.graph import Graph, graph_of, prepare
 from graphglow.graphs.load import DATASETS, load_graph
 from graphglow.graphs.synthetic import synthetic_graph
 from graphglow.graphs.write import write_graph, write_predictions
@@ -10,6 +10,7 @@ __all__ = [
     "DATASETS",
     "Graph",
     "check_graph",
+    "graph_of",
     "load_graph",
     "prepare",
     "synthetic_graph",

@@ -55,11 +55,15 @@ class Graph:
 
 
 def prepare(data: Data, *, split_seed: int = 0) -> Graph:
-    """Check ``data`` and turn it into the :class:`Graph` that models train on.
+    """Check ``data`` and turn it into the :class:`Graph` that models train on."""
+    return graph_of(check_graph(data, split_seed=split_seed))
+
+
+def graph_of(data: Data) -> Graph:
+    """Turn a graph that :func:`check_graph` has passed into what models train on.
 
     One rule more than for a graph that is only loaded: training nodes of at least two classes.
     """
-    data = check_graph(data, split_seed=split_seed)
     seen = data.y[data.train_mask].unique()
     if len(seen) < 2:
         raise InputError(f"training nodes must have at least two classes; got only {int(seen[0])}")

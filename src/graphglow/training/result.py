@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, backbone_class
-from graphglow.graphs import Graph, check_graph, prepare, write_predictions
+from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure import ObjectiveConfig, StructureLearner
 from graphglow.structure.config import at_least
@@ -35,6 +35,7 @@ class TransferResult:
     """
 
     data: Data
+    graph: Graph
     config: TransferConfig
     hidden: int
     learner: StructureLearner | None
@@ -49,10 +50,6 @@ class TransferResult:
         facts = self.summary()
         shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
         return f"TransferResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
-
-    @cached_property
-    def graph(self) -> Graph:
-        return prepare(self.data).to(self.pivots.device)
 
     @cached_property
     def _final(self) -> Refinement:
@@ -194,7 +191,7 @@ class TransferResult:
         config = TransferConfig(**(settings | {"device": "cpu"}))
         data = Data(**group("graph."), **meta["lists"], name=str(meta["name"]))
         data = check_graph(data)
-        graph = prepare(data)
+        graph = graph_of(data)
         gnn = backbone_class(config.backbone)(
             graph.num_features,
             graph.num_classes,
@@ -218,6 +215,7 @@ class TransferResult:
             raise InputError(f"{origin} must hold pivots that are nodes of its graph")
         return cls(
             data=data,
+            graph=graph,
             config=config,
             hidden=int(meta["hidden"]),
             learner=learner,

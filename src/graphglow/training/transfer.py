@@ -10,7 +10,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs import check_graph, prepare
+from graphglow.graphs import check_graph, graph_of
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
@@ -70,7 +70,7 @@ def _train(
         raise InputError("train_learner must go with a learner to train; got none")
     device = resolve_device(config.device)
     data = check_graph(data)
-    graph = prepare(data).to(device)
+    graph = graph_of(data).to(device)
     theta: torch.optim.Optimizer | None = None
     if learner is not None:
         learner = copy.deepcopy(learner).to(device).requires_grad_(config.train_learner)
@@ -101,6 +101,7 @@ def _train(
             learner.load_state_dict(best_learner)
         return TransferResult(
             data=data,
+            graph=graph,
             config=config,
             hidden=hidden,
             learner=None if learner is None else learner.requires_grad_(False).eval(),
