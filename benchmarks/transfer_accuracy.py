@@ -193,7 +193,7 @@ def table(path: Path) -> None:
         row = json.loads(line)
         if row["method"] != "pretrain":
             rate = row.get("learner_rate", 0.1)  # the first rows were all made with 0.1
-            if row["method"] == "graphglow" and rate != 0.1:
+            if row["method"] == "graphglow" and rate != 0.01:
                 row["method"] += f" (learner rate {rate:g})"
             epochs, pivots = row["config"]["epochs"], row["config"]["num_pivots"]
             cells[row["target"], row["setting"], epochs, pivots, row["method"]].append(row)
@@ -219,7 +219,7 @@ def main() -> int:
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--source-epochs", type=int, default=80)
-    parser.add_argument("--learner-rate", type=float, default=0.1)
+    parser.add_argument("--learner-rate", type=float, default=0.01)
     parser.add_argument("--refinements", type=int, default=4)
     parser.add_argument("--pivots", type=int, default=200)
     parser.add_argument("--processes", type=int, default=2)

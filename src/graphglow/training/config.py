@@ -96,7 +96,7 @@ class PretrainConfig(ModelConfig):
     """The structure learner."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Its objective."""
-    learner_learning_rate: float = 0.1
+    learner_learning_rate: float = 0.01
     """Step size of the structure learner's optimizer (Adam)."""
     episodes: int = 3
     """E: how often all sources are visited in turn."""
@@ -125,7 +125,7 @@ class TransferConfig(ModelConfig):
     """Train the structure learner on the target as well: GraphGLOW* from a random learner."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """The structure learner's objective, used with train_learner only."""
-    learner_learning_rate: float = 0.1
+    learner_learning_rate: float = 0.01
     """Step size of the structure learner's optimizer, used with train_learner only."""
 
     def __post_init__(self) -> None:
