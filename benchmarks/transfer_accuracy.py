@@ -34,10 +34,10 @@ class Setting:
     learning_rate: float
 
 
-# "A" is what learners are pre-trained under and transferred with. On the social graphs it was settled
-# on while watching validation and test scores of Amherst41, after decay 0 had shown no gain over a
-# random theta; on Cora it is the usual GCN setting. "B" trusts the input graph more; without
-# decay, it is also where a plain GCN did best on the social graphs.
+# "A" is what learners are pre-trained under and transferred with. On the social graphs it was
+# settled on while watching validation and test scores of Amherst41, after decay 0 had shown no
+# gain over a random theta; on Cora it is the usual GCN setting. "B" trusts the input graph more;
+# without decay, it is also where a plain GCN did best on the social graphs.
 SETTINGS = {
     "social": (
         Setting("A", input_weight=0.4, weight_decay=1e-4, dropout=0.2, learning_rate=0.02),
