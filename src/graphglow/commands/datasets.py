@@ -1,6 +1,5 @@
 """``graphglow datasets``."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from tyro.conf import arg
 from graphglow.commands.flags import UNUSED, DataRoot, Json
 from graphglow.commands.terminal import print_json, say, show
 from graphglow.graphs import DATASETS
+from graphglow.graphs.load import data_folder
 from graphglow.training.config import Device
 
 
@@ -25,7 +25,7 @@ def datasets(
     Any other graph is given by a path: a .pt, .npz or .graphml file, or a folder with
     nodes.csv and edges.csv (or .parquet).
     """
-    root = Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
+    root = data_folder(data_root)
     present = _folders_with_raw_files(root)
     rows = [
         {

@@ -60,6 +60,11 @@ def load_graph(
     return complete_masks(apply_split_file(check_graph(bare), split_file), split_seed)
 
 
+def data_folder(data_root: str | Path | None) -> Path:
+    """Where raw files are: the argument, else ``GRAPHGLOW_DATA``, else ``data/``."""
+    return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
+
+
 def _read(source: object, data_root: str | Path | None, split_seed: int) -> Data:
     if isinstance(source, Data):
         data = source.clone()
@@ -81,8 +86,7 @@ def _read(source: object, data_root: str | Path | None, split_seed: int) -> Data
 def _read_name_or_path(source: str | Path, data_root: str | Path | None, split_seed: int) -> Data:
     name, path = str(source).lower(), Path(source).expanduser()
     if name in DATASETS and (isinstance(source, str) or not path.exists()):
-        root = Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
-        data = DATASETS[name].read(root, split_seed)
+        data = DATASETS[name].read(data_folder(data_root), split_seed)
         data.name = name
         return data
     if str(source) and path.exists():
