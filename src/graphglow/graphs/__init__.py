@@ -3,6 +3,7 @@
 from graphglow.graphs.check import check_graph
 from graphglow.graphs.graph import Graph, graph_of, prepare
 from graphglow.graphs.load import DATASETS, load_graph
+from graphglow.graphs.scale_graph import scale_graph
 from graphglow.graphs.synthetic import synthetic_graph
 from graphglow.graphs.write import write_graph, write_predictions
 
@@ -13,6 +14,7 @@ __all__ = [
     "graph_of",
     "load_graph",
     "prepare",
+    "scale_graph",
     "synthetic_graph",
     "write_graph",
     "write_predictions",

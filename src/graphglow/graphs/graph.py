@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, replace
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.graphs.check import check_graph
 from graphglow.graphs.sparse import SparseMatrix
 
@@ -90,26 +90,3 @@ def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     shape = (x.shape[0], x.shape[1])
     coo = sp.coo_array((values.numpy(), (row.numpy(), col.numpy())), shape=shape)
     return SparseMatrix.from_scipy(coo)
-
-
-def normalised_adjacency(
-    edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int
-) -> SparseMatrix:
-    """Build ``D^-1/2 (A + I) D^-1/2`` of the undirected graph.
-
-    Both directions of an edge count as one, duplicates too (the largest weight holds), and
-    self-loops of the input are replaced by those of ``I``.
-    """
-    row, col = edge_index.numpy()
-    weight = np.ones(len(row)) if edge_weight is None else edge_weight.numpy().astype(np.float64)
-    keep = row != col
-    row, col, weight = row[keep], col[keep], weight[keep]
-    low, high = np.minimum(row, col), np.maximum(row, col)
-    order = np.lexsort((-weight, high, low))
-    low, high, weight = low[order], high[order], weight[order]
-    first = np.ones(len(low), dtype=bool)
-    first[1:] = (low[1:] != low[:-1]) | (high[1:] != high[:-1])
-    upper = sp.coo_array((weight[first], (low[first], high[first])), shape=(num_nodes, num_nodes))
-    adj = sp.csr_array(upper + upper.T + sp.eye_array(num_nodes))
-    scale = sp.diags_array(1.0 / np.sqrt(adj.sum(axis=1)))
-    return SparseMatrix.from_scipy(scale @ adj @ scale)

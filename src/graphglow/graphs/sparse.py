@@ -1,13 +1,17 @@
 """A constant sparse matrix that is fast to multiply with, forwards and backwards."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
+
+from graphglow.triton_support import triton_usable
+
+INT32_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single truth value to compare by
@@ -16,10 +20,14 @@ class SparseMatrix:
 
     The gradient of ``S @ v`` is ``S^T @ g``. PyTorch would build the transpose anew in every
     backward pass; here both are laid out once, and ``order`` maps the stored values to those of the
-    transpose, so that values can change (dropout) while the pattern stays.
+    transpose, so that values can change (dropout) while the pattern stays. A symmetric matrix is
+    its own transpose: nothing is stored twice and ``order`` is None. Indices are 32 bits wide
+    where that is enough.
+
+    A batch of B runs shares the pattern; the values may differ between them.
 
     Shapes:
-        crow [N+1], col [E], values [E]; crow_t [M+1], col_t [E], order [E]
+        crow [N+1], col [E], values [E] or [B, E]; crow_t [M+1], col_t [E], order [E] or None
     """
 
     crow: Tensor
@@ -27,7 +35,7 @@ class SparseMatrix:
     values: Tensor
     crow_t: Tensor
     col_t: Tensor
-    order: Tensor
+    order: Tensor | None
     shape: tuple[int, int]
 
     @classmethod
@@ -38,9 +46,10 @@ class SparseMatrix:
         position = sp.csr_array(
             (np.arange(1, csr.nnz + 1), csr.indices, csr.indptr), shape=csr.shape, dtype=np.int64
         ).tocsc()
+        width = _index_type(max(csr.nnz, *csr.shape))
 
         def index(array: Any) -> Tensor:
-            return torch.from_numpy(np.asarray(array, dtype=np.int64))
+            return torch.from_numpy(np.asarray(array, dtype=np.int64)).to(width)
 
         return cls(
             crow=index(csr.indptr),
@@ -52,25 +61,33 @@ class SparseMatrix:
             shape=(int(csr.shape[0]), int(csr.shape[1])),
         )
 
+    @classmethod
+    def symmetric(cls, crow: Tensor, col: Tensor, values: Tensor, num_nodes: int) -> "SparseMatrix":
+        """A symmetric ``[num_nodes, num_nodes]`` matrix from its CSR parts, columns sorted."""
+        width = _index_type(max(col.numel(), num_nodes))
+        crow, col = crow.to(width), col.to(width)
+        return cls(crow, col, values, crow, col, None, (num_nodes, num_nodes))
+
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "SparseMatrix":
-        moved = [t.to(device) for t in (self.crow, self.col, self.crow_t, self.col_t, self.order)]
-        crow, col, crow_t, col_t, order = moved
+        crow, col = self.crow.to(device), self.col.to(device)
         values = self.values.to(device, dtype or self.values.dtype)
+        if self.order is None:
+            return SparseMatrix(crow, col, values, crow, col, None, self.shape)
+        crow_t, col_t, order = (t.to(device) for t in (self.crow_t, self.col_t, self.order))
         return SparseMatrix(crow, col, values, crow_t, col_t, order, self.shape)
 
     def with_values(self, values: Tensor) -> "SparseMatrix":
-        return SparseMatrix(
-            self.crow, self.col, values, self.crow_t, self.col_t, self.order, self.shape
-        )
+        """The same pattern with other values: [E], or [B, E] for a batch of matrices."""
+        return replace(self, values=values)
 
     def __matmul__(self, dense: Tensor) -> Tensor:
-        """``S @ dense``: [N, M] @ [M, F] -> [N, F]; differentiable in ``dense`` only."""
-        product: Tensor = _Matmul.apply(self, dense)  # type: ignore[no-untyped-call]
-        return product
+        """``S @ dense``: [.., M, F] -> [.., N, F]; differentiable in ``dense`` only."""
+        out: Tensor = _Matmul.apply(self, dense)  # type: ignore[no-untyped-call]
+        return out
 
     @property
     def density(self) -> float:
-        return self.values.numel() / max(1, self.shape[0] * self.shape[1])
+        return self.col.numel() / max(1, self.shape[0] * self.shape[1])
 
     def to_dense(self) -> Tensor:
         """For small matrices and tests."""
@@ -81,13 +98,35 @@ class _Matmul(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, matrix: SparseMatrix, dense: Tensor) -> Tensor:
         ctx.matrix = matrix
-        return _csr(matrix.crow, matrix.col, matrix.values, matrix.shape) @ dense
+        return _product(matrix.crow, matrix.col, matrix.values, matrix.shape, dense)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
         m: SparseMatrix = ctx.matrix
-        shape = (m.shape[1], m.shape[0])
-        return None, _csr(m.crow_t, m.col_t, m.values[m.order], shape) @ grads[0]
+        values = m.values if m.order is None else m.values.index_select(-1, m.order)
+        return None, _product(m.crow_t, m.col_t, values, (m.shape[1], m.shape[0]), grads[0])
+
+
+def _product(
+    crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int], dense: Tensor
+) -> Tensor:
+    """[.., M, F] -> [.., N, F]; a batch may share the values [E] or have its own [B, E]."""
+    if dense.dtype == torch.float32 and triton_usable(dense.device):
+        from graphglow.graphs.triton_spmm import spmm  # triton is an optional dependency
+
+        return spmm(crow, col, values, shape, dense)
+    if values.ndim > 1:
+        runs = zip(values, dense, strict=True)
+        return torch.stack([_csr(crow, col, own, shape) @ part for own, part in runs])
+    if dense.ndim == 2:
+        return _csr(crow, col, values, shape) @ dense
+    beside = dense.movedim(-2, 0)  # [M, .., F]: one product for the batch, its runs side by side
+    product = _csr(crow, col, values, shape) @ beside.flatten(1)
+    return product.view(-1, *beside.shape[1:]).movedim(0, -2)
+
+
+def _index_type(largest: int) -> torch.dtype:
+    return torch.int32 if largest <= INT32_LIMIT else torch.int64
 
 
 def _csr(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

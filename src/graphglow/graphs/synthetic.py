@@ -39,7 +39,7 @@ def synthetic_graph(
     Shapes:
         x [N, D], y [N], edge_index [2, 2 E] with both directions of each edge
     """
-    _check_sizes(num_nodes, num_classes, num_features, feature_noise)
+    check_sizes(num_nodes, num_classes, num_features, feature_noise)
     within, across = _edge_counts(num_nodes, num_classes, homophily, average_degree)
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(num_nodes) % num_classes
@@ -81,7 +81,8 @@ def _pairs(
     return torch.stack([keys // num_nodes, keys % num_nodes])
 
 
-def _check_sizes(num_nodes: int, num_classes: int, num_features: int, feature_noise: float) -> None:
+def check_sizes(num_nodes: int, num_classes: int, num_features: int, feature_noise: float) -> None:
+    """Refuse sizes that no random graph of this package can have."""
     if num_classes < 2:
         raise InputError(f"num_classes must be >= 2; got {num_classes}")
     if num_nodes < 2 * num_classes:
