@@ -24,19 +24,6 @@ def both(case, rows=None):
     return slow, fast
 
 
-@pytest.fixture
-def nan_filled_memory():
-    """Make ``torch.empty`` give NaN, so that an entry never written shows."""
-    before = torch.are_deterministic_algorithms_enabled()
-    fill = torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    assert torch.empty(3).isnan().all()
-    yield
-    torch.utils.deterministic.fill_uninitialized_memory = fill
-    torch.use_deterministic_algorithms(before)
-
-
 @pytest.mark.parametrize("rows", [None, 20])
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("n", "p"), SHAPES)
@@ -192,3 +179,15 @@ def test_no_tensor_forwards_or_backwards_is_larger_than_a_block(case):
         largest[name] = mode.elements
     assert largest["slow"] >= n * p
     assert largest["fast"] <= max(rows * p * heads, n * 8)
+
+
+def test_sums_over_many_blocks_do_not_saturate_in_bfloat16():
+    """In bfloat16, 256 + 1 is 256: a column sum over blocks of one node would stop there."""
+    n, p = 2000, 3
+    v, q, k = torch.ones(n, 1), torch.ones(n, 1), torch.ones(p, 1)
+    v[n // 2 :] = 3
+    half = [t.bfloat16().requires_grad_() for t in (v, q, k)]
+    out = chunked(*half, 0.0, "identity", 1, rows=1)
+    torch.testing.assert_close(out, torch.full_like(out, 2.0))
+    dv = torch.autograd.grad(out.sum(), half)[0]
+    torch.testing.assert_close(dv, torch.ones_like(dv))

@@ -4,8 +4,8 @@ import pytest
 import torch
 from propagate_inputs import CASES, inputs
 
-from graphglow.ops import BACKENDS, choose_backend, pivot_propagate
-from graphglow.ops.pivot_propagate import EAGER_LIMIT
+from graphglow.ops import BACKENDS, available_backends, choose_backend, pivot_propagate
+from graphglow.ops.pivot_propagate import DENSE_LIMIT
 
 CUTTING = ["eager", "chunked"]
 
@@ -16,6 +16,7 @@ def test_every_backend_that_can_gives_the_same(case):
     tensors = inputs(40, 6, case=case)
     settings = {"threshold": threshold, "kernel": kernel, "heads": heads}
     usable = [b for b in BACKENDS if b != "linear" or case == "identity uncut"]
+    usable.remove("triton")  # takes no float64: see test_triton_fused.py
     truth = pivot_propagate(*tensors, **settings, backend="eager")
     assert len(usable) >= 3
     for backend in usable:
@@ -119,10 +120,10 @@ def test_a_named_backend_that_cannot_do_it_refuses(settings):
         (10**9, 10**6, None, "identity", 1, "linear"),
         (10, 5, None, "exp", 1, "eager"),
         (10, 5, 0.0, "identity", 1, "eager"),
-        (EAGER_LIMIT // 1000, 1000, 0.0, "identity", 1, "eager"),
-        (EAGER_LIMIT // 1000, 1000, 0.0, "identity", 4, "eager"),  # heads are folded into q and k
-        (EAGER_LIMIT // 1000, 1000, 0.0, "exp", 4, "chunked"),
-        (EAGER_LIMIT // 1000 + 1, 1000, 0.0, "identity", 1, "chunked"),
+        (DENSE_LIMIT // 1000, 1000, 0.0, "identity", 1, "eager"),
+        (DENSE_LIMIT // 1000, 1000, 0.0, "identity", 4, "eager"),  # heads are folded into q and k
+        (DENSE_LIMIT // 1000, 1000, 0.0, "exp", 4, "chunked"),
+        (DENSE_LIMIT // 1000 + 1, 1000, 0.0, "identity", 1, "chunked"),
     ],
 )
 def test_auto_takes_linear_then_eager_then_chunked(n, p, threshold, kernel, heads, expected):
@@ -131,6 +132,34 @@ def test_auto_takes_linear_then_eager_then_chunked(n, p, threshold, kernel, head
 
 
 def test_auto_counts_batch_entries():
-    for batch, expected in ((EAGER_LIMIT // 10**6, "eager"), (EAGER_LIMIT // 10**6 + 1, "chunked")):
+    for batch, expected in ((DENSE_LIMIT // 10**6, "eager"), (DENSE_LIMIT // 10**6 + 1, "chunked")):
         q = torch.empty(batch, 1000, 8, device="meta")
         assert choose_backend(q, q, threshold=0.0, kernel="identity", heads=1) == expected
+
+
+def test_a_named_backend_that_cannot_run_here_is_refused(monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert "triton" not in available_backends("cpu")
+    with pytest.raises(RuntimeError, match="'triton' cannot run on cpu; usable here: eager, "):
+        pivot_propagate(ones(3, 2), ones(3, 4), ones(2, 4), backend="triton")
+
+
+def test_an_unknown_precision_is_refused():
+    with pytest.raises(ValueError, match="precision must be one of float32, tf32, bfloat16; got"):
+        pivot_propagate(ones(3, 2), ones(3, 4), ones(2, 4), precision="half")
+
+
+@pytest.mark.parametrize("backend", CUTTING)
+def test_in_bfloat16_the_result_and_the_gradients_keep_the_type_of_the_inputs(backend):
+    leaves = [t.requires_grad_() for t in inputs(300, 40, case="identity uncut")]
+    exact = pivot_propagate(*leaves, backend=backend)
+    rounded = pivot_propagate(*leaves, backend=backend, precision="bfloat16")
+    assert rounded.dtype == torch.float64
+    assert 0 < (rounded - exact).abs().max() < 0.02 * exact.abs().max()
+    for got, want in zip(
+        torch.autograd.grad(rounded.square().sum(), leaves),
+        torch.autograd.grad(exact.square().sum(), leaves),
+        strict=True,
+    ):
+        assert got.dtype == torch.float64
+        assert (got - want).norm() < 0.1 * want.norm()

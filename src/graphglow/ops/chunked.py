@@ -13,7 +13,8 @@ Backward, for the gradient g of o (a sum clamped at EPS passes no gradient)::
     dGamma   = (g_u . c_p - g_u . o_u) / r_u  +  v_u . ds_p + dm_p
 
 and dGamma flows to q and k through the similarity of the block. Blocks are recomputed in both
-passes: had autograd kept them, the peak would be that of ``eager``.
+passes: had autograd kept them, the peak would be that of ``eager``. Sums over blocks are float32 at
+least, whatever the type of the inputs.
 """
 
 from collections.abc import Iterator
@@ -65,19 +66,20 @@ class _Chunked(torch.autograd.Function):
         def gamma_of(q_block: Tensor, k: Tensor) -> Tensor:
             return similarity(q_block, k, threshold=threshold, kernel=kernel, heads=heads)
 
-        to_pivots = v.new_zeros(*k.shape[:-1], v.shape[-1])  # [.., P, F]
-        column_sum = v.new_zeros(k.shape[:-1])  # [.., P]
+        wide = torch.promote_types(v.dtype, torch.float32)
+        to_pivots = v.new_zeros(*k.shape[:-1], v.shape[-1], dtype=wide)  # [.., P, F]
+        column_sum = v.new_zeros(k.shape[:-1], dtype=wide)  # [.., P]
         for block in row_blocks(q.shape[-2], rows):
             gamma = gamma_of(q[..., block, :], k)  # [.., rows, P]
             to_pivots += gamma.mT @ v[..., block, :]
-            column_sum += gamma.sum(-2)
-        to_pivots /= column_sum.clamp_min(EPS)[..., None]
+            column_sum += gamma.sum(-2, dtype=wide)
+        to_pivots = (to_pivots / column_sum.clamp_min(EPS)[..., None]).to(v.dtype)
 
         out = torch.empty_like(v)
-        row_sum = v.new_empty(v.shape[:-1])  # [.., N]
+        row_sum = v.new_empty(v.shape[:-1], dtype=wide)  # [.., N]
         for block in row_blocks(q.shape[-2], rows):
             gamma = gamma_of(q[..., block, :], k)
-            row_sum[..., block] = gamma.sum(-1)
+            row_sum[..., block] = gamma.sum(-1, dtype=wide)
             out[..., block, :] = gamma @ to_pivots / row_sum[..., block].clamp_min(EPS)[..., None]
         ctx.save_for_backward(v, q, k, to_pivots, column_sum, row_sum, out)
         ctx.gamma_of, ctx.rows = gamma_of, rows
@@ -89,14 +91,17 @@ class _Chunked(torch.autograd.Function):
         v, q, k, to_pivots, column_sum, row_sum, out = ctx.saved_tensors
         g = grad / row_sum.clamp_min(EPS)[..., None]  # [.., N, F]  g_u / r_u
         d_row_sum = -(g * out).sum(-1) * (row_sum >= EPS)  # [.., N]
+        g = g.to(v.dtype)
 
-        d_to_pivots = torch.zeros_like(to_pivots)
+        d_to_pivots = torch.zeros_like(to_pivots, dtype=row_sum.dtype)
         for block in row_blocks(q.shape[-2], ctx.rows):
             d_to_pivots += ctx.gamma_of(q[..., block, :], k).mT @ g[..., block, :]
         d_sum = d_to_pivots / column_sum.clamp_min(EPS)[..., None]  # [.., P, F]
         d_column_sum = -(d_sum * to_pivots).sum(-1) * (column_sum >= EPS)  # [.., P]
+        d_sum = d_sum.to(v.dtype)
 
-        dv, dq, dk = torch.empty_like(v), torch.empty_like(q), torch.zeros_like(k)
+        dv, dq = torch.empty_like(v), torch.empty_like(q)
+        dk = torch.zeros_like(k, dtype=row_sum.dtype)
         for block in row_blocks(q.shape[-2], ctx.rows):
             with torch.enable_grad():
                 q_block = q[..., block, :].detach().requires_grad_()
@@ -104,7 +109,9 @@ class _Chunked(torch.autograd.Function):
                 gamma = ctx.gamma_of(q_block, k_block)
             d_gamma = g[..., block, :] @ to_pivots.mT + d_row_sum[..., block, None]
             d_gamma += v[..., block, :] @ d_sum.mT + d_column_sum[..., None, :]
-            dq[..., block, :], dk_block = torch.autograd.grad(gamma, (q_block, k_block), d_gamma)
+            dq[..., block, :], dk_block = torch.autograd.grad(
+                gamma, (q_block, k_block), d_gamma.to(gamma.dtype)
+            )
             dk += dk_block
             dv[..., block, :] = gamma.detach() @ d_sum
-        return dv, dq, dk, None, None, None, None
+        return dv, dq, dk.to(k.dtype), None, None, None, None

@@ -3,18 +3,26 @@
 import math
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor
 
 from graphglow.ops.chunked import chunked
+from graphglow.ops.dense import dense
 from graphglow.ops.eager import eager
 from graphglow.ops.linear import linear
-from graphglow.ops.similarity import Kernel
+from graphglow.ops.similarity import Kernel, Precision
+from graphglow.triton_support import triton_usable
 
-Backend = Literal["auto", "eager", "chunked", "linear"]
+Backend = Literal["auto", "eager", "dense", "chunked", "linear", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
-EAGER_LIMIT = 64_000_000
+FLOAT32_DOT: Literal["ieee", "tf32x3", "bf16x3"] = "bf16x3"
+"""How ``triton`` multiplies in ``precision="float32"``."""
+
+DENSE_LIMIT = 64_000_000
 """``auto`` keeps Gamma in memory up to this many entries (256 MB in float32)."""
+DENSE_LIMIT_BESIDE_TRITON = 8_000_000
+"""The same per run where the fused kernels can take over: beyond, their memory wins."""
 
 
 def pivot_propagate(
@@ -26,6 +34,7 @@ def pivot_propagate(
     kernel: Kernel = "identity",
     heads: int = 1,
     backend: Backend = "auto",
+    precision: Precision = "float32",
 ) -> Tensor:
     """Pass messages from nodes to pivots and back over the latent graph (Eq. 11)::
 
@@ -43,26 +52,66 @@ def pivot_propagate(
         kernel: phi, applied to each head's inner product.
         heads: H, for kernels other than ``identity``.
         backend: A named backend is used or refused, never silently replaced; ``auto`` takes
-            ``linear`` where nothing is cut, else ``eager`` while Gamma is small, else ``chunked``.
+            ``linear`` where nothing is cut, else ``dense`` while Gamma is small, else ``triton``
+            on a GPU that can run it, else ``chunked``.
+        precision: Of the products of float32 inputs: ``float32``, or ``tf32`` to round their
+            factors to 10 bits on the way into a GPU's tensor cores (in ``dense`` and ``triton``).
+            ``bfloat16`` casts v, q and k for the operation, and the result back.
 
     Shapes:
         v [.., N, F], q [.., N, W], k [.., P, W] -> [.., N, F]
     """
     _check(v, q, k, threshold, kernel, heads)
+    if precision not in get_args(Precision):
+        raise ValueError(
+            f"precision must be one of {', '.join(get_args(Precision))}; got {precision!r}"
+        )
+    dtype = v.dtype
+    if precision == "bfloat16" and backend != "dense":
+        v, q, k = v.bfloat16(), q.bfloat16(), k.bfloat16()
     if backend == "auto":
         backend = choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads)
+    _refuse_unusable(backend, v.device)
     if backend == "eager":
-        return eager(v, q, k, threshold, kernel, heads)
-    if backend == "chunked":
-        return chunked(v, q, k, threshold, kernel, heads)
-    if backend == "linear":
+        out = eager(v, q, k, threshold, kernel, heads)
+    elif backend == "dense":
+        out = dense(v, q, k, threshold, kernel, heads, precision)
+    elif backend == "chunked":
+        out = chunked(v, q, k, threshold, kernel, heads)
+    elif backend == "triton":
+        from graphglow.ops.triton_fused import triton_fused  # triton is an optional dependency
+
+        dot = "tf32" if precision == "tf32" else FLOAT32_DOT
+        out = triton_fused(v, q, k, threshold, kernel, heads, dot)
+    else:
         if threshold is not None or kernel != "identity":
             raise ValueError(
                 "backend 'linear' needs threshold=None and kernel='identity'; "
                 f"got threshold={threshold}, kernel={kernel!r}"
             )
-        return linear(v, q, k)
-    raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+        out = linear(v, q, k)
+    return out.to(dtype)
+
+
+def available_backends(device: torch.device | str) -> tuple[Backend, ...]:
+    """The backends that run on this device."""
+    usable: tuple[Backend, ...] = ("eager", "dense", "chunked", "linear")
+    device = torch.device(device)
+    if not triton_usable(device):
+        return usable
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        return usable  # no tensor cores for bfloat16 and tf32
+    return (*usable, "triton")
+
+
+def _refuse_unusable(backend: str, device: torch.device) -> None:
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+    usable = available_backends(device)
+    if backend not in usable:
+        raise RuntimeError(
+            f"backend {backend!r} cannot run on {device}; usable here: {', '.join(usable)}"
+        )
 
 
 def choose_backend(
@@ -71,8 +120,11 @@ def choose_backend(
     """Say what ``auto`` picks for these factors."""
     if threshold is None and kernel == "identity":
         return "linear"
-    entries = q.shape[:-1].numel() * k.shape[-2] * (1 if kernel == "identity" else heads)
-    return "eager" if entries <= EAGER_LIMIT else "chunked"
+    heads = 1 if kernel == "identity" else heads
+    entries = q.shape[-2] * k.shape[-2] * heads  # of one run
+    if q.is_cuda and q.dtype != torch.float64 and "triton" in available_backends(q.device):
+        return "dense" if entries <= DENSE_LIMIT_BESIDE_TRITON else "triton"
+    return "dense" if entries * q.shape[:-2].numel() <= DENSE_LIMIT else "chunked"
 
 
 def _check(

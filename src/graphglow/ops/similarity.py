@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 Kernel = Literal["identity", "exp", "sigmoid"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 
 EPS = 1e-12
 """Row and column sums are kept above this, so that an empty row gives zero and never NaN."""

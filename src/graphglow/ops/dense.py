@@ -1,0 +1,206 @@
+"""Eq. 11 with Gamma in memory, made once for all layers: for graphs where it is small.
+
+The same numbers as ``eager``, with a backward pass written out. With m and r the column and row
+sums of Gamma, c = Gamma^T v / m, o = Gamma c / r and g the gradient of o::
+
+    g'  = g / r,              dr = -(g' . o)
+    ds  = Gamma^T g' / m,     dm = -(ds . c)
+    dv  = Gamma ds
+    dGamma = g' c^T + v ds^T + dr 1^T + 1 dm^T = [g', v, dr, 1] [c, ds, 1, dm]^T
+
+so that the gradient of Gamma is a single matrix product; autograd on ``eager`` passes over [N, P]
+nine times instead.
+"""
+
+import importlib
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from graphglow.ops.similarity import EPS, Kernel, Precision, similarity
+from graphglow.ops.tf32 import tf32_products
+from graphglow.triton_support import triton_usable
+
+FUSED_WIDTH, FUSED_COLUMNS = 128, 128
+"""The kernels take up to so many features, and a Gamma with a multiple of so many columns."""
+
+
+class DenseGamma(NamedTuple):
+    """Gamma with the inverses of its sums (clamped at EPS: an empty row or column passes zero).
+
+    Shapes:
+        gamma [.., N, P], inverse_rows [.., N, 1], inverse_columns [.., P, 1]
+    """
+
+    gamma: Tensor
+    inverse_rows: Tensor
+    inverse_columns: Tensor
+    cut: bool
+    """Whether zeros of Gamma are cut entries, which pass no gradient."""
+    precision: Precision
+
+
+def dense_gamma(
+    q: Tensor,
+    k: Tensor,
+    threshold: float | None,
+    kernel: Kernel,
+    heads: int,
+    precision: Precision = "float32",
+) -> DenseGamma:
+    """Make Gamma: q [.., N, W], k [.., P, W]."""
+    if kernel == "identity":
+        gamma, rows, columns = _Gamma.apply(q, k, threshold, precision)  # type: ignore[no-untyped-call]
+        return DenseGamma(gamma, rows, columns, threshold is not None, precision)
+    if precision == "bfloat16":
+        q, k = q.bfloat16(), k.bfloat16()
+    gamma = similarity(q, k, threshold=threshold, kernel=kernel, heads=heads)
+    rows, columns = _inverse_sums(gamma.detach())  # their gradient is part of _Propagate's
+    return DenseGamma(gamma, rows, columns, threshold is not None, precision)
+
+
+def propagate_dense(v: Tensor, gamma: DenseGamma) -> Tensor:
+    """RowNorm(Gamma) RowNorm(Gamma^T) v: [.., N, F] -> [.., N, F]."""
+    out: Tensor = _Propagate.apply(v, *gamma)  # type: ignore[no-untyped-call]
+    return out
+
+
+def dense(
+    v: Tensor,
+    q: Tensor,
+    k: Tensor,
+    threshold: float | None,
+    kernel: Kernel,
+    heads: int,
+    precision: Precision = "float32",
+) -> Tensor:
+    return propagate_dense(v, dense_gamma(q, k, threshold, kernel, heads, precision))
+
+
+def _inverse_sums(gamma: Tensor) -> tuple[Tensor, Tensor]:
+    def inverse(total: Tensor) -> Tensor:
+        return total.clamp_min(EPS).reciprocal()[..., None]
+
+    dtype = torch.float32 if gamma.dtype == torch.bfloat16 else gamma.dtype
+    return inverse(gamma.sum(-1, dtype=dtype)), inverse(gamma.sum(-2, dtype=dtype))
+
+
+def _fused() -> ModuleType:
+    return importlib.import_module("graphglow.ops.triton_dense")
+
+
+class _Gamma(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, threshold: float | None, precision: Precision
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.precision = precision
+        ctx.fused = q.dtype == torch.float32 and triton_usable(q.device)
+        if ctx.fused:
+            gamma, *inverses = _fused().make_gamma(q, k, threshold, precision)
+        else:
+            if precision == "bfloat16":
+                q, k = q.bfloat16(), k.bfloat16()
+            with tf32_products(precision == "tf32"):
+                gamma = q @ k.mT
+            if threshold is not None:
+                torch.threshold_(gamma, threshold, 0.0)
+            inverses = _inverse_sums(gamma)
+        ctx.save_for_backward(q, k)
+        ctx.mark_non_differentiable(*inverses)
+        return gamma, *inverses
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        q, k = ctx.saved_tensors
+        need_q, need_k, *_ = ctx.needs_input_grad
+        if ctx.fused:
+            dq, dk = _fused().gamma_backward(grad, q, k, ctx.precision, need_q, need_k)
+            return dq, dk, None, None
+        with tf32_products(ctx.precision == "tf32"):
+            return grad @ k if need_q else None, grad.mT @ q if need_k else None, None, None
+
+
+class _Propagate(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        v: Tensor,
+        gamma: Tensor,
+        inverse_rows: Tensor,
+        inverse_columns: Tensor,
+        cut: bool,
+        precision: Precision,
+    ) -> Tensor:
+        fits = v.shape[-1] <= FUSED_WIDTH and gamma.shape[-1] % FUSED_COLUMNS == 0
+        fits = fits and precision != "tf32"  # the library is faster
+        ctx.fused = fits and v.dtype == torch.float32 and triton_usable(v.device)
+        ctx.cut, ctx.precision = cut, precision
+        if ctx.fused:
+            c, out = _fused().propagate_forward(v, gamma, inverse_rows, inverse_columns, precision)
+        else:
+            with tf32_products(precision == "tf32"):
+                c = (gamma.mT @ v.to(gamma.dtype)) * inverse_columns  # [.., P, F]
+                out = (gamma @ c.to(gamma.dtype)) * inverse_rows  # [.., N, F]
+        ctx.save_for_backward(v, gamma, inverse_rows, inverse_columns, c, out)
+        result: Tensor = out.to(v.dtype)
+        return result
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved = ctx.saved_tensors
+        need_v, need_gamma, *_ = ctx.needs_input_grad
+        if ctx.fused:
+            dv, d_gamma = _fused().propagate_backward(
+                grad,
+                *saved,
+                cut=ctx.cut,
+                precision=ctx.precision,
+                need_v=need_v,
+                need_gamma=need_gamma,
+            )
+        else:
+            with tf32_products(ctx.precision == "tf32"):
+                dv, d_gamma = _propagate_backward(grad, *saved, cut=ctx.cut, need=need_gamma)
+        return dv, d_gamma, None, None, None, None
+
+
+def _propagate_backward(
+    grad: Tensor,
+    v: Tensor,
+    gamma: Tensor,
+    inverse_rows: Tensor,
+    inverse_columns: Tensor,
+    c: Tensor,
+    out: Tensor,
+    *,
+    cut: bool,
+    need: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """Gradients of v and, if needed, of Gamma, zero where it is cut."""
+    dtype = gamma.dtype
+    g = grad * inverse_rows  # [.., N, F]
+    ds = (gamma.mT @ g.to(dtype)) * inverse_columns  # [.., P, F]
+    dv = (gamma @ ds.to(dtype)).to(v.dtype)
+    if not need:
+        return dv, None
+    dr = -(g * out).sum(-1, keepdim=True)  # [.., N, 1]
+    dm = -(ds * c).sum(-1, keepdim=True)  # [.., P, 1]
+    left = torch.cat([g, v, _aligned(dr, 0)], dim=-1)  # [.., N, 2F + 4]
+    right = torch.cat([c, ds, _aligned(dm, 1)], dim=-1)  # [.., P, 2F + 4]
+    d_gamma = left.to(dtype) @ right.to(dtype).mT
+    if cut:
+        torch.ops.aten.threshold_backward.grad_input(d_gamma, gamma, 0.0, grad_input=d_gamma)
+    return dv, d_gamma
+
+
+def _aligned(column: Tensor, place: int) -> Tensor:
+    """The column at ``place`` 0 or 1, ones at the other, and zeros: four columns multiply fast."""
+    four = functional.pad(column, (place, 3 - place))
+    four[..., 1 - place] = 1
+    return four

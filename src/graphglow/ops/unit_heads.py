@@ -1,0 +1,112 @@
+"""Weighted unit vectors per head: the factors of a mean of H cosines (Eq. 9)."""
+
+import importlib
+import math
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from graphglow.triton_support import triton_usable
+
+CONSTANT_COLUMNS = 8
+"""A constant is one column and seven zeros: rows stay aligned, and matrix products fast."""
+
+
+SHORTEST = 1e-30
+"""A vector shorter than this counts as zero: its inverse length might overflow."""
+
+
+def unit_heads(z: Tensor, weight: Tensor, constant: float | None = None) -> Tensor:
+    """Return q with ``q_u . k_p = mean_h cos(w_h * z_u, w_h * z_p)``: H unit vectors over sqrt(H).
+
+    With a ``constant`` c, ``q_u . k_p = (c^2 + mean_h cos) / 2``. A zero vector stays zero and
+    passes no gradient. Beside q itself, which propagation keeps anyway, the backward pass keeps
+    only z and one number per node and head.
+
+    Shapes:
+        z [.., N, D], weight [H, D] or [.., H, D] -> [.., N, H*D], or [.., N, H*D + 8]
+    """
+    out: Tensor = _UnitHeads.apply(z, weight, constant)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _UnitHeads(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, weight: Tensor, constant: float | None) -> Tensor:
+        h = weight.shape[-2]
+        half = 1.0 if constant is None else 0.5
+        extra = 0 if constant is None else CONSTANT_COLUMNS
+        scaled = (constant or 0.0) * math.sqrt(half)
+        ctx.length_factor = h / half  # 1 / |q_h|^2
+        ctx.fused = fused_usable(z)
+        forward = _fused().forward if ctx.fused else _forward
+        q, inverse = forward(z, weight, math.sqrt(half / h), scaled, extra, SHORTEST)
+        ctx.save_for_backward(z, weight, q, inverse)
+        return q
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        backward = _fused().backward if ctx.fused else _backward
+        z, weight, q, inverse = ctx.saved_tensors
+        need_z, need_w, _ = ctx.needs_input_grad
+        dz, dw = backward(z, weight, q, inverse, grad, ctx.length_factor, need_z, need_w)
+        return dz, dw, None
+
+
+def fused_usable(z: Tensor) -> bool:
+    """Whether the Triton kernels can take z: float32 on a GPU, or the interpreter."""
+    return z.dtype == torch.float32 and triton_usable(z.device)
+
+
+def _fused() -> ModuleType:
+    return importlib.import_module("graphglow.ops.triton_unit_heads")
+
+
+def _forward(
+    z: Tensor,
+    weight: Tensor,
+    scale: float,
+    constant: float,
+    constant_columns: int,
+    shortest: float,
+) -> tuple[Tensor, Tensor]:
+    """Return q [.., N, W] and the factors inverse [.., N, H] that made its vectors short."""
+    h, d = weight.shape[-2:]
+    q = z.new_empty(*z.shape[:-1], h * d + constant_columns)
+    heads = _split(q, h, d)  # a view
+    torch.mul(z[..., :, None, :], weight[..., None, :, :], out=heads)
+    length = torch.linalg.vector_norm(heads, dim=-1)  # [.., N, H]
+    inverse = (scale / length).masked_fill_(length < shortest, 0)
+    heads.mul_(inverse[..., None])
+    if constant_columns:
+        q[..., h * d] = constant
+        q[..., h * d + 1 :] = 0
+    return q, inverse
+
+
+def _backward(
+    z: Tensor,
+    weight: Tensor,
+    q: Tensor,
+    inverse: Tensor,
+    grad: Tensor,
+    length_factor: float,
+    need_z: bool,
+    need_w: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of z and of the weight."""
+    h, d = weight.shape[-2:]
+    q, grad = _split(q, h, d), _split(grad, h, d)
+    along = (q * grad).sum(-1, keepdim=True) * length_factor
+    d_heads = torch.addcmul(grad, q, along, value=-1).mul_(inverse[..., None])
+    dw = (d_heads * z[..., :, None, :]).sum(-3).sum_to_size(weight.shape) if need_w else None
+    dz = d_heads.mul_(weight[..., None, :, :]).sum(-2) if need_z else None
+    return dz, dw
+
+
+def _split(q: Tensor, h: int, d: int) -> Tensor:
+    """[.., N, H*D + constant] -> [.., N, H, D], a view."""
+    return q[..., : h * d].unflatten(-1, (h, d))  # type: ignore[no-untyped-call,no-any-return]
