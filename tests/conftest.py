@@ -16,6 +16,15 @@ from torch_geometric.data import Data
 REPO = Path(__file__).parents[1]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked ``gpu``, and say so, where there is none."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Tensors here are tiny: threads only wait for each other, and sums depend on their number."""

@@ -34,6 +34,7 @@ _HOMES = {
     "pretrain": "graphglow.training",
     "synthetic_graph": "graphglow.graphs",
     "transfer": "graphglow.training",
+    "transfer_many": "graphglow.training",
     "write_graph": "graphglow.graphs",
 }
 __all__ = [*_HOMES, "__version__"]
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from graphglow.training import fit_backbone as fit_backbone
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer
+    from graphglow.training import transfer_many as transfer_many
     from graphglow.training.classifier import GlowClassifier as GlowClassifier
 
 

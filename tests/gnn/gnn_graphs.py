@@ -3,6 +3,7 @@
 import torch
 from torch_geometric.data import Data
 
+from graphglow.gnn import Dropout
 from graphglow.graphs import prepare, synthetic_graph
 from graphglow.structure import LearnerConfig, StructureLearner
 
@@ -37,6 +38,12 @@ def relabelled(data, order):
 
 def float64(data):
     return prepare(data).to("cpu", torch.float64)
+
+
+def training(*seeds, rate=0.5):
+    """What training drops in one run, or in a batch of runs, each with a seed of its own."""
+    generators = tuple(torch.Generator().manual_seed(seed) for seed in seeds)
+    return Dropout((rate,) * len(seeds), generators)
 
 
 def latent_structure(num_nodes=20, seed=0):

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from gnn_graphs import HIDDEN, float64, latent_structure, relabelled, small_data
+from gnn_graphs import HIDDEN, float64, latent_structure, relabelled, small_data, training
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, BackboneShape, MixedPropagation, backbone_class
+from graphglow.gnn import BACKBONES, BackboneShape, MixedPropagation, backbone_class, stack
 from graphglow.graphs import check_graph
 from graphglow.structure import PivotStructure
 
@@ -13,14 +13,14 @@ EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 DEPTHS = pytest.mark.parametrize("num_layers", [2, 3])
 
 
-def build(name, *, num_layers=2, dropout=0.5):
-    shape = BackboneShape(hidden=HIDDEN, num_layers=num_layers, dropout=dropout, encoder="gcn")
-    return backbone_class(name)(12, 3, shape, torch.Generator().manual_seed(2)).double()
+def build(name, *, num_layers=2, seed=2, encoder="gcn"):
+    shape = BackboneShape(hidden=HIDDEN, num_layers=num_layers, encoder=encoder)
+    return backbone_class(name)(12, 3, shape, torch.Generator().manual_seed(seed)).double()
 
 
-def run(model, graph, structure, generator=None):
-    encoded = model.encode(graph, generator)
-    return encoded, *model(encoded, MixedPropagation(graph.adj, structure, 0.4), generator)
+def run(model, graph, structure, dropout=None, input_weight=0.4):
+    encoded = model.encode(graph, dropout)
+    return encoded, *model(encoded, MixedPropagation(graph.adj, structure, input_weight), dropout)
 
 
 @EVERY
@@ -65,11 +65,10 @@ def test_relabelling_the_nodes_relabels_the_result(name, num_layers):
 
 @EVERY
 def test_evaluation_is_deterministic_and_training_follows_its_generator(name):
-    model, graph, structure = build(name, dropout=0.5), float64(small_data()), latent_structure()
+    model, graph, structure = build(name), float64(small_data()), latent_structure()
 
     def logits(seed=None):
-        generator = None if seed is None else torch.Generator().manual_seed(seed)
-        return run(model, graph, structure, generator)[2]
+        return run(model, graph, structure, None if seed is None else training(seed))[2]
 
     assert torch.equal(logits(), logits())
     assert torch.equal(logits(1), logits(1))
@@ -79,8 +78,8 @@ def test_evaluation_is_deterministic_and_training_follows_its_generator(name):
 
 @EVERY
 def test_without_dropout_training_and_evaluation_agree(name):
-    model, graph, structure = build(name, dropout=0.0), float64(small_data()), latent_structure()
-    trained = run(model, graph, structure, torch.Generator().manual_seed(1))[2]
+    model, graph, structure = build(name), float64(small_data()), latent_structure()
+    trained = run(model, graph, structure, training(1, rate=0.0))[2]
     assert torch.equal(trained, run(model, graph, structure)[2])
 
 
@@ -89,6 +88,54 @@ def test_the_latent_graph_matters(name):
     model, graph = build(name), float64(small_data())
     one, other = (run(model, graph, latent_structure(seed=s))[2] for s in (0, 1))
     assert not torch.allclose(one, other)
+
+
+def stacked_structure(seeds):
+    parts = [latent_structure(seed=seed) for seed in seeds]
+    q, k = torch.stack([p.q for p in parts]), torch.stack([p.k for p in parts])
+    return PivotStructure(q, k, 0.0, "identity", 1)
+
+
+@EVERY
+@DEPTHS
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("encoder", ["gcn", "mlp"])
+@pytest.mark.parametrize("rate", [None, 0.5], ids=["evaluation", "training"])
+def test_a_stack_of_backbones_is_each_of_them(name, num_layers, sparse, encoder, rate):
+    """Other weights, structures, masks and lambdas per run: embeddings, logits and gradients."""
+    graph, seeds = float64(small_data(sparse_features=sparse)), (1, 2, 3)
+    lambdas = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
+
+    def dropout(*seeds):
+        return None if rate is None else training(*seeds, rate=rate)
+
+    def value_and_gradients(model, structure, dropout, input_weight):
+        encoded, z, logits = run(model, graph, structure, dropout, input_weight)
+        loss = (logits.square() + logits).sum() + z.square().sum() + encoded.z0.sum()
+        return [encoded.z0, z, logits, *torch.autograd.grad(loss, list(model.parameters()))]
+
+    models = [build(name, num_layers=num_layers, seed=seed, encoder=encoder) for seed in seeds]
+    batch = value_and_gradients(
+        stack(models), stacked_structure(seeds), dropout(*seeds), lambdas[:, None, None]
+    )
+    for i, (model, seed) in enumerate(zip(models, seeds, strict=True)):
+        structure = latent_structure(seed=seed)
+        alone = value_and_gradients(model, structure, dropout(seed), float(lambdas[i]))
+        for together, single in zip(batch, alone, strict=True):
+            torch.testing.assert_close(together[i], single)
+
+
+@EVERY
+def test_a_stack_of_one_is_that_one_and_a_larger_one_has_weights_of_its_own(name):
+    model, other = build(name), build(name, seed=3)
+    assert stack([model]) is model
+    stacked = stack([model, other])
+    with torch.no_grad():
+        for parameter in stacked.parameters():
+            parameter.zero_()
+    for parameter in [*model.parameters(), *stacked.parameters()]:
+        assert parameter.requires_grad
+    assert any((parameter != 0).any() for parameter in model.parameters())
 
 
 def test_an_unknown_backbone_is_refused_with_the_known_ones():

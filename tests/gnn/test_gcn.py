@@ -7,8 +7,8 @@ from gnn_graphs import HIDDEN, dense_latent, float64, latent_structure, small_da
 from graphglow.gnn import GCN, BackboneShape, MixedPropagation
 
 
-def gcn(num_layers, *, dropout=0.0, encoder="gcn", seed=0):
-    shape = BackboneShape(hidden=HIDDEN, num_layers=num_layers, dropout=dropout, encoder=encoder)
+def gcn(num_layers, *, encoder="gcn", seed=0):
+    shape = BackboneShape(hidden=HIDDEN, num_layers=num_layers, encoder=encoder)
     return GCN(12, 3, shape, torch.Generator().manual_seed(seed)).double()
 
 

@@ -49,6 +49,8 @@ MODEL = {
     "learning_rate": 0.02,
     "weight_decay": 5e-4,
     "backend": "eager",
+    "precision": "float32",
+    "capture": False,
     "seed": 11,
     "device": "cpu",
     "learner_learning_rate": 0.02,

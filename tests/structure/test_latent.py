@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from graphglow.ops import similarity
+from graphglow.ops import pivot_propagate
+from graphglow.ops.dense import dense_gamma
 from graphglow.structure import BlendedStructure, PivotStructure, SampledStructure
 
 
@@ -54,6 +55,33 @@ def test_blending_weighs_current_and_first(eta):
     assert not torch.allclose(current.propagate(V), first.propagate(V))
 
 
+@pytest.mark.parametrize("backend", ["auto", "eager", "dense", "chunked"])
+@pytest.mark.parametrize("kernel", ["identity", "exp", "sigmoid"])
+def test_a_batch_of_structures_is_each_of_them(backend, kernel):
+    parts = [pivot_structure(seed, threshold=0.3, kernel=kernel, heads=2) for seed in range(3)]
+    q, k = torch.stack([p.q for p in parts]), torch.stack([p.k for p in parts])
+    batch = PivotStructure(q, k, 0.3, kernel, 2, backend=backend)
+    v = torch.stack([V, V.flip(0), -V])
+    for run, part in enumerate(parts):
+        torch.testing.assert_close(batch.gamma()[run], part.gamma())
+        torch.testing.assert_close(batch.gamma(slice(2, 7))[run], part.gamma(slice(2, 7)))
+        torch.testing.assert_close(batch.propagate(v)[run], part.propagate(v[run]))
+
+
+def test_the_runs_of_a_batch_may_blend_each_with_a_momentum_of_its_own():
+    etas = (0.0, 0.3, 1.0)
+    current, first = pivot_structure(1), pivot_structure(2)
+    together = [
+        PivotStructure(s.q.expand(3, -1, -1), s.k.expand(3, -1, -1), 0.0, "identity", 1)
+        for s in (current, first)
+    ]
+    eta = torch.tensor(etas, dtype=torch.float64)[:, None, None]
+    out = BlendedStructure(*together, eta).propagate(V.expand(3, -1, -1))
+    for run, alone in enumerate(etas):
+        expected = BlendedStructure(current, first, alone).propagate(V)
+        torch.testing.assert_close(out[run], expected)
+
+
 def test_a_named_backend_is_refused_where_it_cannot_do_it():
     structure = pivot_structure()
     named = PivotStructure(structure.q, structure.k, 0.0, "identity", 1, backend="linear")
@@ -66,16 +94,16 @@ def test_gamma_is_computed_once_for_all_layers_with_the_same_gradients(monkeypat
 
     def counted(*args, **kwargs):
         calls.append(args)
-        return similarity(*args, **kwargs)
+        return dense_gamma(*args, **kwargs)
 
-    monkeypatch.setattr("graphglow.structure.latent.similarity", counted)
+    monkeypatch.setattr("graphglow.structure.latent.dense_gamma", counted)
     gradients = []
     for share in (True, False):
         made = pivot_structure()
         q = made.q.clone().requires_grad_()
-        shared = PivotStructure(q, made.k, 0.0, "identity", 1, backend="eager")
+        shared = PivotStructure(q, made.k, 0.0, "identity", 1, backend="dense")
         layers = [
-            shared if share else PivotStructure(q, made.k, 0.0, "identity", 1, backend="eager")
+            shared if share else PivotStructure(q, made.k, 0.0, "identity", 1, backend="dense")
             for _ in range(3)
         ]
         v = V
@@ -84,3 +112,17 @@ def test_gamma_is_computed_once_for_all_layers_with_the_same_gradients(monkeypat
         gradients.append(torch.autograd.grad(v.square().sum(), q)[0])
     assert len(calls) == 1 + 3
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("backend", ["dense", "chunked"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_a_structure_propagates_in_the_precision_asked_for(backend, precision):
+    made, v = pivot_structure(), V.float()
+    q, k = made.q.float(), made.k.float()
+    options = {"backend": backend, "precision": precision}
+    got = PivotStructure(q, k, 0.0, "identity", 1, **options).propagate(v)
+    assert got.dtype == torch.float32
+    torch.testing.assert_close(got, pivot_propagate(v, q, k, threshold=0.0, **options))
+    whole = PivotStructure(q, k, 0.0, "identity", 1, backend=backend).propagate(v)
+    assert torch.equal(got, whole) == (precision != "bfloat16")  # a CPU has no tf32
+    torch.testing.assert_close(got, whole, rtol=0.05, atol=0.05)

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.structure.learner import AFFINE_MARGIN
+from graphglow.structure.learner import AFFINE_MARGIN, take_rows
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]
 
@@ -80,7 +80,7 @@ def test_gamma_equals_equation_9(variant):
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("backend", ["auto", "eager", "chunked"])
+@pytest.mark.parametrize("backend", ["auto", "eager", "dense", "chunked"])
 def test_propagation_is_two_row_normalised_products(variant, backend):
     learner = StructureLearner(VARIANTS[variant], seed=1).double()
     z, pivots = embeddings(), torch.tensor([4, 0, 9, 7])
@@ -92,6 +92,40 @@ def test_propagation_is_two_row_normalised_products(variant, backend):
     expected = gamma @ to_pivots / gamma.sum(1).clamp_min(1e-12)[:, None]
     got = learner.structure(z, pivots, backend=backend).propagate(v)
     torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_batch_of_embeddings_gives_each_runs_structure_and_gradients(variant):
+    """Each run has embeddings and pivots of its own; the learner is shared."""
+    learner = StructureLearner(VARIANTS[variant], seed=1).double()
+    pivots = torch.tensor([[4, 0, 9, 7], [1, 2, 3, 10], [0, 9, 4, 6]])
+    v = torch.stack([embeddings(width=2, seed=s) for s in (5, 6, 7)])
+    z = torch.stack([embeddings(seed=s) for s in (0, 1, 2)]).requires_grad_()
+    leaves = [z, *learner.parameters()]
+    structure = learner.structure(z, pivots)
+    out = structure.propagate(v)
+    found = torch.autograd.grad(out.square().sum(), leaves)
+    gradients = [torch.zeros_like(leaf) for leaf in leaves]
+    for run in range(3):
+        alone = learner.structure(z[run], pivots[run])
+        torch.testing.assert_close(structure.gamma()[run], alone.gamma())
+        expected = alone.propagate(v[run])
+        torch.testing.assert_close(out[run], expected)
+        for total, part in zip(
+            gradients, torch.autograd.grad(expected.square().sum(), leaves), strict=True
+        ):
+            total += part
+    for got, want in zip(found, gradients, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_rows_are_taken_from_each_run_of_a_batch():
+    z = torch.stack([embeddings(seed=s) for s in (0, 1)])
+    rows = torch.tensor([[3, 0, 3], [10, 5, 1]])
+    taken = take_rows(z, rows)
+    assert torch.equal(taken[0], z[0, [3, 0, 3]])
+    assert torch.equal(taken[1], z[1, [10, 5, 1]])
+    assert torch.equal(take_rows(z[0], rows[0]), taken[0])
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)

@@ -245,4 +245,13 @@ def test_supervised_loss_reads_the_given_nodes_only():
     logits, y = normal(6, 3), torch.tensor([0, 1, 2, -1, -1, 1])
     nodes = torch.tensor([0, 2, 5])
     expected = -logits.log_softmax(1)[nodes, y[nodes]].mean()
-    torch.testing.assert_close(supervised_loss(logits, y, nodes), expected)
+    torch.testing.assert_close(supervised_loss(logits, nodes, y[nodes]), expected)
+
+
+def test_supervised_loss_is_one_number_per_run_and_refinement():
+    logits, nodes, labels = normal(4, 2, 6, 3), torch.tensor([0, 2, 5]), torch.tensor([0, 2, 1])
+    found = supervised_loss(logits, nodes, labels)
+    assert found.shape == (4, 2)
+    for step, run in itertools.product(range(4), range(2)):
+        alone = supervised_loss(logits[step, run], nodes, labels)
+        torch.testing.assert_close(found[step, run], alone)

@@ -9,7 +9,8 @@ from tiny_graphs import learner, objective, pretrain_config, same_tensors, small
 from graphglow.errors import InputError
 from graphglow.structure import StructureLearner
 from graphglow.training import pretrain
-from graphglow.training import pretrain as pretrain_function
+from graphglow.training.loop import Loop
+from graphglow.training.task import GraphTask
 
 SOURCES = [small_data(seed=1), small_data(seed=2, num_nodes=30), small_data(seed=3)]
 
@@ -66,16 +67,15 @@ def test_the_global_random_state_neither_matters_nor_changes():
 
 def after_each_visit(monkeypatch, scores):
     """Make visit i write i into theta, and the score of all sources after it ``scores[i]``."""
-    module = __import__("sys").modules[pretrain_function.__module__]
     visits = []
 
-    def visit(task, theta, optimizer, config, on_epoch):
-        visits.append(task.graph.name)
+    def visit(loop, on_epoch):
+        visits.append(loop.task.graph.name)
         with torch.no_grad():
-            theta.node_weight.fill_(float(len(visits)))
+            loop.task.learner.node_weight.fill_(float(len(visits)))
 
-    monkeypatch.setattr(module, "_visit", visit)
-    monkeypatch.setattr(module, "accuracy", lambda logits, y, nodes: scores[len(visits) - 1])
+    monkeypatch.setattr(Loop, "run", visit)
+    monkeypatch.setattr(GraphTask, "validate", lambda task: (0.0, scores[len(visits) - 1]))
     return visits
 
 
@@ -90,6 +90,16 @@ def test_the_theta_with_the_best_mean_score_over_all_sources_is_kept(monkeypatch
     assert set(made.node_weight.flatten().tolist()) == best
     assert made.provenance["validation_accuracy"] == max(scores)
     assert made.provenance["visit_scores"] == pytest.approx(scores)
+
+
+def test_every_source_has_weights_and_pivots_of_its_own(monkeypatch):
+    tasks = []
+    monkeypatch.setattr(Loop, "run", lambda loop, on_epoch: tasks.append(loop.task))
+    pretrain([SOURCES[0], SOURCES[0].clone()], pretrain_config())
+    one, other = tasks
+    assert not torch.equal(one.optimizer.flat, other.optimizer.flat)
+    assert not torch.equal(one.pivots, other.pivots)
+    assert one.trained.theta is other.trained.theta
 
 
 def test_provenance_tells_how_it_was_made(tmp_path):

@@ -6,9 +6,10 @@ import pytest
 import torch
 from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config
 
-from graphglow.gnn import MixedPropagation, backbone_class
+from graphglow.gnn import MixedPropagation, backbone_class, stack
 from graphglow.structure import BlendedStructure
 from graphglow.training.refine import last_refinement, refine
+from graphglow.training.runs import Runs
 
 PIVOTS = torch.tensor([3, 0, 17, 9, 30])
 
@@ -20,11 +21,11 @@ def gnn(graph, config, seed=1):
     return built.double()
 
 
-def steps(config, data=None):
-    graph = float64(data or small_data())
+def steps(config, data=None, *, wait=True):
+    graph, runs = float64(data or small_data()), Runs.of([config])
     with torch.no_grad():
         return list(
-            refine(gnn(graph, config), learner().double(), graph, PIVOTS, config, None)
+            refine(gnn(graph, config), learner().double(), graph, PIVOTS, runs, None, wait=wait)
         ), graph
 
 
@@ -94,7 +95,7 @@ def test_momentum_zero_keeps_the_first_structure():
 def test_without_a_learner_there_is_one_step_on_the_input_graph():
     config, graph = transfer_config(refinements=5, input_weight=0.1), float64(small_data())
     model = gnn(graph, config)
-    (only,) = refine(model, None, graph, PIVOTS, config, None)
+    (only,) = refine(model, None, graph, PIVOTS, Runs.of([config]), None, wait=True)
     assert only.structure is None
     assert only.latent is None
     plain = MixedPropagation(graph.adj, None, 1.0)
@@ -112,8 +113,9 @@ def test_relabelling_the_nodes_relabels_a_whole_pass(changes, tolerance, backend
     order = torch.randperm(40, generator=torch.Generator().manual_seed(5))
     graph, moved = float64(data), float64(relabelled(data, order))
     model, theta = gnn(graph, config), learner(**changes).double()
-    before = last_refinement(model, theta, graph, PIVOTS, config)
-    after = last_refinement(model, theta, moved, order.argsort()[PIVOTS], config)
+    runs = Runs.of([config])
+    before = last_refinement(model, theta, graph, PIVOTS, runs, wait=True)
+    after = last_refinement(model, theta, moved, order.argsort()[PIVOTS], runs, wait=True)
     torch.testing.assert_close(after.logits, before.logits[order])
     torch.testing.assert_close(after.structure.gamma(), before.structure.gamma()[order])
     assert not torch.allclose(after.logits, before.logits)
@@ -122,7 +124,9 @@ def test_relabelling_the_nodes_relabels_a_whole_pass(changes, tolerance, backend
 def test_the_last_refinement_is_the_last_step_without_gradients():
     config = transfer_config(refinements=4)
     found, graph = steps(config)
-    final = last_refinement(gnn(graph, config), learner().double(), graph, PIVOTS, config)
+    runs = Runs.of([config])
+    model, theta = gnn(graph, config), learner().double()
+    final = last_refinement(model, theta, graph, PIVOTS, runs, wait=True)
     assert torch.equal(final.logits, found[-1].logits)
     assert not final.logits.requires_grad
 
@@ -130,3 +134,75 @@ def test_the_last_refinement_is_the_last_step_without_gradients():
 def test_a_named_backend_that_cannot_do_it_is_refused():
     with pytest.raises(ValueError, match="linear"):
         steps(transfer_config(backend="linear"))
+
+
+def tolerance_for(full, stop):
+    """One under which the pass ``full`` settles after step ``stop`` (counted from 1)."""
+    z = [step.z for step in full]
+    change = [float((b - a).square().sum() / a.square().sum()) for a, b in itertools.pairwise(z)]
+    assert change[stop - 1] < min(change[: stop - 1], default=1e9)
+    return (change[stop - 1] + min(change[: stop - 1], default=2 * change[0])) / 2
+
+
+@pytest.mark.parametrize("stop", [1, 2, 5])
+def test_without_waiting_the_steps_after_settling_are_made_and_marked(stop):
+    full, _ = steps(transfer_config(refinements=8, tolerance=0.0))
+    config = transfer_config(refinements=8, tolerance=tolerance_for(full, stop))
+    waited, graph = steps(config)
+    found, _ = steps(config, wait=False)
+    assert len(waited) == stop
+    assert len(found) == len(full) == 8
+    assert found[0].active is None  # the first step counts in every run
+    assert [bool(step.active) for step in found[1:]] == [t < stop for t in range(1, 8)]
+    for one, other in zip(found, full, strict=True):
+        assert torch.equal(one.logits, other.logits)
+    model, theta, runs = gnn(graph, config), learner().double(), Runs.of([config])
+    final, again = (
+        last_refinement(model, theta, graph, PIVOTS, runs, wait=wait) for wait in (True, False)
+    )
+    assert torch.equal(final.logits, waited[-1].logits)
+    assert torch.equal(again.logits, waited[-1].logits)
+    assert not torch.allclose(full[-1].logits, waited[-1].logits)
+
+
+def test_a_run_that_has_settled_stays_so(monkeypatch):
+    """Also where its embeddings would move again in a step that others of its batch need."""
+    moving = iter([True, False, True, True])
+    monkeypatch.setattr(
+        "graphglow.training.refine._moving", lambda z, z_next, tolerance: torch.tensor(next(moving))
+    )
+    found, _ = steps(transfer_config(refinements=5, tolerance=0.1), wait=False)
+    assert [step.active is None or bool(step.active) for step in found] == [True] * 2 + [False] * 3
+
+
+def test_without_tolerance_every_step_counts():
+    for wait in (True, False):
+        found, _ = steps(transfer_config(refinements=4, tolerance=0.0), wait=wait)
+        assert [step.active for step in found] == [None] * 4
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_each_run_of_a_batch_settles_where_it_does_alone(wait):
+    config = transfer_config(refinements=8, tolerance=0.004, structure_momentum=0.8)
+    graph, theta = float64(small_data()), learner().double()
+    models = [gnn(graph, config, seed=seed) for seed in range(4)]
+    orders = [torch.randperm(40, generator=torch.Generator().manual_seed(s)) for s in range(4)]
+    pivots = torch.stack(orders)[:, :5]
+    runs = Runs.of([config] * 4)
+    batch = list(refine(stack(models), theta, graph, pivots, runs, None, wait=wait))
+    last = last_refinement(stack(models), theta, graph, pivots, runs, wait=wait)
+    counts = []
+    for run, model in enumerate(models):
+        only = Runs.of([config])
+        alone = list(refine(model, theta, graph, pivots[run], only, None, wait=True))
+        counts.append(len(alone))
+        active = [step.active is None or bool(step.active[run]) for step in batch]
+        assert active == [t < len(alone) for t in range(len(batch))]
+        for together, single in zip(batch, alone, strict=False):
+            torch.testing.assert_close(together.z[run], single.z)
+            torch.testing.assert_close(together.logits[run], single.logits)
+            torch.testing.assert_close(together.structure.gamma()[run], single.structure.gamma())
+        torch.testing.assert_close(last.logits[run], alone[-1].logits)
+    assert len(batch) == (max(counts) if wait else 8)
+    assert len(set(counts)) > 1
+    assert max(counts) < 8

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from tiny_graphs import float64, learner, objective, small_data, transfer_config
+from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 from torch_geometric.data import Data
 
 from graphglow.gnn import MixedPropagation, backbone_class
@@ -16,6 +16,7 @@ from graphglow.structure.objective import (
     supervised_loss,
 )
 from graphglow.training.refine import refine
+from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
 
 PIVOTS = torch.tensor([3, 0, 17, 9])
@@ -26,6 +27,7 @@ class Setting:
 
     def __init__(self, data, pivots, width=6, seed=0, **changes):
         self.config = transfer_config(**changes)
+        self.runs = Runs.of([self.config])
         self.graph, self.pivots = float64(data), pivots
         generator = torch.Generator().manual_seed(seed)
         self.gnn = backbone_class("gcn")(
@@ -35,19 +37,24 @@ class Setting:
             generator,
         ).double()
         self.theta = learner(seed=seed, embedding_size=width).double()
-        self.generator = torch.Generator().manual_seed(11)
+        self.dropout = dropout(11, rate=self.config.dropout)
+        (self.generator,) = self.dropout.generators
+        self.labels = self.graph.y[self.graph.train]
 
     def steps(self):
-        return list(
-            refine(self.gnn, self.theta, self.graph, self.pivots, self.config, self.generator)
+        found = refine(
+            self.gnn, self.theta, self.graph, self.pivots, self.runs, self.dropout, wait=True
         )
+        return list(found)
 
     def loss(self, **changes):
-        features = self.graph.x.to_dense()[self.pivots]
-        return LearnerLoss(self.theta, objective(**changes), self.pivots, features, self.generator)
+        terms, features = objective(**changes), None
+        if terms.smoothness > 0 or terms.sparsity > 0:
+            features = self.graph.x.to_dense()[self.pivots]
+        return LearnerLoss(self.theta, terms, self.pivots, features, self.generator)
 
     def supervised(self, loss, step):
-        return loss.supervised(step, self.gnn, self.graph, self.config)
+        return loss.supervised(step, self.gnn, self.graph, self.runs, self.dropout)
 
     def gradients(self, value):
         """Of theta and of w; None where the value does not depend on them."""
@@ -109,8 +116,28 @@ def test_entropy_is_weighted_and_read_at_the_inferred_structure(small):
 
 def test_nwgm_is_cross_entropy_at_the_expected_structure(small):
     step = small.steps()[2]
-    expected = supervised_loss(step.logits, small.graph.y, small.graph.train)
+    expected = supervised_loss(step.logits, small.graph.train, small.labels)
     torch.testing.assert_close(small.supervised(small.loss(supervision="nwgm"), step), expected)
+
+
+def test_without_a_prior_the_entropy_draws_nothing(small):
+    loss, state = small.loss(smoothness=0.0, sparsity=0.0, entropy=0.3), small.generator.get_state()
+    step = small.steps()[0]
+    assert loss.features is None
+    assert loss.regularisers(step) != 0
+    assert torch.equal(state, small.generator.get_state())
+
+
+@pytest.mark.parametrize("supervision", ["gumbel", "reinforce"])
+def test_every_drawn_structure_meets_dropout_of_its_own(supervision):
+    """Sampled losses drop hidden units as the loop itself does, from the same generator."""
+    dropping = Setting(small_data(), PIVOTS, refinements=2, dropout=0.5)
+    step, loss = dropping.steps()[1], dropping.loss(supervision=supervision)
+    state = dropping.generator.get_state()
+    found = dropping.supervised(loss, step)
+    dropping.generator.set_state(state)
+    dropping.dropout = dropout(0, rate=0.0)  # the same draws of the structure, nothing dropped
+    assert not torch.equal(found, dropping.supervised(loss, step))
 
 
 @pytest.mark.parametrize("supervision", ["gumbel", "reinforce"])
@@ -148,7 +175,7 @@ def loss_on(setting, step, b):
         latent = BlendedStructure(latent, step.latent.first, step.latent.eta)
     mix = MixedPropagation(setting.graph.adj, latent, setting.config.input_weight)
     _, logits = setting.gnn(step.encoded, mix, None)
-    return supervised_loss(logits, setting.graph.y, setting.graph.train)
+    return supervised_loss(logits, setting.graph.train, setting.labels)
 
 
 def exact_expected_loss(setting, step):

@@ -35,6 +35,8 @@ SHARED = [
     ("weight_decay", -1e-4),
     ("weight_decay", NAN),
     ("backend", "fast"),
+    ("precision", "float16"),
+    ("precision", None),
     ("seed", -1),
     ("seed", 1.5),
     ("device", "tpu"),

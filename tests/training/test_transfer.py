@@ -13,6 +13,7 @@ from tiny_graphs import (
     WIDTH,
     learner,
     objective,
+    pretrain_config,
     same_tensors,
     small_data,
     transfer_config,
@@ -182,7 +183,7 @@ def test_every_learner_trains(changes, train_learner):
     torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(40))
 
 
-@pytest.mark.parametrize("backend", ["eager", "chunked"])
+@pytest.mark.parametrize("backend", ["eager", "dense", "chunked"])
 def test_the_backend_does_not_change_the_result(backend):
     auto = transfer(learner(), small_data(), transfer_config(epochs=3))
     named = transfer(learner(), small_data(), transfer_config(epochs=3, backend=backend))
@@ -255,7 +256,7 @@ def test_fit_backbone_is_a_plain_gcn():
     result = fit_backbone(data, config, hidden=WIDTH)
 
     graph = prepare(data)
-    start = GraphTask(graph, WIDTH, config, seed=0).gnn
+    start = GraphTask(graph, None, WIDTH, [config]).gnn
     w = [p.detach().clone().requires_grad_() for p in start.weights]
     b = [p.detach().clone().requires_grad_() for p in start.biases]
     optimizer = torch.optim.Adam(w + b, lr=0.02, weight_decay=5e-4)
@@ -309,6 +310,28 @@ def test_a_loss_that_blows_up_is_refused_in_one_sentence(train_learner):
 def test_only_a_structure_learner_is_transferred(stranger):
     with pytest.raises(InputError, match="needs a StructureLearner; got"):
         transfer(stranger, small_data(), transfer_config())
+
+
+def test_a_plain_gnn_has_no_learner_to_train():
+    with pytest.raises(InputError, match="train_learner must go with a learner"):
+        fit_backbone(small_data(), transfer_config(train_learner=True), hidden=WIDTH)
+
+
+@pytest.mark.parametrize("stranger", ["fast", 3, pretrain_config()])
+def test_only_a_transfer_config_says_how(stranger):
+    with pytest.raises(InputError, match="config must be a TransferConfig; got"):
+        transfer(learner(), small_data(), stranger)
+    with pytest.raises(InputError, match="config must be a TransferConfig; got"):
+        fit_backbone(small_data(), stranger, hidden=WIDTH)
+
+
+def test_recording_is_no_matter_without_a_gpu():
+    one, other = (
+        transfer(learner(), small_data(), transfer_config(epochs=12, dropout=0.5, capture=capture))
+        for capture in (True, False)
+    )
+    assert one.history == other.history
+    assert same_tensors(one.gnn, other.gnn)
 
 
 @pytest.mark.parametrize("stranger", [None, "cora", 3, {"x": 1}])

@@ -1,17 +1,25 @@
 """Small graphs, learners and settings for the training tests; every number is said."""
 
+import math
+from contextlib import contextmanager
+
+import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.graphs import check_graph, prepare, synthetic_graph
+from graphglow.gnn import Dropout
+from graphglow.graphs import Graph, check_graph, prepare, synthetic_graph
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
 from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training.adam import Adam
+from graphglow.training.task import GraphTask, Trained
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 WIDTH = 6
+FLOAT64 = torch.float64
 
 
-def small_data(*, num_nodes=40, noise=0.5, homophily=0.7, seed=0):
+def small_data(*, num_nodes=40, noise=0.5, homophily=0.7, seed=0, sparse_features=False):
     """A checked graph: with features, labels, edges and a split."""
     data = synthetic_graph(
         num_nodes=num_nodes,
@@ -22,6 +30,8 @@ def small_data(*, num_nodes=40, noise=0.5, homophily=0.7, seed=0):
         feature_noise=noise,
         seed=seed,
     )
+    if sparse_features:
+        data.x = torch.where(data.x > data.x.quantile(0.85), data.x, 0.0)
     data.name = f"small-{seed}"
     return check_graph(data)
 
@@ -80,6 +90,8 @@ MODEL = {
     "learning_rate": 0.02,
     "weight_decay": 5e-4,
     "backend": "auto",
+    "precision": "float32",
+    "capture": True,
     "seed": 0,
     "device": "cpu",
     "learner_learning_rate": 0.02,
@@ -105,6 +117,50 @@ def pretrain_config(**changes):
         "patience": 4,
     }
     return PretrainConfig(**(settings | changes))
+
+
+def dropout(*seeds, rate=0.0):
+    """What training drops in one run, or in a batch of runs, each with a seed of its own."""
+    generators = tuple(torch.Generator().manual_seed(seed) for seed in seeds)
+    return Dropout((rate,) * len(seeds), generators)
+
+
+def task(*configs, data=None, theta=None, trained=None, seeds=None):
+    """A task for these runs; an objective given as ``trained`` trains theta along."""
+    theta = theta or learner()
+    along = None
+    if trained is not None:
+        along = Trained(Adam(theta.parameters(), configs[0].learner_learning_rate), trained)
+    graph = prepare(data or small_data()).to("cpu", torch.get_default_dtype())
+    return GraphTask(graph, theta, WIDTH, configs, seeds=seeds, trained=along)
+
+
+@contextmanager
+def computing_in_float64():
+    """All training in float64: rounding can then not hide what differs, nor grow with epochs."""
+    to = Graph.to
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Graph, "to", lambda graph, device, dtype=None: to(graph, device, FLOAT64))
+        torch.set_default_dtype(FLOAT64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+
+def close_histories(one, other):
+    """Whether two histories are the same up to the rounding of their losses."""
+    rel = 1e-4 if torch.get_default_dtype() == torch.float32 else 1e-9
+
+    def exact(epoch):
+        return (epoch.graph, epoch.epoch, epoch.val_accuracy, epoch.refinements)
+
+    return len(one) == len(other) and all(
+        exact(a) == exact(b)
+        and math.isclose(a.loss, b.loss, rel_tol=rel)
+        and math.isclose(a.val_loss, b.val_loss, rel_tol=rel)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def same_tensors(one, other):

@@ -1,6 +1,14 @@
 """Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
 
-from graphglow.gnn.backbones import BACKBONES, GCN, Backbone, BackboneShape, backbone_class
+from graphglow.gnn.backbones import (
+    BACKBONES,
+    GCN,
+    Backbone,
+    BackboneShape,
+    backbone_class,
+    stack,
+)
+from graphglow.gnn.dropout import Dropout
 from graphglow.gnn.encoder import Encoded, Encoder, encode
 from graphglow.gnn.latent_gnn import MixedPropagation
 
@@ -9,9 +17,11 @@ __all__ = [
     "GCN",
     "Backbone",
     "BackboneShape",
+    "Dropout",
     "Encoded",
     "Encoder",
     "MixedPropagation",
     "backbone_class",
     "encode",
+    "stack",
 ]

@@ -1,4 +1,6 @@
-"""Dropout with an explicit generator: training if one is given, evaluation if not."""
+"""Dropout with explicit generators: training where a :class:`Dropout` is given, else evaluation."""
+
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -6,17 +8,56 @@ from torch import Tensor
 from graphglow.graphs.sparse import SparseMatrix
 
 
-def dropout(x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
-    if generator is None or p == 0:
+@dataclass(frozen=True)
+class Dropout:
+    """What training drops, in one run or in a batch of runs.
+
+    Each run draws from a generator of its own, so that it sees the same masks alone and in a batch.
+
+    Args:
+        rates: Share of entries dropped, one number per run.
+        generators: One per run; several make a batch.
+    """
+
+    rates: tuple[float, ...]
+    generators: tuple[torch.Generator, ...]
+
+    def __post_init__(self) -> None:
+        assert len(self.rates) == len(self.generators) >= 1
+
+    def mask(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Draw 0 (dropped) or 1 / (1 - rate) for each entry: ``shape``, or [B, *shape]."""
+        batch = () if len(self.rates) == 1 else (len(self.rates),)
+        mask = (like.new_empty if all(self.rates) else like.new_ones)((*batch, *shape))
+        for run, rate, generator in zip(
+            mask if batch else [mask], self.rates, self.generators, strict=True
+        ):
+            if rate > 0:  # alone, a run that drops nothing draws nothing
+                run.bernoulli_(1 - rate, generator=generator)
+        if len(set(self.rates)) == 1:
+            return mask.div_(1 - self.rates[0])
+        for run, rate in zip(mask, self.rates, strict=True):
+            run.div_(1 - rate)
+        return mask
+
+    def only(self, active: Tensor) -> "Dropout":
+        """For a step that counts in the ``active`` runs [..] only: the others draw nothing."""
+        flags = active.reshape(-1).tolist()
+        rates = tuple(r if a else 0.0 for r, a in zip(self.rates, flags, strict=True))
+        return replace(self, rates=rates)
+
+
+def drop(x: Tensor, dropout: Dropout | None) -> Tensor:
+    """Drop entries of x [.., N, F]."""
+    if dropout is None or not any(dropout.rates):
         return x
-    keep = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype) >= p
-    return x * keep / (1 - p)
+    return x * dropout.mask(x, tuple(x.shape[-2:]))
 
 
-def dropout_features(
-    x: SparseMatrix | Tensor, p: float, generator: torch.Generator | None
-) -> SparseMatrix | Tensor:
-    """Drop entries of a feature matrix; a sparse one stays sparse."""
+def drop_features(x: SparseMatrix | Tensor, dropout: Dropout | None) -> SparseMatrix | Tensor:
+    """Drop entries of the features [N, D] that all runs share; a sparse matrix stays sparse."""
+    if dropout is None or not any(dropout.rates):
+        return x
     if isinstance(x, SparseMatrix):
-        return x.with_values(dropout(x.values, p, generator))
-    return dropout(x, p, generator)
+        return x.with_values(x.values * dropout.mask(x.values, tuple(x.values.shape)))
+    return x * dropout.mask(x, tuple(x.shape))

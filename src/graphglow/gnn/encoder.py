@@ -2,10 +2,9 @@
 
 from typing import Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
-from graphglow.gnn.dropout import dropout_features
+from graphglow.gnn.dropout import Dropout, drop_features
 from graphglow.graphs import Graph
 
 Encoder = Literal["gcn", "mlp"]
@@ -15,7 +14,8 @@ class Encoded(NamedTuple):
     """What one forward pass computes once, whatever the number of refinements.
 
     Shapes:
-        z0 [N, D] embeddings for the first structure; xw [N, D] = X W0; axw [N, D] = A_norm X W0
+        z0 [.., N, D] embeddings for the first structure; xw [.., N, D] = X W0;
+        axw [.., N, D] = A_norm X W0
     """
 
     z0: Tensor
@@ -23,19 +23,12 @@ class Encoded(NamedTuple):
     axw: Tensor
 
 
-def encode(
-    graph: Graph,
-    weight: Tensor,
-    *,
-    kind: Encoder,
-    dropout: float,
-    generator: torch.Generator | None,
-) -> Encoded:
+def encode(graph: Graph, weight: Tensor, *, kind: Encoder, dropout: Dropout | None) -> Encoded:
     """Z^0 = A_norm X W0 (``gcn``) or X W0 (``mlp``); W0 is the first layer's weight, no activation.
 
     Shapes:
-        weight [features, D]
+        weight [.., features, D]
     """
-    xw = dropout_features(graph.x, dropout, generator) @ weight
+    xw = drop_features(graph.x, dropout) @ weight
     axw = graph.adj @ xw
     return Encoded(axw if kind == "gcn" else xw, xw, axw)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from graphglow.graphs.sparse import SparseMatrix
@@ -13,19 +14,21 @@ class MixedPropagation:
     """lambda * MP_1(v, A) + (1 - lambda) * MP_2(v, A_hat): Eq. 12 before weights and activation.
 
     Algorithm 1 multiplies by W after propagating; both propagations are linear, so backbones
-    here multiply first, where the result is narrower.
+    here multiply first, where the result is narrower. ``input_weight`` is lambda: one number, or
+    [B, 1, 1] where the runs of a batch differ.
     """
 
     adj: SparseMatrix
     latent: Structure | None
-    input_weight: float
+    input_weight: float | Tensor
 
     def __call__(self, v: Tensor, *, input_part: Tensor | None = None) -> Tensor:
-        """Propagate v [N, F]; pass ``input_part = A_norm v`` where it is already known."""
-        if self.latent is None or self.input_weight == 1:
+        """Propagate v [.., N, F]; pass ``input_part = A_norm v`` where it is already known."""
+        shared = self.input_weight if isinstance(self.input_weight, float) else None
+        if self.latent is None or shared == 1:
             return self.adj @ v if input_part is None else input_part
         through_latent = self.latent.propagate(v)
-        if self.input_weight == 0:
+        if shared == 0:
             return through_latent
         through_input = self.adj @ v if input_part is None else input_part
-        return self.input_weight * through_input + (1 - self.input_weight) * through_latent
+        return torch.lerp(through_latent, through_input, self.input_weight)

@@ -9,11 +9,13 @@ from torch import Tensor
 from graphglow.ops import (
     Backend,
     Kernel,
+    Precision,
     choose_backend,
     pivot_propagate,
     propagate_over,
     similarity,
 )
+from graphglow.ops.dense import DenseGamma, dense_gamma, propagate_dense
 
 
 class Structure(Protocol):
@@ -27,7 +29,7 @@ class PivotStructure:
     """The node-pivot graph Gamma in factored form (Eq. 9); Gamma itself is made only on demand.
 
     Shapes:
-        q [N, W], k [P, W]
+        q [.., N, W], k [.., P, W]
     """
 
     q: Tensor
@@ -36,10 +38,11 @@ class PivotStructure:
     kernel: Kernel
     heads: int
     backend: Backend = "auto"
+    precision: Precision = "float32"
 
     def propagate(self, v: Tensor) -> Tensor:
-        if self.chosen_backend == "eager":
-            return propagate_over(self._whole_gamma, v)
+        if self.chosen_backend == "dense":
+            return propagate_dense(v, self._dense_gamma)
         return pivot_propagate(
             v,
             self.q,
@@ -48,6 +51,7 @@ class PivotStructure:
             kernel=self.kernel,
             heads=self.heads,
             backend=self.chosen_backend,
+            precision=self.precision,
         )
 
     @cached_property
@@ -60,13 +64,13 @@ class PivotStructure:
         )
 
     @cached_property
-    def _whole_gamma(self) -> Tensor:
-        """Gamma, kept where it is small: all layers of a GNN pass messages over the same one."""
-        return self.gamma()
+    def _dense_gamma(self) -> DenseGamma:
+        """Gamma, made once: all layers of a GNN pass messages over the same one."""
+        return dense_gamma(self.q, self.k, self.threshold, self.kernel, self.heads, self.precision)
 
     def gamma(self, rows: slice | None = None) -> Tensor:
-        """Gamma [N, P], or a block of its rows."""
-        q = self.q if rows is None else self.q[rows]
+        """Gamma [.., N, P], or a block of its rows."""
+        q = self.q if rows is None else self.q[..., rows, :]
         return similarity(q, self.k, threshold=self.threshold, kernel=self.kernel, heads=self.heads)
 
 
@@ -82,11 +86,15 @@ class SampledStructure:
 
 @dataclass(frozen=True)
 class BlendedStructure:
-    """Structure momentum: the current structure with weight eta, the first one with 1 - eta."""
+    """Structure momentum: the current structure with weight eta, the first one with 1 - eta.
+
+    Shapes:
+        eta: one number, or [B, 1, 1] where the runs of a batch differ
+    """
 
     current: Structure
     first: Structure
-    eta: float
+    eta: float | Tensor
 
     def propagate(self, v: Tensor) -> Tensor:
         return self.eta * self.current.propagate(v) + (1 - self.eta) * self.first.propagate(v)

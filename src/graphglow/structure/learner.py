@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.ops import Backend, Kernel
+from graphglow.ops import Backend, Kernel, Precision
+from graphglow.ops.unit_heads import unit_heads
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure.config import LearnerConfig
 from graphglow.structure.latent import PivotStructure
@@ -33,7 +34,7 @@ class StructureLearner(nn.Module):
             control.
 
     Shapes:
-        z [N, D], pivots [P]  ->  q [N, W], k [P, W]
+        z [.., N, D], pivots [.., P]  ->  q [.., N, W], k [.., P, W]
     """
 
     def __init__(self, config: LearnerConfig | None = None, *, seed: int = 0) -> None:
@@ -50,22 +51,25 @@ class StructureLearner(nn.Module):
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
         w1 = self.node_weight
         w2 = w1 if self.pivot_weight is None else self.pivot_weight  # w^2
+        z_pivots = take_rows(z, pivots)
         if self.config.similarity == "cosine":
-            factors = self._cosine
-        elif self.config.similarity == "dot":
-            factors = self._dot
-        elif self.config.similarity == "rbf":
-            return self._rbf(z, w1, 1), self._rbf(z[pivots], w2, 2)
-        else:
-            factors = self._attention
-        q, k = factors(z, w1), factors(z[pivots], w2)
-        if self.config.delta == "affine":  # [q, c] . [k, c] / 2 = (c^2 + q.k) / 2
-            one = math.sqrt(1 + AFFINE_MARGIN)
-            q, k = (F.pad(f, (0, 1), value=one) * math.sqrt(0.5) for f in (q, k))
-        return q, k
+            constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
+            return unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
+        if self.config.similarity == "dot":
+            return self._dot(z, w1), self._dot(z_pivots, w2)
+        if self.config.similarity == "rbf":
+            return self._rbf(z, w1, 1), self._rbf(z_pivots, w2, 2)
+        return self._attention(z, w1), self._attention(z_pivots, w2)
 
-    def structure(self, z: Tensor, pivots: Tensor, *, backend: Backend = "auto") -> PivotStructure:
-        """Infer the latent graph from node embeddings z [N, D] and pivot indices [P]."""
+    def structure(
+        self,
+        z: Tensor,
+        pivots: Tensor,
+        *,
+        backend: Backend = "auto",
+        precision: Precision = "float32",
+    ) -> PivotStructure:
+        """Infer the latent graph from node embeddings z [.., N, D] and pivot indices [.., P]."""
         q, k = self(z, pivots)
         kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
         return PivotStructure(
@@ -75,29 +79,25 @@ class StructureLearner(nn.Module):
             kernel=kernels.get(self.config.similarity, "identity"),
             heads=self.config.num_heads if self.config.similarity in kernels else 1,
             backend=backend,
+            precision=precision,
         )
 
     @staticmethod
-    def _cosine(z: Tensor, weight: Tensor) -> Tensor:
-        unit = F.normalize(z[:, None] * weight, dim=-1)  # [N, H, D]
-        return unit.flatten(1) / math.sqrt(weight.shape[0])  # the mean over heads, over two factors
-
-    @staticmethod
     def _dot(z: Tensor, weight: Tensor) -> Tensor:
-        return (z[:, None] * weight).flatten(1) / math.sqrt(weight.numel())  # [N, H*D]
+        return (z[..., None, :] * weight).flatten(-2) / math.sqrt(weight.numel())  # [.., N, H*D]
 
     @staticmethod
     def _rbf(z: Tensor, weight: Tensor, side: int) -> Tensor:
-        a = F.normalize(z, dim=-1)[:, None] * weight  # [N, H, D]; unit rows: one bandwidth for all
-        half = -0.5 * a.square().sum(-1, keepdim=True)  # [N, H, 1]
+        a = F.normalize(z, dim=-1)[..., None, :] * weight  # [.., N, H, D]; unit: one bandwidth
+        half = -0.5 * a.square().sum(-1, keepdim=True)  # [.., N, H, 1]
         one = torch.ones_like(half)
-        return torch.cat([a, half, one] if side == 1 else [a, one, half], dim=-1).flatten(1)
+        return torch.cat([a, half, one] if side == 1 else [a, one, half], dim=-1).flatten(-2)
 
     @staticmethod
     def _attention(z: Tensor, weight: Tensor) -> Tensor:
         unit = F.normalize(z, dim=-1) * math.sqrt(z.shape[-1])
-        heads = torch.einsum("nd,hde->nhe", unit, weight)  # [N, H, E]
-        return heads.flatten(1) / math.pow(weight.shape[-1], 0.25)
+        heads = torch.einsum("...nd,hde->...nhe", unit, weight)  # [.., N, H, E]
+        return heads.flatten(-2) / math.pow(weight.shape[-1], 0.25)
 
     def save(self, path: str | Path) -> None:
         """Write theta and its configuration as safetensors, atomically."""
@@ -136,6 +136,11 @@ class StructureLearner(nn.Module):
         provenance = meta.get("provenance")
         learner.provenance = provenance if isinstance(provenance, dict) else {}
         return learner
+
+
+def take_rows(z: Tensor, rows: Tensor) -> Tensor:
+    """Rows of z, for each run of a batch its own: [.., N, D], [.., P] -> [.., P, D]."""
+    return z.gather(-2, rows[..., None].expand(*rows.shape, z.shape[-1]))
 
 
 def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:

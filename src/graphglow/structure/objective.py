@@ -8,7 +8,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from graphglow.graphs.sparse import SparseMatrix
 from graphglow.structure.config import ObjectiveConfig
@@ -126,6 +125,11 @@ def relaxed_bernoulli(alpha: Tensor, temperature: float, generator: torch.Genera
     return torch.sigmoid((torch.logit(alpha) + logistic) / temperature)
 
 
-def supervised_loss(logits: Tensor, y: Tensor, nodes: Tensor) -> Tensor:
-    """Cross-entropy on ``nodes``: L_s at the structure that made ``logits`` (Eq. 15)."""
-    return F.cross_entropy(logits[nodes], y[nodes])
+def supervised_loss(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy on ``nodes``: L_s at the structure that made ``logits`` (Eq. 15).
+
+    Shapes:
+        logits [.., N, C], nodes [M], labels [M] -> [..], one loss per run
+    """
+    log_p = logits.index_select(-2, nodes).log_softmax(-1)  # [.., M, C]
+    return -log_p.gather(-1, labels[:, None].expand(*log_p.shape[:-1], 1)).mean((-2, -1))

@@ -1,10 +1,10 @@
 """Training: the inner loop, Algorithm 2 (pretrain) and Algorithm 3 (transfer)."""
 
 from graphglow.training.config import ModelConfig, PretrainConfig, TransferConfig
+from graphglow.training.loop import Epoch
 from graphglow.training.pretrain import pretrain
 from graphglow.training.result import TransferResult
-from graphglow.training.task import Epoch
-from graphglow.training.transfer import fit_backbone, transfer
+from graphglow.training.transfer import fit_backbone, transfer, transfer_many
 
 __all__ = [
     "Epoch",
@@ -15,4 +15,5 @@ __all__ = [
     "fit_backbone",
     "pretrain",
     "transfer",
+    "transfer_many",
 ]

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 from graphglow.errors import InputError
 from graphglow.gnn import BackboneShape, Encoder, backbone_class
-from graphglow.ops import BACKENDS, Backend
+from graphglow.ops import BACKENDS, Backend, Precision
 from graphglow.structure.config import (
     LearnerConfig,
     ObjectiveConfig,
@@ -50,6 +50,10 @@ class ModelConfig:
     """L2 penalty on the GNN's weights."""
     backend: Backend = "auto"
     """How the learned graph's messages are computed: a named one is used or refused."""
+    precision: Precision = "float32"
+    """Arithmetic of the learned graph's messages; all else is float32."""
+    capture: bool = True
+    """On a GPU, record an epoch once as a CUDA graph and replay it: same numbers, much faster."""
     seed: int = 0
     """Seeds weights, pivots, dropout and sampling."""
     device: Device = "auto"
@@ -59,6 +63,7 @@ class ModelConfig:
         backbone_class(self.backbone)
         one_of("encoder", self.encoder, get_args(Encoder))
         one_of("backend", self.backend, BACKENDS)
+        one_of("precision", self.precision, get_args(Precision))
         one_of("device", self.device, get_args(Device))
         at_least("num_layers", self.num_layers, 2)
         if self.num_layers > 100:
@@ -83,7 +88,6 @@ class ModelConfig:
         return BackboneShape(
             hidden=hidden,
             num_layers=self.num_layers,
-            dropout=self.dropout,
             encoder=self.encoder,
         )
 

@@ -19,8 +19,14 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def reset_peak_memory(device: torch.device) -> None:
+    """Begin to measure a GPU's peak anew; that of a process cannot be reset."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
 def peak_memory_bytes(device: torch.device) -> int:
-    """Peak of the GPU's allocator since the process began, or of the process on a CPU."""
+    """Peak of the GPU's allocator since the last reset, or of the whole process on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_allocated(device))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -6,15 +6,16 @@ graphglow pretrain --sources cora citeseer --out learner.safetensors
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs import prepare
 from graphglow.structure import StructureLearner
+from graphglow.training.adam import Adam
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
-from graphglow.training.task import Epoch, GraphTask, OnEpoch, accuracy, improves, snapshot
+from graphglow.training.loop import Loop, OnEpoch
+from graphglow.training.task import GraphTask, Trained
 
 
 def pretrain(
@@ -49,52 +50,38 @@ def pretrain(
     device = resolve_device(config.device)
     graphs = [prepare(data).to(device) for data in sources]
     learner = StructureLearner(config.learner, seed=config.seed).to(device)
-    theta = torch.optim.Adam(learner.parameters(), lr=config.learner_learning_rate)
+    theta = Adam(learner.parameters(), config.learner_learning_rate)
     tasks = [
-        GraphTask(graph, config.learner.embedding_size, config, seed=config.seed + 1000 * i)
+        GraphTask(
+            graph,
+            learner,
+            config.learner.embedding_size,
+            [config],
+            seeds=[config.seed + 1000 * i],
+            trained=Trained(theta, config.objective),
+        )
         for i, graph in enumerate(graphs)
     ]
-    best_score, best_theta = -1.0, snapshot(learner)
+    visits = [Loop(task, config.epochs, config.patience, read_every=1) for task in tasks]
+    best_score, best_theta = -1.0, theta.flat.clone()
     scores: list[float] = []
     for _ in range(config.episodes):
-        for task in tasks:
-            with memory_advice(task.graph.num_nodes, task.num_pivots):
-                _visit(task, learner, theta, config, on_epoch)
-                score = sum(
-                    accuracy(t.logits(learner), t.graph.y, t.graph.val) for t in tasks
-                ) / len(tasks)
+        for visit in visits:
+            with memory_advice(visit.task.graph.num_nodes, visit.task.num_pivots):
+                visit.run(on_epoch)  # theta and this GNN return to their best epoch
+                score = sum(float(task.validate()[1]) for task in tasks) / len(tasks)
             scores.append(score)
             if score >= best_score:
-                best_score, best_theta = score, snapshot(learner)
-    learner.load_state_dict(best_theta)
-    learner.cpu().eval()
-    learner.provenance = {
+                best_score, best_theta = score, theta.flat.clone()
+    theta.flat.copy_(best_theta)
+    best = StructureLearner(config.learner, seed=config.seed)
+    best.load_state_dict(learner.state_dict())
+    best.eval()
+    best.provenance = {
         "trained": True,
         "sources": [graph.name for graph in graphs],
         "validation_accuracy": best_score,
         "visit_scores": scores,
         "config": asdict(replace(config, device="auto")),
     }
-    return learner
-
-
-def _visit(
-    task: GraphTask,
-    learner: StructureLearner,
-    theta: torch.optim.Optimizer,
-    config: PretrainConfig,
-    on_epoch: OnEpoch | None,
-) -> None:
-    """Train theta and one source's GNN together, and return both to their best epoch."""
-    best: Epoch | None = None
-    best_states = snapshot(learner), snapshot(task.gnn)
-    for number in range(1, config.epochs + 1):
-        epoch = task.run_epoch(number, learner, config.objective, theta)
-        if on_epoch is not None:
-            on_epoch(epoch)
-        if improves(epoch, best):
-            best, best_states = epoch, (snapshot(learner), snapshot(task.gnn))
-        elif best is not None and number - best.epoch >= config.patience:
-            break
-    learner.load_state_dict(best_states[0])
-    task.gnn.load_state_dict(best_states[1])
+    return best

@@ -85,6 +85,7 @@ def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:
     if isinstance(latent, PivotStructure):
         return [(latent, 1.0)]
     assert isinstance(latent, BlendedStructure)
+    assert isinstance(latent.eta, float)  # a result is one run, not a batch
     return [
         (part, weight * share)
         for side, share in ((latent.current, latent.eta), (latent.first, 1 - latent.eta))

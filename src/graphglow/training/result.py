@@ -1,6 +1,5 @@
 """What a transfer gives back: predictions, the refined graph, and how it went."""
 
-import math
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +16,11 @@ from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure import ObjectiveConfig, StructureLearner
 from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
+from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.refined_graph import strongest_edges
-from graphglow.training.task import Epoch, accuracy
+from graphglow.training.runs import Runs
+from graphglow.training.task import accuracy
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
 GRAPH_LISTS = ("node_id", "class_names")
@@ -53,7 +54,8 @@ class TransferResult:
 
     @cached_property
     def _final(self) -> Refinement:
-        return last_refinement(self.gnn, self.learner, self.graph, self.pivots, self.config)
+        runs = Runs.of([self.config])
+        return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
 
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
@@ -69,12 +71,14 @@ class TransferResult:
 
     @property
     def val_accuracy(self) -> float:
-        return accuracy(self._final.logits, self.graph.y, self.graph.val)
+        return self._accuracy_on(self.graph.val)
 
     @property
     def test_accuracy(self) -> float | None:
-        value = accuracy(self._final.logits, self.graph.y, self.graph.test)
-        return None if math.isnan(value) else value
+        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
+
+    def _accuracy_on(self, nodes: Tensor) -> float:
+        return float(accuracy(self._final.logits, nodes, self.graph.y[nodes]))
 
     @property
     def epochs(self) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from graphglow.gnn import Backbone, MixedPropagation
+from graphglow.gnn import Backbone, Dropout, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.structure import (
     BlendedStructure,
@@ -23,8 +23,8 @@ from graphglow.structure.objective import (
     relaxed_bernoulli,
     supervised_loss,
 )
-from graphglow.training.config import ModelConfig
 from graphglow.training.refine import Refinement
+from graphglow.training.runs import Runs
 
 
 @dataclass(frozen=True)
@@ -32,20 +32,20 @@ class LearnerLoss:
     """What a trainable structure learner adds to the loss of one refinement (Eq. 13-18).
 
     Gradients of L_r and L_e reach theta only, as in Alg. 2: the embeddings that the structure is
-    inferred from count as given, like the state of a policy.
+    inferred from count as given, like the state of a policy. One run at a time, not a batch.
 
     Args:
         learner: g_theta.
         objective: Weights and estimators.
         pivots: [P].
-        features: [P, D'] features of the pivots, sketched.
+        features: [P, D'] features of the pivots, sketched; None where the prior has no weight.
         generator: Draws the samples.
     """
 
     learner: StructureLearner
     objective: ObjectiveConfig
     pivots: Tensor
-    features: Tensor
+    features: Tensor | None
     generator: torch.Generator
 
     def regularisers(self, step: Refinement) -> Tensor:
@@ -55,18 +55,19 @@ class LearnerLoss:
         if o.smoothness == o.sparsity == o.entropy == 0:
             return total
         alpha = edge_probabilities(self.learner.structure(step.z.detach(), self.pivots).gamma())
-        if o.smoothness > 0 or o.sparsity > 0:
+        if self.features is not None:
             total = total + prior_loss(alpha, self.features, o, self.generator)
         if o.entropy > 0:
             total = total + o.entropy * entropy_loss(alpha)
         return total
 
     def supervised(
-        self, step: Refinement, gnn: Backbone, graph: Graph, config: ModelConfig
+        self, step: Refinement, gnn: Backbone, graph: Graph, runs: Runs, dropout: Dropout
     ) -> Tensor:
         """L_s by the estimator asked for; the loop itself moves on the expected structure."""
+        labels = graph.y[graph.train]
         if self.objective.supervision == "nwgm":
-            return supervised_loss(step.logits, graph.y, graph.train)
+            return supervised_loss(step.logits, graph.train, labels)
         assert step.structure is not None
         alpha = edge_probabilities(step.structure.gamma())
 
@@ -74,9 +75,9 @@ class LearnerLoss:
             latent: Structure = SampledStructure(b)
             if isinstance(step.latent, BlendedStructure):
                 latent = BlendedStructure(latent, step.latent.first, step.latent.eta)
-            mix = MixedPropagation(graph.adj, latent, config.input_weight)
-            _, logits = gnn(step.encoded, mix, self.generator)
-            return supervised_loss(logits, graph.y, graph.train)
+            mix = MixedPropagation(graph.adj, latent, runs.input_weight)
+            _, logits = gnn(step.encoded, mix, dropout)
+            return supervised_loss(logits, graph.train, labels)
 
         if self.objective.supervision == "gumbel":
             return loss_on(relaxed_bernoulli(alpha, self.objective.temperature, self.generator))

@@ -1,145 +1,182 @@
-"""One graph with a GNN and an optimizer of its own: the unit that both algorithms train."""
+"""One graph with GNNs and optimizers of its own: the unit that both algorithms train."""
 
-import math
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from graphglow.errors import InputError
-from graphglow.gnn import backbone_class
+from graphglow.gnn import Dropout, backbone_class, stack
 from graphglow.graphs import Graph
 from graphglow.structure import ObjectiveConfig, StructureLearner
 from graphglow.structure.objective import sketch, supervised_loss
+from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig
-from graphglow.training.refine import last_refinement, refine
+from graphglow.training.refine import Refinement, last_refinement, refine
+from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
 
-State = dict[str, Tensor]
 
+class Trained(NamedTuple):
+    """A learner that is trained along: its optimizer and its objective."""
 
-class Epoch(NamedTuple):
-    """One epoch: a training step, then a validation pass."""
-
-    graph: str
-    epoch: int
-    loss: float
-    val_loss: float
-    val_accuracy: float
-    refinements: int
-
-
-OnEpoch = Callable[[Epoch], None]
-"""Called after each epoch, for progress and logging."""
+    theta: Adam
+    objective: ObjectiveConfig
 
 
 class GraphTask:
-    """A graph, its GNN h_w, the optimizer of w, and the pivots of evaluation.
+    """A graph, the GNN h_w of one run or of a batch of runs, its optimizer, and its pivots.
+
+    All work stays on the graph's device: no method waits for a GPU.
 
     Args:
         graph: On its device already.
+        learner: The structure learner; None trains a plain GNN.
         hidden: d, the learner's embedding size.
-        config: Model and optimisation.
-        seed: Of this task's weights, dropout and pivots.
+        configs: Model and optimisation of each run; several make a batch.
+        seeds: Of each run's weights, dropout and pivots; by default the configs' own.
+        trained: Given, theta is trained too (one run only).
     """
 
-    def __init__(self, graph: Graph, hidden: int, config: ModelConfig, seed: int) -> None:
-        device = graph.y.device
-        self.graph, self.config = graph, config
-        self.num_pivots = min(config.num_pivots, graph.num_nodes)
-        start = torch.Generator().manual_seed(seed)
-        self.gnn = backbone_class(config.backbone)(
-            graph.num_features, graph.num_classes, config.backbone_shape(hidden), start
-        ).to(device)
-        self.optimizer = torch.optim.Adam(
-            self.gnn.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-        )
-        order = torch.randperm(graph.num_nodes, generator=start)
-        self.pivots = order[: self.num_pivots].to(device)
-        self.generator = torch.Generator(device).manual_seed(seed)
-
-    def train_step(
+    def __init__(
         self,
+        graph: Graph,
         learner: StructureLearner | None,
-        objective: ObjectiveConfig | None = None,
-        theta: torch.optim.Optimizer | None = None,
-    ) -> tuple[float, int]:
-        """One update of w, and of theta where its optimizer is given; returns loss and refinements.
+        hidden: int,
+        configs: Sequence[ModelConfig],
+        *,
+        seeds: Sequence[int] | None = None,
+        trained: Trained | None = None,
+    ) -> None:
+        assert trained is None or (learner is not None and len(configs) == 1)
+        device = graph.y.device
+        self.graph, self.learner, self.trained = graph, learner, trained
+        self.runs = runs = Runs.of(configs, device)
+        self.num_pivots = min(runs.shared.num_pivots, graph.num_nodes)
+        gnns, orders, generators = [], [], []
+        for config, seed in zip(configs, seeds or [c.seed for c in configs], strict=True):
+            start = torch.Generator().manual_seed(seed)
+            gnns.append(
+                backbone_class(config.backbone)(
+                    graph.num_features, graph.num_classes, config.backbone_shape(hidden), start
+                )
+            )
+            orders.append(torch.randperm(graph.num_nodes, generator=start)[: self.num_pivots])
+            generators.append(torch.Generator(device).manual_seed(seed))
+        self.gnn = stack(gnns).to(device)
+        self.pivots = (torch.stack(orders) if runs.count > 1 else orders[0]).to(device)  # [.., P]
+        self.dropout = Dropout(runs.dropout, tuple(generators))
+        self.optimizer = Adam(
+            self.gnn.parameters(),
+            _per_vector(runs.learning_rate),
+            _per_vector(runs.weight_decay),
+            runs=runs.count,
+        )
+        self.train_labels, self.val_labels = graph.y[graph.train], graph.y[graph.val]
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """Update w once, and theta where it is trained; return loss [..] and refinements [..].
 
         The loss is the first refinement's plus the mean of the others'.
         """
         pivots = self._training_pivots()
-        self.optimizer.zero_grad(set_to_none=True)
-        trained: LearnerLoss | None = None
-        if theta is not None:
-            assert learner is not None
-            assert objective is not None
-            theta.zero_grad(set_to_none=True)
-            features = sketch(self.graph.x, objective.sketch, self.generator)[pivots]
-            trained = LearnerLoss(learner, objective, pivots, features, self.generator)
-        losses = []
-        for step in refine(self.gnn, learner, self.graph, pivots, self.config, self.generator):
-            if trained is None:
-                loss = supervised_loss(step.logits, self.graph.y, self.graph.train)
-            else:
-                loss = trained.supervised(step, self.gnn, self.graph, self.config)
-                loss = loss + trained.regularisers(step)
-            losses.append(loss)
-        total = losses[0]
-        if len(losses) > 1:
-            total = total + torch.stack(losses[1:]).mean()
-        total.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.zero_grad()
+        steps = refine(
+            self.gnn,
+            self.learner,
+            self.graph,
+            pivots,
+            self.runs,
+            self.dropout,
+            wait=self._on_cpu,
+        )
+        if self.trained is None:
+            done = list(steps)
+            logits = torch.stack([step.logits for step in done])  # [T, .., N, C]
+            losses = supervised_loss(logits, self.graph.train, self.train_labels)  # [T, ..]
+        else:
+            self.trained.theta.zero_grad()
+            done, losses = self._learner_losses(steps, pivots)
+        loss, refinements = _over_refinements(losses, done)
+        loss.sum().backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
-        if theta is not None:
-            theta.step()
-        return float(total.detach()), len(losses)
+        if self.trained is not None:
+            self.trained.theta.step()
+        return loss.detach(), refinements
 
-    def logits(self, learner: StructureLearner | None) -> Tensor:
-        """Evaluate all nodes: [N, C]. A function of weights, graph and fixed pivots only."""
-        return last_refinement(self.gnn, learner, self.graph, self.pivots, self.config).logits
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [.., N, C]. A function of weights, graph and fixed pivots only."""
+        return last_refinement(
+            self.gnn, self.learner, self.graph, self.pivots, self.runs, wait=self._on_cpu
+        ).logits
 
-    def run_epoch(
-        self,
-        number: int,
-        learner: StructureLearner | None,
-        objective: ObjectiveConfig | None = None,
-        theta: torch.optim.Optimizer | None = None,
-    ) -> Epoch:
-        """Train one step, then validate."""
-        loss, refinements = self.train_step(learner, objective, theta)
-        logits = self.logits(learner)
-        val_loss = float(supervised_loss(logits, self.graph.y, self.graph.val))
-        if not (math.isfinite(loss) and math.isfinite(val_loss)):
-            raise InputError(
-                f"the loss must stay finite; got {loss} (training) and {val_loss} (validation) at "
-                f"epoch {number} on {self.graph.name} (a smaller learning rate may help)"
-            )
-        val_accuracy = accuracy(logits, self.graph.y, self.graph.val)
-        return Epoch(self.graph.name, number, loss, val_loss, val_accuracy, refinements)
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss [..] and accuracy [..] on the validation nodes."""
+        logits = self.logits()
+        loss = supervised_loss(logits, self.graph.val, self.val_labels)
+        return loss, accuracy(logits, self.graph.val, self.val_labels)
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.graph.y.device.type == "cpu"
 
     def _training_pivots(self) -> Tensor:
-        if not self.config.redraw_pivots:
+        if not self.runs.shared.redraw_pivots or self.num_pivots == self.graph.num_nodes:
             return self.pivots
-        device = self.graph.y.device
-        order = torch.randperm(self.graph.num_nodes, generator=self.generator, device=device)
-        return order[: self.num_pivots]
+        keys = [
+            torch.rand(self.graph.num_nodes, generator=generator, device=self.pivots.device)
+            for generator in self.dropout.generators
+        ]
+        key = torch.stack(keys) if self.runs.count > 1 else keys[0]
+        return key.topk(self.num_pivots, dim=-1, sorted=False).indices  # [.., P], all different
+
+    def _learner_losses(
+        self, steps: Iterator[Refinement], pivots: Tensor
+    ) -> tuple[list[Refinement], Tensor]:
+        """L_s + L_r + L_e of each refinement: [T]."""
+        assert self.trained is not None
+        assert self.learner is not None
+        (generator,) = self.dropout.generators
+        objective = self.trained.objective
+        features: Tensor | None = None
+        if objective.smoothness > 0 or objective.sparsity > 0:
+            features = sketch(self.graph.x, objective.sketch, generator)[pivots]
+        terms = LearnerLoss(self.learner, objective, pivots, features, generator)
+        done, losses = [], []
+        for step in steps:
+            loss = terms.supervised(step, self.gnn, self.graph, self.runs, self.dropout)
+            losses.append(loss + terms.regularisers(step))
+            done.append(step)
+        return done, torch.stack(losses)
 
 
-def accuracy(logits: Tensor, y: Tensor, nodes: Tensor) -> float:
-    """Share of ``nodes`` whose largest logit is their label; NaN for no nodes."""
-    if len(nodes) == 0:
-        return math.nan
-    return float((logits[nodes].argmax(1) == y[nodes]).double().mean())
+def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+    """Share of ``nodes`` whose largest logit is their label: [..] in float64; NaN for no nodes.
+
+    Shapes:
+        logits [.., N, C], nodes [M], labels [M]
+    """
+    return (logits.index_select(-2, nodes).argmax(-1) == labels).double().mean(-1)
 
 
-def snapshot(module: torch.nn.Module) -> State:
-    """Copy a module's tensors, to be restored by ``load_state_dict``."""
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
+def _over_refinements(losses: Tensor, steps: list[Refinement]) -> tuple[Tensor, Tensor]:
+    """The first loss plus the mean of the others that count, and how many count in all.
+
+    Shapes:
+        losses [T, ..] -> [..], [..]
+    """
+    first, others = losses[0], losses[1:]
+    counts = [step.active for step in steps[1:] if step.active is not None]
+    if not counts:
+        every = torch.full_like(first, len(steps), dtype=torch.int64)
+        return (first + others.mean(0) if len(others) else first), every
+    # a step is active in every run until the first tolerance check, which precedes step 2
+    active = torch.stack(counts)  # [T - 1, ..]
+    weight = active / active.sum(0).clamp_min(1)
+    return first + (others * weight).sum(0), 1 + active.sum(0)
 
 
-def improves(epoch: Epoch, best: Epoch | None) -> bool:
-    """Higher validation accuracy, or the same with a lower validation loss."""
-    if best is None:
-        return True
-    return (epoch.val_accuracy, -epoch.val_loss) > (best.val_accuracy, -best.val_loss)
+def _per_vector(setting: float | Tensor) -> float | Tensor:
+    """[B, 1, 1] -> [B, 1], to go with flat weights."""
+    return setting[..., 0] if isinstance(setting, Tensor) else setting

@@ -1,7 +1,7 @@
 """Backbones by name. A new one is a class in a file of its own and a line in this table."""
 
 from graphglow.errors import InputError
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape
+from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, stack
 from graphglow.gnn.backbones.gcn import GCN
 
 BACKBONES: dict[str, type[Backbone]] = {"gcn": GCN}
@@ -14,4 +14,4 @@ def backbone_class(name: str) -> type[Backbone]:
     return BACKBONES[name]
 
 
-__all__ = ["BACKBONES", "GCN", "Backbone", "BackboneShape", "backbone_class"]
+__all__ = ["BACKBONES", "GCN", "Backbone", "BackboneShape", "backbone_class", "stack"]

@@ -1,11 +1,14 @@
 """What a backbone is: the graph-specific GNN h_w that runs on the mixed structure."""
 
+import copy
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from graphglow.gnn.dropout import Dropout
 from graphglow.gnn.encoder import Encoded, Encoder
 from graphglow.gnn.latent_gnn import MixedPropagation
 from graphglow.graphs import Graph
@@ -19,8 +22,6 @@ class BackboneShape:
     """d: width of the embeddings, equal to the structure learner's embedding size."""
     num_layers: int = 2
     """L."""
-    dropout: float = 0.5
-    """Share of entries dropped in training."""
     encoder: Encoder = "gcn"
     """How Z^0 is made."""
 
@@ -29,13 +30,14 @@ class Backbone(nn.Module, ABC):
     """A GNN in two parts: what a pass computes once, and what each refinement repeats.
 
     To add one: subclass, implement the two methods, add the class to ``BACKBONES``; the command
-    line, the checks and the tests pick it up from there. Randomness comes only from the generator
-    that is passed in; None means evaluation.
+    line, the checks and the tests pick it up from there. Randomness comes only from the ``dropout``
+    that is passed in; None means evaluation. Write tensor code for leading dimensions (``..``):
+    a batch of runs is one backbone whose parameters are stacked (:func:`stack`).
 
     Args:
         num_features: Width of the input features.
         num_classes: Number of classes C.
-        shape: Hidden width, depth, dropout, encoder.
+        shape: Hidden width, depth, encoder.
         generator: Draws the initial weights.
     """
 
@@ -50,14 +52,28 @@ class Backbone(nn.Module, ABC):
         self.shape = shape
 
     @abstractmethod
-    def encode(self, graph: Graph, generator: torch.Generator | None) -> Encoded:
-        """Compute what does not depend on the latent structure, with z0 [N, hidden]."""
+    def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        """Compute what does not depend on the latent structure, with z0 [.., N, hidden]."""
 
     @abstractmethod
     def forward(
-        self, encoded: Encoded, mix: MixedPropagation, generator: torch.Generator | None
+        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
-        """Return embeddings z [N, hidden] for the next structure, and logits [N, C]."""
+        """Return embeddings z [.., N, hidden] for the next structure, and logits [.., N, C]."""
+
+
+def stack(backbones: Sequence[Backbone]) -> Backbone:
+    """One backbone for a batch of runs: each parameter gets a leading dimension B.
+
+    A single one is returned as it is, without a batch dimension.
+    """
+    if len(backbones) == 1:
+        return backbones[0]
+    stacked = copy.deepcopy(backbones[0])
+    states = [backbone.state_dict() for backbone in backbones]
+    for name, parameter in stacked.named_parameters():
+        parameter.data = torch.stack([state[name] for state in states])
+    return stacked
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:

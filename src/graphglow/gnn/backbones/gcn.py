@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot
-from graphglow.gnn.dropout import dropout
+from graphglow.gnn.dropout import Dropout, drop
 from graphglow.gnn.encoder import Encoded, encode
 from graphglow.gnn.latent_gnn import MixedPropagation
 from graphglow.graphs import Graph
@@ -34,23 +34,15 @@ class GCN(Backbone):
         self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
         self.biases = nn.ParameterList([nn.Parameter(torch.zeros(b)) for _, b in pairs])
 
-    def encode(self, graph: Graph, generator: torch.Generator | None) -> Encoded:
-        return encode(
-            graph,
-            self.weights[0],
-            kind=self.shape.encoder,
-            dropout=self.shape.dropout,
-            generator=generator,
-        )
+    def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        return encode(graph, self.weights[0], kind=self.shape.encoder, dropout=dropout)
 
     def forward(
-        self, encoded: Encoded, mix: MixedPropagation, generator: torch.Generator | None
+        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
-        hidden = mix(encoded.xw, input_part=encoded.axw) + self.biases[0]  # [N, D]
-        for weight, bias in zip(self.weights[1:-1], self.biases[1:-1], strict=True):
-            hidden = mix(self._activate(hidden, generator) @ weight) + bias
-        logits = mix(self._activate(hidden, generator) @ self.weights[-1]) + self.biases[-1]
-        return hidden, logits  # Z^(L-1) before its relu [N, D], Z^(L) [N, C]
-
-    def _activate(self, hidden: Tensor, generator: torch.Generator | None) -> Tensor:
-        return dropout(torch.relu(hidden), self.shape.dropout, generator)
+        weights, biases = list(self.weights), [bias[..., None, :] for bias in self.biases]
+        hidden = mix(encoded.xw, input_part=encoded.axw) + biases[0]  # [.., N, D]
+        for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
+            hidden = mix(drop(torch.relu(hidden), dropout) @ weight) + bias
+        logits = mix(drop(torch.relu(hidden), dropout) @ weights[-1]) + biases[-1]
+        return hidden, logits  # Z^(L-1) before its relu [.., N, D], Z^(L) [.., N, C]

@@ -1,0 +1,124 @@
+"""Epochs: a training step, then a validation pass, as often as asked for."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from graphglow.errors import InputError
+from graphglow.training.best import Best
+from graphglow.training.replay import Replay
+from graphglow.training.task import GraphTask
+
+READ_EVERY = 25
+"""Epochs between two looks at a GPU's scores; a CPU's are read after each."""
+SHORTEST_RECORDING = 8
+"""Fewer epochs than this are not worth recording as a CUDA graph."""
+
+
+class Epoch(NamedTuple):
+    """One epoch: a training step, then a validation pass."""
+
+    graph: str
+    epoch: int
+    loss: float
+    val_loss: float
+    val_accuracy: float
+    refinements: int
+
+
+OnEpoch = Callable[[Epoch], None]
+"""Called for each epoch in order, for progress and logging; on a GPU some epochs later."""
+
+
+class Loop:
+    """Train a task for a number of epochs, and put the best weights back.
+
+    Scores, best weights and early stopping live on the device: an epoch never waits for the host,
+    which reads the scores every :data:`READ_EVERY` epochs. On a GPU an epoch is recorded as a
+    CUDA graph and replayed. A loop can run again: pre-training visits a graph several times.
+
+    Args:
+        task: What to train.
+        epochs: Most epochs of one run.
+        patience: Epochs without a better score after which a run stops.
+        read_every: Overrides how often scores are read.
+    """
+
+    def __init__(
+        self, task: GraphTask, epochs: int, patience: int, *, read_every: int | None = None
+    ) -> None:
+        self.task, self.epochs = task, epochs
+        device = task.graph.y.device
+        self.read_every = read_every or (1 if device.type == "cpu" else READ_EVERY)
+        weights = [task.optimizer.flat]
+        if task.trained is not None:
+            weights.append(task.trained.theta.flat)
+        self.best = Best(weights, patience)
+        self.number = torch.zeros((), dtype=torch.int64, device=device)
+        batch = task.optimizer.flat.shape[:-1]
+        self.scores = torch.zeros(epochs, 4, *batch, dtype=torch.float64, device=device)
+        self._step = Replay(
+            self._epoch,
+            task.dropout.generators,
+            device,
+            enabled=task.runs.shared.capture and epochs >= SHORTEST_RECORDING,
+        )
+
+    def run(self, on_epoch: OnEpoch | None = None) -> list[list[Epoch]]:
+        """Train, and return the history of each run up to where it stopped."""
+        self.number.zero_()
+        self.best.reset()
+        read = 0
+        history: list[list[Epoch]] = [[] for _ in range(self.task.runs.count)]
+        for number in range(1, self.epochs + 1):
+            self._step()
+            if number - read >= self.read_every or number == self.epochs:
+                self._read(read, number, history, on_epoch)
+                read = number
+                if not bool(self.best.running.any()):
+                    break
+        self.best.restore()
+        return history
+
+    def _epoch(self) -> None:
+        """One epoch, wholly on the device."""
+        loss, refinements = self.task.train_step()
+        val_loss, val_accuracy = self.task.validate()
+        row = torch.stack([loss.double(), val_loss.double(), val_accuracy, refinements.double()])
+        self.scores.index_copy_(0, self.number[None], row[None])
+        self.number += 1
+        self.best.update(self.number, val_accuracy, val_loss.double())
+
+    def _read(
+        self, start: int, stop: int, history: list[list[Epoch]], on_epoch: OnEpoch | None
+    ) -> None:
+        """Bring the scores of some epochs to the host: the only wait of the loop."""
+        last = self.best.last.reshape(-1).tolist()
+        scores = self.scores[start:stop].reshape(stop - start, 4, -1).tolist()
+        for number, (losses, val_losses, accuracies, refinements) in enumerate(scores, start + 1):
+            for run, runs_history in enumerate(history):
+                if number > last[run]:
+                    continue
+                epoch = Epoch(
+                    self.task.graph.name,
+                    number,
+                    losses[run],
+                    val_losses[run],
+                    accuracies[run],
+                    int(refinements[run]),
+                )
+                _check_finite(epoch)
+                runs_history.append(epoch)
+                if on_epoch is not None:
+                    on_epoch(epoch)
+
+
+def _check_finite(epoch: Epoch) -> None:
+    if not (math.isfinite(epoch.loss) and math.isfinite(epoch.val_loss)):
+        raise InputError(
+            f"the loss must stay finite; got {epoch.loss} (training) and {epoch.val_loss} "
+            f"(validation) at epoch {epoch.epoch} on {epoch.graph} "
+            "(a smaller learning rate may help)"
+        )

@@ -1,0 +1,72 @@
+"""An epoch as a CUDA graph: recorded once, then replayed with a single launch."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+
+WARM_UP = 1
+"""Calls before recording: lazy initialisation (compilation, workspaces) must be over by then."""
+
+
+class Replay:
+    """Call ``step``; on a GPU, record it after a warm-up and replay the record from then on.
+
+    ``step`` works in place on tensors that stay where they are, draws only from ``generators``
+    and never reads from the GPU. Warm-up calls are real ones: the numbers are the same with and
+    without recording. Where recording fails, calls go on without it, with a warning.
+
+    Args:
+        step: What to do in each call.
+        generators: All random generators that ``step`` draws from.
+        device: Where it works.
+        enabled: False never records.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], None],
+        generators: Sequence[torch.Generator],
+        device: torch.device,
+        *,
+        enabled: bool,
+    ) -> None:
+        self.step, self.generators, self.device = step, generators, device
+        self.calls = 0
+        self.enabled = enabled and device.type == "cuda"
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = _new_stream(device) if self.enabled else None
+
+    def __call__(self) -> None:
+        if self.graph is None and self.enabled and self.calls >= WARM_UP:
+            self._record()
+        if self.graph is not None:
+            self.graph.replay()
+        elif self.stream is not None:  # record where the warm-up ran: same workspaces
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self.stream):
+                self.step()
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        else:
+            self.step()
+        self.calls += 1
+
+    def _record(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        states = [generator.get_state() for generator in self.generators]
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                self.step()
+        except RuntimeError as error:
+            self.enabled = False
+            for generator, state in zip(self.generators, states, strict=True):
+                generator.set_state(state)
+            warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
+        else:
+            self.graph = graph
+
+
+def _new_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
