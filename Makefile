@@ -32,7 +32,7 @@ test: lint
 	$(BIN)/pytest
 
 bench: setup
-	$(BIN)/python benchmarks/bench_pivot_propagate.py
+	$(BIN)/graphglow bench op
 
 clean:
 	rm -rf .venv dist .pytest_cache .mypy_cache .ruff_cache

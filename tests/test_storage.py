@@ -1,13 +1,16 @@
 """Files are whole or absent, and what was on disk before is never harmed."""
 
+import io
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.storage import atomic_path, existing_file, load_tensors, save_tensors
+from graphglow.storage import append_line, atomic_path, existing_file, load_tensors, save_tensors
 
 
 def names(folder):
@@ -165,3 +168,54 @@ def test_facts_that_json_cannot_hold_leave_the_old_file(tmp_path):
         save_tensors(path, "thing", {}, {"bad": object()})
     assert path.read_text() == "old"
     assert names(tmp_path) == ["t.safetensors"]
+
+
+def test_lines_are_appended_whole(tmp_path):
+    path = tmp_path / "new" / "rows.jsonl"
+    append_line(path, "one")
+    append_line(path, "two")
+    assert path.read_text() == "one\ntwo\n"
+
+
+def test_a_torn_line_does_not_spoil_the_next(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n{"b"')  # a writer was killed
+    append_line(path, '{"c": 3}')
+    assert path.read_text().splitlines() == ['{"a": 1}', '{"b"', '{"c": 3}']
+
+
+def test_a_full_disk_takes_the_part_of_a_line_back(tmp_path, monkeypatch):
+    path = tmp_path / "rows.jsonl"
+    append_line(path, "whole")
+    real = io.FileIO.write
+
+    class Short(io.FileIO):
+        def write(self, data):
+            return real(self, data[:3])
+
+    monkeypatch.setattr(Path, "open", lambda self, *_, **__: Short(self, "ab+"))
+    with pytest.raises(InputError, match="No space left"):
+        append_line(path, "another")
+    monkeypatch.undo()
+    assert path.read_text() == "whole\n"
+
+
+def test_many_writers_lose_no_line(tmp_path):
+    path = tmp_path / "rows.jsonl"
+
+    def write(writer):
+        for number in range(20):
+            append_line(path, f"{writer}-{number}-" + "x" * 1000)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    lines = path.read_text().splitlines()
+    assert len(lines) == 160
+    assert {line.rsplit("-", 1)[0] for line in lines} == {
+        f"{w}-{n}" for w in range(8) for n in range(20)
+    }
+
+
+def test_append_to_a_folder_is_refused(tmp_path):
+    with pytest.raises(InputError, match="must be writable"):
+        append_line(tmp_path, "line")

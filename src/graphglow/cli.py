@@ -88,10 +88,9 @@ def _run_command(name: str, arguments: list[str]) -> None:
     with waiting("starting"):  # torch takes seconds to import
         from graphglow.commands.usage import parse
 
-        command: Callable[..., None] = getattr(
-            importlib.import_module(f"graphglow.commands.{name}"), name
-        )
-    parse(command, arguments)()
+        module = importlib.import_module(f"graphglow.commands.{name}")
+        command: Callable[..., None] = getattr(module, name)
+    parse(command, arguments, getattr(module, "PARTS", None))()
 
 
 def _failed(status: int, message: str) -> int:

@@ -4,6 +4,8 @@ Nothing here, and nothing that reads through here, unpickles: safetensors holds 
 the metadata is JSON.
 """
 
+import errno
+import fcntl
 import json
 import os
 import tempfile
@@ -52,6 +54,32 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def append_line(path: str | Path, line: str) -> None:
+    """Add one line to a text file, whole or not at all; others may append at the same time.
+
+    If an earlier writer was killed in the middle of a line, the new one still gets its own.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+            size = file.seek(0, os.SEEK_END)
+            if size:
+                file.seek(size - 1)
+            broken = size > 0 and file.read(1) != b"\n"
+            data = (b"\n" if broken else b"") + line.encode() + b"\n"
+            try:
+                if file.write(data) != len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            except OSError:
+                file.truncate(size)
+                raise
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
 
 
 def existing_file(path: str | Path, what: str) -> Path:

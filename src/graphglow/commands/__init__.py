@@ -6,5 +6,6 @@ COMMANDS: dict[str, str] = {
     "pretrain": "Train the shared structure learner on the source graphs (Algorithm 2).",
     "transfer": "Train a GNN on a new graph under a frozen structure learner (Algorithm 3).",
     "refine": "Transfer, then write the learned graph to a file.",
+    "bench": "Measure time and memory on this machine.",
 }
 """Name and first docstring line of each command, here so that help need not import torch."""

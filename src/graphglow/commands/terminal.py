@@ -15,7 +15,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
     from graphglow.training import Epoch
-    from graphglow.training.task import OnEpoch
+    from graphglow.training.loop import OnEpoch
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def show_facts(title: str, facts: Mapping[str, object]) -> None:
 
 def print_json(facts: Mapping[str, Any]) -> None:
     """Print one line of strict JSON: NaN and infinity become null, paths become text."""
-    sys.stdout.write(json.dumps(_strict(facts), allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(strict(facts), allow_nan=False) + "\n")
 
 
 def percent(share: float | None) -> str:
@@ -97,13 +97,14 @@ def printable(value: object) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+    """``value`` as strict JSON can hold it: NaN and infinity become None, paths become text."""
     if hasattr(value, "_asdict"):  # a NamedTuple
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {str(key): _strict(item) for key, item in value.items()}
+        return {str(key): strict(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value

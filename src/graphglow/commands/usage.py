@@ -2,9 +2,10 @@
 
 import contextlib
 import functools
+import inspect
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tyro
 
@@ -13,26 +14,43 @@ from graphglow.errors import InputError
 Command = Callable[..., None]
 
 
-def parse(command: Command, arguments: list[str]) -> Callable[[], None]:
+def parse(
+    command: Command, arguments: list[str], parts: Mapping[str, Command] | None = None
+) -> Callable[[], None]:
     """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage.
 
-    ``--help`` prints and raises ``SystemExit(0)``.
+    ``--help`` prints and raises ``SystemExit(0)``. Where a command has ``parts`` (``bench op``),
+    the first argument names the one to bind, and ``command`` itself is only its help.
     """
-
-    @functools.wraps(command)  # tyro reads the signature and docstring of what is wrapped
-    def bind(*args: object, **kwargs: object) -> Callable[[], None]:
-        return functools.partial(command, *args, **kwargs)
-
     prog = f"graphglow {command.__name__}"
     captured = io.StringIO()
     try:
         with contextlib.redirect_stderr(captured):
-            bound: Callable[[], None] = tyro.cli(bind, prog=prog, args=arguments)
+            bound: Callable[[], None]
+            if parts:
+                bound = tyro.extras.subcommand_cli_from_dict(
+                    {name: _binding(part) for name, part in parts.items()},
+                    prog=prog,
+                    description=inspect.getdoc(command),
+                    args=arguments,
+                )
+            else:
+                bound = tyro.cli(_binding(command), prog=prog, args=arguments)
         return bound
     except SystemExit as request:
         if request.code in (0, None):
             raise
         raise InputError(f"{one_line(captured.getvalue())}; see {prog} --help") from None
+
+
+def _binding(command: Command) -> Callable[..., Callable[[], None]]:
+    """A function with the flags of ``command`` that does not run it yet."""
+
+    @functools.wraps(command)  # tyro reads the signature and docstring of what is wrapped
+    def bind(*args: object, **kwargs: object) -> Callable[[], None]:
+        return functools.partial(command, *args, **kwargs)
+
+    return bind
 
 
 def one_line(box: str) -> str:

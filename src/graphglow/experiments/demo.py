@@ -28,7 +28,7 @@ from graphglow.training import (
     transfer,
 )
 from graphglow.training.config import Device
-from graphglow.training.task import OnEpoch
+from graphglow.training.loop import OnEpoch
 
 METHODS = ("graphglow", "random-theta", "gcn", "logistic-regression")
 NEW_EDGES_SHOWN = 8

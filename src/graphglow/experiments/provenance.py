@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def provenance() -> dict[str, Any]:
     """Command, commit, machine, versions. ``GRAPHGLOW_COMMIT`` speaks where git cannot."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        "command": " ".join([Path(sys.executable).name, *sys.argv]),
+        "command": _command(),
         "commit": os.environ.get("GRAPHGLOW_COMMIT") or _git_commit(),
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": {"cpu": platform.machine(), "cores": os.cpu_count(), "gpu": gpu},
@@ -27,8 +28,25 @@ def provenance() -> dict[str, Any]:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "torch_geometric": torch_geometric.__version__,
+            "cuda": torch.version.cuda,
+            "triton": _version("triton"),
         },
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _command() -> str:
+    """The command line; of absolute paths, which mean nothing elsewhere, the last part."""
+    program, *words = (Path(w).name if Path(w).is_absolute() else w for w in sys.argv)
+    if program in ("__main__.py", "graphglow"):
+        return " ".join(["graphglow", *words])
+    return " ".join([Path(sys.executable).name, program, *words])
 
 
 def _git_commit() -> str:

@@ -1,0 +1,1 @@
+"""Benchmarks, one file each: settings are a config, results are rows, and nothing is printed."""

@@ -1,0 +1,120 @@
+"""Settings that benchmarks share."""
+
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import torch
+
+from graphglow.errors import InputError
+from graphglow.ops import Backend, Precision
+from graphglow.structure import LearnerConfig, PivotStructure, StructureLearner
+from graphglow.structure.config import Delta, at_least, one_of
+from graphglow.training import TransferConfig
+from graphglow.training.config import Device
+from graphglow.training.device import resolve_device
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchConfig:
+    """What every benchmark takes."""
+
+    seed: int = 0
+    """Seeds the inputs, the learner and the training."""
+    device: Device = "auto"
+    """Where to measure: auto takes the GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        at_least("seed", self.seed, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelBench(BenchConfig):
+    """A model as it is measured: a random learner, and every refinement made."""
+
+    refinements: int = 10
+    """T: refinements of each forward pass; none is saved by stopping early."""
+    pivots: int = 1000
+    """P; at most the number of nodes is used."""
+    backend: Backend = "auto"
+    """How the learned graph's messages are computed."""
+    precision: Precision = "float32"
+    """Arithmetic of the learned graph's messages."""
+    delta: Delta = "truncate"
+    """The learner's delta; affine is what the linear backend serves."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("delta", self.delta, get_args(Delta))
+        self.transfer_config()  # checks the rest
+        if self.backend == "linear":
+            self.check_linear()
+
+    def check_linear(self) -> None:
+        if self.delta != "affine":
+            raise InputError(f"backend linear must go with --delta affine; got {self.delta}")
+
+    def transfer_config(self) -> TransferConfig:
+        return TransferConfig(
+            refinements=self.refinements,
+            tolerance=0.0,
+            num_pivots=self.pivots,
+            precision=self.precision,
+            backend=self.backend,
+            seed=self.seed,
+            device=self.device,
+        )
+
+    def learner(self) -> StructureLearner:
+        return StructureLearner(LearnerConfig(delta=self.delta), seed=self.seed)
+
+    def picked(self, nodes: int, *, runs: int = 1) -> Backend:
+        """The backend that is used: the named one, or what ``auto`` picks for these sizes."""
+        device, learner = resolve_device(self.device), self.learner().config
+        width = learner.num_heads * learner.embedding_size
+        one = torch.empty(1, device=device)  # seen as a whole factor; nothing is allocated
+        batch = (runs,) if runs > 1 else ()
+        return PivotStructure(
+            one.expand(*batch, nodes, width),
+            one.expand(*batch, min(self.pivots, nodes), width),
+            threshold=None if self.delta == "affine" else learner.threshold,
+            kernel="identity",
+            heads=1,
+            backend=self.backend,
+            precision=self.precision,
+        ).chosen_backend
+
+    def facts(self) -> dict[str, object]:
+        """The part of a row that says what was run."""
+        names = ("refinements", "pivots", "backend", "precision", "delta", "seed")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransferBench(ModelBench):
+    """A whole transfer."""
+
+    epochs: int = 50
+    """Epochs measured: a training step and a validation pass each."""
+    warm_up: int = 10
+    """Epochs of a transfer that is made first, outside the clock."""
+    repeats: int = 3
+    """How often it is measured; medians are reported."""
+    capture: bool = True
+    """On a GPU, replay an epoch as a CUDA graph."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("warm_up", self.warm_up, 1)
+        at_least("repeats", self.repeats, 1)
+
+    def transfer_config(self) -> TransferConfig:
+        return replace(super().transfer_config(), epochs=self.epochs, capture=self.capture)
+
+    def facts(self) -> dict[str, object]:
+        return super().facts() | {"epochs": self.epochs, "capture": self.capture}
+
+
+def some(name: str, values: tuple[object, ...]) -> None:
+    """Raise unless there is at least one value."""
+    if not values:
+        raise InputError(f"{name} must name at least one; got none")

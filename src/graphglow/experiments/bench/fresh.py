@@ -1,0 +1,32 @@
+"""Run something in a process of its own, so that its peak memory is not another's."""
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import ParamSpec, TypeVar
+
+import torch
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+
+def in_fresh_process(
+    function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
+) -> Result | None:
+    """Call ``function`` in a new interpreter; None if the system killed it (out of memory).
+
+    The function and its arguments must be importable; its exceptions come back as they are.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        1,
+        mp_context=context,
+        initializer=torch.set_num_threads,
+        initargs=(torch.get_num_threads(),),
+    ) as pool:
+        try:
+            return pool.submit(function, *args, **kwargs).result()
+        except BrokenProcessPool:
+            return None

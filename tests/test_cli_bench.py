@@ -1,0 +1,113 @@
+"""``graphglow bench`` through the command line's one entry point."""
+
+import json
+
+import pytest
+
+from graphglow.cli import main
+from graphglow.commands import bench as bench_module
+from graphglow.commands.bench import COLUMNS, PARTS
+from graphglow.experiments.bench import ceilings
+
+OP = ["bench", "op", "--nodes", "20", "30", "--pivots", "4", "--width", "8", "--features", "4"]
+OP += ["--min-seconds", "0.005", "--device", "cpu"]
+SMALL = ["--pivots", "8", "--refinements", "2", "--epochs", "2", "--repeats", "1", "--warm-up", "1"]
+
+
+@pytest.fixture(autouse=True)
+def small_ceilings(monkeypatch):
+    monkeypatch.setitem(ceilings.MATMUL_SIDE, "cpu", 64)
+    monkeypatch.setitem(ceilings.COPY_BYTES, "cpu", 2**16)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # other tests' way to run kernels here
+
+
+def test_json_is_one_object_with_the_rows(capsys):
+    assert main([*OP, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (facts["command"], facts["benchmark"]) == ("bench", "op")
+    assert {row["nodes"] for row in facts["rows"]} == {20, 30}
+    assert all(row["provenance"]["versions"]["torch"] for row in facts["rows"])
+
+
+def test_rows_are_added_to_the_file_and_shown(capsys, tmp_path):
+    out = tmp_path / "new" / "bench_op.jsonl"
+    assert main([*OP, "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "eager" in shown.out
+    assert "bench_op.jsonl" in shown.out.replace("\n", "")
+    first = out.read_text().splitlines()
+    assert main([*OP, "--out", str(out), "--backends", "eager"]) == 0
+    lines = out.read_text().splitlines()
+    assert lines[: len(first)] == first
+    assert len(lines) == len(first) + 2
+    row = json.loads(lines[-1])
+    assert (row["benchmark"], row["backend"], row["device"]) == ("op", "eager", "cpu")
+    assert str(tmp_path) not in row["provenance"]["command"]
+    assert str(tmp_path.name) not in lines[-1]
+
+
+@pytest.mark.parametrize("name", ["epoch", "batch"])
+def test_benchmarks_that_train(capsys, name):
+    graph = ["--targets", "synthetic-small"] if name == "epoch" else ["--target", "synthetic-small"]
+    more = ["--compare"] if name == "epoch" else ["--seeds", "2"]
+    assert main(["bench", name, *graph, *SMALL, *more, "--no-capture", "--device", "cpu"]) == 0
+    assert "synthetic-small" in capsys.readouterr().out
+
+
+def test_a_fit_is_said(capsys, monkeypatch):
+    rows = [{"nodes": 10**5, "epoch_ms": 1.0, "backend": "auto"}]
+    fit = {"kind": "fit", "exponent": 1.04, "fitted_nodes": [10**5, 10**6]}
+    monkeypatch.setattr(bench_module, "run_scale", lambda config: [*rows, fit])
+    assert main(["bench", "scale", "--device", "cpu"]) == 0
+    assert "nodes^1.04 from 100,000" in capsys.readouterr().out
+
+
+def test_what_did_not_fit_is_said(capsys, monkeypatch):
+    row = {"nodes": 10**9, "epoch_ms": None, "peak_bytes": None, "out_of_memory": True}
+    monkeypatch.setattr(bench_module, "run_scale", lambda config: [row])
+    assert main(["bench", "scale", "--device", "cpu"]) == 0
+    assert "out of memory" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_benchmark_has_the_shared_flags(capsys, name):
+    assert name in COLUMNS
+    assert main(["bench", name, "--help"]) == 0
+    shown = capsys.readouterr().out
+    for flag in ("--seed", "--device", "--data-root", "--json", "--out"):
+        assert flag in shown
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "expected one of {op, epoch, batch, scale, memory}"),
+        (["speed"], "unknown options: speed"),
+        (["op", "--nodez", "3"], "perhaps you meant"),
+        (["op", "--nodes", "many"], "bad value for --nodes"),
+        (["op", "--nodes", "0"], "nodes must be >= 1; got 0"),
+        (["op", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
+        (["epoch", "--targets", "corra"], "nearest: cora"),
+        (["scale", "--backend", "linear"], "backend linear must go with --delta affine"),
+        (["batch", "--seeds", "0"], "seeds must be >= 2; got 0"),
+    ],
+)
+def test_bad_usage_is_one_line(capsys, argv, message):
+    assert main(["bench", *argv]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert message in shown.err
+
+
+def test_a_file_that_cannot_be_written_is_found_before_measuring(capsys, tmp_path, monkeypatch):
+    def never(config):
+        raise AssertionError("measured")
+        yield
+
+    monkeypatch.setattr(bench_module, "run_op", never)
+    assert main([*OP, "--out", str(tmp_path)]) == 2
+    (tmp_path / "file").touch()
+    assert main([*OP, "--out", str(tmp_path / "file" / "rows.jsonl")]) == 2
+    assert "writable" in capsys.readouterr().err
