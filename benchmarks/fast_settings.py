@@ -1,6 +1,6 @@
 """What each fast setting costs in accuracy: several seeds, trained as one batch.
 
-    python benchmarks/fast_settings.py --data-root data --out results/fast_settings.jsonl
+    python benchmarks/fast_settings.py --data-root data --out results/bench_fast_settings.jsonl
 
 Each row: one graph, one setting, the mean and standard deviation over the seeds of validation and
 test accuracy. The learner is a random theta (the same for all runs of a graph), so that settings
@@ -12,6 +12,8 @@ import json
 import statistics
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from graphglow import LearnerConfig, StructureLearner, TransferConfig, load_graph, transfer_many
 from graphglow.experiments.provenance import provenance
@@ -62,6 +64,7 @@ def main() -> None:
                 "split": "authors'" if split.exists() else "public",
                 "seconds": runs[0].train_seconds,
                 "device": runs[0].summary()["device"],
+                "threads": torch.get_num_threads(),
             }
             append_line(args.out, json.dumps(row | {"provenance": origin}))
             print(target, name, {k: round(v, 4) for k, v in row.items() if isinstance(v, float)})

@@ -1,7 +1,8 @@
-"""What all tests share: the real data, a small graph, and PyG imported without its warnings."""
+"""What all tests share: real data, a small graph, set-ups, and PyG without its warnings."""
 
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread() -> None:
     """Tensors here are tiny: threads only wait for each other, and sums depend on their number."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def interpreter_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let operations take their Triton kernels on the CPU too, for the time of a test."""
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+
+
+@pytest.fixture
+def nan_filled_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Make ``torch.empty`` give NaN, so that an entry never written shows."""
+    before = torch.are_deterministic_algorithms_enabled()
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", True)
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # or the library refuses products
+    torch.use_deterministic_algorithms(True)
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(before)
 
 
 @pytest.fixture(scope="session")

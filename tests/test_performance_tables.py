@@ -41,7 +41,7 @@ def folder(tmp_path):
     ]
     (tmp_path / "bench_op.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     fit = {"benchmark": "scale", "kind": "fit", "exponent": 1.2, "refinements": 2, "device": "cuda"}
-    fit |= {"delta": "truncate", "threads": 2, "provenance": PROVENANCE}
+    fit |= {"delta": "truncate", "precision": "float32", "threads": 2, "provenance": PROVENANCE}
     (tmp_path / "bench_scale.jsonl").write_text(json.dumps(fit) + "\n")
     return tmp_path
 

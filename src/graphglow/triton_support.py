@@ -2,15 +2,31 @@
 
 import importlib.util
 import os
+from contextlib import AbstractContextManager
 from functools import cache
+from typing import cast
 
 import torch
+from torch import Tensor
 
 
 def triton_usable(device: torch.device) -> bool:
-    """True on a GPU with the package triton, or anywhere under Triton's interpreter."""
+    """True on a GPU that can, with the package triton, or anywhere under Triton's interpreter."""
+    if not _installed():
+        return False
+    return os.environ.get("TRITON_INTERPRET") == "1" or _has_tensor_cores(device)
+
+
+def launching_on(tensor: Tensor) -> AbstractContextManager[None]:
+    """Make the tensor's GPU the current one, where Triton launches; nothing for a CPU."""
+    return cast(AbstractContextManager[None], torch.cuda.device_of(tensor))  # type: ignore[no-untyped-call]
+
+
+@cache
+def _has_tensor_cores(device: torch.device) -> bool:
+    """For bfloat16 and tf32: NVIDIA's from Ampere on."""
     on_gpu = device.type == "cuda" and torch.version.cuda is not None
-    return _installed() and (on_gpu or os.environ.get("TRITON_INTERPRET") == "1")
+    return on_gpu and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 @cache

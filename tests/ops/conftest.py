@@ -4,14 +4,11 @@ import pytest
 import torch
 
 
-@pytest.fixture
-def nan_filled_memory():
-    """Make ``torch.empty`` give NaN, so that an entry never written shows."""
-    before = torch.are_deterministic_algorithms_enabled()
-    fill = torch.utils.deterministic.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    assert torch.empty(3).isnan().all()
-    yield
-    torch.utils.deterministic.fill_uninitialized_memory = fill
-    torch.use_deterministic_algorithms(before)
+@pytest.fixture(params=[False, True], ids=["tf32 off before", "tf32 on before"])
+def tf32_before(request):
+    """The state of PyTorch's switch for tf32 that a test finds."""
+    switch = torch.backends.cuda.matmul
+    before = switch.allow_tf32
+    switch.allow_tf32 = request.param
+    yield request.param
+    switch.allow_tf32 = before

@@ -47,12 +47,16 @@ def value_and_gradients(function, tensors, dtype=torch.float64):
 
 
 class LargestTensor(TorchDispatchMode):
-    """Remembers the most elements of any tensor that an operation returns."""
+    """Remembers the most elements of any tensor that an operation returns.
+
+    Of floating-point tensors: Triton's interpreter copies what it is given byte by byte.
+    """
 
     elements = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
-        sizes = [t.numel() for t in tree_leaves(out) if isinstance(t, torch.Tensor)]
-        self.elements = max([self.elements, *sizes])
+        for t in tree_leaves(out):
+            if isinstance(t, torch.Tensor) and t.is_floating_point():
+                self.elements = max(self.elements, t.numel())
         return out

@@ -1,13 +1,15 @@
 """The door: what it checks, and which backend it takes."""
 
+import importlib
+
 import pytest
 import torch
 from propagate_inputs import CASES, inputs
 
 from graphglow.ops import BACKENDS, available_backends, choose_backend, pivot_propagate
-from graphglow.ops.pivot_propagate import DENSE_LIMIT
+from graphglow.ops.pivot_propagate import DENSE_LIMIT, DENSE_LIMIT_BESIDE_TRITON
 
-CUTTING = ["eager", "chunked"]
+CUTTING = ["eager", "dense", "chunked"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -18,7 +20,7 @@ def test_every_backend_that_can_gives_the_same(case):
     usable = [b for b in BACKENDS if b != "linear" or case == "identity uncut"]
     usable.remove("triton")  # takes no float64: see test_triton_fused.py
     truth = pivot_propagate(*tensors, **settings, backend="eager")
-    assert len(usable) >= 3
+    assert len(usable) >= 4
     for backend in usable:
         torch.testing.assert_close(pivot_propagate(*tensors, **settings, backend=backend), truth)
 
@@ -118,23 +120,89 @@ def test_a_named_backend_that_cannot_do_it_refuses(settings):
     [
         (10, 5, None, "identity", 1, "linear"),
         (10**9, 10**6, None, "identity", 1, "linear"),
-        (10, 5, None, "exp", 1, "eager"),
-        (10, 5, 0.0, "identity", 1, "eager"),
-        (DENSE_LIMIT // 1000, 1000, 0.0, "identity", 1, "eager"),
-        (DENSE_LIMIT // 1000, 1000, 0.0, "identity", 4, "eager"),  # heads are folded into q and k
+        (10, 5, None, "exp", 1, "dense"),
+        (10, 5, 0.0, "identity", 1, "dense"),
+        (DENSE_LIMIT // 1000, 1000, 0.0, "identity", 1, "dense"),
+        (DENSE_LIMIT // 1000, 1000, 0.0, "identity", 4, "dense"),  # heads are folded into q and k
         (DENSE_LIMIT // 1000, 1000, 0.0, "exp", 4, "chunked"),
         (DENSE_LIMIT // 1000 + 1, 1000, 0.0, "identity", 1, "chunked"),
     ],
 )
-def test_auto_takes_linear_then_eager_then_chunked(n, p, threshold, kernel, heads, expected):
+def test_auto_takes_linear_then_dense_then_chunked(n, p, threshold, kernel, heads, expected):
     q, k = torch.empty(n, 8, device="meta"), torch.empty(p, 8, device="meta")
     assert choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads) == expected
 
 
 def test_auto_counts_batch_entries():
-    for batch, expected in ((DENSE_LIMIT // 10**6, "eager"), (DENSE_LIMIT // 10**6 + 1, "chunked")):
+    for batch, expected in ((DENSE_LIMIT // 10**6, "dense"), (DENSE_LIMIT // 10**6 + 1, "chunked")):
         q = torch.empty(batch, 1000, 8, device="meta")
         assert choose_backend(q, q, threshold=0.0, kernel="identity", heads=1) == expected
+
+
+class OnGpu(torch.Tensor):
+    """A tensor that says it is on a GPU."""
+
+    is_cuda = True
+
+
+def chosen_on_a_gpu(*batch, n, p, dtype=torch.float32, kernel="identity", heads=1, threshold=0.0):
+    q, k = (torch.empty(*batch, rows, 8, device="meta", dtype=dtype) for rows in (n, p))
+    q = q.as_subclass(OnGpu)
+    return choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads)
+
+
+@pytest.fixture
+def gpu_backends(monkeypatch):
+    """What a GPU of the test's choice can run: with Triton at first."""
+    usable = ["eager", "dense", "chunked", "linear", "triton"]
+    door = importlib.import_module("graphglow.ops.pivot_propagate")  # graphglow.ops has a function
+    monkeypatch.setattr(door, "available_backends", lambda device: tuple(usable))
+    return usable
+
+
+LAST = {"n": DENSE_LIMIT_BESIDE_TRITON // 1000, "p": 1000}
+"""The largest graph that ``dense`` gets beside ``triton``."""
+
+
+@pytest.mark.usefixtures("gpu_backends")
+def test_auto_on_a_gpu_with_triton_takes_dense_then_triton():
+    beyond = LAST | {"n": LAST["n"] + 1}
+    assert chosen_on_a_gpu(**LAST, threshold=None) == "linear"
+    assert chosen_on_a_gpu(n=10**9, p=10**6, threshold=None) == "linear"
+    for dtype in (torch.float32, torch.bfloat16):
+        assert chosen_on_a_gpu(**LAST, dtype=dtype) == "dense"
+        assert chosen_on_a_gpu(**beyond, dtype=dtype) == "triton"
+    assert chosen_on_a_gpu(**LAST, heads=4) == "dense"  # heads are folded into q and k
+    assert chosen_on_a_gpu(**LAST, kernel="exp", heads=4) == "triton"
+    assert chosen_on_a_gpu(**LAST, kernel="exp", threshold=None) == "dense"
+
+
+@pytest.mark.usefixtures("gpu_backends")
+def test_auto_on_a_gpu_with_triton_counts_the_entries_of_one_run():
+    """Else a run would change its backend with the company it keeps."""
+    assert chosen_on_a_gpu(100, **LAST) == "dense"
+    assert chosen_on_a_gpu(10, 10, **LAST) == "dense"
+    assert chosen_on_a_gpu(100, n=LAST["n"] + 1, p=1000) == "triton"
+
+
+def test_auto_on_a_gpu_that_triton_cannot_serve_chooses_as_on_a_cpu(gpu_backends):
+    doubles = {"dtype": torch.float64, "p": 1000}
+    assert chosen_on_a_gpu(n=DENSE_LIMIT // 1000, **doubles) == "dense"
+    assert chosen_on_a_gpu(n=DENSE_LIMIT // 1000 + 1, **doubles) == "chunked"
+    gpu_backends.remove("triton")
+    assert chosen_on_a_gpu(n=DENSE_LIMIT // 1000, p=1000) == "dense"
+    assert chosen_on_a_gpu(n=DENSE_LIMIT // 1000 + 1, p=1000) == "chunked"
+    assert chosen_on_a_gpu(2, n=DENSE_LIMIT // 1000, p=1000) == "chunked"
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_auto_gives_the_bits_of_the_backend_it_takes(precision):
+    v, q, k = (t.float() for t in inputs(40, 6, case="identity cut at 0"))
+    assert choose_backend(q, k, threshold=0.0, kernel="identity", heads=1) == "dense"
+    auto, named = (
+        pivot_propagate(v, q, k, backend=b, precision=precision) for b in ("auto", "dense")
+    )
+    assert torch.equal(auto, named)
 
 
 def test_a_named_backend_that_cannot_run_here_is_refused(monkeypatch):

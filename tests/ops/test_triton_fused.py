@@ -6,21 +6,15 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from interpreted import interpreted_kernels
 from propagate_inputs import CASES, LargestTensor, inputs, value_and_gradients
 
 from graphglow.ops import available_backends, choose_backend, pivot_propagate
 from graphglow.ops.eager import eager
+from interpreted import DEVICE, KERNEL_TEST, ON_GPU, kernels
 
 pytest.importorskip("triton")
-ON_GPU = torch.cuda.is_available()
-DEVICE = "cuda" if ON_GPU else "cpu"
-if ON_GPU:
-    pytestmark = pytest.mark.gpu
-    from graphglow.ops import triton_fused as fused
-else:
-    with interpreted_kernels():
-        from graphglow.ops import triton_fused as fused
+pytestmark = KERNEL_TEST
+fused = kernels("graphglow.ops.triton_fused")
 
 SIZES = {  # nodes, pivots, width, features, batch
     "identity cut at 0": [(1, 1, 3, 1, ()), (63, 5, 16, 2, ()), (257, 64, 16, 1, ())],
@@ -35,12 +29,6 @@ SIZES = {  # nodes, pivots, width, features, batch
 }
 FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
 SMALL = dict.fromkeys(fused.HALF_TILES, fused.Tiles(16, 32, 4, 2))
-
-
-@pytest.fixture(autouse=True)
-def interpreter_allowed(monkeypatch):
-    if not ON_GPU:
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
 
 
 def both(case, tiles=None):

@@ -126,3 +126,53 @@ def test_a_structure_propagates_in_the_precision_asked_for(backend, precision):
     whole = PivotStructure(q, k, 0.0, "identity", 1, backend=backend).propagate(v)
     assert torch.equal(got, whole) == (precision != "bfloat16")  # a CPU has no tf32
     torch.testing.assert_close(got, whole, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("backend", ["eager", "dense", "chunked", "triton"])
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_backend_and_precision_reach_the_operation(backend, precision, monkeypatch):
+    """By their names: a CPU has no tf32 that would show, and no Triton."""
+    made, calls = pivot_structure(threshold=0.2, kernel="exp", heads=2), []
+
+    def door(v, q, k, **settings):
+        assert q is made.q
+        assert k is made.k
+        calls.append(settings)
+        return v
+
+    def gamma(q, k, threshold, kernel, heads, precision):
+        return door(
+            None, q, k, threshold=threshold, kernel=kernel, heads=heads, precision=precision
+        )
+
+    monkeypatch.setattr("graphglow.structure.latent.pivot_propagate", door)
+    monkeypatch.setattr("graphglow.structure.latent.dense_gamma", gamma)
+    monkeypatch.setattr("graphglow.structure.latent.propagate_dense", lambda v, made: v)
+    options = {"backend": backend, "precision": precision}
+    PivotStructure(made.q, made.k, 0.2, "exp", 2, **options).propagate(V)
+    (settings,) = calls
+    assert settings.pop("backend", "dense") == backend
+    assert settings == {"threshold": 0.2, "kernel": "exp", "heads": 2, "precision": precision}
+
+
+@pytest.mark.parametrize(
+    ("threshold", "kernel", "chosen", "made"),
+    [(0.0, "identity", "dense", 1), (None, "exp", "dense", 1), (None, "identity", "linear", 0)],
+)
+def test_auto_makes_gamma_once_and_only_when_asked(threshold, kernel, chosen, made, monkeypatch):
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return dense_gamma(*args)
+
+    monkeypatch.setattr("graphglow.structure.latent.dense_gamma", counted)
+    structure = pivot_structure(threshold=threshold, kernel=kernel)
+    assert structure.chosen_backend == chosen
+    assert calls == []
+    for v in (V, V.flip(0)):
+        want = pivot_propagate(
+            v, structure.q, structure.k, threshold=threshold, kernel=kernel, backend="eager"
+        )
+        torch.testing.assert_close(structure.propagate(v), want)
+    assert len(calls) == made

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
+from graphglow.training import TransferConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, resolve_device
 
 
@@ -39,13 +40,31 @@ def raise_out_of_memory():
 @pytest.mark.parametrize("failing", [allocate_too_much, raise_memory_error, raise_out_of_memory])
 def test_running_out_of_memory_becomes_advice(failing):
     with (
-        pytest.raises(InputError, match=r"7 nodes with 3 pivots .* fewer pivots") as caught,
-        memory_advice(7, 3),
+        pytest.raises(InputError, match=r"7 nodes with 3 pivots .* --num-pivots 1") as caught,
+        memory_advice(7, TransferConfig(num_pivots=3)),
     ):
         failing()
     assert "\n" not in str(caught.value)
 
 
 def test_other_errors_pass_through():
-    with pytest.raises(RuntimeError, match=r"^other$"), memory_advice(7, 3):
+    with pytest.raises(RuntimeError, match=r"^other$"), memory_advice(7, TransferConfig()):
         raise RuntimeError("other")
+
+
+@pytest.mark.parametrize(
+    ("changes", "advice"),
+    [
+        ({"backend": "dense"}, "--backend chunked (each refinement keeps 4 GB without it)"),
+        ({"backend": "chunked"}, "do not: try --refinements 2, then --num-pivots 250"),
+        ({"refinements": 1}, "do not: try --num-pivots 250"),
+        ({"refinements": 1, "num_pivots": 1}, "a larger machine is needed"),
+    ],
+)
+def test_the_advice_names_settings_that_help_here(changes, advice):
+    with (
+        pytest.raises(InputError) as caught,
+        memory_advice(1_000_000, TransferConfig(**changes)),
+    ):
+        raise_memory_error()
+    assert advice in str(caught.value)

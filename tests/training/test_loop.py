@@ -1,5 +1,8 @@
 """Epochs: what they record, when they end, which weights they leave, and reading less often."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from tiny_graphs import (
@@ -196,3 +199,16 @@ def test_a_cpus_scores_are_read_after_each_epoch():
     heard = []
     Loop(made, 4, 4).run(lambda epoch: heard.append(len(calls)))
     assert heard == [1, 2, 3, 4]
+
+
+def test_a_loop_is_freed_when_its_owner_lets_go():
+    """No circle of references: a GPU's memory must not wait for the garbage collector."""
+    gc.disable()
+    try:
+        loop = Loop(task(config()), 2, 2)
+        loop.run()
+        alive = weakref.ref(loop)
+        del loop
+        assert alive() is None
+    finally:
+        gc.enable()

@@ -148,7 +148,7 @@ def test_an_epoch_is_recorded_where_asked_for_and_worth_it(epochs, capture, reco
     made = GraphTask(graph, learner().cuda(), WIDTH, [config(capture=capture)])
     loop = Loop(made, epochs, epochs)
     loop.run()
-    assert (loop._step.graph is not None) == recorded
+    assert (loop._replay.graph is not None) == recorded
 
 
 def test_reading_seldom_ends_where_reading_always_does():

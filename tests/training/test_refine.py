@@ -167,9 +167,10 @@ def test_without_waiting_the_steps_after_settling_are_made_and_marked(stop):
 
 def test_a_run_that_has_settled_stays_so(monkeypatch):
     """Also where its embeddings would move again in a step that others of its batch need."""
-    moving = iter([True, False, True, True])
+    changes = iter([1.0, 0.0, 1.0, 1.0])
     monkeypatch.setattr(
-        "graphglow.training.refine._moving", lambda z, z_next, tolerance: torch.tensor(next(moving))
+        "graphglow.training.refine.squared_change",
+        lambda z, z_next: torch.tensor([next(changes), 1.0]),
     )
     found, _ = steps(transfer_config(refinements=5, tolerance=0.1), wait=False)
     assert [step.active is None or bool(step.active) for step in found] == [True] * 2 + [False] * 3

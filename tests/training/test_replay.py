@@ -27,9 +27,9 @@ class Walk:
 
 def walked(device, count, *, enabled):
     walk = Walk(device)
-    replay = Replay(walk, (walk.generator,), device, enabled=enabled)
+    replay = Replay((walk.generator,), device, enabled=enabled)
     for _ in range(count):
-        replay()
+        replay(walk)
     return walk, replay
 
 
@@ -53,7 +53,7 @@ def test_an_error_of_the_step_is_the_callers():
         raise ValueError("mine")
 
     with pytest.raises(ValueError, match="mine"):
-        Replay(fail, (), CPU, enabled=True)()
+        Replay((), CPU, enabled=True)(fail)
 
 
 @pytest.mark.gpu
@@ -89,11 +89,11 @@ def step():
     place.add_(torch.rand(5, generator=generator, device=device))
     float(place.sum())  # waits for the GPU: cannot be recorded
 
-replay = Replay(step, (generator,), device, enabled=True)
+replay = Replay((generator,), device, enabled=True)
 with warnings.catch_warnings(record=True) as said:
     warnings.simplefilter("always")
     for _ in range(6):
-        replay()
+        replay(step)
         expected.add_(torch.rand(5, generator=twin, device=device))
 assert [str(w.message)[:29] for w in said] == ["training without a CUDA graph"], said
 assert replay.graph is None

@@ -155,10 +155,6 @@ def test_runs_settle_each_at_its_own_step(tolerance):
 
 
 @IN_FLOAT64
-@pytest.mark.xfail(
-    strict=True,
-    reason="a run that has settled goes on drawing dropout masks while others of its batch refine",
-)
 @pytest.mark.parametrize("tolerance", [1e-3, 0.01])
 def test_runs_with_dropout_settle_each_at_its_own_step(tolerance):
     assert_each_as_alone(configs(SEEDS, tolerance=tolerance, refinements=5, dropout=0.5))

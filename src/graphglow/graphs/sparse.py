@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphglow.triton_support import triton_usable
+from graphglow.triton_support import launching_on, triton_usable
 
 INT32_LIMIT = 2**31 - 1
 
@@ -111,10 +111,12 @@ def _product(
     crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int], dense: Tensor
 ) -> Tensor:
     """[.., M, F] -> [.., N, F]; a batch may share the values [E] or have its own [B, E]."""
+    assert values.ndim == 1 or dense.ndim == 3  # a batch of matrices meets a batch of vectors
     if dense.dtype == torch.float32 and triton_usable(dense.device):
         from graphglow.graphs.triton_spmm import spmm  # triton is an optional dependency
 
-        return spmm(crow, col, values, shape, dense)
+        with launching_on(dense):
+            return spmm(crow, col, values, shape, dense)
     if values.ndim > 1:
         runs = zip(values, dense, strict=True)
         return torch.stack([_csr(crow, col, own, shape) @ part for own, part in runs])

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from graphglow.triton_support import triton_usable
+from graphglow.triton_support import launching_on, triton_usable
 
 
 @torch.no_grad()
@@ -12,6 +12,7 @@ def squared_change(z: Tensor, z_next: Tensor) -> Tensor:
     if z.dtype == torch.float32 and triton_usable(z.device):
         from graphglow.ops.triton_change import partial_changes  # an optional dependency
 
-        return partial_changes(z, z_next).sum(-2)
+        with launching_on(z):
+            return partial_changes(z, z_next).sum(-2)
     norms = [torch.linalg.vector_norm(t, dim=(-2, -1)) for t in (z_next - z, z)]
     return torch.stack(norms, dim=-1).square()

@@ -9,7 +9,7 @@ sums of Gamma, c = Gamma^T v / m, o = Gamma c / r and g the gradient of o::
     dGamma = g' c^T + v ds^T + dr 1^T + 1 dm^T = [g', v, dr, 1] [c, ds, 1, dm]^T
 
 so that the gradient of Gamma is a single matrix product; autograd on ``eager`` passes over [N, P]
-nine times instead.
+nine times instead. A sum that was clamped passes no gradient: its dr or dm is zero.
 """
 
 import importlib
@@ -22,8 +22,10 @@ from torch.nn import functional
 
 from graphglow.ops.similarity import EPS, Kernel, Precision, similarity
 from graphglow.ops.tf32 import tf32_products
-from graphglow.triton_support import triton_usable
+from graphglow.triton_support import launching_on, triton_usable
 
+CLAMPED = 0.999999 / EPS
+"""An inverse sum above this was clamped: no gradient goes through the sum."""
 FUSED_WIDTH, FUSED_COLUMNS = 128, 128
 """The kernels take up to so many features, and a Gamma with a multiple of so many columns."""
 
@@ -100,7 +102,8 @@ class _Gamma(torch.autograd.Function):
         ctx.precision = precision
         ctx.fused = q.dtype == torch.float32 and triton_usable(q.device)
         if ctx.fused:
-            gamma, *inverses = _fused().make_gamma(q, k, threshold, precision)
+            with launching_on(q):
+                gamma, *inverses = _fused().make_gamma(q, k, threshold, precision)
         else:
             if precision == "bfloat16":
                 q, k = q.bfloat16(), k.bfloat16()
@@ -119,7 +122,8 @@ class _Gamma(torch.autograd.Function):
         q, k = ctx.saved_tensors
         need_q, need_k, *_ = ctx.needs_input_grad
         if ctx.fused:
-            dq, dk = _fused().gamma_backward(grad, q, k, ctx.precision, need_q, need_k)
+            with launching_on(q):
+                dq, dk = _fused().gamma_backward(grad, q, k, ctx.precision, need_q, need_k)
             return dq, dk, None, None
         with tf32_products(ctx.precision == "tf32"):
             return grad @ k if need_q else None, grad.mT @ q if need_k else None, None, None
@@ -141,7 +145,9 @@ class _Propagate(torch.autograd.Function):
         ctx.fused = fits and v.dtype == torch.float32 and triton_usable(v.device)
         ctx.cut, ctx.precision = cut, precision
         if ctx.fused:
-            c, out = _fused().propagate_forward(v, gamma, inverse_rows, inverse_columns, precision)
+            parts = (v, gamma, inverse_rows, inverse_columns)
+            with launching_on(v):
+                c, out = _fused().propagate_forward(*parts, precision)
         else:
             with tf32_products(precision == "tf32"):
                 c = (gamma.mT @ v.to(gamma.dtype)) * inverse_columns  # [.., P, F]
@@ -156,17 +162,20 @@ class _Propagate(torch.autograd.Function):
         saved = ctx.saved_tensors
         need_v, need_gamma, *_ = ctx.needs_input_grad
         if ctx.fused:
-            dv, d_gamma = _fused().propagate_backward(
-                grad,
-                *saved,
-                cut=ctx.cut,
-                precision=ctx.precision,
-                need_v=need_v,
-                need_gamma=need_gamma,
-            )
+            with launching_on(grad):
+                dv, d_gamma = _fused().propagate_backward(
+                    grad,
+                    *saved,
+                    cut=ctx.cut,
+                    precision=ctx.precision,
+                    need_v=need_v,
+                    need_gamma=need_gamma,
+                )
         else:
             with tf32_products(ctx.precision == "tf32"):
-                dv, d_gamma = _propagate_backward(grad, *saved, cut=ctx.cut, need=need_gamma)
+                dv, d_gamma = _propagate_backward(
+                    grad, *saved, cut=ctx.cut, need_v=need_v, need_gamma=need_gamma
+                )
         return dv, d_gamma, None, None, None, None
 
 
@@ -180,17 +189,18 @@ def _propagate_backward(
     out: Tensor,
     *,
     cut: bool,
-    need: bool,
-) -> tuple[Tensor, Tensor | None]:
-    """Gradients of v and, if needed, of Gamma, zero where it is cut."""
+    need_v: bool,
+    need_gamma: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of v and of Gamma, zero where it is cut."""
     dtype = gamma.dtype
     g = grad * inverse_rows  # [.., N, F]
     ds = (gamma.mT @ g.to(dtype)) * inverse_columns  # [.., P, F]
-    dv = (gamma @ ds.to(dtype)).to(v.dtype)
-    if not need:
+    dv = (gamma @ ds.to(dtype)).to(v.dtype) if need_v else None
+    if not need_gamma:
         return dv, None
-    dr = -(g * out).sum(-1, keepdim=True)  # [.., N, 1]
-    dm = -(ds * c).sum(-1, keepdim=True)  # [.., P, 1]
+    dr = -(g * out).sum(-1, keepdim=True) * (inverse_rows < CLAMPED)  # [.., N, 1]
+    dm = -(ds * c).sum(-1, keepdim=True) * (inverse_columns < CLAMPED)  # [.., P, 1]
     left = torch.cat([g, v, _aligned(dr, 0)], dim=-1)  # [.., N, 2F + 4]
     right = torch.cat([c, ds, _aligned(dm, 1)], dim=-1)  # [.., P, 2F + 4]
     d_gamma = left.to(dtype) @ right.to(dtype).mT

@@ -66,12 +66,12 @@ def pivot_propagate(
         raise ValueError(
             f"precision must be one of {', '.join(get_args(Precision))}; got {precision!r}"
         )
-    dtype = v.dtype
-    if precision == "bfloat16" and backend != "dense":
-        v, q, k = v.bfloat16(), q.bfloat16(), k.bfloat16()
     if backend == "auto":
         backend = choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads)
     _refuse_unusable(backend, v.device)
+    dtype = v.dtype
+    if precision == "bfloat16" and backend != "dense":  # which casts where it pays
+        v, q, k = v.bfloat16(), q.bfloat16(), k.bfloat16()
     if backend == "eager":
         out = eager(v, q, k, threshold, kernel, heads)
     elif backend == "dense":
@@ -97,11 +97,7 @@ def available_backends(device: torch.device | str) -> tuple[Backend, ...]:
     """The backends that run on this device."""
     usable: tuple[Backend, ...] = ("eager", "dense", "chunked", "linear")
     device = torch.device(device)
-    if not triton_usable(device):
-        return usable
-    if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
-        return usable  # no tensor cores for bfloat16 and tf32
-    return (*usable, "triton")
+    return (*usable, "triton") if triton_usable(device) else usable
 
 
 def _refuse_unusable(backend: str, device: torch.device) -> None:

@@ -10,7 +10,7 @@ BLOCK = 4096
 @triton.jit
 def change_kernel(z, z_next, parts, entries, BLOCK: tl.constexpr):
     """Grid (blocks, batch). Shapes: z, z_next [B, entries] -> parts [B, blocks, 2]."""
-    block, batch = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    block, batch = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     at = block * BLOCK + tl.arange(0, BLOCK)
     before = tl.load(z + batch * entries + at, mask=at < entries, other=0.0)
     after = tl.load(z_next + batch * entries + at, mask=at < entries, other=0.0)

@@ -24,6 +24,8 @@ from graphglow.ops.tf32 import tf32_products
 from graphglow.ops.triton_product import multiply
 
 EPS = tl.constexpr(SMALLEST_SUM)
+CLAMPED = tl.constexpr(0.999999 / SMALLEST_SUM)
+"""An inverse sum above this was clamped: no gradient goes through the sum."""
 ALIGNED = tl.constexpr(128)
 """Columns of Gamma come in multiples of this."""
 PRODUCTS = {"float32": "bf16x3", "tf32": "tf32", "bfloat16": "bf16"}
@@ -184,7 +186,8 @@ def finish_pivots_kernel(
     tl.store(out + batch * p * F + entry, total, mask=inside)
     if BACKWARD:
         to_pivots = tl.load(c + batch * p * F + entry, mask=inside, other=0.0)
-        tl.store(dm + batch * p + column, -tl.sum(total * to_pivots, 1), mask=column < p)
+        d_sum = tl.where(inverse < CLAMPED, -tl.sum(total * to_pivots, 1), 0.0)
+        tl.store(dm + batch * p + column, d_sum, mask=column < p)
 
 
 @triton.jit
@@ -234,8 +237,10 @@ def grad_gamma_kernel(
     inside = within((row < n)[:, None], f, F, BLOCK_F)
     wide = within(column[:, None] < p, f, F, BLOCK_F)
     scaled = tl.load(g + near, mask=inside, other=0.0)
-    scaled *= tl.load(inverse_rows + here, mask=row < n, other=0.0)[:, None]  # g / r
+    inverse = tl.load(inverse_rows + here, mask=row < n, other=0.0)
+    scaled *= inverse[:, None]  # g / r
     dr = -tl.sum(scaled * tl.load(out + near, mask=inside, other=0.0), 1)
+    dr = tl.where(inverse < CLAMPED, dr, 0.0)
     grad = dr[:, None] + tl.load(dm + pivot, mask=column < p, other=0.0)[None, :]
     c_tile = tl.load(c + far, mask=wide, other=0.0)
     grad = multiply(scaled, tl.trans(c_tile), grad, PRECISION)

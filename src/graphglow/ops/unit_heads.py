@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphglow.triton_support import triton_usable
+from graphglow.triton_support import launching_on, triton_usable
 
 CONSTANT_COLUMNS = 8
 """A constant is one column and seven zeros: rows stay aligned, and matrix products fast."""
@@ -35,6 +35,7 @@ def unit_heads(z: Tensor, weight: Tensor, constant: float | None = None) -> Tens
 class _UnitHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, weight: Tensor, constant: float | None) -> Tensor:
+        assert weight.ndim == 2 or weight.shape[:-2] == z.shape[:-2]
         h = weight.shape[-2]
         half = 1.0 if constant is None else 0.5
         extra = 0 if constant is None else CONSTANT_COLUMNS
@@ -42,7 +43,8 @@ class _UnitHeads(torch.autograd.Function):
         ctx.length_factor = h / half  # 1 / |q_h|^2
         ctx.fused = fused_usable(z)
         forward = _fused().forward if ctx.fused else _forward
-        q, inverse = forward(z, weight, math.sqrt(half / h), scaled, extra, SHORTEST)
+        with launching_on(z):
+            q, inverse = forward(z, weight, math.sqrt(half / h), scaled, extra, SHORTEST)
         ctx.save_for_backward(z, weight, q, inverse)
         return q
 
@@ -52,7 +54,8 @@ class _UnitHeads(torch.autograd.Function):
         backward = _fused().backward if ctx.fused else _backward
         z, weight, q, inverse = ctx.saved_tensors
         need_z, need_w, _ = ctx.needs_input_grad
-        dz, dw = backward(z, weight, q, inverse, grad, ctx.length_factor, need_z, need_w)
+        with launching_on(z):
+            dz, dw = backward(z, weight, q, inverse, grad, ctx.length_factor, need_z, need_w)
         return dz, dw, None
 
 

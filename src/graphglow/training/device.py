@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from graphglow.errors import InputError
+from graphglow.training.config import ModelConfig
 
 
 def resolve_device(name: str) -> torch.device:
@@ -34,7 +35,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def memory_advice(num_nodes: int, num_pivots: int) -> Iterator[None]:
+def memory_advice(num_nodes: int, config: ModelConfig) -> Iterator[None]:
     """Turn an allocator's failure into one sentence that says what would fit."""
     try:
         yield
@@ -42,7 +43,21 @@ def memory_advice(num_nodes: int, num_pivots: int) -> Iterator[None]:
         out = isinstance(error, (MemoryError, torch.OutOfMemoryError))
         if not out and "allocate memory" not in str(error):
             raise
+        pivots = min(config.num_pivots, num_nodes)
         raise InputError(
-            f"the graph must fit in memory; {num_nodes} nodes with {num_pivots} pivots do not: "
-            "use fewer pivots, fewer refinements or --backend chunked"
+            f"the graph must fit in memory; {num_nodes} nodes with {pivots} pivots and "
+            f"{config.refinements} refinements do not: {_what_would_fit(num_nodes, pivots, config)}"
         ) from error
+
+
+def _what_would_fit(num_nodes: int, pivots: int, config: ModelConfig) -> str:
+    """Name the settings that lower the peak, the one that lowers it most first."""
+    advice = []
+    if config.backend in ("eager", "dense"):
+        gigabytes = 4e-9 * num_nodes * pivots
+        advice.append(f"--backend chunked (each refinement keeps {gigabytes:.2g} GB without it)")
+    if config.refinements > 1:
+        advice.append(f"--refinements {max(1, config.refinements // 2)}")
+    if pivots > 1:
+        advice.append(f"--num-pivots {max(1, pivots // 4)} (fewer pivots)")
+    return "try " + ", then ".join(advice) if advice else "a larger machine is needed"

@@ -59,8 +59,7 @@ class Loop:
         self.number = torch.zeros((), dtype=torch.int64, device=device)
         batch = task.optimizer.flat.shape[:-1]
         self.scores = torch.zeros(epochs, 4, *batch, dtype=torch.float64, device=device)
-        self._step = Replay(
-            self._epoch,
+        self._replay = Replay(
             task.dropout.generators,
             device,
             enabled=task.runs.shared.capture and epochs >= SHORTEST_RECORDING,
@@ -73,7 +72,7 @@ class Loop:
         read = 0
         history: list[list[Epoch]] = [[] for _ in range(self.task.runs.count)]
         for number in range(1, self.epochs + 1):
-            self._step()
+            self._replay(self._epoch)
             if number - read >= self.read_every or number == self.epochs:
                 self._read(read, number, history, on_epoch)
                 read = number

@@ -67,7 +67,7 @@ def pretrain(
     scores: list[float] = []
     for _ in range(config.episodes):
         for visit in visits:
-            with memory_advice(visit.task.graph.num_nodes, visit.task.num_pivots):
+            with memory_advice(visit.task.graph.num_nodes, config):
                 visit.run(on_epoch)  # theta and this GNN return to their best epoch
                 score = sum(float(task.validate()[1]) for task in tasks) / len(tasks)
             scores.append(score)

@@ -10,55 +10,56 @@ WARM_UP = 1
 
 
 class Replay:
-    """Call ``step``; on a GPU, record it after a warm-up and replay the record from then on.
+    """Do a step again and again; on a GPU, record it after a warm-up and then replay the record.
 
-    ``step`` works in place on tensors that stay where they are, draws only from ``generators``
+    The step works in place on tensors that stay where they are, draws only from ``generators``
     and never reads from the GPU. Warm-up calls are real ones: the numbers are the same with and
-    without recording. Where recording fails, calls go on without it, with a warning.
+    without recording. Where recording fails, calls go on without it, with a warning. The step is
+    given with each call and not kept: its owner holds this object, and a circle of the two would
+    keep a GPU's memory until Python looks for circles.
 
     Args:
-        step: What to do in each call.
-        generators: All random generators that ``step`` draws from.
+        generators: All random generators that the step draws from.
         device: Where it works.
         enabled: False never records.
     """
 
     def __init__(
         self,
-        step: Callable[[], None],
         generators: Sequence[torch.Generator],
         device: torch.device,
         *,
         enabled: bool,
     ) -> None:
-        self.step, self.generators, self.device = step, generators, device
+        self.generators, self.device = generators, device
         self.calls = 0
         self.enabled = enabled and device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
         self.stream = _new_stream(device) if self.enabled else None
 
-    def __call__(self) -> None:
+    def __call__(self, step: Callable[[], None]) -> None:
+        """Do ``step``, the same in every call."""
         if self.graph is None and self.enabled and self.calls >= WARM_UP:
-            self._record()
+            self._record(step)
         if self.graph is not None:
             self.graph.replay()
         elif self.stream is not None:  # record where the warm-up ran: same workspaces
             self.stream.wait_stream(torch.cuda.current_stream(self.device))
             with torch.cuda.stream(self.stream):
-                self.step()
+                step()
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
         else:
-            self.step()
+            step()
         self.calls += 1
 
-    def _record(self) -> None:
+    def _record(self, step: Callable[[], None]) -> None:
         graph = torch.cuda.CUDAGraph()
         states = [generator.get_state() for generator in self.generators]
         for generator in self.generators:
             graph.register_generator_state(generator)
         try:
             with torch.cuda.graph(graph, stream=self.stream):
-                self.step()
+                step()
         except RuntimeError as error:
             self.enabled = False
             for generator, state in zip(self.generators, states, strict=True):

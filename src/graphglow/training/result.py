@@ -127,9 +127,16 @@ class TransferResult:
             "train_seconds": self.train_seconds,
             "total_seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "message_backend": self.message_backend,
             "device": self.pivots.device.type,
             "seed": self.config.seed,
         }
+
+    @property
+    def message_backend(self) -> str | None:
+        """How the learned graph's messages were computed: the named backend, or auto's choice."""
+        structure = self._final.structure
+        return None if structure is None else structure.chosen_backend
 
     @property
     def method(self) -> str:

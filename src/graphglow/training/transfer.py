@@ -108,9 +108,8 @@ def _train(
         if configs[0].train_learner:
             theta = Adam(learner.parameters(), configs[0].learner_learning_rate)
             trained = Trained(theta, configs[0].objective)
-    num_pivots = min(configs[0].num_pivots, graph.num_nodes)
     reset_peak_memory(device)
-    with memory_advice(graph.num_nodes, num_pivots):
+    with memory_advice(graph.num_nodes, configs[0]):
         task = GraphTask(graph, learner, hidden, configs, trained=trained)
         loop = Loop(task, configs[0].epochs, configs[0].patience or configs[0].epochs)
         train_began = time.perf_counter()

@@ -76,7 +76,7 @@ def run_scale(config: ScaleBench) -> Iterator[Row]:
 def epoch_at(config: ScaleBench, nodes: int) -> Row:
     """Draw the graph, train warm epochs, and say how long one takes and what it needs."""
     try:
-        with memory_advice(nodes, min(config.pivots, nodes)):
+        with memory_advice(nodes, config.transfer_config()):
             return _epoch_at(config, nodes)
     except InputError as error:
         if not ran_out(error):

@@ -6,25 +6,46 @@ NumPy 2.4 refuses; and bfloat16, kept as 16-bit integers, is truncated when made
 integers.
 """
 
+import importlib
 import os
 from contextlib import contextmanager
+from functools import cache
+from unittest import mock
 
 import numpy as np
+import pytest
 import torch
+
+ON_GPU = torch.cuda.is_available()
+DEVICE = "cuda" if ON_GPU else "cpu"
+KERNEL_TEST = [pytest.mark.gpu] if ON_GPU else [pytest.mark.usefixtures("interpreter_allowed")]
+"""The marks of a module that tests kernels."""
+
+
+def kernels(module):
+    """The module of kernels: compiled where there is a GPU, else run by the interpreter."""
+    if ON_GPU:
+        return importlib.import_module(module)
+    with interpreted_kernels():
+        return importlib.import_module(module)
 
 
 @contextmanager
 def interpreted_kernels():
     """Kernels whose module is imported inside run in the interpreter, inside and afterwards."""
+    _mend_interpreter()
+    with mock.patch.dict(os.environ, TRITON_INTERPRET="1"):
+        yield
+
+
+@cache
+def _mend_interpreter() -> None:
     from triton import language as tl
     from triton.runtime import interpreter
 
     _mend_library(interpreter, tl)
     _mend_loop_bounds(interpreter)
     _mend_bfloat16(interpreter, tl)
-    os.environ["TRITON_INTERPRET"] = "1"
-    yield
-    del os.environ["TRITON_INTERPRET"]
 
 
 def _mend_library(interpreter, tl) -> None:
