@@ -81,8 +81,10 @@ def _run(arguments: list[str]) -> None:
 
 
 def _run_command(name: str, arguments: list[str]) -> None:
-    # Threads that spin while they wait make a busy machine crawl; torch reads this as it loads.
+    # Threads that spin for long while they wait make a busy machine crawl; threads that never do
+    # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")
     from graphglow.commands.terminal import waiting
 
     with waiting("starting"):  # torch takes seconds to import

@@ -33,7 +33,7 @@ class Dropout:
             mask if batch else [mask], self.rates, self.generators, strict=True
         ):
             if rate > 0:  # alone, a run that drops nothing draws nothing
-                run.bernoulli_(1 - rate, generator=generator)
+                _keep(run, 1 - rate, generator)
         if len(set(self.rates)) == 1:
             return mask.div_(1 - self.rates[0])
         for run, rate in zip(mask, self.rates, strict=True):
@@ -45,6 +45,14 @@ class Dropout:
         flags = active.reshape(-1).tolist()
         rates = tuple(r if a else 0.0 for r, a in zip(self.rates, flags, strict=True))
         return replace(self, rates=rates)
+
+
+def _keep(mask: Tensor, share: float, generator: torch.Generator) -> None:
+    """Fill with 1 in this share of places, else 0: one kernel on a GPU, a fast draw on a CPU."""
+    if mask.is_cuda:
+        mask.bernoulli_(share, generator=generator)
+    else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed
+        mask.uniform_(generator=generator).add_(share).floor_()
 
 
 def drop(x: Tensor, dropout: Dropout | None) -> Tensor:
