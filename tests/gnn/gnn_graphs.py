@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.data import Data
 
-from graphglow.gnn import Dropout
+from graphglow.gnn import BackboneShape, Dropout, MixedPropagation
 from graphglow.graphs import prepare, synthetic_graph
 from graphglow.structure import LearnerConfig, StructureLearner
 
@@ -61,6 +61,32 @@ def latent_structure(num_nodes=20, seed=0):
         return (
             StructureLearner(config, seed=seed).double().structure(z, torch.tensor([0, 3, 8, 11]))
         )
+
+
+def built(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20):
+    """A backbone for the small graph, in float64, with biases that are not zero."""
+    shape = BackboneShape(
+        hidden=HIDDEN, num_layers=num_layers, encoder=encoder, num_nodes=num_nodes
+    )
+    generator = torch.Generator().manual_seed(seed)
+    model = cls(12, 3, shape, generator).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if (parameter == 0).all():
+                parameter.uniform_(-0.5, 0.5, generator=generator)
+    return model
+
+
+def evaluated(model, graph, structure, input_weight=0.4):
+    """Embeddings and logits of one pass in evaluation."""
+    mix = MixedPropagation(graph.adj, structure, input_weight)
+    return model(model.encode(graph, None), mix, None)
+
+
+def raw_adjacency(graph):
+    """A without self-loops as a dense matrix of zeros and ones."""
+    dense = (graph.adj.to_dense() != 0).double()
+    return dense - torch.eye(graph.num_nodes, dtype=torch.float64)
 
 
 def dense_latent(structure):

@@ -1,8 +1,15 @@
 """Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
 
 from graphglow.gnn.backbones import (
+    APPNP,
     BACKBONES,
+    GAT,
     GCN,
+    GCNII,
+    GPR,
+    H2GCN,
+    LINKX,
+    SAGE,
     Backbone,
     BackboneShape,
     backbone_class,
@@ -13,8 +20,15 @@ from graphglow.gnn.encoder import Encoded, Encoder, encode
 from graphglow.gnn.latent_gnn import MixedPropagation
 
 __all__ = [
+    "APPNP",
     "BACKBONES",
+    "GAT",
     "GCN",
+    "GCNII",
+    "GPR",
+    "H2GCN",
+    "LINKX",
+    "SAGE",
     "Backbone",
     "BackboneShape",
     "Dropout",

@@ -1,7 +1,9 @@
 """The immutable value that flows through training: a graph, checked, normalised and sparse."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -41,6 +43,47 @@ class Graph:
     @property
     def num_features(self) -> int:
         return int(self.x.shape[1])
+
+    @cached_property
+    def entries(self) -> tuple[Tensor, Tensor]:
+        """Row and column of each entry of ``adj``, self-loops included: [E], [E]."""
+        return _rows(self.adj), self.adj.col.long()
+
+    @cached_property
+    def neighbours(self) -> SparseMatrix:
+        """The pattern of A: 1 for each neighbour, no self-loops, whatever the edges weigh."""
+        here, there = self.entries
+        apart = here != there
+        crow = self.adj.crow - torch.arange(len(self.adj.crow), device=here.device)
+        return _pattern(crow, there[apart], self.adj)
+
+    @cached_property
+    def looped(self) -> SparseMatrix:
+        """The pattern of A + I: 1 for each node itself and each neighbour."""
+        return _pattern(self.adj.crow, self.adj.col, self.adj)
+
+    @cached_property
+    def neighbour_mean(self) -> SparseMatrix:
+        """D^-1 A without self-loops: the mean over a node's neighbours, weighted as its edges."""
+        here, there = self.entries
+        apart = here != there
+        # adj is w_uv / sqrt(d_u d_v) off the diagonal and 1 / d_v on it; d_u cancels in the mean
+        share = self.adj.values[apart] * self.adj.values[~apart].rsqrt()[there[apart]]
+        total = torch.zeros_like(self.adj.values[~apart]).index_add_(0, here[apart], share)
+        return self.neighbours.with_values(share / total[here[apart]])
+
+    @cached_property
+    def hops(self) -> tuple[SparseMatrix, SparseMatrix]:
+        """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern."""
+        one = self.neighbours
+        parts = (np.ones(len(one.col), np.int64), one.col.cpu().numpy(), one.crow.cpu().numpy())
+        pattern = sp.csr_array(parts, shape=one.shape)
+        nearer = pattern + sp.eye_array(self.num_nodes, dtype=np.int64, format="csr")
+        two = sp.csr_array((pattern @ pattern > 0) > (nearer > 0))
+        two.sort_indices()
+        crow, col = (torch.from_numpy(a).to(one.col.device) for a in (two.indptr, two.indices))
+        far = SparseMatrix.symmetric(crow, col, one.values.new_ones(two.nnz), self.num_nodes)
+        return _symmetrically_normalised(one), _symmetrically_normalised(far)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Graph":
         return replace(
@@ -90,3 +133,23 @@ def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     shape = (x.shape[0], x.shape[1])
     coo = sp.coo_array((values.numpy(), (row.numpy(), col.numpy())), shape=shape)
     return SparseMatrix.from_scipy(coo)
+
+
+def _rows(matrix: SparseMatrix) -> Tensor:
+    """The row of each entry: [E]."""
+    rows = torch.arange(matrix.shape[0], device=matrix.crow.device)
+    return rows.repeat_interleave(matrix.crow.diff().long())
+
+
+def _pattern(crow: Tensor, col: Tensor, like: SparseMatrix) -> SparseMatrix:
+    """A symmetric pattern of ones; the values that replace them need not be symmetric."""
+    values = like.values.new_ones(len(col))
+    pattern = SparseMatrix.symmetric(crow, col, values, like.shape[0])
+    return replace(pattern, order=pattern.col.argsort(stable=True).to(pattern.col.dtype))
+
+
+def _symmetrically_normalised(pattern: SparseMatrix) -> SparseMatrix:
+    """D^-1/2 S D^-1/2 of a symmetric pattern S of ones."""
+    scale = pattern.crow.diff().clamp_min(1).to(pattern.values.dtype).rsqrt()  # [N]
+    values = scale[_rows(pattern)] * scale[pattern.col.long()]
+    return SparseMatrix.symmetric(pattern.crow, pattern.col, values, pattern.shape[0])

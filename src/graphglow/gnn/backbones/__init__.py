@@ -1,10 +1,26 @@
 """Backbones by name. A new one is a class in a file of its own and a line in this table."""
 
 from graphglow.errors import InputError
+from graphglow.gnn.backbones.appnp import APPNP
 from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, stack
+from graphglow.gnn.backbones.gat import GAT
 from graphglow.gnn.backbones.gcn import GCN
+from graphglow.gnn.backbones.gcnii import GCNII
+from graphglow.gnn.backbones.gpr import GPR
+from graphglow.gnn.backbones.h2gcn import H2GCN
+from graphglow.gnn.backbones.linkx import LINKX
+from graphglow.gnn.backbones.sage import SAGE
 
-BACKBONES: dict[str, type[Backbone]] = {"gcn": GCN}
+BACKBONES: dict[str, type[Backbone]] = {
+    "appnp": APPNP,
+    "gat": GAT,
+    "gcn": GCN,
+    "gcnii": GCNII,
+    "gpr": GPR,
+    "h2gcn": H2GCN,
+    "linkx": LINKX,
+    "sage": SAGE,
+}
 
 
 def backbone_class(name: str) -> type[Backbone]:
@@ -14,4 +30,18 @@ def backbone_class(name: str) -> type[Backbone]:
     return BACKBONES[name]
 
 
-__all__ = ["BACKBONES", "GCN", "Backbone", "BackboneShape", "backbone_class", "stack"]
+__all__ = [
+    "APPNP",
+    "BACKBONES",
+    "GAT",
+    "GCN",
+    "GCNII",
+    "GPR",
+    "H2GCN",
+    "LINKX",
+    "SAGE",
+    "Backbone",
+    "BackboneShape",
+    "backbone_class",
+    "stack",
+]

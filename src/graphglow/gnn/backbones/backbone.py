@@ -24,6 +24,8 @@ class BackboneShape:
     """L."""
     encoder: Encoder = "gcn"
     """How Z^0 is made."""
+    num_nodes: int | None = None
+    """N, for a backbone with a weight per node."""
 
 
 class Backbone(nn.Module, ABC):
@@ -79,3 +81,13 @@ def stack(backbones: Sequence[Backbone]) -> Backbone:
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
     """A weight matrix with Glorot's uniform initial values."""
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns), generator=generator))
+
+
+def vector(*size: int) -> nn.Parameter:
+    """A bias: zeros."""
+    return nn.Parameter(torch.zeros(*size))
+
+
+def row(bias: Tensor) -> Tensor:
+    """A bias [.., F] as the row [.., 1, F] that all nodes share."""
+    return bias[..., None, :]

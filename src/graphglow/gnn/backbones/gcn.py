@@ -41,7 +41,8 @@ class GCN(Backbone):
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
         weights, biases = list(self.weights), [bias[..., None, :] for bias in self.biases]
-        hidden = mix(encoded.xw, input_part=encoded.axw) + biases[0]  # [.., N, D]
+        xw, axw = encoded.cached
+        hidden = mix(xw, input_part=axw) + biases[0]  # [.., N, D]
         for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
             hidden = mix(drop(torch.relu(hidden), dropout) @ weight) + bias
         logits = mix(drop(torch.relu(hidden), dropout) @ weights[-1]) + biases[-1]

@@ -1,0 +1,147 @@
+"""GAT: attention over the input graph's edges, mixed with the learned structure."""
+
+from itertools import pairwise
+from math import gcd
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.gnn.dropout import Dropout, drop, drop_features
+from graphglow.gnn.encoder import Encoded
+from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.graphs import Graph
+from graphglow.graphs.sparse import SparseMatrix
+
+
+class Edges(NamedTuple):
+    """The entries of A + I: u = target hears of w = source.
+
+    Shapes:
+        target [E], source [E], pattern [N, N]
+    """
+
+    target: Tensor
+    source: Tensor
+    pattern: SparseMatrix
+
+
+class GAT(Backbone):
+    """Graph attention networks (Velickovic et al., ICLR 2018).
+
+    In each of H heads, with v = h W and over the neighbours of u and u itself,
+
+        a_uw = softmax_w(leaky_relu(s . v_w + t . v_u)),        MP_1(v)_u = sum_w a_uw v_w
+
+    and h^(l+1) = elu(lambda MP_1(v) + (1 - lambda) latent(v) + b), heads side by side; the last
+    layer has one head and no elu. The embeddings for the next structure are h^(L-1) before its elu.
+    Differs from the paper: the mixed structure. Attention is on the pattern: it takes the place of
+    edge weights.
+
+    Shapes:
+        sources and targets (s and t of every head, side by side): [.., D] each
+    """
+
+    HEADS = 8
+    """Most heads, as in the paper; the largest divisor of 8 and the hidden width is used."""
+    SLOPE = 0.2
+    """Of the leaky relu, as in the paper."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_classes: int,
+        shape: BackboneShape,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(num_features, num_classes, shape, generator)
+        widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
+        pairs = list(pairwise(widths))
+        self.heads = [gcd(self.HEADS, shape.hidden)] * (shape.num_layers - 1) + [1]
+        self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
+        self.biases = nn.ParameterList([vector(b) for b in widths[1:]])
+        self.sources, self.targets = (
+            nn.ParameterList(
+                [_vectors(n, b, generator) for n, b in zip(self.heads, widths[1:], strict=True)]
+            )
+            for _ in range(2)
+        )
+
+    def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        v = drop_features(graph.x, dropout) @ self.weights[0]  # [.., N, D]
+        target, source = graph.entries
+        spread = self.attend(0, v, Edges(target, source, graph.looped), dropout)
+        z0 = spread if self.shape.encoder == "gcn" else v
+        return Encoded(z0, (v, spread, target, source), (graph.looped,))
+
+    def forward(
+        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
+    ) -> tuple[Tensor, Tensor]:
+        v, spread, target, source = encoded.cached
+        edges = Edges(target, source, *encoded.operators)
+        hidden = before_elu = mix(v, input_part=spread) + row(self.biases[0])
+        for layer in range(1, self.shape.num_layers):
+            before_elu = hidden
+            v = drop(F.elu(hidden), dropout) @ self.weights[layer]
+            spread = self.attend(layer, v, edges, dropout)
+            hidden = mix(v, input_part=spread) + row(self.biases[layer])
+        return before_elu, hidden  # h^(L-1) before its elu [.., N, D], h^L [.., N, C]
+
+    def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:
+        """MP_1 of one layer: [.., N, D] -> [.., N, D]."""
+        attention = drop(self.attention(layer, v, edges), dropout)  # [.., E, H]
+        heads = torch.unflatten(v, -1, (self.heads[layer], -1)).movedim(-2, -3)  # [.., H, N, D / H]
+        weight, values = (
+            attention.mT.flatten(0, -2),
+            heads.flatten(0, -3),
+        )  # the runs' heads in turn
+        out: Tensor = _WeightedSum.apply(edges, weight, values)  # type: ignore[no-untyped-call]
+        return out.view(heads.shape).movedim(-3, -2).flatten(-2)
+
+    def attention(self, layer: int, v: Tensor, edges: Edges) -> Tensor:
+        """The a_uw of each entry of A + I and each head, summing to one over w: [.., E, H]."""
+        target, source, shape = edges.target, edges.source, (self.heads[layer], -1)
+        heads = torch.unflatten(v, -1, shape)  # [.., N, H, D / H]
+        says = (heads * torch.unflatten(row(self.sources[layer]), -1, shape)).sum(-1)  # [.., N, H]
+        hears = (heads * torch.unflatten(row(self.targets[layer]), -1, shape)).sum(-1)
+        score = F.leaky_relu(
+            says.index_select(-2, source) + hears.index_select(-2, target), self.SLOPE
+        )
+        places = target[:, None].expand_as(score)
+        largest = torch.zeros_like(says).scatter_reduce(
+            -2, places, score.detach(), "amax", include_self=False
+        )  # every node has an entry, its own
+        weight = (score - largest.index_select(-2, target)).exp()
+        total = torch.zeros_like(says).index_add(-2, target, weight)
+        return weight / total.index_select(-2, target)
+
+
+class _WeightedSum(torch.autograd.Function):
+    """Sum of weighted sources at each target: a sparse product, differentiable in its values too.
+
+    No message is kept for the backward pass, and none is formed in the forward pass.
+
+    Shapes:
+        weight [B, E], v [B, N, F] -> [B, N, F]
+    """
+
+    @staticmethod
+    def forward(ctx: Any, edges: Edges, weight: Tensor, v: Tensor) -> Tensor:
+        ctx.edges = edges
+        ctx.save_for_backward(weight, v)
+        return edges.pattern.with_values(weight) @ v
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor]:
+        (grad,), (weight, v), edges = grads, ctx.saved_tensors, ctx.edges
+        heard, said = grad.index_select(1, edges.target), v.index_select(1, edges.source)
+        transposed = weight.index_select(1, edges.pattern.order)  # the pattern is symmetric
+        return None, (heard * said).sum(-1), edges.pattern.with_values(transposed) @ grad
+
+
+def _vectors(heads: int, width: int, generator: torch.Generator) -> nn.Parameter:
+    """The attention vectors of all heads side by side, each with Glorot's values: [width]."""
+    drawn = [glorot(width // heads, 1, generator).detach()[:, 0] for _ in range(heads)]
+    return nn.Parameter(torch.cat(drawn))

@@ -1,0 +1,66 @@
+"""GCNII: deep GCN with initial residual and identity mapping."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.gnn.dropout import Dropout, drop
+from graphglow.gnn.encoder import Encoded, encode
+from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.graphs import Graph
+
+
+class GCNII(Backbone):
+    """Simple and Deep GCN (Chen et al., ICML 2020), between two dense layers.
+
+    H^0 = relu(X W_in + b_in); for l = 1 .. L, with beta_l = log(theta / l + 1),
+
+        S^l = (1 - alpha) mix(H^(l-1)) + alpha H^0
+        H^l = relu((1 - beta_l) S^l + beta_l S^l W^l)
+
+    and logits = H^L W_out + b_out. The embeddings for the next structure are H^L before its relu.
+    Differs from the paper: the mixed structure, and one weight decay for all weights. L is the
+    number of propagations and counts neither dense layer.
+    """
+
+    ALPHA = 0.1
+    """Share of H^0 in every layer; the paper's value for citation graphs."""
+    THETA = 0.5
+    """How fast layers turn into the identity; the paper's value for Cora."""
+
+    def __init__(
+        self,
+        num_features: int,
+        num_classes: int,
+        shape: BackboneShape,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__(num_features, num_classes, shape, generator)
+        width = shape.hidden
+        self.weight_in, self.bias_in = glorot(num_features, width, generator), vector(width)
+        self.weights = nn.ParameterList(
+            [glorot(width, width, generator) for _ in range(shape.num_layers)]
+        )
+        self.weight_out = glorot(width, num_classes, generator)
+        self.bias_out = vector(num_classes)
+
+    def beta(self, layer: int) -> float:
+        """beta_l of layer l = 1 .. L."""
+        return math.log(self.THETA / layer + 1)
+
+    def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        encoded = encode(graph, self.weight_in, kind=self.shape.encoder, dropout=dropout)
+        return Encoded(encoded.z0, (torch.relu(encoded.cached[0] + row(self.bias_in)),))
+
+    def forward(
+        self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
+    ) -> tuple[Tensor, Tensor]:
+        (first,) = encoded.cached  # H^0 [.., N, D]
+        hidden = before_relu = first
+        for layer, weight in enumerate(self.weights, start=1):
+            spread = (1 - self.ALPHA) * mix(drop(hidden, dropout)) + self.ALPHA * first
+            before_relu = torch.lerp(spread, spread @ weight, self.beta(layer))
+            hidden = torch.relu(before_relu)
+        return before_relu, drop(hidden, dropout) @ self.weight_out + row(self.bias_out)

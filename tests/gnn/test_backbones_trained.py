@@ -1,0 +1,113 @@
+"""Every backbone through the public doors: it learns, and whatever it gives can be kept."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from graphglow import (
+    LearnerConfig,
+    StructureLearner,
+    TransferConfig,
+    TransferResult,
+    fit_backbone,
+    synthetic_graph,
+    transfer,
+    transfer_many,
+)
+from graphglow.cli import main
+from graphglow.gnn import BACKBONES
+
+EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
+LEARNER = StructureLearner(LearnerConfig(embedding_size=8, num_heads=2), seed=0)
+
+
+def graph(*, noise=0.5, num_nodes=60):
+    return synthetic_graph(
+        num_nodes=num_nodes,
+        num_classes=3,
+        num_features=8,
+        homophily=0.9,
+        average_degree=4.0,
+        feature_noise=noise,
+        seed=0,
+    )
+
+
+def settings(name, **changes):
+    base = TransferConfig(
+        backbone=name, epochs=5, num_pivots=12, refinements=2, device="cpu", dropout=0.2
+    )
+    return replace(base, **changes)
+
+
+@EVERY
+def test_learns_a_separable_graph_with_and_without_a_learner(name):
+    config = settings(name, epochs=60)
+    assert transfer(LEARNER, graph(), config).test_accuracy >= 0.9
+    assert fit_backbone(graph(), config, hidden=8).test_accuracy >= 0.9
+
+
+@EVERY
+@pytest.mark.parametrize("learner", [LEARNER, None], ids=["learner", "plain"])
+def test_a_result_can_be_saved_loaded_and_asked(name, learner, tmp_path):
+    if learner is None:
+        result = fit_backbone(graph(), settings(name), hidden=8)
+    else:
+        result = transfer(learner, graph(), settings(name))
+    result.save(tmp_path / "result.safetensors")
+    again = TransferResult.load(tmp_path / "result.safetensors")
+    assert torch.equal(again.predict_proba(), result.predict_proba())
+    assert torch.equal(again.predict(), result.predict())
+    assert again.test_accuracy == result.test_accuracy
+    refined, other = result.refined_graph(top_k=4), again.refined_graph(top_k=4)
+    assert torch.equal(refined.edge_index, other.edge_index)
+    assert refined.edge_weight.isfinite().all()
+
+
+@EVERY
+def test_a_batch_of_runs_gives_what_each_gives_alone(name):
+    configs = [
+        settings(name, seed=1),
+        settings(name, seed=2, dropout=0.5, input_weight=0.3),
+        settings(name, seed=3, weight_decay=0.0),
+    ]
+    for together, config in zip(transfer_many(LEARNER, graph(), configs), configs, strict=True):
+        alone = transfer(LEARNER, graph(), config)
+        torch.testing.assert_close(
+            together.predict_proba(), alone.predict_proba(), rtol=1e-3, atol=1e-5
+        )
+
+
+@EVERY
+@pytest.mark.parametrize("edges", ["none", "some nodes isolated"])
+@pytest.mark.parametrize("num_layers", [2, 3])
+def test_isolated_nodes_and_no_edges_give_finite_results(name, edges, num_layers):
+    data = graph()
+    few = (data.edge_index < 20).all(0)
+    data.edge_index = data.edge_index[:, few if edges != "none" else few & False]
+    for result in (
+        transfer(LEARNER, data, settings(name, num_layers=num_layers)),
+        fit_backbone(data, settings(name, num_layers=num_layers), hidden=8),
+    ):
+        assert result.predict_proba().isfinite().all()
+        assert all(p.isfinite().all() for p in result.gnn.parameters())
+
+
+@EVERY
+@pytest.mark.gpu
+def test_an_epoch_can_be_recorded_as_a_cuda_graph(name):
+    """A failed recording warns, and a warning fails here; the library may add in another order."""
+    recorded, plain = (
+        transfer(LEARNER, graph(), settings(name, epochs=30, device="cuda", capture=capture))
+        for capture in (True, False)
+    )
+    torch.testing.assert_close(
+        recorded.predict_proba(), plain.predict_proba(), rtol=1e-2, atol=1e-3
+    )
+
+
+def test_the_help_of_the_backbone_flag_names_every_one(capsys):
+    assert main(["transfer", "--help"]) == 0
+    text = capsys.readouterr().out.encode("ascii", "ignore").decode()  # without the frame
+    assert f"by name: {', '.join(sorted(BACKBONES))}." in " ".join(text.split())
