@@ -303,7 +303,7 @@ BARS = (
         150,
     ),
     Bar(
-        "linear against truncation at N = 20,000, P = 1000 on 2 CPU cores",
+        "linear against truncation by eager at N = 20,000, P = 1000 on 2 CPU cores",
         "op",
         CPU | {"nodes": 20_000, "pivots": 1000, "backend": "linear", "precision": "float32"},
         "speedup_over_eager",

@@ -4,8 +4,14 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
+from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training import TransferConfig
-from graphglow.training.device import memory_advice, peak_memory_bytes, resolve_device
+from graphglow.training.device import (
+    check_runnable,
+    memory_advice,
+    peak_memory_bytes,
+    resolve_device,
+)
 
 
 @pytest.mark.parametrize(("present", "expected"), [(True, "cuda"), (False, "cpu")])
@@ -68,3 +74,33 @@ def test_the_advice_names_settings_that_help_here(changes, advice):
     ):
         raise_memory_error()
     assert advice in str(caught.value)
+
+
+def test_a_batch_is_told_to_be_smaller():
+    with (
+        pytest.raises(InputError, match="8 runs at once, do not: try 2 runs at once, then"),
+        memory_advice(7, TransferConfig(), runs=8),
+    ):
+        raise_memory_error()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precision": "tf32"}, "precision tf32 must go with a GPU; got device cpu"),
+        ({"backend": "triton"}, "backend must be auto or one that runs on cpu"),
+        ({"backend": "linear"}, "backend linear must go with a learner whose delta is affine"),
+    ],
+)
+def test_what_cannot_run_here_is_refused_before_training(changes, message):
+    with pytest.raises(InputError, match=message):
+        check_runnable(TransferConfig(**changes), StructureLearner(), torch.device("cpu"))
+
+
+def test_what_can_run_here_passes():
+    affine = StructureLearner(LearnerConfig(delta="affine"))
+    cpu = torch.device("cpu")
+    check_runnable(TransferConfig(backend="linear"), affine, cpu)
+    for backend in ("auto", "eager", "dense", "chunked"):
+        check_runnable(TransferConfig(backend=backend), StructureLearner(), cpu)
+    check_runnable(TransferConfig(backend="linear"), None, cpu)  # a plain GNN asks for none

@@ -212,3 +212,9 @@ def test_a_loop_is_freed_when_its_owner_lets_go():
         assert alive() is None
     finally:
         gc.enable()
+
+
+def test_a_run_that_diverges_in_a_batch_is_named():
+    configs = [config(learning_rate=rate) for rate in (0.01, 1e25, 0.01)]
+    with pytest.raises(InputError, match=r"on small-0, run 2 of 3 \(a smaller"):
+        Loop(task(*configs), 20, 20).run()

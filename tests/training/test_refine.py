@@ -16,7 +16,7 @@ PIVOTS = torch.tensor([3, 0, 17, 9, 30])
 
 def gnn(graph, config, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    shape = config.backbone_shape(WIDTH)
+    shape = config.backbone_shape(WIDTH, graph.num_nodes)
     built = backbone_class(config.backbone)(graph.num_features, graph.num_classes, shape, generator)
     return built.double()
 

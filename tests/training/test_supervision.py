@@ -33,7 +33,7 @@ class Setting:
         self.gnn = backbone_class("gcn")(
             self.graph.num_features,
             self.graph.num_classes,
-            self.config.backbone_shape(width),
+            self.config.backbone_shape(width, self.graph.num_nodes),
             generator,
         ).double()
         self.theta = learner(seed=seed, embedding_size=width).double()

@@ -280,7 +280,7 @@ def test_no_config_is_refused():
 
 
 def test_a_single_config_is_refused():
-    with pytest.raises(InputError, match="a list of configs; got a single one"):
+    with pytest.raises(InputError, match="a list of configs; got TransferConfig"):
         transfer_many(learner(), DATA, transfer_config())
 
 

@@ -25,7 +25,7 @@ class ModelConfig:
     """The GNN of one graph, its message passing, and how it is optimised."""
 
     backbone: str = "gcn"
-    """The graph-specific GNN, by name: gcn."""
+    """The graph-specific GNN, by name: appnp, gat, gcn, gcnii, gpr, h2gcn, linkx, sage."""
     num_layers: int = 2
     """L: number of GNN layers, at least 2."""
     dropout: float = 0.5
@@ -84,11 +84,13 @@ class ModelConfig:
                     f"{name} must lie in [0, {LARGEST_RATE:g}]; got {getattr(self, name)}"
                 )
 
-    def backbone_shape(self, hidden: int) -> BackboneShape:
+    def backbone_shape(self, hidden: int, num_nodes: int) -> BackboneShape:
+        """What the GNN is built from, beside features and classes."""
         return BackboneShape(
             hidden=hidden,
             num_layers=self.num_layers,
             encoder=self.encoder,
+            num_nodes=num_nodes,
         )
 
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 
 from graphglow.errors import InputError
+from graphglow.ops import available_backends
+from graphglow.structure import StructureLearner
 from graphglow.training.config import ModelConfig
 
 
@@ -18,6 +20,27 @@ def resolve_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise InputError("device cuda must be present; got a machine without a usable GPU")
     return torch.device(name)
+
+
+def check_runnable(
+    config: ModelConfig, learner: StructureLearner | None, device: torch.device
+) -> None:
+    """Raise unless the backend and the precision that were named can run here."""
+    if config.precision == "tf32" and device.type != "cuda":
+        raise InputError(f"precision tf32 must go with a GPU; got device {device.type}")
+    if config.backend == "auto" or learner is None:
+        return
+    usable = available_backends(device)
+    if config.backend not in usable:
+        raise InputError(
+            f"backend must be auto or one that runs on {device.type} ({', '.join(usable)}); "
+            f"got {config.backend!r}"
+        )
+    if config.backend == "linear" and learner.config.delta != "affine":
+        raise InputError(
+            "backend linear must go with a learner whose delta is affine (pretrain "
+            f"--learner.delta affine); got {learner.config.delta!r}"
+        )
 
 
 def reset_peak_memory(device: torch.device) -> None:
@@ -35,7 +58,7 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def memory_advice(num_nodes: int, config: ModelConfig) -> Iterator[None]:
+def memory_advice(num_nodes: int, config: ModelConfig, *, runs: int = 1) -> Iterator[None]:
     """Turn an allocator's failure into one sentence that says what would fit."""
     try:
         yield
@@ -46,13 +69,16 @@ def memory_advice(num_nodes: int, config: ModelConfig) -> Iterator[None]:
         pivots = min(config.num_pivots, num_nodes)
         raise InputError(
             f"the graph must fit in memory; {num_nodes} nodes with {pivots} pivots and "
-            f"{config.refinements} refinements do not: {_what_would_fit(num_nodes, pivots, config)}"
+            f"{config.refinements} refinements{f', {runs} runs at once,' if runs > 1 else ''} do "
+            f"not: {_what_would_fit(num_nodes, pivots, config, runs)}"
         ) from error
 
 
-def _what_would_fit(num_nodes: int, pivots: int, config: ModelConfig) -> str:
+def _what_would_fit(num_nodes: int, pivots: int, config: ModelConfig, runs: int) -> str:
     """Name the settings that lower the peak, the one that lowers it most first."""
     advice = []
+    if runs > 1:
+        advice.append(f"{max(1, runs // 4)} runs at once")
     if config.backend in ("eager", "dense"):
         gigabytes = 4e-9 * num_nodes * pivots
         advice.append(f"--backend chunked (each refinement keeps {gigabytes:.2g} GB without it)")

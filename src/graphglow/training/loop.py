@@ -108,16 +108,17 @@ class Loop:
                     accuracies[run],
                     int(refinements[run]),
                 )
-                _check_finite(epoch)
+                _check_finite(epoch, run, len(history))
                 runs_history.append(epoch)
                 if on_epoch is not None:
                     on_epoch(epoch)
 
 
-def _check_finite(epoch: Epoch) -> None:
+def _check_finite(epoch: Epoch, run: int, runs: int) -> None:
     if not (math.isfinite(epoch.loss) and math.isfinite(epoch.val_loss)):
+        which = f", run {run + 1} of {runs}" if runs > 1 else ""
         raise InputError(
             f"the loss must stay finite; got {epoch.loss} (training) and {epoch.val_loss} "
-            f"(validation) at epoch {epoch.epoch} on {epoch.graph} "
+            f"(validation) at epoch {epoch.epoch} on {epoch.graph}{which} "
             "(a smaller learning rate may help)"
         )

@@ -206,7 +206,7 @@ class TransferResult:
         gnn = backbone_class(config.backbone)(
             graph.num_features,
             graph.num_classes,
-            config.backbone_shape(int(meta["hidden"])),
+            config.backbone_shape(int(meta["hidden"]), graph.num_nodes),
             torch.Generator(),
         )
         gnn.load_state_dict(group("gnn."))

@@ -12,6 +12,7 @@ from graphglow.structure import ObjectiveConfig, StructureLearner
 from graphglow.structure.objective import sketch, supervised_loss
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig
+from graphglow.training.device import check_runnable
 from graphglow.training.refine import Refinement, last_refinement, refine
 from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
@@ -50,6 +51,7 @@ class GraphTask:
     ) -> None:
         assert trained is None or (learner is not None and len(configs) == 1)
         device = graph.y.device
+        check_runnable(configs[0], learner, device)
         self.graph, self.learner, self.trained = graph, learner, trained
         self.runs = runs = Runs.of(configs, device)
         self.num_pivots = min(runs.shared.num_pivots, graph.num_nodes)
@@ -58,7 +60,10 @@ class GraphTask:
             start = torch.Generator().manual_seed(seed)
             gnns.append(
                 backbone_class(config.backbone)(
-                    graph.num_features, graph.num_classes, config.backbone_shape(hidden), start
+                    graph.num_features,
+                    graph.num_classes,
+                    config.backbone_shape(hidden, graph.num_nodes),
+                    start,
                 )
             )
             orders.append(torch.randperm(graph.num_nodes, generator=start)[: self.num_pivots])
