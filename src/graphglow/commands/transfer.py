@@ -117,6 +117,8 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
         "seconds": f"{facts['train_seconds']:.1f} training, {facts['total_seconds']:.1f} in all",
         "peak memory": f"{facts['peak_memory_bytes'] / 2**20:.0f} MiB on {facts['device']}",
     }
+    if facts.get("message_backend") is not None:
+        shown["learned graph by"] = f"{facts['message_backend']} backend"
     if facts.get("out") is not None:
         shown["written to"] = str(facts["out"])
     if facts.get("predictions") is not None:
