@@ -4,7 +4,7 @@ import pytest
 import torch
 from gnn_graphs import built, dense_latent, evaluated, float64, latent_structure, small_data
 
-from graphglow.gnn import APPNP
+from graphglow.gnn.backbones import APPNP
 
 
 def mlp(model, graph):

@@ -14,7 +14,7 @@ from gnn_graphs import (
     small_data,
 )
 
-from graphglow.gnn import GAT
+from graphglow.gnn.backbones import GAT
 from graphglow.gnn.backbones.gat import Edges
 
 V = torch.randn(20, HIDDEN, generator=torch.Generator().manual_seed(1), dtype=torch.float64)

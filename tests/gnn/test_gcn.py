@@ -4,7 +4,8 @@ import pytest
 import torch
 from gnn_graphs import HIDDEN, dense_latent, float64, latent_structure, small_data
 
-from graphglow.gnn import GCN, BackboneShape, MixedPropagation
+from graphglow.gnn import BackboneShape, MixedPropagation
+from graphglow.gnn.backbones import GCN
 
 
 def gcn(num_layers, *, encoder="gcn", seed=0):

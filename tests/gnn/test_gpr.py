@@ -3,7 +3,7 @@
 import torch
 from gnn_graphs import built, dense_latent, evaluated, float64, latent_structure, small_data
 
-from graphglow.gnn import APPNP, GPR
+from graphglow.gnn.backbones import APPNP, GPR
 
 
 def test_with_the_weights_of_appnp_it_is_appnp():

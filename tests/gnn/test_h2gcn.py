@@ -5,7 +5,7 @@ import torch
 from gnn_graphs import built, dense_latent, evaluated, float64, latent_structure, small_data
 from torch_geometric.data import Data
 
-from graphglow.gnn import H2GCN
+from graphglow.gnn.backbones import H2GCN
 from graphglow.graphs import prepare
 
 

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from graphglow import TransferConfig, fit_backbone
 from graphglow.errors import InputError
-from graphglow.gnn import LINKX
+from graphglow.gnn.backbones import LINKX
 from graphglow.gnn.dropout import drop_features
 
 

@@ -13,7 +13,7 @@ from gnn_graphs import (
 )
 from torch_geometric.data import Data
 
-from graphglow.gnn import SAGE
+from graphglow.gnn.backbones import SAGE
 from graphglow.graphs import prepare
 
 

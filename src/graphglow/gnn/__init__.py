@@ -1,34 +1,12 @@
 """Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
 
-from graphglow.gnn.backbones import (
-    APPNP,
-    BACKBONES,
-    GAT,
-    GCN,
-    GCNII,
-    GPR,
-    H2GCN,
-    LINKX,
-    SAGE,
-    Backbone,
-    BackboneShape,
-    backbone_class,
-    stack,
-)
+from graphglow.gnn.backbones import BACKBONES, Backbone, BackboneShape, backbone_class, stack
 from graphglow.gnn.dropout import Dropout
 from graphglow.gnn.encoder import Encoded, Encoder, encode
 from graphglow.gnn.latent_gnn import MixedPropagation
 
 __all__ = [
-    "APPNP",
     "BACKBONES",
-    "GAT",
-    "GCN",
-    "GCNII",
-    "GPR",
-    "H2GCN",
-    "LINKX",
-    "SAGE",
     "Backbone",
     "BackboneShape",
     "Dropout",

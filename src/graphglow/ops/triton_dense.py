@@ -19,14 +19,14 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+from graphglow.ops import dense
 from graphglow.ops.similarity import EPS as SMALLEST_SUM
 from graphglow.ops.tf32 import tf32_products
 from graphglow.ops.triton_product import multiply
 
 EPS = tl.constexpr(SMALLEST_SUM)
-CLAMPED = tl.constexpr(0.999999 / SMALLEST_SUM)
-"""An inverse sum above this was clamped: no gradient goes through the sum."""
-ALIGNED = tl.constexpr(128)
+CLAMPED = tl.constexpr(dense.CLAMPED)
+ALIGNED = tl.constexpr(dense.FUSED_COLUMNS)
 """Columns of Gamma come in multiples of this."""
 PRODUCTS = {"float32": "bf16x3", "tf32": "tf32", "bfloat16": "bf16"}
 """How each precision of the package multiplies."""
@@ -153,7 +153,8 @@ def to_pivots_kernel(
         here = batch * n + row
         there = aligned((row < n)[:, None], column, p, BLOCK_P)
         tile = tl.load(gamma + here[:, None] * p + column[None, :], mask=there, other=0.0)
-        values = tl.load(x + here[:, None] * F + f[None, :], within(there, f, F, BLOCK_F), 0.0)
+        inside = within((row < n)[:, None], f, F, BLOCK_F)
+        values = tl.load(x + here[:, None] * F + f[None, :], inside, 0.0)
         if SCALE:
             values *= tl.load(inverse_rows + here, mask=row < n, other=0.0)[:, None]
         total = multiply(tl.trans(tile).to(tl.float32), values, total, PRECISION)
