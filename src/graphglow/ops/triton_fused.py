@@ -39,6 +39,10 @@ OUTSIDE_LOOP = 2
 STREAMED_WIDTH = 64
 """Columns of q and k read at a time where a tile does not hold the whole width."""
 
+NARROWEST_SPLIT = 64
+"""Least width of a tile of bf16x3 products where a head is at most 64 wide: Triton 3.6 compiles
+narrower ones to code that gives wrong numbers on an H200 (NaN, or reads out of bounds)."""
+
 
 @dataclass(frozen=True)
 class Chip:
@@ -150,17 +154,24 @@ class Problem:
         if name in ("grad_q", "grad_k"):
             limit = min(limit, self.block_g(name))
         held = self.heads == 1 and self.head_width <= limit
-        return _padded(self.head_width) if held else min(STREAMED_WIDTH, _padded(self.head_width))
+        padded = self._padded(self.head_width)
+        return padded if held else min(STREAMED_WIDTH, padded)
 
     def block_g(self, name: Pass) -> int:
         """Columns of dq or dk that one program makes."""
         limit = self.tiles_of(name).block_g
-        return min(limit if self.head_width <= limit else min(limit, 128), _padded(self.head_width))
+        limit = limit if self.head_width <= limit else min(limit, 128)
+        return min(limit, self._padded(self.head_width))
 
     def block_f(self, name: Pass) -> int:
         """Features multiplied at a time."""
         many = self.dtype != torch.float32 and name not in ("grad_q", "grad_k")
-        return min(128 if many else 64, _padded(self.f))
+        return min(128 if many else 64, self._padded(self.f))
+
+    def _padded(self, width: int) -> int:
+        """The power of two that a tile's ``width`` columns are padded to."""
+        narrow = self.precision == "bf16x3" and self.head_width <= STREAMED_WIDTH
+        return max(NARROWEST_SPLIT if narrow else 16, _next_power_of_2(width))
 
     def feature_chunks(self, name: Pass) -> int:
         return _cdiv(self.f, self.block_f(name))
@@ -197,10 +208,6 @@ class Problem:
             "num_stages": tiles.num_stages,
             **gradient,
         }
-
-
-def _padded(width: int) -> int:
-    return max(16, _next_power_of_2(width))
 
 
 def _next_power_of_2(number: int) -> int:
