@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.structure.learner import AFFINE_MARGIN, take_rows
+from graphglow.structure.learner import AFFINE_MARGIN, stack_learners, take_rows
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]
 
@@ -240,3 +240,17 @@ def test_the_two_weights_of_an_independent_learner_differ():
 def test_attention_with_more_heads_than_width_keeps_one_number_per_head():
     learner = StructureLearner(config(similarity="attention", embedding_size=2, num_heads=5))
     assert learner.structure(torch.ones(4, 2), torch.tensor([0, 1])).gamma().shape == (4, 2)
+
+
+@pytest.mark.parametrize("variant", ["cosine", "cosine tied", "affine"])
+def test_stacked_learners_give_each_run_its_own(variant):
+    learners = [StructureLearner(VARIANTS[variant], seed=seed).double() for seed in (1, 2, 3)]
+    before = [learner.node_weight.clone() for learner in learners]
+    z = torch.stack([embeddings(seed=s) for s in (0, 1, 2)])
+    pivots = torch.tensor([[4, 0, 9, 7], [1, 2, 3, 10], [0, 9, 4, 6]])
+    gamma = stack_learners(learners).structure(z, pivots).gamma()
+    for run, learner in enumerate(learners):
+        alone = learner.structure(z[run], pivots[run]).gamma()
+        torch.testing.assert_close(gamma[run], alone)
+        assert torch.equal(learner.node_weight, before[run])
+    assert stack_learners(learners[:1]) is learners[0]

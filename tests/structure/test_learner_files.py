@@ -31,6 +31,8 @@ META = {
         "tied": False,
         "delta": "truncate",
         "threshold": 0.1,
+        "weighted": True,
+        "neighbours": None,
     },
     "provenance": {"trained": False, "seed": 0},
 }
@@ -87,6 +89,15 @@ def test_loading_gives_the_same_tensors_bit_for_bit(tmp_path, similarity, tied):
     again = tmp_path / "again.safetensors"
     loaded.save(again)
     assert again.read_bytes() == (tmp_path / "l.safetensors").read_bytes()
+
+
+def test_a_file_from_before_weights_and_neighbours_were_settings_is_read(tmp_path):
+    path = tmp_path / "l.safetensors"
+    older = {n: v for n, v in META["config"].items() if n not in ("weighted", "neighbours")}
+    save_tensors(path, "learner", weights(2.0), META | {"config": older})
+    loaded = StructureLearner.load(path)
+    assert loaded.config == CONFIG
+    assert (loaded.node_weight == 2).all()
 
 
 def test_a_learner_is_a_few_kilobytes_of_safetensors_with_json(saved):
@@ -246,6 +257,9 @@ def test_wrong_weights_are_refused(tmp_path, case):
         {"threshold": float("nan")},
         {"threshold": "low"},
         {"threshold": None},
+        {"weighted": False},
+        {"neighbours": 0},
+        {"neighbours": "few"},
     ],
 )
 def test_an_impossible_configuration_is_refused(tmp_path, changes):

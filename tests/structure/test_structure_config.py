@@ -22,6 +22,9 @@ NAN, INFINITY = float("nan"), float("inf")
         ("threshold", -0.1),
         ("threshold", NAN),
         ("threshold", INFINITY),
+        ("neighbours", 0),
+        ("neighbours", 2.5),
+        ("neighbours", True),
     ],
 )
 def test_a_learner_setting_out_of_range_is_refused(field, value):
@@ -64,8 +67,26 @@ def test_affine_delta_needs_a_cosine(similarity):
         LearnerConfig(delta="affine", similarity=similarity)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_heads": 2}, {"tied": False}, {"similarity": "rbf"}, {"similarity": "attention"}],
+)
+def test_without_weights_nothing_that_needs_them_is_taken(changes):
+    (name,) = changes
+    with pytest.raises(InputError, match=f"^{name} must .* where nothing is weighted; got "):
+        LearnerConfig(**{"weighted": False, "num_heads": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes", [{"similarity": "rbf"}, {"similarity": "attention"}, {"delta": "affine"}]
+)
+def test_neighbours_need_an_inner_product_and_a_cut(changes):
+    with pytest.raises(InputError, match=r"^neighbours must go with .*; got "):
+        LearnerConfig(neighbours=3, **changes)
+
+
 def test_the_ends_of_the_ranges_are_allowed():
-    LearnerConfig(embedding_size=1, num_heads=1, threshold=0.0)
+    LearnerConfig(embedding_size=1, num_heads=1, threshold=0.0, weighted=False, neighbours=1)
     ObjectiveConfig(smoothness=0, sparsity=0, entropy=0, samples=2, probes=1, sketch=1)
 
 

@@ -10,6 +10,9 @@ Similarity = Literal["cosine", "dot", "rbf", "attention"]
 Delta = Literal["truncate", "affine"]
 Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
+INNER_PRODUCTS = ("cosine", "dot")
+"""Similarities that are an inner product of factors, with no function around it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig:
@@ -27,6 +30,10 @@ class LearnerConfig:
     """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2."""
     threshold: float = 0.0
     """Similarities at or below this become zero (with delta = truncate)."""
+    weighted: bool = True
+    """Weigh embeddings before comparing them; otherwise as they are, with nothing to train."""
+    neighbours: int | None = None
+    """Of each node, keep only so many of the most similar pivots; None keeps all not cut."""
 
     def __post_init__(self) -> None:
         at_least("embedding_size", self.embedding_size, 1)
@@ -38,6 +45,30 @@ class LearnerConfig:
         if self.delta == "affine" and self.similarity != "cosine":
             raise InputError(
                 f"delta 'affine' must be used with similarity 'cosine'; got {self.similarity!r}"
+            )
+        if not self.weighted:
+            self._check_unweighted()
+        if self.neighbours is not None:
+            self._check_neighbours(self.neighbours)
+
+    def _check_unweighted(self) -> None:
+        """Refuse what weights alone make different."""
+        if self.similarity not in INNER_PRODUCTS:
+            raise InputError(
+                "similarity must be cosine or dot where nothing is weighted; "
+                f"got {self.similarity!r}"
+            )
+        if self.num_heads != 1:
+            raise InputError(f"num_heads must be 1 where nothing is weighted; got {self.num_heads}")
+        if not self.tied:
+            raise InputError("tied must be true where nothing is weighted; got false")
+
+    def _check_neighbours(self, neighbours: int) -> None:
+        at_least("neighbours", neighbours, 1)
+        if self.similarity not in INNER_PRODUCTS or self.delta != "truncate":
+            raise InputError(
+                "neighbours must go with similarity cosine or dot and delta truncate; "
+                f"got {self.similarity!r} and {self.delta!r}"
             )
 
 

@@ -1,6 +1,8 @@
 """The structure learner g_theta: the part that is shared by all graphs and transferred."""
 
+import copy
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from graphglow.ops import Backend, Kernel, Precision
 from graphglow.ops.unit_heads import unit_heads
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure.config import LearnerConfig
+from graphglow.structure.knn import KNNStructure
 from graphglow.structure.latent import PivotStructure
 
 AFFINE_MARGIN = 1e-5
@@ -28,6 +31,10 @@ class StructureLearner(nn.Module):
     :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
     elementwise function of each head's inner product (:mod:`graphglow.ops.similarity`).
 
+    Without weights (``weighted = False``) the learner has no parameters: the non-parametric
+    similarities among the paper's competitors. With ``neighbours`` its structure is a
+    :class:`~graphglow.structure.knn.KNNStructure`.
+
     Args:
         config: What to compare and how.
         seed: Seeds the initial weights; a learner that is never trained is the "random theta"
@@ -35,22 +42,26 @@ class StructureLearner(nn.Module):
 
     Shapes:
         z [.., N, D], pivots [.., P]  ->  q [.., N, W], k [.., P, W]
+        weights [H, D], or [H, D, D/H] for attention; None without
     """
 
     def __init__(self, config: LearnerConfig | None = None, *, seed: int = 0) -> None:
         super().__init__()
         self.config = config or LearnerConfig()
-        self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
+        self.provenance: dict[str, Any] = {"trained": False}
+        if self.config.weighted:
+            self.provenance["seed"] = seed
         generator = torch.Generator().manual_seed(seed)
-        shapes = _weight_shapes(self.config)
-        self.node_weight = nn.Parameter(_initial(shapes["node_weight"], generator))  # w^1
-        self.pivot_weight = None  # w^2
-        if not self.config.tied:
-            self.pivot_weight = nn.Parameter(_initial(shapes["pivot_weight"], generator))
+        weights = {
+            name: nn.Parameter(_initial(shape, generator))
+            for name, shape in _weight_shapes(self.config).items()
+        }
+        self.node_weight = weights.get("node_weight")  # w^1
+        self.pivot_weight = weights.get("pivot_weight")  # w^2
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
-        w1 = self.node_weight
-        w2 = w1 if self.pivot_weight is None else self.pivot_weight  # w^2
+        w1 = z.new_ones(1, z.shape[-1]) if self.node_weight is None else self.node_weight
+        w2 = w1 if self.pivot_weight is None else self.pivot_weight
         z_pivots = take_rows(z, pivots)
         if self.config.similarity == "cosine":
             constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
@@ -71,6 +82,8 @@ class StructureLearner(nn.Module):
     ) -> PivotStructure:
         """Infer the latent graph from node embeddings z [.., N, D] and pivot indices [.., P]."""
         q, k = self(z, pivots)
+        if self.config.neighbours is not None:
+            return self._nearest(q, k, self.config.neighbours, backend, precision)
         kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
         return PivotStructure(
             q,
@@ -80,6 +93,18 @@ class StructureLearner(nn.Module):
             heads=self.config.num_heads if self.config.similarity in kernels else 1,
             backend=backend,
             precision=precision,
+        )
+
+    def _nearest(
+        self, q: Tensor, k: Tensor, neighbours: int, backend: Backend, precision: Precision
+    ) -> KNNStructure:
+        if backend != "auto" or precision != "float32":
+            raise InputError(
+                "a learner with neighbours must have backend auto and precision float32, since "
+                f"its messages are sparse products; got {backend!r} and {precision!r}"
+            )
+        return KNNStructure(
+            q, k, self.config.threshold, kernel="identity", heads=1, neighbours=neighbours
         )
 
     @staticmethod
@@ -138,6 +163,24 @@ class StructureLearner(nn.Module):
         return learner
 
 
+def stack_learners(learners: Sequence[StructureLearner]) -> StructureLearner:
+    """One learner for a batch of runs with weights of their own: [B, H, D], by cosine.
+
+    A single one, or the first of several without weights, is returned as it is. All must have the
+    same configuration.
+    """
+    first = learners[0]
+    assert all(learner.config == first.config for learner in learners)
+    if len(learners) == 1 or not first.config.weighted:
+        return first
+    assert first.config.similarity == "cosine"
+    stacked = copy.deepcopy(first)
+    states = [learner.state_dict() for learner in learners]
+    for name, parameter in stacked.named_parameters():
+        parameter.data = torch.stack([state[name] for state in states])
+    return stacked
+
+
 def take_rows(z: Tensor, rows: Tensor) -> Tensor:
     """Rows of z, for each run of a batch its own: [.., N, D], [.., P] -> [.., P, D]."""
     return z.gather(-2, rows[..., None].expand(*rows.shape, z.shape[-1]))
@@ -145,6 +188,8 @@ def take_rows(z: Tensor, rows: Tensor) -> Tensor:
 
 def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
     """The learner's weights by name: [H, D], or [H, D, D/H] projections for attention."""
+    if not config.weighted:
+        return {}
     shape: tuple[int, ...] = (config.num_heads, config.embedding_size)
     if config.similarity == "attention":
         shape = (*shape, max(1, config.embedding_size // config.num_heads))

@@ -1,0 +1,273 @@
+"""A structure of few neighbours against the masked Gamma, dense: values and every gradient."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from graphglow.errors import InputError
+from graphglow.ops import EPS, propagate_over, similarity
+from graphglow.structure import BlendedStructure, LearnerConfig, PivotStructure, StructureLearner
+from graphglow.structure import knn as knn_module
+from graphglow.structure.knn import KNNStructure, most_similar
+
+
+def factors(n=13, p=6, width=4, batch=(), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(*batch, n, width, generator=generator, dtype=torch.float64)
+    k = torch.randn(*batch, p, width, generator=generator, dtype=torch.float64)
+    v = torch.randn(*batch, n, 3, generator=generator, dtype=torch.float64)
+    return v, F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+
+
+def knn(q, k, neighbours, threshold=0.0):
+    return KNNStructure(q, k, threshold, "identity", 1, neighbours=neighbours)
+
+
+def masked_gamma(q, k, neighbours, threshold=0.0):
+    """Every row's largest entries, found one by one."""
+    gamma = similarity(q, k, threshold=threshold)
+    mask = torch.zeros_like(gamma)
+    rows = gamma.detach().flatten(0, -2).tolist()
+    for row, kept in zip(rows, mask.flatten(0, -2), strict=True):
+        by_size = sorted(range(len(row)), key=row.__getitem__, reverse=True)
+        kept[by_size[:neighbours]] = 1
+    return gamma * mask
+
+
+def test_gamma_by_hand():
+    q = torch.tensor([[1.0, 0.0], [0.6, 0.8], [-1.0, 0.0]])
+    k = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    # cosines: [1, .8, 0], [.6, .96, .8], [-1, -.8, 0]
+    one = torch.tensor([[1.0, 0, 0], [0, 0.96, 0], [0, 0, 0]])
+    two = torch.tensor([[1.0, 0.8, 0], [0, 0.96, 0.8], [0, 0, 0]])
+    torch.testing.assert_close(knn(q, k, 1).gamma(), one)
+    torch.testing.assert_close(knn(q, k, 2).gamma(), two)
+    torch.testing.assert_close(knn(q, k, 2, threshold=0.9).gamma(), (two > 0.9) * two)
+
+
+def test_messages_by_hand():
+    structure = knn(torch.eye(3)[[0, 0, 1]] + 0.0, torch.eye(3)[:2], 1)
+    # nodes 0 and 1 share pivot 0, node 2 has pivot 1 for itself
+    out = structure.propagate(torch.tensor([[2.0], [4.0], [7.0]]))
+    assert out.tolist() == [[3.0], [3.0], [7.0]]
+
+
+@pytest.mark.parametrize("neighbours", [6, 7, 1000])
+@pytest.mark.parametrize("threshold", [0.0, 0.3])
+def test_as_many_neighbours_as_pivots_is_the_truncated_similarity(neighbours, threshold):
+    v, q, k = factors()
+    whole = PivotStructure(q, k, threshold, "identity", 1)
+    structure = knn(q, k, neighbours, threshold)
+    torch.testing.assert_close(structure.gamma(), whole.gamma())
+    torch.testing.assert_close(structure.propagate(v), whole.propagate(v))
+
+
+@pytest.mark.parametrize("neighbours", [1, 2, 4, 6])
+@pytest.mark.parametrize("threshold", [0.0, 0.3, None])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_values_and_gradients_are_those_of_the_masked_gamma(neighbours, threshold, batch):
+    leaves = factors(batch=batch)
+    if threshold is None:  # nothing is cut: similarities must be positive
+        leaves = tuple(leaf.abs() for leaf in leaves)
+    leaves = tuple(leaf.clone().requires_grad_() for leaf in leaves)
+    v, q, k = leaves
+    structure, gamma = knn(q, k, neighbours, threshold), masked_gamma(q, k, neighbours, threshold)
+    torch.testing.assert_close(structure.gamma(), gamma)
+    found, expected = structure.propagate(v), propagate_over(gamma, v)
+    torch.testing.assert_close(found, expected)
+    direction = torch.randn(found.shape, generator=torch.Generator().manual_seed(5)).double()
+    for got, want in zip(
+        torch.autograd.grad(found, leaves, direction),
+        torch.autograd.grad(expected, leaves, direction),
+        strict=True,
+    ):
+        assert (want != 0).any()
+        torch.testing.assert_close(got, want)
+
+
+def test_gradients_of_gamma_itself_are_those_of_the_entries_kept():
+    _, q, k = (leaf.clone().requires_grad_() for leaf in factors())
+    found = torch.autograd.grad(knn(q, k, 2).gamma().square().sum(), (q, k))
+    expected = torch.autograd.grad(masked_gamma(q, k, 2).square().sum(), (q, k))
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, want)
+
+
+def test_gradcheck():
+    v, q, k = (leaf.clone().requires_grad_() for leaf in factors(n=5, p=4))
+    assert torch.autograd.gradcheck(lambda v, q, k: knn(q, k, 2).propagate(v), (v, q, k))
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_one_gradient_alone_is_the_same(wanted):
+    def gradients(leaves):
+        v, q, k = leaves
+        out = knn(q, k, 3).propagate(v).square().sum()
+        return torch.autograd.grad(out, [leaf for leaf in leaves if leaf.requires_grad])
+
+    together = gradients([leaf.clone().requires_grad_() for leaf in factors()])
+    leaves = [leaf.clone() for leaf in factors()]
+    leaves[wanted].requires_grad_()
+    torch.testing.assert_close(gradients(leaves)[0], together[wanted])
+
+
+def test_layers_share_one_search_and_their_gradients_add_up(monkeypatch):
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return most_similar(*args)
+
+    monkeypatch.setattr(knn_module, "most_similar", counted)
+    v, q, k = factors()
+    q = q.clone().requires_grad_()
+    structure, gamma = knn(q, k, 2), masked_gamma(q, k, 2)
+    found = structure.propagate(structure.propagate(v).relu())
+    expected = propagate_over(gamma, propagate_over(gamma, v).relu())
+    torch.testing.assert_close(
+        *(torch.autograd.grad(out.square().sum(), q)[0] for out in (found, expected))
+    )
+    assert len(calls) == 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n=st.integers(1, 20),
+    p=st.integers(1, 9),
+    neighbours=st.integers(1, 10),
+    rows=st.integers(1, 25),
+    batch=st.sampled_from([(), (1,), (2,)]),
+)
+def test_the_size_of_the_blocks_does_not_show(n, p, neighbours, rows, batch):
+    _, q, k = factors(n, p, batch=batch)
+    whole, blocks = most_similar(q, k, 0.0, neighbours), most_similar(q, k, 0.0, neighbours, rows)
+    positive = whole.values > 0  # of zeros, any may be kept
+    assert torch.equal(positive, blocks.values > 0)
+    assert torch.equal(whole.pivots[positive], blocks.pivots[positive])
+    torch.testing.assert_close(whole.values, blocks.values)
+    left, right, col = q.flatten(0, -2), k.flatten(0, -2), whole.to_nodes.col
+    products = [knn_module._products(left, right, col, size) for size in (10**6, rows)]
+    torch.testing.assert_close(*products)
+    torch.testing.assert_close(products[0][positive.flatten(0, -2)], whole.values[positive])
+
+
+def test_both_layouts_are_the_same_matrix_and_its_transpose():
+    kept = most_similar(*factors(batch=(2,))[1:], 0.0, 3)
+    dense = kept.to_nodes.to_dense()
+    torch.testing.assert_close(kept.to_pivots.to_dense(), dense.T)
+    gamma = knn(*factors(batch=(2,))[1:], 3).gamma()
+    torch.testing.assert_close(dense, torch.block_diag(*gamma))
+    order = kept.to_pivots.order
+    assert torch.equal(kept.to_pivots.values[order], kept.to_nodes.values)
+
+
+def test_at_most_k_pivots_per_node_and_always_the_same_among_equals():
+    q = torch.ones(7, 3) / 3**0.5  # every pivot is as similar as any other
+    k = q[:5].clone()
+    first = knn(q, k, 2).gamma()
+    assert ((first > 0).sum(1) == 2).all()
+    for _ in range(3):
+        assert torch.equal(first, knn(q, k, 2).gamma())
+
+
+def test_a_node_without_neighbours_receives_zero_and_passes_finite_gradients():
+    v, q, k = (leaf.clone() for leaf in factors())
+    q[3] = 0
+    k[2] = 0
+    leaves = [leaf.requires_grad_() for leaf in (v, q, k)]
+    out = knn(q, k, 2).propagate(v)
+    assert (out[3] == 0).all()
+    assert (out[4] != 0).any()
+    for gradient in torch.autograd.grad(out.square().sum(), leaves):
+        assert gradient.isfinite().all()
+
+
+def test_sums_below_the_clamp_pass_no_gradient_as_in_the_dense_form():
+    v, q, k = factors()
+    leaves = [leaf.clone().requires_grad_() for leaf in (v, q * EPS / 50, k)]
+    found = knn(*leaves[1:], 2).propagate(leaves[0])
+    expected = propagate_over(masked_gamma(*leaves[1:], 2), leaves[0])
+    torch.testing.assert_close(found, expected)
+    for got, want in zip(
+        torch.autograd.grad(found.sum(), leaves),
+        torch.autograd.grad(expected.sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, want)
+
+
+def test_memory_that_was_never_written_does_not_show(nan_filled_memory):
+    v, q, k = (leaf.clone().requires_grad_() for leaf in factors())
+    out = knn(q, k, 2).propagate(v)
+    assert out.isfinite().all()
+    assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (v, q, k)))
+
+
+def test_no_block_is_larger_than_allowed(monkeypatch):
+    sizes = []
+
+    def measured(q, k, **settings):
+        gamma = similarity(q, k, **settings)
+        sizes.append(gamma.numel())
+        return gamma
+
+    monkeypatch.setattr(knn_module, "similarity", measured)
+    monkeypatch.setattr(knn_module, "BLOCK_ELEMENTS", 30)
+    _, q, k = factors(batch=(2,))
+    knn(q, k, 2).gamma()
+    assert max(sizes) <= 30
+    assert sum(sizes) == 2 * 13 * 6
+
+
+def test_rows_of_gamma_are_the_rows_of_the_whole():
+    _, q, k = factors(batch=(2,))
+    structure = knn(q, k, 2)
+    assert torch.equal(structure.gamma(slice(3, 8)), structure.gamma()[:, 3:8])
+
+
+def test_it_blends_like_any_structure():
+    v, q, k = factors()
+    first, current = knn(q, k, 1), knn(q, k, 3)
+    out = BlendedStructure(current, first, 0.3).propagate(v)
+    torch.testing.assert_close(out, 0.3 * current.propagate(v) + 0.7 * first.propagate(v))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("similarity_name", ["cosine", "dot"])
+def test_a_learner_with_neighbours_keeps_the_largest_of_its_gamma(weighted, similarity_name):
+    shape = {"embedding_size": 4, "num_heads": 2 if weighted else 1, "weighted": weighted}
+    config = LearnerConfig(**shape, similarity=similarity_name, neighbours=2)
+    whole = LearnerConfig(**shape, similarity=similarity_name)
+    z, pivots = factors()[1], torch.tensor([3, 1, 8, 12])
+    few = StructureLearner(config, seed=1).double().structure(z, pivots)
+    gamma = StructureLearner(whole, seed=1).double().structure(z, pivots).gamma()
+    assert few.chosen_backend == "sparse"
+    assert ((few.gamma() > 0).sum(1) <= 2).all()
+    largest = gamma.sort(descending=True).values[:, :2]
+    torch.testing.assert_close(few.gamma().sort(descending=True).values[:, :2], largest)
+
+
+@pytest.mark.parametrize("named", [{"backend": "dense"}, {"precision": "bfloat16"}])
+def test_a_named_backend_or_precision_is_refused(named):
+    learner = StructureLearner(LearnerConfig(embedding_size=4, neighbours=2))
+    with pytest.raises(InputError, match="sparse products; got"):
+        learner.structure(torch.ones(5, 4), torch.tensor([0, 1]), **named)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_a_gpu_gives_the_same_to_rounding_and_the_same_bits_twice(batch):
+    leaves = [leaf.float() for leaf in factors(n=700, p=150, width=32, batch=batch)]
+
+    def run(device):
+        v, q, k = on_device = [leaf.to(device).requires_grad_() for leaf in leaves]
+        out = knn(q, k, 10).propagate(v)
+        found = [out, *torch.autograd.grad(out.square().sum(), on_device)]
+        return [tensor.detach().cpu() for tensor in found]
+
+    first, second, on_cpu = run("cuda"), run("cuda"), run("cpu")
+    for one, again, other in zip(first, second, on_cpu, strict=True):
+        assert torch.equal(one, again)
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
