@@ -63,10 +63,10 @@ def latent_structure(num_nodes=20, seed=0):
         )
 
 
-def built(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20):
+def built(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20, **more):
     """A backbone for the small graph, in float64, with biases that are not zero."""
     shape = BackboneShape(
-        hidden=HIDDEN, num_layers=num_layers, encoder=encoder, num_nodes=num_nodes
+        hidden=HIDDEN, num_layers=num_layers, encoder=encoder, num_nodes=num_nodes, **more
     )
     generator = torch.Generator().manual_seed(seed)
     model = cls(12, 3, shape, generator).double()

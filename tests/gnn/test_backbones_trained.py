@@ -10,7 +10,6 @@ from graphglow import (
     StructureLearner,
     TransferConfig,
     TransferResult,
-    fit_backbone,
     synthetic_graph,
     transfer,
     transfer_many,
@@ -42,19 +41,13 @@ def settings(name, **changes):
 
 
 @EVERY
-def test_learns_a_separable_graph_with_and_without_a_learner(name):
-    config = settings(name, epochs=60)
-    assert transfer(LEARNER, graph(), config).test_accuracy >= 0.9
-    assert fit_backbone(graph(), config, hidden=8).test_accuracy >= 0.9
+def test_learns_a_separable_graph(name):
+    assert transfer(LEARNER, graph(), settings(name, epochs=60)).test_accuracy >= 0.9
 
 
 @EVERY
-@pytest.mark.parametrize("learner", [LEARNER, None], ids=["learner", "plain"])
-def test_a_result_can_be_saved_loaded_and_asked(name, learner, tmp_path):
-    if learner is None:
-        result = fit_backbone(graph(), settings(name), hidden=8)
-    else:
-        result = transfer(learner, graph(), settings(name))
+def test_a_result_can_be_saved_loaded_and_asked(name, tmp_path):
+    result = transfer(LEARNER, graph(), settings(name))
     result.save(tmp_path / "result.safetensors")
     again = TransferResult.load(tmp_path / "result.safetensors")
     assert torch.equal(again.predict_proba(), result.predict_proba())
@@ -86,12 +79,9 @@ def test_isolated_nodes_and_no_edges_give_finite_results(name, edges, num_layers
     data = graph()
     few = (data.edge_index < 20).all(0)
     data.edge_index = data.edge_index[:, few if edges != "none" else few & False]
-    for result in (
-        transfer(LEARNER, data, settings(name, num_layers=num_layers)),
-        fit_backbone(data, settings(name, num_layers=num_layers), hidden=8),
-    ):
-        assert result.predict_proba().isfinite().all()
-        assert all(p.isfinite().all() for p in result.gnn.parameters())
+    result = transfer(LEARNER, data, settings(name, num_layers=num_layers))
+    assert result.predict_proba().isfinite().all()
+    assert all(p.isfinite().all() for p in result.gnn.parameters())
 
 
 @EVERY

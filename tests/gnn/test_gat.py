@@ -37,7 +37,7 @@ def dense_attention(model, graph, v, layer, head):
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_attention_is_a_softmax_over_each_nodes_entries(scale):
     """At the larger scale, scores differ by more than an exponential can hold."""
-    graph, model = float64(small_data()), built(GAT)
+    graph, model = float64(small_data()), built(GAT, attention_heads=2)
     found = model.attention(0, scale * V, edges_of(graph))  # [E, H]
     assert model.heads == [2, 1]
     assert found.shape[1] == 2
@@ -47,6 +47,11 @@ def test_attention_is_a_softmax_over_each_nodes_entries(scale):
         torch.testing.assert_close(dense.sum(1), torch.ones(20, dtype=torch.float64))
         expected = dense_attention(model, graph, scale * V, 0, head)
         torch.testing.assert_close(dense, expected.detach())
+
+
+@pytest.mark.parametrize(("asked", "given"), [(1, 1), (2, 2), (4, 2), (5, 1), (8, 2), (12, 6)])
+def test_heads_divide_what_was_asked_for_and_the_width(asked, given):
+    assert built(GAT, 3, attention_heads=asked).heads == [given, given, 1]
 
 
 def test_without_attention_vectors_it_is_the_mean_over_neighbours_and_self():

@@ -58,6 +58,12 @@ class Graph:
         return _pattern(crow, there[apart], self.adj)
 
     @cached_property
+    def neighbour_rows(self) -> SparseMatrix:
+        """The rows of A as features: the pattern, each row scaled to unit length (L2)."""
+        degree = self.neighbours.crow.diff().clamp_min(1).to(self.adj.values.dtype)  # [N]
+        return self.neighbours.with_values(degree.rsqrt()[_rows(self.neighbours)])
+
+    @cached_property
     def looped(self) -> SparseMatrix:
         """The pattern of A + I: 1 for each node itself and each neighbour."""
         return _pattern(self.adj.crow, self.adj.col, self.adj)

@@ -14,13 +14,8 @@ class APPNP(PropagatedMLP):
     Differs from the paper: the steps run on the mixed structure, and no edges are dropped.
     """
 
-    ALPHA = 0.1
-    """Teleport probability; the paper's value for citation graphs."""
-    STEPS = 10
-    """K, as in the paper."""
-
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
-        h = h0
-        for _ in range(self.STEPS):
-            h = (1 - self.ALPHA) * mix(h) + self.ALPHA * h0
+        h, alpha = h0, self.shape.teleport
+        for _ in range(self.shape.steps):
+            h = (1 - alpha) * mix(h) + alpha * h0
         return h

@@ -26,6 +26,12 @@ class BackboneShape:
     """How Z^0 is made."""
     num_nodes: int | None = None
     """N, for a backbone with a weight per node."""
+    attention_heads: int = 8
+    """Most heads of gat; 8 in its paper."""
+    teleport: float = 0.1
+    """alpha of appnp, gpr and gcnii; 0.1 in their papers, for citation graphs."""
+    steps: int = 10
+    """K of appnp and gpr; 10 in their papers."""
 
 
 class Backbone(nn.Module, ABC):

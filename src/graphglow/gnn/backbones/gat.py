@@ -44,8 +44,6 @@ class GAT(Backbone):
         sources and targets (s and t of every head, side by side): [.., D] each
     """
 
-    HEADS = 8
-    """Most heads, as in the paper; the largest divisor of 8 and the hidden width is used."""
     SLOPE = 0.2
     """Of the leaky relu, as in the paper."""
 
@@ -59,7 +57,7 @@ class GAT(Backbone):
         super().__init__(num_features, num_classes, shape, generator)
         widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
         pairs = list(pairwise(widths))
-        self.heads = [gcd(self.HEADS, shape.hidden)] * (shape.num_layers - 1) + [1]
+        self.heads = [gcd(shape.attention_heads, shape.hidden)] * (shape.num_layers - 1) + [1]
         self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
         self.biases = nn.ParameterList([vector(b) for b in widths[1:]])
         self.sources, self.targets = (

@@ -25,8 +25,6 @@ class GCNII(Backbone):
     number of propagations and counts neither dense layer.
     """
 
-    ALPHA = 0.1
-    """Share of H^0 in every layer; the paper's value for citation graphs."""
     THETA = 0.5
     """How fast layers turn into the identity; the paper's value for Cora."""
 
@@ -58,9 +56,9 @@ class GCNII(Backbone):
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
         (first,) = encoded.cached  # H^0 [.., N, D]
-        hidden = before_relu = first
+        hidden, before_relu, alpha = first, first, self.shape.teleport
         for layer, weight in enumerate(self.weights, start=1):
-            spread = (1 - self.ALPHA) * mix(drop(hidden, dropout)) + self.ALPHA * first
+            spread = (1 - alpha) * mix(drop(hidden, dropout)) + alpha * first
             before_relu = torch.lerp(spread, spread @ weight, self.beta(layer))
             hidden = torch.relu(before_relu)
         return before_relu, drop(hidden, dropout) @ self.weight_out + row(self.bias_out)

@@ -14,7 +14,8 @@ from graphglow.graphs import Graph
 class LINKX(Backbone):
     """Large Scale Learning on Non-Homophilous Graphs (Lim et al., NeurIPS 2021), and mixing.
 
-    h_A = A W_A + b_A and h_X = X W_X + b_X, where row u of A says which nodes u is joined to; then
+    h_A = A W_A + b_A and h_X = X W_X + b_X, where row u of A says which nodes u is joined to,
+    scaled to unit length as features are; then
 
         h^0 = h_A + h_X + [h_A, h_X] W
         h^l = h^0 + mix(relu(h^(l-1)) W^l) + b^l        for l = 1 .. L - 1
@@ -22,8 +23,8 @@ class LINKX(Backbone):
 
     Differs from the paper: there are no messages in LINKX; here the learned structure enters by
     the second line, beside h^0, which keeps a node's own row. The branches are single layers. A is
-    the raw pattern, without weights, self-loops or scaling, and its entries are dropped like
-    features. W_A has a row per node, so a trained model belongs to its graph.
+    the pattern, without weights or self-loops, and its entries are dropped like features; LINKX
+    does not scale its rows. W_A has a row per node, so a trained model belongs to its graph.
 
     Shapes:
         weight_adj [.., N, D]
@@ -54,7 +55,9 @@ class LINKX(Backbone):
                 "linkx must run on the graph it was built for, of "
                 f"{self.weight_adj.shape[-2]} nodes; got one of {graph.num_nodes}"
             )
-        from_adj = drop_features(graph.neighbours, dropout) @ self.weight_adj + row(self.bias_adj)
+        from_adj = drop_features(graph.neighbour_rows, dropout) @ self.weight_adj + row(
+            self.bias_adj
+        )
         from_x = drop_features(graph.x, dropout) @ self.weight_x + row(self.bias_x)
         both = torch.cat([from_adj, from_x], dim=-1)  # [.., N, 2 D]
         first = from_adj + from_x + both @ self.weight_both  # h^0
