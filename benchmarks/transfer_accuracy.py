@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 CITATION = ("citeseer", "cora")
@@ -116,7 +116,10 @@ def transfer_job(job: tuple[Run, argparse.Namespace, str]) -> dict[str, object]:
     config = graphglow.TransferConfig(seed=run.seed, epochs=args.epochs, **model(run.setting, args))
     data = load(run.target, args.data_root)
     if run.method == "gcn":
-        result = graphglow.fit_backbone(data, config)
+        kind_of = graphglow.METHODS["gcn"].config  # width 64, as the learners have
+        shared = {field.name for field in fields(kind_of)} - {"hidden"}
+        plain = kind_of(**{name: getattr(config, name) for name in shared})
+        result = graphglow.fit("gcn", data, plain)
     elif run.method == "random-theta":
         result = graphglow.transfer(graphglow.StructureLearner(seed=run.seed), data, config)
     else:

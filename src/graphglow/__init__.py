@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "METHODS": "graphglow.baselines",
+    "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.training.classifier",
     "InputError": "graphglow.errors",
     "LearnerConfig": "graphglow.structure",
@@ -28,7 +30,8 @@ _HOMES = {
     "StructureLearner": "graphglow.structure",
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
-    "fit_backbone": "graphglow.training",
+    "fit": "graphglow.baselines",
+    "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
@@ -41,6 +44,10 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from graphglow import ops as ops
+    from graphglow.baselines import METHODS as METHODS
+    from graphglow.baselines import FitResult as FitResult
+    from graphglow.baselines import fit as fit
+    from graphglow.baselines import fit_many as fit_many
     from graphglow.errors import InputError as InputError
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
@@ -51,7 +58,6 @@ if TYPE_CHECKING:
     from graphglow.training import PretrainConfig as PretrainConfig
     from graphglow.training import TransferConfig as TransferConfig
     from graphglow.training import TransferResult as TransferResult
-    from graphglow.training import fit_backbone as fit_backbone
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer
     from graphglow.training import transfer_many as transfer_many

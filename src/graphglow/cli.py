@@ -34,6 +34,7 @@ examples:
   graphglow demo
   graphglow pretrain --sources digits synthetic --out learner.safetensors
   graphglow transfer --learner learner.safetensors --target breast_cancer
+  graphglow fit --method gcn --target breast_cancer
   graphglow refine --learner learner.safetensors --target my_graph.npz --out refined.csv
 """
 
@@ -92,7 +93,10 @@ def _run_command(name: str, arguments: list[str]) -> None:
 
         module = importlib.import_module(f"graphglow.commands.{name}")
         command: Callable[..., None] = getattr(module, name)
-    parse(command, arguments, getattr(module, "PARTS", None))()
+    if hasattr(module, "parse"):  # its flags depend on the arguments
+        module.parse(arguments)()
+    else:
+        parse(command, arguments, getattr(module, "PARTS", None))()
 
 
 def _failed(status: int, message: str) -> int:

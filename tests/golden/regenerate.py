@@ -18,6 +18,8 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
 HERE = Path(__file__).parent
 
 LEARNER = {
+    "weighted": True,
+    "neighbours": None,
     "embedding_size": 16,
     "num_heads": 4,
     "similarity": "cosine",
@@ -36,6 +38,9 @@ OBJECTIVE = {
     "sketch": 8,
 }
 MODEL = {
+    "attention_heads": 8,
+    "teleport": 0.1,
+    "steps": 10,
     "backbone": "gcn",
     "num_layers": 2,
     "dropout": 0.5,

@@ -8,9 +8,11 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from tiny_graphs import WIDTH, learner, small_data, transfer_config
 
+from graphglow.baselines import fit
+from graphglow.baselines.gnns import GNNConfig
 from graphglow.errors import InputError
 from graphglow.structure import StructureLearner
-from graphglow.training import TransferResult, fit_backbone, transfer
+from graphglow.training import TransferResult, transfer
 
 
 @pytest.fixture(scope="module")
@@ -98,12 +100,18 @@ def test_loading_gives_the_same_predictions_and_the_same_refined_graph(result, s
     assert_same(TransferResult.load(again), result)
 
 
-def test_a_plain_gnn_is_saved_and_loaded(tmp_path):
-    plain = fit_backbone(small_data(), transfer_config(), hidden=WIDTH)
-    plain.save(tmp_path / "r.safetensors")
-    loaded = TransferResult.load(tmp_path / "r.safetensors")
-    assert loaded.learner is None
-    assert_same(loaded, plain)
+def test_a_plain_gnn_of_an_older_version_is_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    rest = {name: t for name, t in tensors.items() if not name.startswith("learner.")}
+    del meta["learner"]
+    line = refusal(write(tmp_path / "r.safetensors", rest, meta | {"hidden": WIDTH}))
+    assert "must hold a structure learner; got a plain GNN" in line
+
+
+def test_a_result_that_names_its_width_as_older_versions_did_is_read(result, saved, tmp_path):
+    tensors, meta = parts(saved)
+    path = write(tmp_path / "r.safetensors", tensors, meta | {"hidden": WIDTH})
+    assert_same(TransferResult.load(path), result)
 
 
 def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
@@ -181,7 +189,8 @@ def test_the_refined_graph_without_self_loops(result):
 
 
 def test_the_refined_graph_can_be_trained_on_again(result):
-    again = fit_backbone(result.refined_graph(top_k=5), transfer_config(), hidden=WIDTH)
+    config = GNNConfig(hidden=WIDTH, epochs=3, device="cpu")
+    again = fit("gcn", result.refined_graph(top_k=5), config)
     assert again.predict_proba().shape == (40, 3)
 
 
@@ -232,12 +241,12 @@ def test_a_result_without_any_one_tensor_is_refused(saved, tmp_path):
 
 def test_a_result_without_any_one_fact_is_refused(saved, tmp_path):
     tensors, meta = parts(saved)
-    for name in meta.keys() - {"learner"}:
+    for name in meta:
         rest = {k: v for k, v in meta.items() if k != name}
         refusal(write(tmp_path / "r.safetensors", tensors, rest))
 
 
-FACTS = ("kind", "version", "config", "hidden", "history", "peak_memory_bytes", "learner")
+FACTS = ("kind", "version", "config", "history", "peak_memory_bytes", "learner")
 
 
 @pytest.mark.parametrize("fact", [*FACTS, "train_seconds", "seconds", "lists"])

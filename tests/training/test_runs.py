@@ -12,6 +12,9 @@ from graphglow.training.runs import MAY_DIFFER, Runs, check_same_shape
 
 DIFFERENT = {  # a setting -> a value other than that of the tests' configs
     "num_layers": 3,
+    "attention_heads": 4,
+    "teleport": 0.5,
+    "steps": 3,
     "dropout": 0.25,
     "encoder": "mlp",
     "input_weight": 0.25,

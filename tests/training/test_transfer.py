@@ -20,10 +20,10 @@ from tiny_graphs import (
 )
 from torch.nn import functional as F
 
+from graphglow.baselines import fit
+from graphglow.baselines.gnns import GNNConfig
 from graphglow.errors import InputError
-from graphglow.graphs import prepare
-from graphglow.training import fit_backbone, transfer
-from graphglow.training.task import GraphTask
+from graphglow.training import transfer
 
 
 def separable_data():
@@ -152,7 +152,7 @@ def test_a_frozen_random_learner_trains_a_separable_graph():
 @pytest.mark.parametrize("size", [1, 4, 17])
 def test_the_gnn_takes_the_learners_embedding_size(size):
     result = transfer(learner(embedding_size=size), small_data(), transfer_config())
-    assert result.hidden == size
+    assert result.gnn.shape.hidden == size
     assert result.gnn.encode(result.graph, None).z0.shape == (40, size)
 
 
@@ -250,52 +250,24 @@ def test_the_callers_graph_is_not_changed():
     assert torch.equal(data.edge_index, before.edge_index)
 
 
-def test_fit_backbone_is_a_plain_gcn():
-    data = small_data()
-    config = transfer_config(epochs=12, dropout=0.0, refinements=4)
-    result = fit_backbone(data, config, hidden=WIDTH)
-
-    graph = prepare(data)
-    start = GraphTask(graph, None, WIDTH, [config]).gnn
-    w = [p.detach().clone().requires_grad_() for p in start.weights]
-    b = [p.detach().clone().requires_grad_() for p in start.biases]
-    optimizer = torch.optim.Adam(w + b, lr=0.02, weight_decay=5e-4)
-    adj, x = graph.adj.to_dense(), graph.x.to_dense()
-    expected = []
-    for _ in range(12):
-        z = torch.relu(adj @ x @ w[0] + b[0])
-        loss = F.cross_entropy((adj @ z @ w[1] + b[1])[graph.train], graph.y[graph.train])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        expected.append(float(loss.detach()))
-    assert losses(result) == pytest.approx(expected, rel=1e-4)
-    assert result.learner is None
-    assert result.method == "gcn"
-    assert all(epoch.refinements == 1 for epoch in result.history)
-
-
-def test_fit_backbone_ignores_lambda():
-    one, other = (
-        fit_backbone(small_data(), transfer_config(input_weight=weight, dropout=0.5), hidden=WIDTH)
-        for weight in (0.1, 0.9)
+def test_transfer_on_the_input_graph_alone_is_the_plain_gnn():
+    config = transfer_config(
+        input_weight=1.0, refinements=1, redraw_pivots=False, dropout=0.5, num_layers=3
     )
-    assert losses(one) == losses(other)
-    assert torch.equal(one.predict_proba(), other.predict_proba())
-
-
-def test_transfer_on_the_input_graph_alone_is_fit_backbone():
-    config = transfer_config(input_weight=1.0, refinements=1, dropout=0.5)
     one = transfer(learner(), small_data(), config)
-    other = fit_backbone(small_data(), config, hidden=WIDTH)
+    plain = GNNConfig(
+        hidden=WIDTH,
+        epochs=config.epochs,
+        num_layers=3,
+        dropout=0.5,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        seed=config.seed,
+        device="cpu",
+    )
+    other = fit("gcn", small_data(), plain)
     assert losses(one) == losses(other)
     assert torch.equal(one.predict_proba(), other.predict_proba())
-
-
-@pytest.mark.parametrize("hidden", [0, -3, 2.5])
-def test_fit_backbone_needs_a_width(hidden):
-    with pytest.raises(InputError, match="hidden must"):
-        fit_backbone(small_data(), transfer_config(), hidden=hidden)
 
 
 @pytest.mark.parametrize("train_learner", [True, False])
@@ -312,17 +284,10 @@ def test_only_a_structure_learner_is_transferred(stranger):
         transfer(stranger, small_data(), transfer_config())
 
 
-def test_a_plain_gnn_has_no_learner_to_train():
-    with pytest.raises(InputError, match="train_learner must go with a learner"):
-        fit_backbone(small_data(), transfer_config(train_learner=True), hidden=WIDTH)
-
-
 @pytest.mark.parametrize("stranger", ["fast", 3, pretrain_config()])
 def test_only_a_transfer_config_says_how(stranger):
     with pytest.raises(InputError, match="config must be a TransferConfig; got"):
         transfer(learner(), small_data(), stranger)
-    with pytest.raises(InputError, match="config must be a TransferConfig; got"):
-        fit_backbone(small_data(), stranger, hidden=WIDTH)
 
 
 def test_recording_is_no_matter_without_a_gpu():

@@ -79,6 +79,9 @@ def objective(**changes):
 MODEL = {
     "backbone": "gcn",
     "num_layers": 2,
+    "attention_heads": 8,
+    "teleport": 0.1,
+    "steps": 10,
     "dropout": 0.0,
     "encoder": "gcn",
     "input_weight": 0.5,

@@ -49,27 +49,21 @@ def check_output(
     return path
 
 
-def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner | None:
-    """Return the learner that ``name`` means: a file, ``random``, or None for ``none``."""
-    if name == "none":
-        return None
+def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
+    """Return the learner that ``name`` means: a file, or ``random``."""
     if name == "random":
-        return StructureLearner(LearnerConfig(embedding_size=width(embedding_size)), seed=seed)
+        config = LearnerConfig()
+        if embedding_size is not None:
+            config = LearnerConfig(embedding_size=embedding_size)
+        return StructureLearner(config, seed=seed)
     if embedding_size is not None:
         raise InputError(
-            f"--embedding-size must go with --learner random or none; got --learner {name}, "
-            "which has its own"
+            f"--embedding-size must go with --learner random; got --learner {name}, which has its "
+            "own"
         )
     if not Path(name).expanduser().exists():
-        raise InputError(f"--learner must be an existing file, random or none; got {name!r}")
+        raise InputError(f"--learner must be an existing file or random; got {name!r}")
     return StructureLearner.load(Path(name).expanduser())
-
-
-def width(embedding_size: int | None) -> int:
-    """The embedding size asked for, or the default of a learner; checked by the config."""
-    if embedding_size is None:
-        return LearnerConfig().embedding_size
-    return LearnerConfig(embedding_size=embedding_size).embedding_size
 
 
 def read_graph(

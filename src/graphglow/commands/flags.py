@@ -35,8 +35,7 @@ EmbeddingSize = Annotated[
     int | None,
     arg(
         metavar="INT",
-        help="Width of the embeddings, with --learner random or none only; a saved learner has "
-        "its own.",
+        help="Width of the embeddings, with --learner random only; a saved learner has its own.",
         help_behavior_hint="(default: that of pretrain)",
     ),
 ]

@@ -30,7 +30,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     out: OutFile,
     config: Annotated[TransferConfig, arg(name="")],
     learner: Annotated[
-        str | None, arg(metavar="FILE|random|none", help_behavior_hint="(with --target)")
+        str | None, arg(metavar="FILE|random", help_behavior_hint="(with --target)")
     ] = None,
     target: Annotated[
         str | None, arg(metavar="NAME|FILE", help_behavior_hint="(with --learner)")

@@ -6,13 +6,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow import training
-from graphglow.commands.files import (
-    TENSOR_SUFFIXES,
-    check_output,
-    read_graph,
-    read_learner,
-    width,
-)
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph, read_learner
 from graphglow.commands.flags import (
     DataRoot,
     EmbeddingSize,
@@ -27,7 +21,7 @@ from graphglow.training import TransferConfig, TransferResult
 
 
 def transfer(  # noqa: D417 (flags.py and the config say the rest)
-    learner: Annotated[str, arg(metavar="FILE|random|none")],
+    learner: Annotated[str, arg(metavar="FILE|random")],
     target: GraphName,
     config: Annotated[TransferConfig, arg(name="")],
     split_file: OptionalFile = None,
@@ -44,8 +38,8 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     Example: graphglow transfer --learner learner.safetensors --target breast_cancer --json
 
     Args:
-        learner: The structure learner: a file from graphglow pretrain; random, one that was never
-            trained; or none, the plain GNN on the input graph. The last two are the controls.
+        learner: The structure learner: a file from graphglow pretrain; or random, one that was
+            never trained, as a control. graphglow fit has the other controls.
         target: The target graph: a name (see graphglow datasets) or a file.
         split_file: An .npz file with index arrays train, val and test.
         split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
@@ -97,19 +91,16 @@ def run_transfer(
             target, data_root=data_root, split_file=split_file, split_seed=split_seed
         )
     with epoch_bar("training", config.epochs) as on_epoch:
-        if theta is None:
-            hidden = width(embedding_size)
-            result = training.fit_backbone(data, config, hidden=hidden, on_epoch=on_epoch)
-        else:
-            result = training.transfer(theta, data, config, on_epoch=on_epoch)
+        result = training.transfer(theta, data, config, on_epoch=on_epoch)
     return result, split
 
 
 def readable(facts: dict[str, Any]) -> dict[str, str]:
-    """The facts of a transfer as people read them."""
+    """The facts of a run as people read them."""
+    method, backbone = facts["method"], facts["backbone"]
     shown = {
         "target": facts["target"],
-        "method": f"{facts['method']} ({facts['backbone']} backbone)",
+        "method": method if backbone in (None, method) else f"{method} ({backbone} backbone)",
         "split": facts["split"],
         "test accuracy": percent(facts["test_accuracy"]),
         "validation accuracy": percent(facts["val_accuracy"]),

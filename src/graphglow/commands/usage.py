@@ -15,14 +15,26 @@ Command = Callable[..., None]
 
 
 def parse(
-    command: Command, arguments: list[str], parts: Mapping[str, Command] | None = None
+    command: Command,
+    arguments: list[str],
+    parts: Mapping[str, Command] | None = None,
+    *,
+    description: str | None = None,
+    prog: str | None = None,
 ) -> Callable[[], None]:
     """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage.
 
-    ``--help`` prints and raises ``SystemExit(0)``. Where a command has ``parts`` (``bench op``),
-    the first argument names the one to bind, and ``command`` itself is only its help.
+    ``--help`` prints and raises ``SystemExit(0)``.
+
+    Args:
+        command: Its parameters are the flags, its docstring their help.
+        arguments: What the user typed behind the command's name.
+        parts: Where there are some (``bench op``), the first argument names the one to bind, and
+            ``command`` itself is only its help.
+        description: Instead of the docstring.
+        prog: What was typed before the flags, where it is more than the command's name.
     """
-    prog = f"graphglow {command.__name__}"
+    prog = prog or f"graphglow {command.__name__}"
     captured = io.StringIO()
     try:
         with contextlib.redirect_stderr(captured):
@@ -35,7 +47,9 @@ def parse(
                     args=arguments,
                 )
             else:
-                bound = tyro.cli(_binding(command), prog=prog, args=arguments)
+                bound = tyro.cli(
+                    _binding(command), prog=prog, description=description, args=arguments
+                )
         return bound
     except SystemExit as request:
         if request.code in (0, None):
@@ -78,7 +92,7 @@ def one_line(box: str) -> str:
         else:
             parts.append(" ".join(line.strip() for line in section))
     text = "; ".join(parts) or "the command line must be valid"
-    text = re.sub(r"^Missing from graphglow \w+", "required options are missing", text)
+    text = re.sub(r"^Missing from graphglow [^:]+", "required options are missing", text)
     text = re.sub(r"^Error parsing (\S+):", r"bad value for \1:", text)
     text = re.sub(r"\bUnrecognized options", "unknown options", text)
     text = text.replace("Perhaps you meant", "perhaps you meant")

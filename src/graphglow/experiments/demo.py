@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,8 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
+from graphglow.baselines import FitResult, fit
+from graphglow.baselines.gnns import GNNConfig
 from graphglow.experiments.provenance import provenance
 from graphglow.graphs import load_graph
 from graphglow.graphs.split import few_label_split
@@ -23,7 +25,6 @@ from graphglow.training import (
     PretrainConfig,
     TransferConfig,
     TransferResult,
-    fit_backbone,
     pretrain,
     transfer,
 )
@@ -179,7 +180,8 @@ def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
                 ) as on_epoch:
                     result = _train(method, learner, data, settings, on_epoch)
                 rows.append(_row(result, method))
-                if refined is None and (method, target) == ("graphglow", demo.refined_target):
+                shown = (method, target) == ("graphglow", demo.refined_target)
+                if refined is None and shown and isinstance(result, TransferResult):
                     refined = describe_refined(result, demo.top_k)
     assert refined is not None, "refined_target must be one of the targets"
     return DemoResult(
@@ -205,16 +207,22 @@ def _train(
     data: Data,
     config: TransferConfig,
     on_epoch: OnEpoch | None,
-) -> TransferResult:
+) -> TransferResult | FitResult:
     if method == "gcn":
-        hidden = learner.config.embedding_size
-        return fit_backbone(data, config, hidden=hidden, on_epoch=on_epoch)
+        plain = _on_the_input_graph(config, learner.config.embedding_size)
+        return fit("gcn", data, plain, on_epoch=on_epoch)
     if method == "random-theta":
         learner = StructureLearner(learner.config, seed=config.seed)
     return transfer(learner, data, config, on_epoch=on_epoch)
 
 
-def _row(result: TransferResult, method: str) -> Row:
+def _on_the_input_graph(config: TransferConfig, hidden: int) -> GNNConfig:
+    """The plain GNN of the same size, trained in the same way."""
+    shared = {field.name for field in fields(GNNConfig)} - {"hidden"}
+    return GNNConfig(hidden=hidden, **{name: getattr(config, name) for name in shared})
+
+
+def _row(result: TransferResult | FitResult, method: str) -> Row:
     return Row(
         target=result.graph.name,
         method=method,

@@ -4,7 +4,7 @@ from graphglow.training.config import ModelConfig, PretrainConfig, TransferConfi
 from graphglow.training.loop import Epoch
 from graphglow.training.pretrain import pretrain
 from graphglow.training.result import TransferResult
-from graphglow.training.transfer import fit_backbone, transfer, transfer_many
+from graphglow.training.transfer import transfer, transfer_many
 
 __all__ = [
     "Epoch",
@@ -12,7 +12,6 @@ __all__ = [
     "PretrainConfig",
     "TransferConfig",
     "TransferResult",
-    "fit_backbone",
     "pretrain",
     "transfer",
     "transfer_many",

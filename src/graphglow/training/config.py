@@ -21,15 +21,54 @@ LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class RunConfig:
+    """How one model is trained on one graph: what every method has, ours and the competitors."""
+
+    epochs: int = 500
+    """Training epochs; the one with the best validation accuracy is kept."""
+    patience: int | None = None
+    """End after this many epochs without a better validation score; None runs them all."""
+    learning_rate: float = 0.01
+    """Step size of the optimizer (Adam)."""
+    weight_decay: float = 5e-4
+    """L2 penalty on the weights."""
+    dropout: float = 0.5
+    """Share of features and hidden units dropped in training."""
+    capture: bool = True
+    """On a GPU, record an epoch once as a CUDA graph and replay it: same numbers, much faster."""
+    seed: int = 0
+    """Seeds weights, pivots, dropout and sampling."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        one_of("device", self.device, get_args(Device))
+        at_least("epochs", self.epochs, 1)
+        if self.patience is not None:
+            at_least("patience", self.patience, 1)
+        at_least("seed", self.seed, 0)
+        if self.seed > LARGEST_SEED:
+            raise InputError(f"seed must be <= {LARGEST_SEED}; got {self.seed}")
+        if not 0 <= number("dropout", self.dropout) < 1:
+            raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
+        step_size("learning_rate", self.learning_rate)
+        rate("weight_decay", self.weight_decay)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(RunConfig):
     """The GNN of one graph, its message passing, and how it is optimised."""
 
     backbone: str = "gcn"
     """The graph-specific GNN, by name: appnp, gat, gcn, gcnii, gpr, h2gcn, linkx, sage."""
     num_layers: int = 2
     """L: number of GNN layers, at least 2."""
-    dropout: float = 0.5
-    """Share of features and hidden units dropped in training."""
+    attention_heads: int = 8
+    """Attention heads of gat; their largest common divisor with the width is used."""
+    teleport: float = 0.1
+    """alpha of appnp, gpr (at the start) and gcnii: weight of the features against the messages."""
+    steps: int = 10
+    """K of appnp and gpr: number of propagations."""
     encoder: Encoder = "gcn"
     """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
     input_weight: float = 0.7
@@ -44,45 +83,28 @@ class ModelConfig:
     """T: most refinements of structure and embeddings in one forward pass."""
     tolerance: float = 4e-5
     """Stop refining when the squared relative change of the embeddings falls below this."""
-    learning_rate: float = 0.01
-    """Step size of the GNN's optimizer (Adam)."""
-    weight_decay: float = 5e-4
-    """L2 penalty on the GNN's weights."""
     backend: Backend = "auto"
     """How the learned graph's messages are computed: a named one is used or refused."""
     precision: Precision = "float32"
     """Arithmetic of the learned graph's messages; all else is float32."""
-    capture: bool = True
-    """On a GPU, record an epoch once as a CUDA graph and replay it: same numbers, much faster."""
-    seed: int = 0
-    """Seeds weights, pivots, dropout and sampling."""
-    device: Device = "auto"
-    """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         backbone_class(self.backbone)
         one_of("encoder", self.encoder, get_args(Encoder))
         one_of("backend", self.backend, BACKENDS)
         one_of("precision", self.precision, get_args(Precision))
-        one_of("device", self.device, get_args(Device))
         at_least("num_layers", self.num_layers, 2)
         if self.num_layers > 100:
             raise InputError(f"num_layers must be <= 100; got {self.num_layers}")
         at_least("num_pivots", self.num_pivots, 1)
         at_least("refinements", self.refinements, 1)
-        at_least("seed", self.seed, 0)
-        if self.seed > LARGEST_SEED:
-            raise InputError(f"seed must be <= {LARGEST_SEED}; got {self.seed}")
+        at_least("attention_heads", self.attention_heads, 1)
+        at_least("steps", self.steps, 1)
+        in_unit_interval("teleport", self.teleport)
         in_unit_interval("input_weight", self.input_weight)
         in_unit_interval("structure_momentum", self.structure_momentum)
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
-        _check_step_size("learning_rate", self.learning_rate)
-        for name in ("tolerance", "weight_decay"):
-            if not 0 <= getattr(self, name) <= LARGEST_RATE:
-                raise InputError(
-                    f"{name} must lie in [0, {LARGEST_RATE:g}]; got {getattr(self, name)}"
-                )
+        rate("tolerance", self.tolerance)
 
     def backbone_shape(self, hidden: int, num_nodes: int) -> BackboneShape:
         """What the GNN is built from, beside features and classes."""
@@ -91,6 +113,9 @@ class ModelConfig:
             num_layers=self.num_layers,
             encoder=self.encoder,
             num_nodes=num_nodes,
+            attention_heads=self.attention_heads,
+            teleport=self.teleport,
+            steps=self.steps,
         )
 
 
@@ -114,19 +139,16 @@ class PretrainConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("episodes", self.episodes, 1)
-        at_least("epochs", self.epochs, 1)
         at_least("patience", self.patience, 1)
-        _check_step_size("learner_learning_rate", self.learner_learning_rate)
+        if not self.learner.weighted:
+            raise InputError("pre-training needs a learner with weights; got weighted = False")
+        step_size("learner_learning_rate", self.learner_learning_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransferConfig(ModelConfig):
     """Algorithm 3: a new GNN on a new graph, under the frozen structure learner."""
 
-    epochs: int = 500
-    """Training epochs; the one with the best validation accuracy is kept."""
-    patience: int | None = None
-    """End after this many epochs without a better validation score; None runs them all."""
     train_learner: bool = False
     """Train the structure learner on the target as well: GraphGLOW* from a random learner."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
@@ -136,12 +158,23 @@ class TransferConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("epochs", self.epochs, 1)
-        if self.patience is not None:
-            at_least("patience", self.patience, 1)
-        _check_step_size("learner_learning_rate", self.learner_learning_rate)
+        step_size("learner_learning_rate", self.learner_learning_rate)
 
 
-def _check_step_size(name: str, value: float) -> None:
-    if not 0 < value <= LARGEST_RATE:
+def number(name: str, value: float) -> float:
+    """Return ``value``; raise unless it is a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name} must be a number; got {value!r}")
+    return value
+
+
+def step_size(name: str, value: float) -> None:
+    """Raise unless ``value`` is positive and not absurd."""
+    if not 0 < number(name, value) <= LARGEST_RATE:
         raise InputError(f"{name} must be > 0 and at most {LARGEST_RATE:g}; got {value}")
+
+
+def rate(name: str, value: float) -> None:
+    """Raise unless ``value`` is zero or positive and not absurd."""
+    if not 0 <= number(name, value) <= LARGEST_RATE:
+        raise InputError(f"{name} must lie in [0, {LARGEST_RATE:g}]; got {value}")

@@ -30,6 +30,10 @@ def check_runnable(
         raise InputError(f"precision tf32 must go with a GPU; got device {device.type}")
     if config.backend == "auto" or learner is None:
         return
+    if learner.config.neighbours is not None:
+        raise InputError(
+            f"backend must be auto for a learner with neighbours; got {config.backend!r}"
+        )
     usable = available_backends(device)
     if config.backend not in usable:
         raise InputError(
@@ -58,20 +62,27 @@ def peak_memory_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def memory_advice(num_nodes: int, config: ModelConfig, *, runs: int = 1) -> Iterator[None]:
-    """Turn an allocator's failure into one sentence that says what would fit."""
+def out_of_memory_says(sentence: str) -> Iterator[None]:
+    """Turn an allocator's failure into one sentence."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
         out = isinstance(error, (MemoryError, torch.OutOfMemoryError))
         if not out and "allocate memory" not in str(error):
             raise
-        pivots = min(config.num_pivots, num_nodes)
-        raise InputError(
-            f"the graph must fit in memory; {num_nodes} nodes with {pivots} pivots and "
-            f"{config.refinements} refinements{f', {runs} runs at once,' if runs > 1 else ''} do "
-            f"not: {_what_would_fit(num_nodes, pivots, config, runs)}"
-        ) from error
+        raise InputError(sentence) from error
+
+
+@contextmanager
+def memory_advice(num_nodes: int, config: ModelConfig, *, runs: int = 1) -> Iterator[None]:
+    """Turn an allocator's failure into one sentence that says what would fit."""
+    pivots = min(config.num_pivots, num_nodes)
+    with out_of_memory_says(
+        f"the graph must fit in memory; {num_nodes} nodes with {pivots} pivots and "
+        f"{config.refinements} refinements{f', {runs} runs at once,' if runs > 1 else ''} do "
+        f"not: {_what_would_fit(num_nodes, pivots, config, runs)}"
+    ):
+        yield
 
 
 def _what_would_fit(num_nodes: int, pivots: int, config: ModelConfig, runs: int) -> str:

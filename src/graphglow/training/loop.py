@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
+from torch import Tensor
 
 from graphglow.errors import InputError
+from graphglow.graphs import Graph
 from graphglow.training.best import Best
 from graphglow.training.replay import Replay
-from graphglow.training.task import GraphTask
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
@@ -32,6 +33,44 @@ OnEpoch = Callable[[Epoch], None]
 """Called for each epoch in order, for progress and logging; on a GPU some epochs later."""
 
 
+class Task(Protocol):
+    """What a loop trains: one run on one graph, or a batch of runs.
+
+    ``graph`` gives the name and the device, ``count`` the number of runs, ``generators`` all
+    that a step draws from. ``capture`` says whether an epoch may be recorded as a CUDA graph: then
+    it works in place, on tensors that stay where they are, and never waits for the GPU.
+    """
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def capture(self) -> bool: ...
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]: ...
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """Everything that is trained, in place, as flat tensors: [S] or [B, S] each."""
+        ...
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """Update the weights once; return loss [..] and number of refinements [..]."""
+        ...
+
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss [..] and accuracy [..] on the validation nodes."""
+        ...
+
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [.., N, C]."""
+        ...
+
+
 class Loop:
     """Train a task for a number of epochs, and put the best weights back.
 
@@ -47,22 +86,20 @@ class Loop:
     """
 
     def __init__(
-        self, task: GraphTask, epochs: int, patience: int, *, read_every: int | None = None
+        self, task: Task, epochs: int, patience: int, *, read_every: int | None = None
     ) -> None:
         self.task, self.epochs = task, epochs
         device = task.graph.y.device
         self.read_every = read_every or (1 if device.type == "cpu" else READ_EVERY)
-        weights = [task.optimizer.flat]
-        if task.trained is not None:
-            weights.append(task.trained.theta.flat)
+        weights = task.weights
         self.best = Best(weights, patience)
         self.number = torch.zeros((), dtype=torch.int64, device=device)
-        batch = task.optimizer.flat.shape[:-1]
+        batch = weights[0].shape[:-1]
         self.scores = torch.zeros(epochs, 4, *batch, dtype=torch.float64, device=device)
         self._replay = Replay(
-            task.dropout.generators,
+            task.generators,
             device,
-            enabled=task.runs.shared.capture and epochs >= SHORTEST_RECORDING,
+            enabled=task.capture and epochs >= SHORTEST_RECORDING,
         )
 
     def run(self, on_epoch: OnEpoch | None = None) -> list[list[Epoch]]:
@@ -70,7 +107,7 @@ class Loop:
         self.number.zero_()
         self.best.reset()
         read = 0
-        history: list[list[Epoch]] = [[] for _ in range(self.task.runs.count)]
+        history: list[list[Epoch]] = [[] for _ in range(self.task.count)]
         for number in range(1, self.epochs + 1):
             self._replay(self._epoch)
             if number - read >= self.read_every or number == self.epochs:

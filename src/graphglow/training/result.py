@@ -38,8 +38,7 @@ class TransferResult:
     data: Data
     graph: Graph
     config: TransferConfig
-    hidden: int
-    learner: StructureLearner | None
+    learner: StructureLearner
     gnn: Backbone
     pivots: Tensor
     history: list[Epoch]
@@ -133,29 +132,35 @@ class TransferResult:
         }
 
     @property
-    def message_backend(self) -> str | None:
+    def message_backend(self) -> str:
         """How the learned graph's messages were computed: the named backend, or auto's choice."""
         structure = self._final.structure
-        return None if structure is None else structure.chosen_backend
+        assert structure is not None  # there is a learner
+        return structure.chosen_backend
 
     @property
     def method(self) -> str:
-        if self.learner is None:
-            return self.config.backbone
         if self.config.train_learner:
             return "graphglow*"
+        if not self.learner.config.weighted:
+            kept = self.learner.config.neighbours
+            return f"graphglow-{self.learner.config.similarity if kept is None else 'knn'}"
         return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file, atomically."""
         tensors = {f"gnn.{name}": t for name, t in self.gnn.state_dict().items()}
+        tensors |= {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
         tensors["pivots"] = self.pivots
         for name in GRAPH_TENSORS:
             if self.data.get(name) is not None:
                 tensors[f"graph.{name}"] = self.data[name]
         meta: dict[str, Any] = {
             "config": asdict(self.config),
-            "hidden": self.hidden,
+            "learner": {
+                "config": asdict(self.learner.config),
+                "provenance": self.learner.provenance,
+            },
             "history": [list(epoch) for epoch in self.history],
             "train_seconds": self.train_seconds,
             "seconds": self.seconds,
@@ -163,12 +168,6 @@ class TransferResult:
             "name": self.graph.name,
             "lists": {n: _plain(self.data[n]) for n in GRAPH_LISTS if n in self.data},
         }
-        if self.learner is not None:
-            tensors |= {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
-            meta["learner"] = {
-                "config": asdict(self.learner.config),
-                "provenance": self.learner.provenance,
-            }
         save_tensors(path, "result", tensors, meta)
 
     @classmethod
@@ -197,6 +196,12 @@ class TransferResult:
         def group(prefix: str) -> dict[str, Tensor]:
             return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
+        if "learner" not in meta:
+            raise InputError(
+                f"{origin} must hold a structure learner; got a plain GNN, which an older "
+                "graphglow saved (graphglow fit trains one now)"
+            )
+        learner = StructureLearner.from_tensors(group("learner."), meta["learner"], origin)
         settings = dict(meta["config"])
         settings["objective"] = ObjectiveConfig(**settings["objective"])
         config = TransferConfig(**(settings | {"device": "cpu"}))
@@ -206,21 +211,12 @@ class TransferResult:
         gnn = backbone_class(config.backbone)(
             graph.num_features,
             graph.num_classes,
-            config.backbone_shape(int(meta["hidden"]), graph.num_nodes),
+            config.backbone_shape(learner.config.embedding_size, graph.num_nodes),
             torch.Generator(),
         )
         gnn.load_state_dict(group("gnn."))
         if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
             raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
-        learner = None
-        if "learner" in meta:
-            learner = StructureLearner.from_tensors(group("learner."), meta["learner"], origin)
-            learner.requires_grad_(False).eval()
-            if learner.config.embedding_size != int(meta["hidden"]):
-                raise InputError(
-                    f"{origin} must hold a learner and a GNN of one embedding size; got "
-                    f"{learner.config.embedding_size} and {meta['hidden']}"
-                )
         pivots = tensors["pivots"].to(torch.int64)
         if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
             raise InputError(f"{origin} must hold pivots that are nodes of its graph")
@@ -228,8 +224,7 @@ class TransferResult:
             data=data,
             graph=graph,
             config=config,
-            hidden=int(meta["hidden"]),
-            learner=learner,
+            learner=learner.requires_grad_(False).eval(),
             gnn=gnn.requires_grad_(False).eval(),
             pivots=pivots,
             history=[Epoch(*row) for row in meta["history"]],

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.training.config import ModelConfig
+from graphglow.training.config import ModelConfig, RunConfig
 
 MAY_DIFFER = (
     "seed",
@@ -60,7 +60,7 @@ class Runs:
         )
 
 
-def check_same_shape(configs: Sequence[ModelConfig]) -> None:
+def check_same_shape(configs: Sequence[RunConfig]) -> None:
     """Raise unless the runs differ only in settings that a batch can hold."""
     first = configs[0]
     for config in configs[1:]:

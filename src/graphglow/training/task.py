@@ -123,11 +123,29 @@ class GraphTask:
         return loss, accuracy(logits, self.graph.val, self.val_labels)
 
     @property
+    def count(self) -> int:
+        return self.runs.count
+
+    @property
+    def capture(self) -> bool:
+        return self.runs.shared.capture
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        return self.dropout.generators
+
+    @property
+    def weights(self) -> list[Tensor]:
+        along = [] if self.trained is None else [self.trained.theta.flat]
+        return [self.optimizer.flat, *along]
+
+    @property
     def _on_cpu(self) -> bool:
         return self.graph.y.device.type == "cpu"
 
     def _training_pivots(self) -> Tensor:
-        if not self.runs.shared.redraw_pivots or self.num_pivots == self.graph.num_nodes:
+        fixed = not self.runs.shared.redraw_pivots or self.num_pivots == self.graph.num_nodes
+        if fixed or self.learner is None:
             return self.pivots
         keys = [
             torch.rand(self.graph.num_nodes, generator=generator, device=self.pivots.device)

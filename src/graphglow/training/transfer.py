@@ -11,10 +11,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import Backbone, backbone_class
+from graphglow.gnn import Backbone
 from graphglow.graphs import check_graph, graph_of
 from graphglow.structure import StructureLearner
-from graphglow.structure.config import at_least
 from graphglow.training.adam import Adam
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import (
@@ -74,58 +73,38 @@ def transfer_many(
     """
     if not isinstance(learner, StructureLearner):
         raise InputError(f"transfer needs a StructureLearner; got {type(learner).__name__}")
-    return _train(learner, learner.config.embedding_size, data, configs, on_epoch)
-
-
-def fit_backbone(
-    data: Data,
-    config: TransferConfig | None = None,
-    *,
-    hidden: int = 64,
-    on_epoch: OnEpoch | None = None,
-) -> TransferResult:
-    """Train the same backbone of the same size on the input graph alone: the plain GNN control."""
-    at_least("hidden", hidden, 1)
-    return _train(None, hidden, data, [config or TransferConfig()], on_epoch)[0]
-
-
-def _train(
-    learner: StructureLearner | None,
-    hidden: int,
-    data: Data,
-    configs: Sequence[TransferConfig],
-    on_epoch: OnEpoch | None,
-) -> list[TransferResult]:
-    _check_configs(learner, configs)
-    if learner is not None and configs[0].train_learner and len(configs) > 1:
-        return [_train(learner, hidden, data, [c], on_epoch)[0] for c in configs]
+    _check_configs(configs)
+    first = configs[0]
+    if first.train_learner and not learner.config.weighted:
+        raise InputError("train_learner must go with a learner that has weights; got one without")
+    if first.train_learner and len(configs) > 1:
+        return [transfer_many(learner, data, [c], on_epoch=on_epoch)[0] for c in configs]
     began = time.perf_counter()
-    device = resolve_device(configs[0].device)
+    device = resolve_device(first.device)
     data = check_graph(data)
     graph = graph_of(data).to(device)
+    learner = copy.deepcopy(learner).to(device).requires_grad_(first.train_learner)
     trained: Trained | None = None
-    if learner is not None:
-        learner = copy.deepcopy(learner).to(device).requires_grad_(configs[0].train_learner)
-        if configs[0].train_learner:
-            theta = Adam(learner.parameters(), configs[0].learner_learning_rate)
-            trained = Trained(theta, configs[0].objective)
+    if first.train_learner:
+        theta = Adam(learner.parameters(), first.learner_learning_rate)
+        trained = Trained(theta, first.objective)
     reset_peak_memory(device)
-    with memory_advice(graph.num_nodes, configs[0], runs=len(configs)):
-        task = GraphTask(graph, learner, hidden, configs, trained=trained)
-        loop = Loop(task, configs[0].epochs, configs[0].patience or configs[0].epochs)
+    with memory_advice(graph.num_nodes, first, runs=len(configs)):
+        task = GraphTask(graph, learner, learner.config.embedding_size, configs, trained=trained)
+        loop = Loop(task, first.epochs, first.patience or first.epochs)
         train_began = time.perf_counter()
         histories = loop.run(on_epoch)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
+    learner.requires_grad_(False).eval()
     return [
         TransferResult(
             data=data,
             graph=graph,
             config=config,
-            hidden=hidden,
-            learner=None if learner is None else learner.requires_grad_(False).eval(),
-            gnn=_gnn_of(task, run, hidden),
+            learner=learner,
+            gnn=_gnn_of(task, run),
             pivots=task.pivots if len(configs) == 1 else task.pivots[run],
             history=histories[run],
             train_seconds=train_seconds,
@@ -136,7 +115,7 @@ def _train(
     ]
 
 
-def _check_configs(learner: StructureLearner | None, configs: Sequence[TransferConfig]) -> None:
+def _check_configs(configs: Sequence[TransferConfig]) -> None:
     if not isinstance(configs, Sequence):
         raise InputError(f"transfer_many needs a list of configs; got {type(configs).__name__}")
     if len(configs) == 0:
@@ -144,19 +123,13 @@ def _check_configs(learner: StructureLearner | None, configs: Sequence[TransferC
     for config in configs:
         if not isinstance(config, TransferConfig):
             raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
-    if learner is None and configs[0].train_learner:
-        raise InputError("train_learner must go with a learner to train; got none")
     check_same_shape(configs)
 
 
-def _gnn_of(task: GraphTask, run: int, hidden: int) -> Backbone:
+def _gnn_of(task: GraphTask, run: int) -> Backbone:
     """The trained GNN of one run, out of a batch: no batch dimension, memory of its own."""
-    config = task.runs.shared
-    gnn = backbone_class(config.backbone)(
-        task.graph.num_features,
-        task.graph.num_classes,
-        config.backbone_shape(hidden, task.graph.num_nodes),
-        torch.Generator(),
+    gnn = type(task.gnn)(
+        task.graph.num_features, task.graph.num_classes, task.gnn.shape, torch.Generator()
     ).to(task.pivots.device)
     state = task.gnn.state_dict()
     gnn.load_state_dict({n: t if task.runs.count == 1 else t[run] for n, t in state.items()})

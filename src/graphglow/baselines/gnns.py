@@ -1,0 +1,100 @@
+"""Pure GNNs: the backbones on the input graph alone, no structure learned."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method
+from graphglow.graphs import Graph
+from graphglow.structure.config import at_least
+from graphglow.training.config import RunConfig, TransferConfig
+from graphglow.training.loop import Task
+from graphglow.training.task import GraphTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class GNNConfig(RunConfig):
+    """A GNN on the input graph."""
+
+    hidden: int = 64
+    """Width of the hidden layers."""
+    num_layers: int = 2
+    """Number of layers, at least 2."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("hidden", self.hidden, 1)
+        self.model()
+
+    def model(self, backbone: str = "gcn") -> TransferConfig:
+        """The same settings as the engine reads them."""
+        settings = {name: value for name, value in asdict(self).items() if name != "hidden"}
+        return TransferConfig(backbone=backbone, **settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GATConfig(GNNConfig):
+    """GAT on the input graph."""
+
+    attention_heads: int = 8
+    """Attention heads; their largest common divisor with the width is used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropagationConfig(GNNConfig):
+    """APPNP or GPR-GNN on the input graph."""
+
+    teleport: float = 0.1
+    """alpha: weight of a node's own prediction in each propagation (of gpr, at the start)."""
+    steps: int = 10
+    """K: number of propagations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GCNIIConfig(GNNConfig):
+    """GCNII on the input graph."""
+
+    num_layers: int = 8
+    """Number of propagations, between two dense layers."""
+    teleport: float = 0.1
+    """alpha: share of the first layer in every other one."""
+
+
+def of_backbone(name: str) -> Callable[[Graph, Sequence[Any]], Task]:
+    """The ``build`` of a method that is a backbone without a structure learner."""
+
+    def build(graph: Graph, configs: Sequence[Any]) -> Task:
+        return GraphTask(graph, None, configs[0].hidden, [c.model(name) for c in configs])
+
+    return build
+
+
+def _method(
+    backbone: str, summary: str, config: type[GNNConfig] = GNNConfig, **space: tuple[Any, ...]
+) -> Method:
+    return Method(
+        family="gnn",
+        summary=summary,
+        config=config,
+        build=of_backbone(backbone),
+        space={**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY, **space},
+        backbone=backbone,
+        batched=True,
+    )
+
+
+ALPHA = (0.1, 0.2, 0.5)
+PURE_GNNS: dict[str, Method] = {
+    "gcn": _method("gcn", "GCN (Kipf and Welling, ICLR 2017)"),
+    "sage": _method("sage", "GraphSAGE, mean of all neighbours (Hamilton et al., NeurIPS 2017)"),
+    "gat": _method("gat", "GAT (Velickovic et al., ICLR 2018)", GATConfig, attention_heads=(2, 4)),
+    "appnp": _method(
+        "appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig, teleport=ALPHA
+    ),
+    "gpr": _method("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig, teleport=ALPHA),
+    "h2gcn": _method("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)"),
+    "gcnii": _method(
+        "gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig, num_layers=(4, 8, 16, 32)
+    ),
+}
+"""Appendix C: two layers; heads of GAT; alpha of APPNP and GPR-GNN with K = 10."""

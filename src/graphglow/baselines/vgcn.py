@@ -1,0 +1,191 @@
+"""VGCN: a posterior over graphs, one probability per pair of nodes, learned with the GCN."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method, of_model
+from graphglow.baselines.model import Model
+from graphglow.baselines.relaxed_graph import (
+    DrawnGraph,
+    Relaxation,
+    draw,
+    drawn_with,
+    unfolding,
+)
+from graphglow.errors import InputError
+from graphglow.gnn import Dropout
+from graphglow.gnn.backbones.backbone import glorot, vector
+from graphglow.gnn.dropout import drop, drop_features
+from graphglow.graphs import Graph
+from graphglow.structure.config import at_least
+from graphglow.training.adam import Adam
+from graphglow.training.config import RunConfig, number, rate, step_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class VGCNConfig(RunConfig):
+    """VGCN: how sure the input graph is, how graphs are drawn, and how it is optimised."""
+
+    hidden: int = 16
+    """Width of the GCN's hidden layer."""
+    edge_probability: float = 0.99
+    """rho_1: prior probability of a pair of nodes that the input graph connects."""
+    other_probability: float = 1e-5
+    """rho_0: prior probability of a pair that it does not connect."""
+    temperature: float = 0.1
+    """tau: how far drawn edges are from 0 or 1; near 0 they are all but binary."""
+    prior_temperature: float = 0.1
+    """tau_0: the same for the prior that they are compared with."""
+    kl_weight: float = 1e-3
+    """beta: weight of the prior against the labels; 0 lets the labels alone move the graph."""
+    samples: int = 3
+    """S: graphs drawn per training step."""
+    eval_samples: int = 16
+    """Graphs whose predictions are averaged in evaluation, the same every time."""
+    posterior_learning_rate: float = 0.1
+    """Step size of the edge probabilities' optimizer (Adam on their logits)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("hidden", "samples", "eval_samples"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("edge_probability", "other_probability"):
+            if not 0 < number(name, getattr(self, name)) < 1:
+                raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
+        step_size("temperature", self.temperature)
+        step_size("prior_temperature", self.prior_temperature)
+        step_size("posterior_learning_rate", self.posterior_learning_rate)
+        rate("kl_weight", self.kl_weight)
+
+
+class VGCN(Model):
+    """Variational GCN (Elinas, Bonilla and Tiao, NeurIPS 2020, arXiv:1906.01852).
+
+    Each pair i < j is an edge with probability rho_ij; the prior has rho_1 where the input graph
+    has the edge (whatever it weighs) and rho_0 elsewhere. Both are relaxed to binary Concrete
+    distributions, of temperatures tau and tau_0. Training descends on minus the ELBO per label,
+
+        mean_s ( - log p(Y | X, A_s) + beta KL_s(q || p) ) / |Y|,
+
+    where p(Y | X, A) is a two-layer GCN on D^-1/2 (A + I) D^-1/2 and KL_s is what draw s says of
+    the KL; per label, so that the penalty on the weights weighs what it does for a GCN. The
+    posterior starts at the prior. A prediction is the mean probability over ``eval_samples`` draws.
+
+    The paper draws anew for each prediction; here evaluation has fixed noise, in pairs L and -L
+    (both logistic), so that the scores of two epochs differ by their weights alone. A graph
+    without edges gets a kNN graph from the loader, which is the paper's no-graph setting.
+
+    The KL is least where alpha / tau = alpha_0 / tau_0: with tau < tau_0 the prior itself asks for
+    far more edges than rho_0 says (0.1 and 0.5: a tenth of all pairs), and training can fail.
+
+    Shapes:
+        posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as
+        :func:`~graphglow.baselines.relaxed_graph.unfolding` orders them; noise [R, M]
+    """
+
+    def __init__(self, graph: Graph, config: VGCNConfig) -> None:
+        super().__init__(graph, config)
+        generator = torch.Generator().manual_seed(config.seed)
+        self.config, device = config, graph.y.device
+        self.weight_in = glorot(graph.num_features, config.hidden, generator)
+        self.weight_out = glorot(config.hidden, graph.num_classes, generator)
+        self.bias_in, self.bias_out = vector(config.hidden), vector(graph.num_classes)
+        here, there = graph.entries
+        upper = here < there
+        places = unfolding(graph.num_nodes, device)
+        self.relaxation = Relaxation(
+            places=places,
+            temperature=config.temperature,
+            prior_temperature=config.prior_temperature,
+            edges=places[here[upper], there[upper]].long(),
+            edge_logit=_logit(config.edge_probability),
+            other_logit=_logit(config.other_probability),
+            compare=config.kl_weight > 0,
+        )
+        pairs = torch.empty(graph.num_nodes * (graph.num_nodes - 1) // 2, device=device)
+        self.posterior = nn.Parameter(self.relaxation.prior_logits(pairs))
+        self.noise = self._evaluation_noise(pairs)
+
+    def _evaluation_noise(self, like: Tensor) -> Tensor:
+        """L / tau of every other evaluation draw, in 16 bits: noise needs no more."""
+        config = self.config
+        generator = torch.Generator(like.device).manual_seed(config.seed + 2**32)  # no run's seed
+        rows = -(-config.eval_samples // 2)
+        noise = like.new_empty((rows, len(like)), dtype=torch.float16)
+        for row in noise:
+            uniform = torch.empty_like(like).uniform_(generator=generator)
+            row.copy_(uniform.logit_(torch.finfo(like.dtype).eps).div_(config.temperature))
+        return noise
+
+    def forward(self, graph: DrawnGraph, dropout: Dropout | None) -> Tensor:
+        hidden = graph @ (drop_features(self.graph.x, dropout) @ self.weight_in) + self.bias_in
+        out: Tensor = graph @ (drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
+        return out  # [N, C]
+
+    def loss(self, dropout: Dropout) -> Tensor:
+        weight = self.config.kl_weight / len(self.graph.train)
+        losses = []
+        for _ in range(self.config.samples):
+            widths = (self.config.hidden, self.graph.num_classes)
+            graph, kl = draw(self.posterior, self.relaxation, dropout.generators[0], widths)
+            losses.append(self.training_loss(self(graph, dropout)) + weight * kl)
+        return torch.stack(losses).mean()
+
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        """Log of the mean probability over the fixed draws: [N, C]."""
+        scaled = self.posterior / self.config.temperature
+        draws = []
+        for sample in range(self.config.eval_samples):
+            noise, sign = self.noise[sample // 2], 1 - 2 * (sample % 2)
+            graph = drawn_with(torch.add(scaled, noise, alpha=sign), self.relaxation.places)
+            draws.append(self(graph, None).log_softmax(-1))
+        return torch.stack(draws).logsumexp(0) - math.log(self.config.eval_samples)
+
+    def optimizers(self, config: RunConfig) -> list[Adam]:
+        """The penalty is on the first layer's weights alone; the posterior has its own step."""
+        others = [self.weight_out, self.bias_in, self.bias_out]
+        return [
+            Adam([self.weight_in], config.learning_rate, config.weight_decay),
+            Adam(others, config.learning_rate),
+            Adam([self.posterior], self.config.posterior_learning_rate),
+        ]
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)
+
+
+def memory(graph: Graph, config: VGCNConfig) -> int:
+    """Bytes at training's peak, in its backward pass, counted in numbers per pair of nodes.
+
+    Kept between steps are posterior, mean, square and best (4), the places (2), and the
+    evaluation's noise (half a number a row). A step keeps of each draw A (2) and alpha + L (1),
+    and its backward adds the gradient so far, the draw's own and three in between.
+    """
+    pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
+    kept = 6 + 0.5 * -(-config.eval_samples // 2)
+    return int(4 * pairs * (kept + 3 * config.samples + 5))
+
+
+METHOD = Method(
+    family="structure",
+    summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
+    config=VGCNConfig,
+    build=of_model(VGCN),
+    space={
+        **SHARED_SPACE,
+        "hidden": HIDDEN,
+        "weight_decay": WEIGHT_DECAY,
+        "edge_probability": (0.25, 0.5, 0.75, 0.99),
+        "temperature": (0.1, 0.5),
+        "prior_temperature": (0.1, 0.5),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+    },
+    backbone="gcn",
+    memory=memory,
+    lighter="gcn",
+)

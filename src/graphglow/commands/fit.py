@@ -1,0 +1,141 @@
+"""``graphglow fit``."""
+
+import argparse
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Annotated, get_args
+
+from tyro.conf import arg
+
+from graphglow import baselines
+from graphglow.baselines import METHODS, method_named
+from graphglow.baselines.method import Family
+from graphglow.commands import COMMANDS, usage
+from graphglow.commands.files import check_output, read_graph
+from graphglow.commands.flags import DataRoot, GraphName, Json, OptionalFile, Overwrite
+from graphglow.commands.terminal import epoch_bar, print_json, show_facts, waiting
+from graphglow.commands.transfer import readable
+from graphglow.errors import InputError
+from graphglow.graphs.write import prediction_file
+from graphglow.training.config import RunConfig
+
+FAMILIES: dict[Family, str] = {
+    "gnn": "GNNs on the input graph:",
+    "control": "Controls:",
+    "structure": "Structure learning, on this graph alone:",
+    "graphglow": "GraphGLOW and its variants:",
+}
+
+
+def command_for(kind: type[RunConfig]) -> usage.Command:
+    """``fit`` with the settings of ``kind`` as flags."""
+
+    def fit(  # noqa: D417 (flags.py and the config say the rest)
+        method: Annotated[str, arg(metavar="NAME")],
+        target: GraphName,
+        config: Annotated[kind, arg(name="")],  # type: ignore[valid-type]
+        split_file: OptionalFile = None,
+        split_seed: int = 0,
+        predictions: OptionalFile = None,
+        overwrite: Overwrite = False,
+        data_root: DataRoot = None,
+        json: Json = False,
+    ) -> None:
+        """Train a competitor on a graph, under the same protocol as transfer.
+
+        Args:
+            method: What to train; graphglow fit --help lists the methods.
+            target: The graph: a name (see graphglow datasets) or a file.
+            split_file: An .npz file with index arrays train, val and test.
+            split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
+            predictions: Where to write every node's id, predicted class and probabilities (.csv or
+                .parquet).
+        """
+        settings: RunConfig = config
+        if predictions is not None:
+            predictions = check_output(
+                prediction_file(predictions), overwrite=overwrite, inputs=(target, split_file)
+            )
+        with waiting(f"loading {target}"):
+            data, split = read_graph(
+                target, data_root=data_root, split_file=split_file, split_seed=split_seed
+            )
+        with epoch_bar("training", settings.epochs) as on_epoch:
+            result = baselines.fit(method, data, settings, on_epoch=on_epoch)
+        if predictions is not None:
+            result.write_predictions(predictions)
+        facts = {**result.summary(), "split": split, "predictions": predictions}
+        if json:
+            print_json(facts)
+        else:
+            show_facts("Fit", readable(facts))
+
+    return fit
+
+
+fit = command_for(RunConfig)
+
+
+def parse(arguments: list[str]) -> Callable[[], None]:
+    """Look for the method first: it decides which flags there are."""
+    name = _method_of(arguments)
+    if name is None and {"-h", "--help"} & {*arguments}:
+        return usage.parse(fit, ["--help"], description=_overview())
+    if name is None:
+        raise InputError("required options are missing: --method NAME; see graphglow fit --help")
+    method = method_named(name)
+    for word in arguments:
+        _check_flag(word.split("=")[0], name)
+    return usage.parse(
+        command_for(method.config),
+        arguments,
+        description=(
+            f"Train {name} on a graph: {method.summary}.\n\n"
+            f"Example: graphglow fit --method {name} --target wine --json"
+        ),
+        prog=f"graphglow fit --method {name}",
+    )
+
+
+def _method_of(arguments: list[str]) -> str | None:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--method")
+    try:
+        known, _ = parser.parse_known_args(arguments)
+    except argparse.ArgumentError:
+        raise InputError("--method must be followed by a name; see graphglow fit --help") from None
+    name: str | None = known.method
+    return name
+
+
+def _check_flag(flag: str, name: str) -> None:
+    """Raise if the flag is a setting of other methods only."""
+    field = flag.removeprefix("--").removeprefix("no-").split(".")[0].replace("-", "_")
+    owners = [
+        other
+        for other, method in METHODS.items()
+        if flag.startswith("--") and field in {f.name for f in fields(method.config) if f.init}
+    ]
+    if owners and name not in owners:
+        raise InputError(
+            f"{flag} must go with a method that has it ({', '.join(owners)}); got --method {name}"
+        )
+
+
+def _overview() -> str:
+    """What there is to fit, by family."""
+    lines = [
+        COMMANDS["fit"],
+        "",
+        "Example: graphglow fit --method gcn --target wine --json",
+        "",
+        "Below are the settings that all methods have; graphglow fit --method gcn --help shows all",
+        "settings of gcn, with its own defaults.",
+    ]
+    width = max(map(len, METHODS)) + 2
+    for family in get_args(Family):
+        members = {name: m for name, m in METHODS.items() if m.family == family}
+        if members:
+            lines += ["", FAMILIES[family]]
+            lines += [f"  {name:<{width}}{m.summary}" for name, m in members.items()]
+    return "\n".join(lines)

@@ -1,0 +1,259 @@
+"""Variants of GraphGLOW behind ``fit``: each is the transfer it claims to be."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from graphglow.baselines.fit import fit, fit_many
+from graphglow.baselines.methods import METHODS
+from graphglow.baselines.variants import VARIANTS
+from graphglow.errors import InputError
+from graphglow.graphs import check_graph, prepare, synthetic_graph
+from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
+from graphglow.training import TransferConfig, transfer
+from graphglow.training.loop import Loop
+from graphglow.training.result import TransferResult
+
+WITHOUT_WEIGHTS = {"weighted": False, "num_heads": 1}
+LEARNERS = {
+    "graphglow-dot": {"similarity": "dot", **WITHOUT_WEIGHTS},
+    "graphglow-knn": {"neighbours": 3, **WITHOUT_WEIGHTS},
+    "graphglow-cosine": WITHOUT_WEIGHTS,
+    "graphglow-attention": {"similarity": "attention", "num_heads": 2},
+    "graphglow-star": {"num_heads": 2},
+    "random-theta": {"num_heads": 2},
+    "graphglow-linear": {"delta": "affine", "num_heads": 2},
+}
+TRAINED = ("graphglow-attention", "graphglow-star")
+FIXED = [name for name in LEARNERS if name not in TRAINED]
+SMALL = {"embedding_size": 6, "num_pivots": 10, "refinements": 2, "epochs": 4, "device": "cpu"}
+OBJECTIVE = ObjectiveConfig(samples=2, probes=2, sketch=4)
+
+
+@pytest.fixture(autouse=True)
+def in_the_table(monkeypatch):
+    for name, method in VARIANTS.items():
+        monkeypatch.setitem(METHODS, name, method)
+
+
+def small_data(**changes):
+    settings = {"num_nodes": 40, "num_classes": 3, "num_features": 8, "average_degree": 3.0}
+    settings |= {"homophily": 0.7, "feature_noise": 0.5, "seed": 0}
+    return check_graph(synthetic_graph(**(settings | changes)))
+
+
+def settable(name):
+    return {f.name for f in fields(VARIANTS[name].config) if f.init}
+
+
+def config(name, **changes):
+    settings = {**SMALL, "num_heads": 2, "neighbours": 3, "objective": OBJECTIVE, **changes}
+    taken = {key: value for key, value in settings.items() if key in settable(name)}
+    return VARIANTS[name].config(**taken)
+
+
+def same_transfer(name, data, **changes):
+    """The run that a variant stands for, by the door of the pre-trained learners."""
+    settings = {k: v for k, v in (SMALL | changes).items() if k != "embedding_size"}
+    if name == "graphglow-linear":
+        settings |= {"num_pivots": data.num_nodes, "backend": "linear"}
+    learner = StructureLearner(
+        LearnerConfig(embedding_size=6, **LEARNERS[name]), seed=changes.get("seed", 0)
+    )
+    trained = {"train_learner": True, "objective": OBJECTIVE} if name in TRAINED else {}
+    return learner, transfer(learner, data, TransferConfig(**settings, **trained))
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_variant_is_the_transfer_of_its_learner_to_the_bit(name, seed):
+    data = small_data()
+    result = fit(name, data, config(name, seed=seed))
+    learner, expected = same_transfer(name, data, seed=seed)
+    assert result.history == expected.history
+    assert torch.equal(result.predict_proba(), expected.predict_proba())
+    assert result.backbone == expected.config.backbone
+    moved = [
+        not torch.equal(before, after)
+        for before, after in zip(learner.parameters(), expected.learner.parameters(), strict=True)
+    ]
+    assert moved == ([True] if name in TRAINED else [False] * len(moved))
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_fixed_learner_is_untouched(name):
+    task = VARIANTS[name].build(prepare(small_data()), [config(name, seed=3)])
+    Loop(task, 3, 3).run()
+    made = StructureLearner(LearnerConfig(embedding_size=6, **LEARNERS[name]), seed=3)
+    assert task.learner.config == made.config
+    for found, expected in zip(task.learner.parameters(), made.parameters(), strict=True):
+        assert torch.equal(found, expected)
+        assert not found.requires_grad
+    assert len(task.weights) == 1  # the GNN's
+
+
+@pytest.mark.parametrize("name", ["graphglow-dot", "graphglow-knn", "graphglow-cosine"])
+def test_a_non_parametric_learner_has_nothing_to_train(name):
+    task = VARIANTS[name].build(prepare(small_data()), [config(name)])
+    assert list(task.learner.parameters()) == []
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_each_variant_learns_a_separable_graph(name):
+    data = small_data(num_nodes=90, homophily=1.0, feature_noise=0.2)
+    result = fit(name, data, config(name, epochs=40, learning_rate=0.05, dropout=0.2))
+    assert result.test_accuracy > 0.9
+    assert result.history[-1].loss < result.history[0].loss / 2
+
+
+@pytest.fixture
+def float64_weights():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_a_batch_of_two_seeds_is_two_single_runs(name, float64_weights):
+    graph = prepare(small_data()).to("cpu", torch.float64)
+    both = [config(name, seed=1), config(name, seed=2, input_weight=0.4)]
+
+    def trained(configs):
+        task = VARIANTS[name].build(graph, configs)
+        return Loop(task, 4, 4).run(), task.logits()
+
+    histories, logits = trained(both)
+    assert not torch.allclose(logits[0], logits[1], atol=1e-3)
+    for run, one in enumerate(both):
+        history, alone = trained([one])
+        torch.testing.assert_close(logits[run], alone)
+        assert [e.loss for e in histories[run]] == pytest.approx([e.loss for e in history[0]])
+
+
+def test_trained_learners_are_fitted_one_after_another():
+    configs = [config("graphglow-star", seed=seed) for seed in (0, 1)]
+    many = fit_many("graphglow-star", small_data(), configs)
+    for result, alone in zip(many, configs, strict=True):
+        assert result.history == fit("graphglow-star", small_data(), alone).history
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_refined_graph_is_the_operator_that_passed_the_messages(name, tmp_path):
+    """With momentum, so that two structures are blended; and the same from a file."""
+    data = small_data()
+    _, result = same_transfer(name, data, structure_momentum=0.6)
+    result.save(tmp_path / "result.safetensors")
+    loaded = TransferResult.load(tmp_path / "result.safetensors")
+    refined, again = result.refined_graph(top_k=40), loaded.refined_graph(top_k=40)
+    assert torch.equal(refined.edge_index, again.edge_index)
+    operator = torch.zeros(40, 40)
+    operator[refined.edge_index[1], refined.edge_index[0]] = refined.edge_weight
+    v = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    expected = 0.7 * (result.graph.adj @ v) + 0.3 * result._final.latent.propagate(v)
+    torch.testing.assert_close(operator @ v, expected, rtol=1e-4, atol=1e-5)
+    assert (refined.edge_latent_weight > 0).any()
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_variant_passes_its_messages_by_the_backend_it_names(name):
+    expected = {"graphglow-knn": "sparse", "graphglow-linear": "linear"}.get(name, "dense")
+    assert same_transfer(name, small_data())[1].message_backend == expected
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_search_space_holds_settings_that_the_method_takes(name):
+    space = VARIANTS[name].space
+    assert set(space) <= settable(name)
+    for setting, values in space.items():
+        for value in values:
+            assert getattr(replace(config(name), **{setting: value}), setting) == value
+    shared = {"learning_rate", "dropout", "weight_decay", "embedding_size", "input_weight"}
+    assert shared | {"tolerance", "refinements"} <= set(space)
+    assert ("num_pivots" in space) == (name != "graphglow-linear")
+    assert ("num_heads" in space) == ("num_heads" in settable(name))
+
+
+NOWHERE = {"backbone", "attention_heads", "teleport", "steps", "train_learner"}
+NOT_OFFERED = {
+    "graphglow-dot": {"num_heads", "neighbours", "objective", "learner_learning_rate"},
+    "graphglow-cosine": {"num_heads", "neighbours", "objective", "learner_learning_rate"},
+    "graphglow-knn": {"num_heads", "backend", "precision", "objective"},
+    "graphglow-attention": {"neighbours"},
+    "graphglow-star": {"neighbours"},
+    "random-theta": {"neighbours", "objective", "learner_learning_rate"},
+    "graphglow-linear": {"num_pivots", "redraw_pivots", "backend", "precision", "objective"},
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_what_would_do_nothing_is_not_offered(name):
+    assert not settable(name) & (NOWHERE | NOT_OFFERED[name])
+    for setting in NOWHERE | NOT_OFFERED[name]:
+        with pytest.raises(TypeError, match=setting):
+            VARIANTS[name].config(**{setting: 1})
+
+
+CHANGES = {
+    "num_layers": 3, "encoder": "mlp", "input_weight": 0.2, "structure_momentum": 0.5,
+    "num_pivots": 5, "redraw_pivots": False, "refinements": 3, "tolerance": 1.0,
+    "backend": "eager", "precision": "bfloat16", "embedding_size": 5, "neighbours": 2,
+    "num_heads": 3, "objective": replace(OBJECTIVE, entropy=1.0), "learner_learning_rate": 0.2,
+    "learning_rate": 0.1, "weight_decay": 0.1, "dropout": 0.1, "seed": 5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_setting_that_is_offered_does_something(name):
+    """Each, changed alone, changes the losses; a backend may change their last digits only."""
+    data = small_data()
+    before = [epoch.loss for epoch in fit(name, data, config(name, epochs=2)).history]
+    for setting in settable(name) - {"epochs", "patience", "capture", "device", "backend"}:
+        changed = config(name, epochs=2, **{setting: CHANGES[setting]})
+        losses = [epoch.loss for epoch in fit(name, data, changed).history]
+        assert losses != before, setting
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("graphglow-dot", "embedding_size"),
+        ("graphglow-knn", "neighbours"),
+        ("random-theta", "num_heads"),
+        ("graphglow-star", "learner_learning_rate"),
+    ],
+)
+def test_a_setting_out_of_range_is_refused(name, setting):
+    with pytest.raises(InputError, match=f"^{setting} must be .*; got 0"):
+        config(name, **{setting: 0})
+
+
+def test_the_linear_variant_never_makes_gamma(monkeypatch):
+    monkeypatch.setattr("graphglow.structure.latent.dense_gamma", None)
+    monkeypatch.setattr("graphglow.structure.latent.similarity", None)
+    task = VARIANTS["graphglow-linear"].build(prepare(small_data()), [config("graphglow-linear")])
+    Loop(task, 2, 2).run()
+    assert task.num_pivots == 40
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", LEARNERS)
+def test_recording_on_a_gpu_does_not_change_a_bit(name):
+    data = small_data(num_nodes=300)
+    settings = {"device": "cuda", "epochs": 30, "num_pivots": 128, "embedding_size": 16}
+    runs = [config(name, **settings, capture=capture) for capture in (True, False, True)]
+    first, *others = (fit(name, data, run) for run in runs)
+    for other in others:
+        assert other.history == first.history
+        assert torch.equal(other.logits, first.logits)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FIXED)
+def test_a_batch_on_a_gpu_is_its_single_runs(name):
+    data, seeds = small_data(num_nodes=300), (0, 1, 2)
+    settings = {"device": "cuda", "epochs": 10, "num_pivots": 128, "embedding_size": 16}
+    configs = [config(name, **settings, seed=seed) for seed in seeds]
+    for result, alone in zip(fit_many(name, data, configs), configs, strict=True):
+        losses = [epoch.loss for epoch in fit(name, data, alone).history]
+        assert [epoch.loss for epoch in result.history] == pytest.approx(losses, rel=1e-3)

@@ -1,0 +1,229 @@
+"""``graphglow fit`` through the command line's one entry point: help, flags, JSON, refusals."""
+
+import json
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from graphglow import baselines
+from graphglow.baselines import METHODS
+from graphglow.cli import main
+from graphglow.commands import COMMANDS
+from graphglow.training.config import RunConfig
+
+EVERY = pytest.mark.parametrize("name", sorted(METHODS))
+KEYS = (
+    "target method backbone test_accuracy val_accuracy epochs train_seconds total_seconds "
+    "peak_memory_bytes device seed split predictions"
+)
+
+
+@pytest.fixture
+def graph(tmp_path):
+    random, ring = np.random.default_rng(0), np.arange(40)
+    path = tmp_path / "small.npz"
+    np.savez(
+        path,
+        x=random.normal(size=(40, 4)).astype(np.float32),
+        y=ring % 2,
+        edge_index=np.stack([ring, (ring + 2) % 40]),
+    )
+    return str(path)
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        status = main([str(word) for word in words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(run):
+    def refused(*words):
+        """Run what must end with status 2 and one line on standard error; return the line."""
+        status, out, err = run(*words)
+        assert status == 2
+        assert out == ""
+        assert len(err.splitlines()) == 1
+        assert err.startswith("graphglow: ")
+        return err
+
+    return refused
+
+
+def plain(text):
+    """Help without frames, tables and line breaks."""
+    return " ".join(text.encode("ascii", "ignore").decode().split())
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_lists_every_method_by_family(run, flag):
+    status, out, err = run("fit", flag)
+    assert (status, err) == (0, "")
+    assert COMMANDS["fit"] in out
+    for name, method in METHODS.items():
+        assert any(line.split() == [name, *method.summary.split()] for line in out.splitlines())
+    places = [out.index(f"\n  {name} ") for name in ("gcn", "mlp")]
+    assert out.index("GNNs on the input graph:") < places[0] < out.index("Controls:") < places[1]
+    assert "graphglow fit --method gcn --help shows" in plain(out)
+
+
+@EVERY
+def test_help_of_a_method_has_its_settings_and_its_defaults(run, name):
+    status, out, err = run("fit", "--method", name, "--help")
+    assert (status, err) == (0, "")
+    method, shown = METHODS[name], plain(out)
+    assert method.summary in shown
+    assert f"graphglow fit --method {name} --target" in shown
+    for field in fields(method.config):
+        value, flag = getattr(method.config(), field.name), field.name.replace("_", "-")
+        if not field.init:  # fixed in this method
+            assert f"--{flag}" not in out
+            continue
+        assert f"--{flag}" in out
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            after = shown.split(f" --{flag} ", 1)[1]
+            assert f"(default: {value})" in after
+    for flag in ("--target", "--split-file", "--split-seed", "--predictions", "--overwrite"):
+        assert flag in out
+
+
+@EVERY
+def test_every_method_prints_one_json_object(run, graph, name):
+    status, out, err = run(
+        *["fit", "--method", name, "--target", graph, "--epochs", "2", "--seed", "3", "--json"],
+        *["--device", "cpu"],
+    )
+    assert (status, err) == (0, "")
+    facts = json.loads(out.splitlines()[-1])
+    assert set(facts) >= set(KEYS.split())
+    assert (facts["target"], facts["method"], facts["epochs"]) == ("small", name, 2)
+    assert facts["backbone"] == METHODS[name].backbone
+    assert 0 <= facts["test_accuracy"] <= 1
+    assert 0 <= facts["val_accuracy"] <= 1
+    assert (facts["seed"], facts["device"], facts["split"]) == (3, "cpu", "random seed 0")
+    assert facts["predictions"] is None
+
+
+def test_the_flags_reach_the_config(run, graph, monkeypatch):
+    seen = []
+    real = baselines.fit
+    monkeypatch.setattr(
+        baselines, "fit", lambda *args, **more: seen.append(args) or real(*args, **more)
+    )
+    words = ["--target", graph, "--epochs", "2", "--teleport", "0.25", "--steps", "3"]
+    words += ["--hidden", "5", "--no-capture", "--weight-decay", "0"]
+    assert run("fit", "--method=appnp", *words)[0] == 0
+    name, _, config = seen[0]
+    assert name == "appnp"
+    assert config == METHODS["appnp"].config(
+        epochs=2, teleport=0.25, steps=3, hidden=5, capture=False, weight_decay=0.0
+    )
+
+
+def test_a_summary_for_people(run, graph):
+    status, out, err = run("fit", "--method", "link", "--target", graph, "--epochs", "2")
+    assert (status, err) == (0, "")
+    assert "test accuracy" in out
+    assert "link" in out
+    assert "None" not in out
+    assert "backbone" not in out
+
+
+def test_the_split_is_named(run, graph, tmp_path):
+    split = {"train": np.arange(10), "val": np.arange(10, 20), "test": np.arange(20, 30)}
+    np.savez(tmp_path / "split.npz", **split)
+    words = ["fit", "--method", "mlp", "--target", graph, "--epochs", "1", "--json"]
+
+    def named(*more):
+        return json.loads(run(*words, *more)[1])["split"]
+
+    assert named("--split-seed", "7") == "random seed 7"
+    assert named("--split-file", tmp_path / "split.npz") == f"file:{tmp_path / 'split.npz'}"
+
+
+def test_predictions_are_written_once(run, refused, graph, tmp_path, monkeypatch):
+    out = tmp_path / "new" / "p.csv"
+    words = ["fit", "--method", "mlp", "--target", graph, "--epochs", "1", "--predictions", out]
+    status, printed, _ = run(*words, "--json")
+    assert status == 0
+    assert json.loads(printed)["predictions"] == str(out)
+    assert len(out.read_text().splitlines()) == 41
+    out.write_text("mine")
+
+    def never(*args, **kwargs):
+        raise AssertionError("training has begun")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(baselines, "fit", never)
+        assert "--overwrite" in refused(*words)
+        assert "predictions file" in refused(*words[:-1], tmp_path / "p.txt")
+        assert "one of the inputs" in refused(
+            *["fit", "--method", "mlp", "--target", tmp_path / "g.csv", "--overwrite"],
+            *["--predictions", tmp_path / "g.csv"],
+        )
+    assert out.read_text() == "mine"
+    assert run(*words, "--overwrite")[0] == 0
+    assert out.read_text() != "mine"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "required options are missing: --method NAME; see graphglow fit --help"),
+        ("--target wine", "required options are missing: --method NAME"),
+        ("--target wine --method", "--method must be followed by a name"),
+        ("--method --target wine", "--method must be followed by a name"),
+        ("--method gnc --target wine", "got 'gnc' (did you mean gcn"),
+        ("--method=gnc --help", "got 'gnc' (did you mean gcn"),
+        ("--method= --target wine", "method must be one of"),
+        ("--method gcn", "required options are missing: --target NAME|FILE"),
+        ("--method gcn --target", "--target"),
+        ("--method gcn --target wine --bogus 1", "unknown options: --bogus"),
+        ("--method gcn --target wine --epoch 3", "perhaps you meant: --epochs"),
+        ("--method gcn --target wine --epochs x", "bad value for --epochs"),
+        ("--method gcn --target wine --device tpu", "'tpu'"),
+        ("--method gcn --target wine --hidden 0", "hidden must be >= 1; got 0"),
+        ("--method gcn --target wine --epochs 0", "epochs must"),
+        ("--method gcn --target wine --split-seed -1", "split_seed must"),
+        ("--method gcn --target wien", "wine"),
+        (
+            "--method gcn --target wine --attention-heads 2",
+            "--attention-heads must go with a method that has it (gat",
+        ),
+        ("--method link --target wine --hidden=8", "--hidden must go with a method that has it"),
+        ("--method mlp --target wine --teleport_typo 1", "unknown options: --teleport_typo"),
+    ],
+)
+def test_bad_usage_is_one_line(refused, words, said):
+    assert said in refused("fit", *words.split())
+
+
+def test_a_flag_is_refused_by_its_field_whatever_its_spelling(refused):
+    for flag in ("--num-layers", "--num_layers"):
+        line = refused("fit", "--method", "link", "--target", "wine", flag, "3")
+        assert f"{flag} must go with a method that has it (gcn, " in line
+
+
+def test_the_last_of_two_methods_counts(run, graph):
+    words = ["fit", "--method", "gat", "--method", "mlp", "--target", graph, "--epochs", "1"]
+    assert json.loads(run(*words, "--json")[1])["method"] == "mlp"
+
+
+def test_every_shared_flag_is_shown_without_a_method(run):
+    out = run("fit", "--help")[1]
+    for field in fields(RunConfig):
+        assert f"--{field.name.replace('_', '-')}" in out
+
+
+def test_what_would_not_fit_is_said_before_training(refused, graph, monkeypatch):
+    monkeypatch.setattr("graphglow.baselines.memory.free_bytes", lambda device: 10)
+    heavy = replace(METHODS["gcn"], memory=lambda graph, config: 2 * 10**9, lighter="mlp")
+    monkeypatch.setitem(METHODS, "gcn", heavy)
+    line = refused("fit", "--method", "gcn", "--target", graph)
+    assert "gcn must fit in memory; on small it would need about 2 GB" in line
+    assert "mlp needs far less" in line
