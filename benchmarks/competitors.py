@@ -21,6 +21,7 @@ import sys
 import time
 import traceback
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,18 @@ def load(target: str, args: argparse.Namespace) -> tuple[Any, str]:
     return data, "authors" if social else "public"
 
 
-def job(work: tuple[str, str, argparse.Namespace]) -> list[dict[str, Any]]:
-    """All rows of one method on one graph."""
-    name, target, args = work
+def job(work: tuple[str, str, argparse.Namespace, dict[str, Any]]) -> None:
+    """All rows of one method on one graph, each written as soon as it is known."""
+    name, target, args, origin = work
+
+    def write(row: dict[str, Any]) -> None:
+        shared = {"benchmark": "competitors", "method": name, "target": target, "split": split}
+        append_line(args.out, json.dumps(shared | row | {"provenance": origin}))
+
     import torch
 
     from graphglow.baselines import METHODS
+    from graphglow.storage import append_line
 
     torch.set_num_threads(args.threads)
     began = time.perf_counter()
@@ -100,72 +107,61 @@ def job(work: tuple[str, str, argparse.Namespace]) -> list[dict[str, Any]]:
             fixed["epochs"] = args.epochs
         if args.patience:
             fixed["patience"] = args.patience
-        rows, chosen = [], {}
+        trials = [{}, *(json.loads(args.tries) if args.tries else [])]  # defaults compete too
         if args.trials > 0:
             space = {k: v for k, v in method.space.items() if k not in fixed}
-            trials = draws(space, args.trials, args.search_seed)
-            trials = [{}, *trials]  # the defaults compete too
-            rows, chosen = search(name, target, split, data, trials, fixed, args)
+            trials += draws(space, args.trials, args.search_seed)
+        chosen: dict[str, Any] = {}
+        if len(trials) > 1:
+            chosen = search(name, data, trials, fixed, args, write)
         configs = [method.config(**(chosen | fixed | {"seed": s})) for s in range(args.seeds)]
-        groups = [[c] for c in configs] if args.alone else [configs]
-        results = [r for group in groups for r in run(name, data, group)]
-        for result in results:
-            if result is None:
-                continue
-            best = max(result.history, key=lambda e: (e.val_accuracy, -e.val_loss)).epoch
-            rows.append(
-                {
-                    "benchmark": "competitors",
-                    "kind": "run",
-                    **result.summary(),
-                    "split": split,
-                    "best_epoch": best,
-                    "runs_at_once": 1 if args.alone or not method.batched else len(configs),
-                    "trials": args.trials,
-                    "config": asdict(result.config),
-                }
-            )
+        batched = method.batched and not args.alone
+        for group in [configs] if batched else [[c] for c in configs]:
+            for result in run(name, data, group):
+                if result is None:
+                    continue
+                best = max(result.history, key=lambda e: (e.val_accuracy, -e.val_loss)).epoch
+                write(
+                    {
+                        "kind": "run",
+                        **result.summary(),
+                        "best_epoch": best,
+                        "runs_at_once": len(group),
+                        "processes": args.processes,
+                        "trials": len(trials) - 1,
+                        "config": asdict(result.config),
+                    }
+                )
     except Exception:
         print(f"{name} on {target}: {traceback.format_exc()}", flush=True)
-        return []
     print(f"{name} on {target}: {time.perf_counter() - began:.0f} s", flush=True)
-    return rows
 
 
 def search(
     name: str,
-    target: str,
-    split: str,
     data: Any,
     trials: list[dict[str, Any]],
     fixed: dict[str, Any],
     args: argparse.Namespace,
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Try settings on validation accuracy; return a row per trial, and the best settings."""
+    write: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Try settings on validation accuracy, write a row for each, and return the best settings."""
     from graphglow.baselines import METHODS
 
     config = METHODS[name].config
     seeds = range(1000, 1000 + args.search_seeds)  # not those of the report
     configs = [config(**(t | fixed | {"seed": s})) for t in trials for s in seeds]
-    results = run(name, data, configs)
-    rows, scores = [], []
+    together = METHODS[name].batched
+    results = run(name, data, configs) if together else []
+    scores = []
     for i, trial in enumerate(trials):
-        runs = [r for r in results[i * len(seeds) : (i + 1) * len(seeds)] if r is not None]
-        mean = statistics.mean(r.val_accuracy for r in runs) if runs else -1.0
-        scores.append(mean)
-        rows.append(
-            {
-                "benchmark": "competitors",
-                "kind": "trial",
-                "method": name,
-                "target": target,
-                "split": split,
-                "settings": trial | fixed,
-                "seeds": list(seeds),
-                "val_accuracy": [r.val_accuracy for r in runs],
-            }
-        )
-    return rows, trials[max(range(len(trials)), key=scores.__getitem__)]
+        of_trial = slice(i * len(seeds), (i + 1) * len(seeds))
+        found = results[of_trial] if together else run(name, data, configs[of_trial])
+        accuracies = [r.val_accuracy for r in found if r is not None]
+        scores.append(statistics.mean(accuracies) if accuracies else -1.0)
+        settings, tried = trial | fixed, list(seeds)
+        write({"kind": "trial", "settings": settings, "seeds": tried, "val_accuracy": accuracies})
+    return trials[max(range(len(trials)), key=scores.__getitem__)]
 
 
 def table(path: Path, out: Any = None) -> None:
@@ -196,6 +192,7 @@ def main() -> int:
     parser.add_argument("--targets", nargs="+", choices=CITATION + SOCIAL, default=list(CITATION))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--trials", type=int, default=0, help="settings to try; 0: the defaults")
+    parser.add_argument("--tries", help="settings to try as well, as a JSON list of objects")
     parser.add_argument("--search-seeds", type=int, default=2)
     parser.add_argument("--search-seed", type=int, default=0, help="draws the settings to try")
     parser.add_argument("--epochs", type=int)
@@ -212,13 +209,12 @@ def main() -> int:
         from graphglow.experiments.provenance import provenance
 
         origin = provenance()
-        work = [(name, target, args) for target in args.targets for name in args.methods]
+        work = [(name, target, args, origin) for target in args.targets for name in args.methods]
         args.out.parent.mkdir(parents=True, exist_ok=True)
         context = multiprocessing.get_context("spawn")
-        with context.Pool(args.processes, maxtasksperchild=None) as pool:
-            for rows in pool.imap_unordered(job, work):
-                with args.out.open("a") as file:
-                    file.writelines(json.dumps(r | {"provenance": origin}) + "\n" for r in rows)
+        with context.Pool(args.processes, maxtasksperchild=1) as pool:  # a peak of its own each
+            for _ in pool.imap_unordered(job, work, chunksize=1):
+                pass
     table(args.out)
     return 0
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from graphglow.baselines.learned_graph import Latent, LearnedGraph, PenaltyRates, squared
-from graphglow.baselines.method import SHARED_SPACE, Method, Space, of_model
+from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space, of_model
 from graphglow.baselines.model import Model
 from graphglow.baselines.weighted_cosine import CutSimilarity, FeatureSimilarity, cut_similarity
 from graphglow.errors import InputError
@@ -171,7 +171,7 @@ class IDGL(Model):
         before = first.similarity.weights
         limit = config.tolerance * squared(before)
         active: Tensor | None = None
-        for number in range(2, config.refinements + 1):
+        for t in range(2, config.refinements + 1):
             # the mask is drawn here: a step that is made again in the backward pass draws nothing
             parts = (z, first, xw, *fixed, _mask(xw, dropout))
             if self.recompute and torch.is_grad_enabled():
@@ -182,7 +182,7 @@ class IDGL(Model):
                 made = self._next_step(*parts)
             z, logits, penalty, weights = made
             yield Round(logits, penalty, active)
-            if config.tolerance > 0 and number < config.refinements:
+            if config.tolerance > 0 and t < config.refinements:
                 moving = squared(weights - before) > limit
                 active = moving if active is None else active & moving
                 if self.wait and not bool(active):
@@ -265,6 +265,7 @@ def _memory(graph: Graph, config: IDGLConfig) -> int:
 
 SPACE: Space = {
     **SHARED_SPACE,
+    "weight_decay": WEIGHT_DECAY,
     "hidden": (16, 64, 96, 128),
     "threshold": (0.01,),
     "input_weight": (0.5, 0.6, 0.7, 0.8),
@@ -274,7 +275,7 @@ SPACE: Space = {
     "sparsity": (0.1, 0.2),
     "num_heads": (6, 9, 12),
 }
-"""Appendix C."""
+"""Appendix C, and the weight decay that all methods search."""
 
 METHOD = Method(
     family="structure",
