@@ -234,9 +234,15 @@ def test_predictions_are_written_with_the_nodes_own_ids(tmp_path):
 @EVERY
 @pytest.mark.gpu
 def test_an_epoch_can_be_recorded_as_a_cuda_graph(name):
-    """A failed recording warns, and a warning fails here; the library may add in another order."""
+    """A failed recording warns, and a warning fails here.
+
+    The library may add in another order, and Adam makes whole steps of what is left where a gradient
+    should be zero: runs drift apart. The first replayed epochs tell whether the same is done.
+    """
     recorded, plain = (
         fitted(name, epochs=20, device="cuda", capture=capture) for capture in (True, False)
     )
-    torch.testing.assert_close(recorded.logits, plain.logits, rtol=1e-2, atol=1e-3)
+    for one, other in zip(recorded.history[:4], plain.history[:4], strict=True):
+        assert one.loss == pytest.approx(other.loss, rel=1e-2)
+        assert one.val_loss == pytest.approx(other.val_loss, rel=1e-2)
     assert recorded.logits.device.type == "cpu"

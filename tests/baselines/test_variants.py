@@ -174,7 +174,8 @@ def test_the_search_space_holds_settings_that_the_method_takes(name):
     assert ("num_heads" in space) == ("num_heads" in settable(name))
 
 
-NOWHERE = {"backbone", "attention_heads", "teleport", "steps", "train_learner"}
+NOWHERE = {"train_learner"}
+OF_A_BACKBONE = {"attention_heads": "gat", "teleport": "appnp", "steps": "appnp"}
 NOT_OFFERED = {
     "graphglow-dot": {"num_heads", "neighbours", "objective", "learner_learning_rate"},
     "graphglow-cosine": {"num_heads", "neighbours", "objective", "learner_learning_rate"},
@@ -199,7 +200,8 @@ CHANGES = {
     "num_pivots": 5, "redraw_pivots": False, "refinements": 3, "tolerance": 1.0,
     "backend": "eager", "precision": "bfloat16", "embedding_size": 5, "neighbours": 2,
     "num_heads": 3, "objective": replace(OBJECTIVE, entropy=1.0), "learner_learning_rate": 0.2,
-    "learning_rate": 0.1, "weight_decay": 0.1, "dropout": 0.1, "seed": 5,
+    "learning_rate": 0.1, "weight_decay": 0.1, "dropout": 0.1, "seed": 5, "backbone": "linkx",
+    "attention_heads": 1, "teleport": 0.5, "steps": 2,
 }  # fmt: skip
 
 
@@ -207,11 +209,16 @@ CHANGES = {
 def test_every_setting_that_is_offered_does_something(name):
     """Each, changed alone, changes the losses; a backend may change their last digits only."""
     data = small_data()
-    before = [epoch.loss for epoch in fit(name, data, config(name, epochs=2)).history]
+
+    def losses(**settings):
+        history = fit(name, data, config(name, epochs=2, **settings)).history
+        return [epoch.loss for epoch in history]
+
+    plain = losses()
     for setting in settable(name) - {"epochs", "patience", "capture", "device", "backend"}:
-        changed = config(name, epochs=2, **{setting: CHANGES[setting]})
-        losses = [epoch.loss for epoch in fit(name, data, changed).history]
-        assert losses != before, setting
+        under = {"backbone": OF_A_BACKBONE[setting]} if setting in OF_A_BACKBONE else {}
+        before = losses(**under) if under else plain
+        assert losses(**under, **{setting: CHANGES[setting]}) != before, setting
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def _train(
             data=data,
             graph=task.graph,
             method=name,
-            backbone=method.backbone,
+            backbone=getattr(config, "backbone", method.backbone),
             config=config,
             logits=logits if len(configs) == 1 else logits[run],
             history=histories[run],

@@ -40,7 +40,7 @@ class Method:
     space: Space
     """The settings that ``search`` tries, by field of the config: Appendix C where it has them."""
     backbone: str | None = None
-    """The GNN inside, if there is one."""
+    """The GNN inside, if there is one; where the config names one too, by default."""
     batched: bool = False
     """Whether several runs can be trained as one program."""
     memory: Callable[[Graph, Any], int] | None = None

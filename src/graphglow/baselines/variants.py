@@ -1,10 +1,10 @@
 """Variants of GraphGLOW: the same model under another structure learner, trained on the target.
 
-Each has the paper's two-layer GCN inside. Other backbones, and the refined graph, are had from the
-same learner in Python::
+Each has the paper's two-layer GCN inside, or another ``backbone``. The refined graph is had from
+the same learner in Python::
 
     learner = StructureLearner(LearnerConfig(similarity="dot", weighted=False, num_heads=1))
-    graphglow.transfer(learner, data, TransferConfig(backbone="gat")).refined_graph()
+    graphglow.transfer(learner, data).refined_graph()
 
 Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like GraphGLOW itself. A
 ``fit`` sees the target only, so here attention is trained there, as in GraphGLOW*; the paper's is
@@ -36,11 +36,6 @@ class VariantConfig(ModelConfig):
 
     embedding_size: int = 64
     """d: width of the node embeddings that are compared, and of the GNN's hidden layers."""
-    # fixed: what the GCN does not read is not offered
-    backbone: str = field(default="gcn", init=False)
-    attention_heads: int = field(default=8, init=False)
-    teleport: float = field(default=0.1, init=False)
-    steps: int = field(default=10, init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
