@@ -236,8 +236,9 @@ def test_predictions_are_written_with_the_nodes_own_ids(tmp_path):
 def test_an_epoch_can_be_recorded_as_a_cuda_graph(name):
     """A failed recording warns, and a warning fails here.
 
-    The library may add in another order, and Adam makes whole steps of what is left where a gradient
-    should be zero: runs drift apart. The first replayed epochs tell whether the same is done.
+    The library may add in another order, and Adam makes whole steps of what is left where a
+    gradient should be zero: runs drift apart. The first replayed epochs tell whether the same
+    is done.
     """
     recorded, plain = (
         fitted(name, epochs=20, device="cuda", capture=capture) for capture in (True, False)
