@@ -225,5 +225,27 @@ def test_what_would_not_fit_is_said_before_training(refused, graph, monkeypatch)
     heavy = replace(METHODS["gcn"], memory=lambda graph, config: 2 * 10**9, lighter="mlp")
     monkeypatch.setitem(METHODS, "gcn", heavy)
     line = refused("fit", "--method", "gcn", "--target", graph)
-    assert "gcn must fit in memory; on small it would need about 2 GB" in line
+    assert "gcn must fit in memory; on small, with these settings, it would need about 2 GB" in line
     assert "mlp needs far less" in line
+
+
+def test_an_output_never_replaces_a_file_of_the_target_folder(run, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    rows = [f"{i},{i % 3},{'ab'[i % 2]}" for i in range(12)]
+    (folder / "nodes.csv").write_text("\n".join(["id,size,label", *rows]) + "\n")
+    (folder / "edges.csv").write_text("source,target\n0,1\n1,2\n3,4\n")
+    before = (folder / "nodes.csv").read_text()
+    words = ["fit", "--method", "mlp", "--target", folder, "--epochs", "1", "--overwrite"]
+    status, _, err = run(*words, "--predictions", folder / "nodes.csv")
+    assert status == 2
+    assert "must not be one of the inputs" in err
+    assert (folder / "nodes.csv").read_text() == before
+    assert run(*words, "--predictions", folder / "new.csv")[0] == 0
+    assert (folder / "new.csv").exists()
+
+
+def test_graphglow_itself_is_two_steps(run, graph):
+    status, _, err = run("fit", "--method", "graphglow", "--target", graph)
+    assert status == 2
+    assert "pretrain on other graphs, then transfer" in err

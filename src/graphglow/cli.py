@@ -42,6 +42,8 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by the caller, as in `graphglow datasets >&-`
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open until the process ends)
     try:
         with warnings.catch_warnings():
             if not _debugging():

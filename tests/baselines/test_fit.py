@@ -247,3 +247,37 @@ def test_an_epoch_can_be_recorded_as_a_cuda_graph(name):
         assert one.loss == pytest.approx(other.loss, rel=1e-2)
         assert one.val_loss == pytest.approx(other.val_loss, rel=1e-2)
     assert recorded.logits.device.type == "cpu"
+
+
+@pytest.mark.parametrize("config", [{}, 0, False, "gcn"])
+def test_only_none_means_the_defaults(config):
+    with pytest.raises(InputError, match="config of mlp must be a MLPConfig; got"):
+        fit("mlp", small_data(), config)
+
+
+@pytest.mark.parametrize("name", [["gcn"], None, METHODS["gcn"]])
+def test_a_method_is_named_by_text(name):
+    with pytest.raises(InputError, match=r"^method must be one of"):
+        fit(name, small_data())
+
+
+def test_several_configs_come_as_a_list():
+    with pytest.raises(InputError, match="needs a list of configs; got MLPConfig"):
+        fit_many("mlp", small_data(), METHODS["mlp"].config())
+
+
+@pytest.mark.parametrize("name", ["input_weight", "structure_momentum", "teleport"])
+@pytest.mark.parametrize("value", ["0.5", None, []])
+def test_a_share_must_be_a_number(name, value):
+    with pytest.raises(InputError, match=f"^{name} must be a number; got"):
+        METHODS["random-theta"].config(**{name: value})
+
+
+def test_counts_beyond_reason_are_refused():
+    with pytest.raises(InputError, match=r"^epochs must be <="):
+        METHODS["gcn"].config(epochs=10**20)
+
+
+def test_an_objective_is_an_objective():
+    with pytest.raises(InputError, match="objective must be an ObjectiveConfig; got NoneType"):
+        METHODS["graphglow-star"].config(objective=None)

@@ -6,9 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from small_fits import built, config_of, relabelled, shuffled, small_data
+from torch_geometric.data import Data
 
 from graphglow.baselines import METHODS, fit
 from graphglow.baselines.gnns import PURE_GNNS, GNNConfig
+from graphglow.graphs import prepare
 
 EVERY_GNN = pytest.mark.parametrize("name", sorted(PURE_GNNS))
 
@@ -103,3 +105,15 @@ def test_defaults_are_those_of_the_papers():
     assert METHODS["gcnii"].config().num_layers == 8
     assert METHODS["appnp"].config().steps == METHODS["gpr"].config().steps == 10
     assert METHODS["gat"].config().attention_heads == 8
+
+
+def test_h2gcn_says_what_two_hops_may_take():
+    """A star's leaves are all two hops from each other."""
+    leaves = torch.arange(1, 101)
+    data = Data(
+        x=torch.rand(101, 3),
+        y=torch.arange(101) % 2,
+        edge_index=torch.stack([torch.zeros_like(leaves), leaves]),
+    )
+    graph = prepare(data)
+    assert METHODS["h2gcn"].memory(graph, METHODS["h2gcn"].config()) == 32 * (100**2 + 100)

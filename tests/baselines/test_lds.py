@@ -153,7 +153,7 @@ def test_one_validation_node_is_refused():
 def test_knn_ignores_the_edges():
     data = noisy_data(num_nodes=30)
     other = Data(x=data.x, y=data.y, edge_index=data.edge_index[:, :4])
-    tasks = [LDSTask(prepare(d).to("cpu"), config(knn=True, k=3)) for d in (data, other)]
+    tasks = [LDSTask(prepare(d).to("cpu"), config(knn=3)) for d in (data, other)]
     first = tasks[0].theta.matrix()
     assert torch.equal(first, tasks[1].theta.matrix())
     assert (first.sum(1) >= 3).all()
@@ -179,7 +179,7 @@ def test_memory_grows_with_the_square_of_the_nodes():
         ("window", 0),
         ("inner_patience", 0),
         ("samples", 0),
-        ("k", 0),
+        ("knn", 0),
         ("graph_learning_rate", 0.0),
         ("graph_decay", 0.0),
         ("graph_decay", 1.5),

@@ -49,6 +49,7 @@ MODEL = {
     "structure_momentum": 0.7,
     "num_pivots": 30,
     "redraw_pivots": True,
+    "pivots_by_degree": False,
     "refinements": 3,
     "tolerance": 0.0,
     "learning_rate": 0.02,

@@ -119,3 +119,10 @@ def test_training_nodes_of_one_class_are_refused(small_graph):
     small_graph.val_mask[[1, 4]] = True
     with pytest.raises(InputError, match="training nodes must have at least two classes; got only"):
         prepare(small_graph)
+
+
+@pytest.mark.parametrize("factor", [1e-30, 1e-12, 1e19, 1e30])
+def test_features_far_from_one_keep_their_direction(factor):
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [-1.0, 0.0]])
+    expected = torch.tensor([[0.6, 0.8], [0.0, 0.0], [-1.0, 0.0]])
+    torch.testing.assert_close(normalised_features(x * factor), expected)

@@ -11,6 +11,7 @@ from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.runs import MAY_DIFFER, Runs, check_same_shape
 
 DIFFERENT = {  # a setting -> a value other than that of the tests' configs
+    "pivots_by_degree": True,
     "num_layers": 3,
     "attention_heads": 4,
     "teleport": 0.5,

@@ -88,6 +88,7 @@ MODEL = {
     "structure_momentum": 1.0,
     "num_pivots": 10,
     "redraw_pivots": True,
+    "pivots_by_degree": False,
     "refinements": 3,
     "tolerance": 0.0,
     "learning_rate": 0.02,

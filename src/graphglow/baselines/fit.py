@@ -29,10 +29,12 @@ from graphglow.training.runs import check_same_shape
 
 def method_named(name: str) -> Method:
     """Look a method up; an unknown name is refused with the nearest known ones."""
-    if name in METHODS:
+    if isinstance(name, str) and name in METHODS:
         return METHODS[name]
-    near = difflib.get_close_matches(str(name), METHODS, n=3)
+    near = difflib.get_close_matches(str(name).lower(), METHODS, n=3)
     hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    if name == "graphglow":
+        hint = " (it is made of two steps: pretrain on other graphs, then transfer)"
     raise InputError(f"method must be one of {', '.join(METHODS)}; got {name!r}{hint}")
 
 
@@ -50,7 +52,9 @@ def fit(
         on_epoch: Called after every epoch.
     """
     method = method_named(name)
-    return fit_many(name, data, [config or method.config()], on_epoch=on_epoch)[0]
+    return fit_many(name, data, [method.config() if config is None else config], on_epoch=on_epoch)[
+        0
+    ]
 
 
 def fit_many(
@@ -72,6 +76,8 @@ def fit_many(
         on_epoch: Called for every epoch of every run.
     """
     method = method_named(name)
+    if not isinstance(configs, Sequence):
+        raise InputError(f"fit_many needs a list of configs; got {type(configs).__name__}")
     if len(configs) == 0:
         raise InputError("fit_many needs at least one config; got none")
     for config in configs:
@@ -130,9 +136,10 @@ def _train(
 def _advice(name: str, method: Method, graph: Graph, runs: int) -> str:
     at_once = f", {runs} runs at once," if runs > 1 else ""
     lighter = f"; {method.lighter} needs far less" if method.lighter else ""
+    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
     return (
-        f"{name} must fit in memory; {graph.name} with {graph.num_nodes} nodes and "
-        f"{graph.adj.col.numel()} edges{at_once} does not{lighter}"
+        f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
+        f"edges{at_once} it does not{lighter}"
     )
 
 

@@ -69,8 +69,22 @@ def of_backbone(name: str) -> Callable[[Graph, Sequence[Any]], Task]:
     return build
 
 
+def two_hops(graph: Graph, config: GNNConfig) -> int:
+    """Bytes of H2GCN's two-hop pattern at most: a node's pairs of neighbours, each counted once.
+
+    An entry takes an index and a value, and while it is made three more numbers.
+    """
+    degree = graph.adj.crow.diff().double() - 1
+    pairs = min(float(degree.square().sum()), float(graph.num_nodes) ** 2)
+    return int(32 * pairs)
+
+
 def _method(
-    backbone: str, summary: str, config: type[GNNConfig] = GNNConfig, **space: tuple[Any, ...]
+    backbone: str,
+    summary: str,
+    config: type[GNNConfig] = GNNConfig,
+    memory: Callable[[Graph, Any], int] | None = None,
+    **space: tuple[Any, ...],
 ) -> Method:
     return Method(
         family="gnn",
@@ -80,6 +94,8 @@ def _method(
         space={**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY, **space},
         backbone=backbone,
         batched=True,
+        memory=memory,
+        lighter=None if memory is None else "gcn",
     )
 
 
@@ -92,7 +108,7 @@ PURE_GNNS: dict[str, Method] = {
         "appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig, teleport=ALPHA
     ),
     "gpr": _method("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig, teleport=ALPHA),
-    "h2gcn": _method("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)"),
+    "h2gcn": _method("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)", memory=two_hops),
     "gcnii": _method(
         "gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig, num_layers=(4, 8, 16, 32)
     ),

@@ -18,8 +18,8 @@ from graphglow.gnn.backbones.backbone import glorot
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
 from graphglow.ops.unit_heads import unit_heads
-from graphglow.structure.config import at_least, in_unit_interval
-from graphglow.training.config import RunConfig, number, rate
+from graphglow.structure.config import at_least, in_unit_interval, number
+from graphglow.training.config import RunConfig, rate
 
 KEPT_ENTRIES = 200_000_000
 """The learned graphs of all refinements are kept for the backward pass up to this many entries

@@ -25,7 +25,7 @@ from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
 from graphglow.graphs.knn import knn_edges
-from graphglow.structure.config import at_least
+from graphglow.structure.config import at_least, number
 from graphglow.structure.objective import supervised_loss
 from graphglow.training.config import RunConfig, step_size
 from graphglow.training.task import accuracy
@@ -35,7 +35,8 @@ from graphglow.training.task import accuracy
 class LDSConfig(RunConfig):
     """LDS: learned edge probabilities, and a GCN that is trained on graphs drawn from them.
 
-    An epoch is ``window`` steps of the GCN, then one step of the edge probabilities.
+    An epoch is ``window`` steps of the GCN, then one step of the edge probabilities, which learn
+    from half of the validation nodes; the validation accuracy is that of the other half.
     """
 
     epochs: int = 200
@@ -54,17 +55,17 @@ class LDSConfig(RunConfig):
     """That step size is multiplied by this after each of its steps."""
     samples: int = 16
     """S: graphs that a prediction is averaged over."""
-    knn: bool = False
-    """Ignore the edges and start from a k-nearest-neighbour graph of the features (kNN-LDS)."""
-    k: int = 10
-    """Neighbours of each node in that graph."""
+    knn: int | None = None
+    """Ignore the edges and start from so many nearest neighbours by features (kNN-LDS)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden", "window", "inner_patience", "samples", "k"):
+        for name in ("hidden", "window", "inner_patience", "samples"):
             at_least(name, getattr(self, name), 1)
         step_size("graph_learning_rate", self.graph_learning_rate)
-        if not 0 < self.graph_decay <= 1:
+        if self.knn is not None:
+            at_least("knn", self.knn, 1)
+        if not 0 < number("graph_decay", self.graph_decay) <= 1:
             raise InputError(f"graph_decay must lie in (0, 1]; got {self.graph_decay}")
 
 
@@ -205,10 +206,10 @@ def validation_halves(graph: Graph, seed: int) -> tuple[Tensor, Tensor]:
 
 def _first_edges(graph: Graph, config: LDSConfig) -> Tensor:
     """The pairs that start with probability 1: [2, E]."""
-    if not config.knn:
+    if config.knn is None:
         return torch.stack(graph.entries)
     x = graph.x if isinstance(graph.x, Tensor) else graph.x.to_dense()
-    return knn_edges(x.cpu(), config.k).to(graph.y.device)
+    return knn_edges(x.cpu(), config.knn).to(graph.y.device)
 
 
 def _first_weights(widths: Widths, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
@@ -261,5 +262,5 @@ METHOD = Method(
     },
     backbone="gcn",
     memory=memory,
-    lighter="graphglow",
+    lighter="idgl-anchor",
 )

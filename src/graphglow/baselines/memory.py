@@ -18,7 +18,8 @@ def check_fits(
     if free is not None and needed > free:
         advice = f"; {lighter} needs far less" if lighter else ""
         raise InputError(
-            f"{name} must fit in memory; on {graph} it would need about {needed / 1e9:.3g} GB, and "
+            f"{name} must fit in memory; on {graph}, with these settings, it would need about "
+            f"{needed / 1e9:.3g} GB, and "
             f"{free / 1e9:.3g} GB are free on {device.type}{advice}"
         )
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
@@ -75,6 +76,7 @@ class LinearConfig(WeightedConfig):
     # fixed: all nodes, by associativity
     num_pivots: int = field(default=EVERY_NODE, init=False)
     redraw_pivots: bool = field(default=False, init=False)
+    pivots_by_degree: bool = field(default=False, init=False)
     backend: Backend = field(default="linear", init=False)
     precision: Precision = field(default="float32", init=False)
 
@@ -90,6 +92,10 @@ class TrainedConfig(WeightedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not isinstance(self.objective, ObjectiveConfig):
+            raise InputError(
+                f"objective must be an ObjectiveConfig; got {type(self.objective).__name__}"
+            )
         step_size("learner_learning_rate", self.learner_learning_rate)
 
 

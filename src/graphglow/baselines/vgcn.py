@@ -20,9 +20,9 @@ from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot, vector
 from graphglow.gnn.dropout import drop, drop_features
 from graphglow.graphs import Graph
-from graphglow.structure.config import at_least
+from graphglow.structure.config import at_least, number
 from graphglow.training.adam import Adam
-from graphglow.training.config import RunConfig, number, rate, step_size
+from graphglow.training.config import RunConfig, rate, step_size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,5 +187,5 @@ METHOD = Method(
     },
     backbone="gcn",
     memory=memory,
-    lighter="gcn",
+    lighter="idgl-anchor",
 )

@@ -24,7 +24,7 @@ def check_output(
     ``inputs`` are files the command reads: the output may never be one of them.
     """
     path = path.expanduser()
-    if any(name and Path(str(name)).expanduser().resolve() == path.resolve() for name in inputs):
+    if any(name and _holds(Path(str(name)).expanduser().resolve(), path) for name in inputs):
         raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
@@ -47,6 +47,12 @@ def check_output(
             f"the output path must be writable; got {path} ({error.strerror})"
         ) from error
     return path
+
+
+def _holds(read: Path, path: Path) -> bool:
+    """Whether an input is ``path``, or a folder that has it already."""
+    path = path.resolve()
+    return read == path or (path.exists() and read.is_dir() and read in path.parents)
 
 
 def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:

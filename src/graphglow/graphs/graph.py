@@ -130,6 +130,7 @@ def graph_of(data: Data) -> Graph:
 
 def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     """Scale each row to unit length (L2) (zero rows stay zero); sparse where that pays."""
+    x = _within_range(x)
     scale = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_min(1e-12)  # [N, 1]
     if int(torch.count_nonzero(x)) > DENSE_ABOVE * x.numel():
         dense: Tensor = x / scale
@@ -139,6 +140,13 @@ def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     shape = (x.shape[0], x.shape[1])
     coo = sp.coo_array((values.numpy(), (row.numpy(), col.numpy())), shape=shape)
     return SparseMatrix.from_scipy(coo)
+
+
+def _within_range(x: Tensor) -> Tensor:
+    """Bring rows whose squares would leave float32 to a largest entry of 1; others stay."""
+    largest = x.abs().amax(dim=1, keepdim=True)  # [N, 1]
+    extreme = (largest > 0) & ((largest > 1e15) | (largest < 1e-10))
+    return torch.where(extreme, x / largest, x) if bool(extreme.any()) else x
 
 
 def _rows(matrix: SparseMatrix) -> Tensor:

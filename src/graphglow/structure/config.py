@@ -13,6 +13,9 @@ Supervision = Literal["nwgm", "gumbel", "reinforce"]
 INNER_PRODUCTS = ("cosine", "dot")
 """Similarities that are an inner product of factors, with no function around it."""
 
+LARGEST_INTEGER = 2**32
+"""Above this no size, count or number of epochs makes sense."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig:
@@ -112,15 +115,24 @@ def at_least(name: str, value: int, low: int) -> None:
         raise InputError(f"{name} must be an integer; got {value!r}")
     if value < low:
         raise InputError(f"{name} must be >= {low}; got {value}")
+    if value > LARGEST_INTEGER:
+        raise InputError(f"{name} must be <= {LARGEST_INTEGER}; got {value}")
 
 
 def in_unit_interval(name: str, value: float) -> None:
     """Raise unless ``value`` lies in [0, 1]."""
-    if not 0 <= value <= 1:
+    if not 0 <= number(name, value) <= 1:
         raise InputError(f"{name} must lie in [0, 1]; got {value}")
+
+
+def number(name: str, value: float) -> float:
+    """Return ``value``; raise unless it is a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name} must be a number; got {value!r}")
+    return value
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
     """Raise unless ``value`` is a known choice."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise InputError(f"{name} must be one of {', '.join(known)}; got {value!r}")

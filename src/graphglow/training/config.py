@@ -11,6 +11,7 @@ from graphglow.structure.config import (
     ObjectiveConfig,
     at_least,
     in_unit_interval,
+    number,
     one_of,
 )
 
@@ -79,6 +80,8 @@ class ModelConfig(RunConfig):
     """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
     redraw_pivots: bool = True
     """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
+    pivots_by_degree: bool = False
+    """Draw pivots with chances in proportion to their degree; otherwise each node alike."""
     refinements: int = 4
     """T: most refinements of structure and embeddings in one forward pass."""
     tolerance: float = 4e-5
@@ -159,13 +162,6 @@ class TransferConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         step_size("learner_learning_rate", self.learner_learning_rate)
-
-
-def number(name: str, value: float) -> float:
-    """Return ``value``; raise unless it is a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{name} must be a number; got {value!r}")
-    return value
 
 
 def step_size(name: str, value: float) -> None:

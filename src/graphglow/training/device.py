@@ -43,7 +43,8 @@ def check_runnable(
     if config.backend == "linear" and learner.config.delta != "affine":
         raise InputError(
             "backend linear must go with a learner whose delta is affine (pretrain "
-            f"--learner.delta affine); got {learner.config.delta!r}"
+            f"--learner.delta affine, or fit --method graphglow-linear); got "
+            f"{learner.config.delta!r}"
         )
 
 

@@ -33,6 +33,14 @@ OnEpoch = Callable[[Epoch], None]
 """Called for each epoch in order, for progress and logging; on a GPU some epochs later."""
 
 
+class Observer(NamedTuple):
+    """Looks at a model while it trains: before the first epoch, then after every so many."""
+
+    every: int
+    look: Callable[[int], None]
+    """Called with the number of epochs done, 0 at first; it must change nothing."""
+
+
 class Task(Protocol):
     """What a loop trains: one run on one graph, or a batch of runs.
 
@@ -102,14 +110,20 @@ class Loop:
             enabled=task.capture and epochs >= SHORTEST_RECORDING,
         )
 
-    def run(self, on_epoch: OnEpoch | None = None) -> list[list[Epoch]]:
+    def run(
+        self, on_epoch: OnEpoch | None = None, observer: Observer | None = None
+    ) -> list[list[Epoch]]:
         """Train, and return the history of each run up to where it stopped."""
+        if observer is not None:
+            observer.look(0)
         self.number.zero_()
         self.best.reset()
         read = 0
         history: list[list[Epoch]] = [[] for _ in range(self.task.count)]
         for number in range(1, self.epochs + 1):
             self._replay(self._epoch)
+            if observer is not None and number % observer.every == 0:
+                observer.look(number)
             if number - read >= self.read_every or number == self.epochs:
                 self._read(read, number, history, on_epoch)
                 read = number

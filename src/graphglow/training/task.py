@@ -54,6 +54,7 @@ class GraphTask:
         check_runnable(configs[0], learner, device)
         self.graph, self.learner, self.trained = graph, learner, trained
         self.runs = runs = Runs.of(configs, device)
+        self.degree = graph.adj.crow.diff().to(graph.adj.values.dtype)  # [N], self-loops included
         self.num_pivots = min(runs.shared.num_pivots, graph.num_nodes)
         gnns, orders, generators = [], [], []
         for config, seed in zip(configs, seeds or [c.seed for c in configs], strict=True):
@@ -66,7 +67,7 @@ class GraphTask:
                     start,
                 )
             )
-            orders.append(torch.randperm(graph.num_nodes, generator=start)[: self.num_pivots])
+            orders.append(self._first_pivots(start))
             generators.append(torch.Generator(device).manual_seed(seed))
         self.gnn = stack(gnns).to(device)
         self.pivots = (torch.stack(orders) if runs.count > 1 else orders[0]).to(device)  # [.., P]
@@ -109,11 +110,15 @@ class GraphTask:
             self.trained.theta.step()
         return loss.detach(), refinements
 
-    def logits(self) -> Tensor:
-        """Evaluate all nodes: [.., N, C]. A function of weights, graph and fixed pivots only."""
+    def evaluate(self) -> Refinement:
+        """The last refinement as things stand: of weights, graph and fixed pivots only."""
         return last_refinement(
             self.gnn, self.learner, self.graph, self.pivots, self.runs, wait=self._on_cpu
-        ).logits
+        )
+
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [.., N, C]."""
+        return self.evaluate().logits
 
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
@@ -143,6 +148,13 @@ class GraphTask:
     def _on_cpu(self) -> bool:
         return self.graph.y.device.type == "cpu"
 
+    def _first_pivots(self, generator: torch.Generator) -> Tensor:
+        """The pivots of evaluation: [P], all different."""
+        if not self.runs.shared.pivots_by_degree:
+            return torch.randperm(self.graph.num_nodes, generator=generator)[: self.num_pivots]
+        key = torch.rand(self.graph.num_nodes, generator=generator)
+        return by_weight(key, self.degree.cpu()).topk(self.num_pivots).indices
+
     def _training_pivots(self) -> Tensor:
         fixed = not self.runs.shared.redraw_pivots or self.num_pivots == self.graph.num_nodes
         if fixed or self.learner is None:
@@ -152,6 +164,8 @@ class GraphTask:
             for generator in self.dropout.generators
         ]
         key = torch.stack(keys) if self.runs.count > 1 else keys[0]
+        if self.runs.shared.pivots_by_degree:
+            key = by_weight(key, self.degree)
         return key.topk(self.num_pivots, dim=-1, sorted=False).indices  # [.., P], all different
 
     def _learner_losses(
@@ -181,6 +195,14 @@ def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
         logits [.., N, C], nodes [M], labels [M]
     """
     return (logits.index_select(-2, nodes).argmax(-1) == labels).double().mean(-1)
+
+
+def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:
+    """Keys whose largest are a draw without repetition, with chances in proportion to ``weight``.
+
+    That is log(u) / w of Efraimidis and Spirakis (2006), for u uniform in [0, 1).
+    """
+    return uniform.log() / weight
 
 
 def _over_refinements(losses: Tensor, steps: list[Refinement]) -> tuple[Tensor, Tensor]:

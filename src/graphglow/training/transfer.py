@@ -5,15 +5,18 @@ graphglow transfer --learner learner.safetensors --target reed98
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone
 from graphglow.graphs import check_graph, graph_of
-from graphglow.structure import StructureLearner
+from graphglow.structure import Structure, StructureLearner
+from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import (
@@ -22,10 +25,20 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, OnEpoch
+from graphglow.training.loop import Loop, Observer, OnEpoch
 from graphglow.training.result import TransferResult
 from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, Trained
+
+
+class StructureObserver(NamedTuple):
+    """Sees the learned structure of a run while its GNN trains."""
+
+    every: int
+    """In epochs."""
+    look: Callable[[int, Structure, Tensor], None]
+    """Called with the epochs done, 0 at first, the structure as the model has it then, and its
+    pivots [P]."""
 
 
 def transfer(
@@ -34,6 +47,7 @@ def transfer(
     config: TransferConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
+    observer: StructureObserver | None = None,
 ) -> TransferResult:
     """Train a GNN on ``data`` under the given structure learner (Algorithm 3).
 
@@ -46,12 +60,15 @@ def transfer(
         data: The target graph.
         config: Model and schedule.
         on_epoch: Called after every epoch.
+        observer: Looks at the learned structure now and then; what is trained stays the same.
     """
-    return transfer_many(learner, data, [config or TransferConfig()], on_epoch=on_epoch)[0]
+    configs = [TransferConfig() if config is None else config]
+    _check([learner], configs)
+    return _train([learner], data, configs, on_epoch, observer)[0]
 
 
 def transfer_many(
-    learner: StructureLearner,
+    learner: StructureLearner | Sequence[StructureLearner],
     data: Data,
     configs: Sequence[TransferConfig],
     *,
@@ -62,28 +79,43 @@ def transfer_many(
     The runs may differ in seed, learning rate, weight decay, dropout, lambda and momentum. Each
     gives what :func:`transfer` gives alone, up to rounding; on a GPU, ten take three to four times
     as long as one. A run whose loss is not finite ends them all, with its place in the message.
-    ``seconds`` of a result are those of the whole batch. With ``train_learner`` the runs are
-    made one after another.
+    ``seconds`` of a result are those of the whole batch. With ``train_learner``, and with several
+    learners that do not compare by cosine, the runs are made one after another.
 
     Args:
-        learner: As in :func:`transfer`.
+        learner: As in :func:`transfer`, for all runs; or a list with one for each, all of one
+            configuration.
         data: The target graph of all runs.
         configs: One per run.
         on_epoch: Called for every epoch of every run.
     """
-    if not isinstance(learner, StructureLearner):
-        raise InputError(f"transfer needs a StructureLearner; got {type(learner).__name__}")
-    _check_configs(configs)
-    first = configs[0]
-    if first.train_learner and not learner.config.weighted:
-        raise InputError("train_learner must go with a learner that has weights; got one without")
-    if first.train_learner and len(configs) > 1:
-        return [transfer_many(learner, data, [c], on_epoch=on_epoch)[0] for c in configs]
+    learners = list(learner) if isinstance(learner, Sequence) else [learner]
+    _check(learners, configs)
+    batched = not configs[0].train_learner and can_stack(learners)
+    if len(configs) > 1 and not batched:
+        each = learners if len(learners) > 1 else learners * len(configs)
+        return [
+            _train([theta], data, [config], on_epoch)[0]
+            for theta, config in zip(each, configs, strict=True)
+        ]
+    return _train(learners, data, configs, on_epoch)
+
+
+def _train(
+    learners: Sequence[StructureLearner],
+    data: Data,
+    configs: Sequence[TransferConfig],
+    on_epoch: OnEpoch | None,
+    observer: StructureObserver | None = None,
+) -> list[TransferResult]:
+    """Train a batch of runs under one learner, or under one each."""
     began = time.perf_counter()
+    first = configs[0]
     device = resolve_device(first.device)
     data = check_graph(data)
     graph = graph_of(data).to(device)
-    learner = copy.deepcopy(learner).to(device).requires_grad_(first.train_learner)
+    frozen = [copy.deepcopy(one).to(device).requires_grad_(first.train_learner) for one in learners]
+    learner = stack_learners(frozen)
     trained: Trained | None = None
     if first.train_learner:
         theta = Adam(learner.parameters(), first.learner_learning_rate)
@@ -93,17 +125,18 @@ def transfer_many(
         task = GraphTask(graph, learner, learner.config.embedding_size, configs, trained=trained)
         loop = Loop(task, first.epochs, first.patience or first.epochs)
         train_began = time.perf_counter()
-        histories = loop.run(on_epoch)
+        histories = loop.run(on_epoch, _of_task(observer, task))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
-    learner.requires_grad_(False).eval()
+    for one in frozen:
+        one.requires_grad_(False).eval()
     return [
         TransferResult(
             data=data,
             graph=graph,
             config=config,
-            learner=learner,
+            learner=frozen[run if len(frozen) > 1 else 0],
             gnn=_gnn_of(task, run),
             pivots=task.pivots if len(configs) == 1 else task.pivots[run],
             history=histories[run],
@@ -113,6 +146,41 @@ def transfer_many(
         )
         for run, config in enumerate(configs)
     ]
+
+
+def _of_task(observer: StructureObserver | None, task: GraphTask) -> Observer | None:
+    """What the loop calls: it knows tasks, not structures."""
+    if observer is None:
+        return None
+
+    def look(epoch: int) -> None:
+        latent = task.evaluate().latent
+        assert latent is not None  # there is a learner
+        observer.look(epoch, latent, task.pivots)
+
+    return Observer(observer.every, look)
+
+
+def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfig]) -> None:
+    for learner in learners:
+        if not isinstance(learner, StructureLearner):
+            raise InputError(f"transfer needs a StructureLearner; got {type(learner).__name__}")
+    _check_configs(configs)
+    if len(learners) not in (1, len(configs)):
+        raise InputError(
+            f"transfer_many needs one learner, or one per config ({len(configs)}); "
+            f"got {len(learners)}"
+        )
+    if any(learner.config != learners[0].config for learner in learners):
+        raise InputError("the learners of a batch must have one configuration; got several")
+    if configs[0].train_learner and not learners[0].config.weighted:
+        raise InputError("train_learner must go with a learner that has weights; got one without")
+
+
+def can_stack(learners: Sequence[StructureLearner]) -> bool:
+    """Whether one batched program can serve them all."""
+    config = learners[0].config
+    return len(learners) == 1 or not config.weighted or config.similarity == "cosine"
 
 
 def _check_configs(configs: Sequence[TransferConfig]) -> None:

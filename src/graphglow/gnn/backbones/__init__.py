@@ -25,7 +25,7 @@ BACKBONES: dict[str, type[Backbone]] = {
 
 def backbone_class(name: str) -> type[Backbone]:
     """Look a backbone up; an unknown name is refused with the known ones."""
-    if name not in BACKBONES:
+    if not isinstance(name, str) or name not in BACKBONES:
         raise InputError(f"backbone must be one of {', '.join(sorted(BACKBONES))}; got {name!r}")
     return BACKBONES[name]
 
