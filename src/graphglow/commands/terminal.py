@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # these import torch
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Show a spinner while the block runs."""
-    if not _interactive():
+    if not interactive():
         yield
         return
     with Console(stderr=True).status(escape(what)):
@@ -37,7 +37,7 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
         epochs: Most epochs of one visit; a visit may end early.
         visits: How often the epochs start again at 1.
     """
-    if not _interactive():
+    if not interactive():
         yield None
         return
     columns = (
@@ -110,5 +110,5 @@ def strict(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _interactive() -> bool:
+def interactive() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))

@@ -1,0 +1,182 @@
+"""``graphglow reproduce``."""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from graphglow.commands import terminal
+from graphglow.commands.files import check_output
+from graphglow.commands.flags import DataRoot, Json
+from graphglow.errors import InputError
+from graphglow.experiments import reproduce as experiments
+from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.plan import Plan, ReproduceConfig
+from graphglow.experiments.reproduce import OnProgress, Outcome, Progress
+from graphglow.experiments.schedule import Schedule
+from graphglow.experiments.selection import select_cells
+from graphglow.experiments.settings import read_settings
+
+ALL = "all"
+ERRORS_SHOWN = 5
+
+Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
+
+
+def reproduce(  # noqa: D417 (flags.py and the config say the rest)
+    experiment: Annotated[str, Positional, arg(metavar="EXPERIMENT")],
+    config: Annotated[ReproduceConfig, arg(name="")],
+    methods: Names = (),
+    targets: Names = (),
+    sources: Names = (),
+    out: Annotated[Path, arg(metavar="FILE.jsonl")] = Path("results/reproduce.jsonl"),
+    settings: Annotated[Path, arg(metavar="FILE.json")] = Path("results/settings.json"),
+    dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    data_root: DataRoot = None,
+    json: Json = False,
+) -> None:
+    """Run the tables and figures of the paper, as far as they are missing.
+
+    Experiments: table1 (in-domain), table2 (cross-domain), time (against other structure
+    learning), ablation, edges (damaged graphs), homophily (of the learned graph), sensitivity
+    (lambda and P), encoder (GCN against MLP); or all.
+
+    Each run is a row in the file. A rerun makes only the runs that have none, or whose settings
+    have changed; runs that several experiments ask for are made once. Ctrl-C keeps what is done.
+    The paper's graphs must be there: see --data-root.
+
+    Example: graphglow reproduce table1 --targets reed98 --methods gcn graphglow --seeds 3
+
+    Args:
+        experiment: Which table or figure, or all.
+        methods: Only these methods.
+        targets: Only these target graphs.
+        sources: Pre-train on these graphs only, of those that the paper names as sources. That is
+            less than the paper does; rows say so.
+        out: The file of rows; learners lie in a folder beside it.
+        settings: The tuned settings that graphglow search wrote; defaults where it has none.
+        dry_run: Say what is missing, and run nothing.
+    """
+    names = _named(experiment)
+    cells = select_cells(names, methods, targets, sources)
+    tuned = read_settings(settings)
+    out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
+    if dry_run:
+        plan = experiments.planned(cells, out, config, tuned)
+        _say_plan(plan, out, json=json, batch_seeds=config.batch_seeds)
+        return
+    with _bar() as on_progress:
+        outcome = experiments.reproduce(
+            cells, out, config, tuned, data_root=data_root, on_progress=on_progress
+        )
+    if json:
+        terminal.print_json(
+            {"command": "reproduce", "experiments": names, "out": out, **outcome._asdict()}
+        )
+    else:
+        _say(outcome, out)
+
+
+def _named(experiment: str) -> list[str]:
+    if experiment == ALL:
+        return list(EXPERIMENTS)
+    if experiment in EXPERIMENTS:
+        return [experiment]
+    near = difflib.get_close_matches(experiment, [*EXPERIMENTS, ALL], n=2)
+    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    known = ", ".join([*EXPERIMENTS, ALL])
+    raise InputError(f"the experiment must be one of {known}; got {experiment!r}{hint}")
+
+
+def _say_plan(plan: Plan, out: Path, *, json: bool, batch_seeds: bool) -> None:
+    jobs = plan.jobs(batch_seeds=batch_seeds)
+    learners = len(Schedule(jobs, experiments.learner_folder(out)).lessons)
+    if json:
+        runs = [
+            {"experiment": cell.experiment, "cell": cell.key, "seed": wanted.configs.run.seed}
+            for wanted in plan.wanted.values()
+            for cell in wanted.cells
+        ]
+        terminal.print_json(
+            {
+                "command": "reproduce",
+                "dry_run": True,
+                "out": out,
+                "counts": plan.counts,
+                "runs": len(plan.wanted),
+                "learners": learners,
+                "missing": runs,
+            }
+        )
+        return
+    table = Table(title=f"Rows in {escape(str(out))}", title_justify="left")
+    table.add_column("experiment")
+    for name in ("done", "failed", "from others", "missing"):
+        table.add_column(name, justify="right")
+    for experiment, counts in plan.counts.items():
+        table.add_row(experiment, *(f"{count:,}" for count in counts.values()))
+    terminal.show(table)
+    missing: dict[str, list[str]] = {}
+    for wanted in plan.wanted.values():
+        cell = wanted.cells[0]
+        missing.setdefault(cell.method, []).append(cell.target)
+    for method, on in missing.items():
+        terminal.say(f"{len(on):6,}  {method} on {', '.join(dict.fromkeys(on))}")
+    terminal.say(
+        f"{len(plan.wanted):,} runs are to be made, and {learners:,} learners pre-trained first"
+    )
+
+
+def _say(outcome: Outcome, out: Path) -> None:
+    terminal.say(
+        f"{outcome.made:,} runs made ({outcome.failed:,} failed), {outcome.copied:,} rows taken "
+        f"from other experiments, in {_duration(outcome.seconds)}"
+    )
+    for error, count in sorted(outcome.errors.items(), key=lambda item: -item[1])[:ERRORS_SHOWN]:
+        terminal.say(terminal.printable(f"failed {count:,} times: {error}"))
+    if outcome.failed:
+        terminal.say("--retry-failed makes these again")
+    terminal.say(f"rows: {out}\nnext: graphglow report {out} --out report.html")
+
+
+@contextmanager
+def _bar() -> Iterator[OnProgress | None]:
+    """Yield what moves a bar over the jobs, or None where nobody watches."""
+    if not terminal.interactive():
+        yield None
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reproducing", total=None, facts="")
+
+        def on_progress(now: Progress) -> None:
+            facts = _facts(now)
+            bar.update(task, total=now.total, completed=now.done, facts=escape(facts))
+
+        yield on_progress
+
+
+def _facts(now: Progress) -> str:
+    left = "" if now.seconds_left is None else f"about {_duration(now.seconds_left)} left  "
+    failed = f"{now.failed} failed  " if now.failed else ""
+    return left + failed + _some(now.running)
+
+
+def _some(running: Sequence[str]) -> str:
+    more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+    return running[0] + more if running else ""
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"

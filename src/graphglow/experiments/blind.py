@@ -1,0 +1,56 @@
+"""A graph as a search sees it: nothing in it tells how well a model does on the test nodes."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch_geometric.data import Data
+
+from graphglow.graphs import check_graph, graph_of
+
+
+@dataclass(frozen=True, eq=False)
+class BlindGraph:
+    """A graph without test nodes and without labels outside training and validation.
+
+    Made by :func:`blinded` only.
+    """
+
+    name: str
+    data: Data
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of all that a trial sees."""
+        total = hashlib.sha256()
+        for name in sorted(self.data.keys()):
+            value = self.data[name]
+            if isinstance(value, torch.Tensor):
+                total.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
+                total.update(value.numpy().tobytes())
+        return total.hexdigest()[:16]
+
+
+def blinded(data: Data) -> BlindGraph:
+    """Take test nodes, and all labels but those of training and validation, out of a graph.
+
+    What is kept is named here, one by one: a label that hides in another attribute is not. The
+    number of classes is that of the labels that are left.
+    """
+    data = check_graph(data)
+    known = data.train_mask | data.val_mask
+    name = str(data.get("name") or "graph")
+    blind = Data(
+        x=data.x,
+        edge_index=data.edge_index,
+        y=torch.where(known, data.y, -1),
+        train_mask=data.train_mask,
+        val_mask=data.val_mask,
+        test_mask=torch.zeros_like(known),
+        name=name,
+    )
+    if data.get("edge_weight") is not None:
+        blind.edge_weight = data.edge_weight
+    graph_of(blind)  # what no trial could train on is refused here
+    return BlindGraph(name, blind)

@@ -1,0 +1,231 @@
+"""What one trial of a search trains: a competitor, or graphglow with its pre-training.
+
+Nothing here, and nothing behind it, sees a test label: graphs come as :class:`BlindGraph`.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, get_args
+
+import graphglow
+from graphglow.baselines import fit_many, method_named
+from graphglow.baselines.method import Space
+from graphglow.baselines.variants import HEADS, OBJECTIVES, PIVOT_SPACE
+from graphglow.errors import InputError
+from graphglow.experiments.blind import BlindGraph
+from graphglow.experiments.settings import config_of
+from graphglow.structure import StructureLearner
+from graphglow.structure.config import at_least, one_of
+from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
+from graphglow.training.config import LARGEST_SEED, Device, RunConfig
+from graphglow.training.loop import OnEpoch
+
+PRETRAIN_SPACE: Space = {
+    "learner.embedding_size": PIVOT_SPACE["embedding_size"],
+    "learner.num_heads": HEADS["num_heads"],
+    "objective": OBJECTIVES["objective"],
+    "episodes": (1, 2, 3),
+    "refinements": PIVOT_SPACE["refinements"],
+}
+"""Appendix C, what makes a structure learner: its shape (d, H), the weights of its objective
+(alpha, rho; a frozen learner has none), E, and T. Learning rate, dropout, lambda, P and the
+tolerance are settings of both parts. Here the transfer's are searched, and pre-training keeps its
+defaults: one learner then serves all trials that differ in them only, as it serves all targets.
+"""
+TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
+"""Appendix C, what the target's GNN is trained with; its width is the learner's d."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """How settings are searched: the same budget for every method."""
+
+    trials: int = 30
+    """Different settings to try, of each method on each target; a search goes on up to so many."""
+    seeds_per_trial: int = 3
+    """Runs of each trial, with seeds of their own; their mean validation accuracy counts."""
+    epochs: int | None = None
+    """Training epochs of each run; None takes the method's own number (500; 200 of lds)."""
+    patience: int | None = 100
+    """End a run after this many epochs without a better validation score; None runs them all."""
+    pretrain_epochs: int = 80
+    """Most epochs on one source in one visit, where graphglow is pre-trained."""
+    seed: int = 0
+    """Seeds the draws, the pre-training and the first run of each trial."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "seeds_per_trial", "pretrain_epochs"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("epochs", "patience"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
+        at_least("seed", self.seed, 0)
+        if self.seed + self.seeds_per_trial - 1 > LARGEST_SEED:
+            raise InputError(f"seeds must be <= {LARGEST_SEED}; got {self.seed} for the first")
+        one_of("device", self.device, get_args(Device))
+
+    def runs(self) -> list[dict[str, Any]]:
+        """What is fixed in each run of a trial."""
+        fixed: dict[str, Any] = {"patience": self.patience, "device": self.device}
+        if self.epochs is not None:
+            fixed["epochs"] = self.epochs
+        return [{**fixed, "seed": self.seed + run} for run in range(self.seeds_per_trial)]
+
+
+class Candidate(Protocol):
+    """What is searched: a space, and validation accuracies of settings drawn from it."""
+
+    @property
+    def space(self) -> Space:
+        """Values by name; a dot in a name leads into nested settings."""
+        ...
+
+    def epochs(self, settings: Mapping[str, Any]) -> int:
+        """Most epochs of one trial, all its runs and its pre-training together."""
+        ...
+
+    def scores(self, settings: Mapping[str, Any], on_epoch: OnEpoch | None) -> list[float]:
+        """Validation accuracy of each run of a trial; :class:`InputError` if one fails."""
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """What, beside space and target, makes scores comparable."""
+        ...
+
+
+class FitCandidate:
+    """A competitor of ``METHODS`` on one graph; its runs are one program where it is batched."""
+
+    def __init__(self, name: str, target: BlindGraph, config: SearchConfig) -> None:
+        self.name, self.target, self.config = name, target, config
+        self.method = method_named(name)
+
+    @property
+    def space(self) -> Space:
+        return self.method.space
+
+    def configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
+        return [config_of(self.method.config, settings, **run) for run in self.config.runs()]
+
+    def epochs(self, settings: Mapping[str, Any]) -> int:
+        return sum(config.epochs for config in self.configs(settings))
+
+    def scores(self, settings: Mapping[str, Any], on_epoch: OnEpoch | None) -> list[float]:
+        results = fit_many(self.name, self.target.data, self.configs(settings), on_epoch=on_epoch)
+        return [result.val_accuracy for result in results]
+
+    def facts(self) -> dict[str, Any]:
+        return {}
+
+
+class GlowCandidate:
+    """GraphGLOW: pre-trained on the sources, once for each learner's setting, then transferred.
+
+    Args:
+        target: The graph to transfer to.
+        config: How it is searched.
+        sources: To pre-train on; none where a learner is given.
+        learner: To transfer; then only the transfer's settings are searched.
+        folder: Where pre-trained learners are kept for other trials, workers and reruns; None
+            keeps them in memory.
+    """
+
+    def __init__(
+        self,
+        target: BlindGraph,
+        config: SearchConfig,
+        *,
+        sources: Sequence[BlindGraph] = (),
+        learner: StructureLearner | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        if bool(sources) == (learner is not None):
+            raise InputError(
+                "graphglow must have either sources to pre-train on or a learner; "
+                f"got {'both' if sources else 'neither'}"
+            )
+        self.target, self.config = target, config
+        self.sources, self.learner, self.folder = sources, learner, folder
+        self.digests = [source.digest for source in sources]
+        self._made: dict[str, StructureLearner] = {}
+
+    @property
+    def space(self) -> Space:
+        space = {f"transfer.{name}": values for name, values in TRANSFER_SPACE.items()}
+        if self.learner is None:
+            space |= {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
+        return space
+
+    def transfers(self, settings: Mapping[str, Any]) -> list[TransferConfig]:
+        given = settings["transfer"]
+        return [config_of(TransferConfig, given, **run) for run in self.config.runs()]
+
+    def pretraining(self, settings: Mapping[str, Any]) -> PretrainConfig:
+        return config_of(
+            PretrainConfig,
+            settings["pretrain"],
+            epochs=self.config.pretrain_epochs,
+            seed=self.config.seed,
+            device=self.config.device,
+        )
+
+    def epochs(self, settings: Mapping[str, Any]) -> int:
+        total = sum(config.epochs for config in self.transfers(settings))
+        if self.learner is None and self._known(self.pretraining(settings)) is None:
+            made = self.pretraining(settings)
+            total += made.episodes * made.epochs * len(self.sources)
+        return total
+
+    def scores(self, settings: Mapping[str, Any], on_epoch: OnEpoch | None) -> list[float]:
+        learner = self.learner or self._pretrained(self.pretraining(settings), on_epoch)
+        results = transfer_many(
+            learner, self.target.data, self.transfers(settings), on_epoch=on_epoch
+        )
+        return [result.val_accuracy for result in results]
+
+    def facts(self) -> dict[str, Any]:
+        if self.learner is None:
+            return {"sources": self.digests, "pretrain_epochs": self.config.pretrain_epochs}
+        return {"learner": learner_digest(self.learner)}
+
+    def _pretrained(self, config: PretrainConfig, on_epoch: OnEpoch | None) -> StructureLearner:
+        learner = self._known(config)
+        if learner is None:
+            learner = pretrain([source.data for source in self.sources], config, on_epoch=on_epoch)
+            if self.folder is None:
+                self._made[self._key(config)] = learner
+            else:
+                learner.save(self._file(config))
+        return learner
+
+    def _known(self, config: PretrainConfig) -> StructureLearner | None:
+        if self.folder is None or not self._file(config).exists():
+            return self._made.get(self._key(config))
+        try:
+            return StructureLearner.load(self._file(config))
+        except InputError:  # damaged: it is made again
+            return None
+
+    def _file(self, config: PretrainConfig) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{self._key(config)}.safetensors"
+
+    def _key(self, config: PretrainConfig) -> str:
+        """A fingerprint of all that a pre-trained learner is a function of."""
+        settings = asdict(replace(config, device="auto"))
+        whole = [graphglow.__version__, settings, self.digests]
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def learner_digest(learner: StructureLearner) -> str:
+    """A fingerprint of a learner's configuration and weights."""
+    total = hashlib.sha256(json.dumps(asdict(learner.config), sort_keys=True).encode())
+    for name, tensor in sorted(learner.state_dict().items()):
+        total.update(name.encode())
+        total.update(tensor.detach().cpu().numpy().tobytes())
+    return total.hexdigest()[:16]

@@ -1,0 +1,110 @@
+"""From a cell to the configs of its run: what is tuned, then what the cell asks for, then the rest.
+
+Also what makes two runs the same: their configs as rows hold them, completed by today's defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, NamedTuple, get_args
+
+from graphglow.baselines import method_named
+from graphglow.experiments.cells import PRETRAINED, Cell
+from graphglow.experiments.settings import Settings, config_of
+from graphglow.structure import LearnerConfig
+from graphglow.structure.config import at_least, one_of
+from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training.config import Device, RunConfig
+
+PARTS = {"pretrain", "transfer"}
+"""Of the settings of a method with pre-training, as ``graphglow search`` writes them."""
+PRETRAIN_ONLY = {"learner", "objective", "learner_learning_rate", "episodes"}
+NOT_THE_RESULT = ("seed", "device", "capture")
+"""Settings that do not make a run another one; the seed is told apart by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What holds for every run."""
+
+    epochs: int | None = None
+    """Training epochs on the target; None takes each method's own number (500; 200 of lds)."""
+    patience: int | None = None
+    """End a run after this many epochs without a better validation score; None runs them all."""
+    pretrain_epochs: int | None = None
+    """Most epochs on one source in one visit of pre-training; None takes its own number (80)."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "patience", "pretrain_epochs"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
+        one_of("device", self.device, get_args(Device))
+
+
+class Configs(NamedTuple):
+    """Of one run: on the target, and before it on the sources."""
+
+    run: RunConfig
+    pretraining: PretrainConfig | None
+
+
+def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) -> Configs:
+    """The configs of a cell with a seed; settings that do not exist are refused."""
+    fixed: dict[str, Any] = {"seed": seed, "device": protocol.device}
+    for name in ("epochs", "patience"):
+        if getattr(protocol, name) is not None:
+            fixed[name] = getattr(protocol, name)
+    tuned = settings.of(cell.method, cell.target, cell.sources)
+    if cell.method not in PRETRAINED:
+        kind = method_named(cell.method).config
+        return Configs(config_of(kind, merged(tuned, cell.settings), **fixed), None)
+    before, after = in_parts(tuned)
+    if cell.method == "graphglow-attention":
+        before = merged(before, {"learner": {"similarity": "attention"}})
+    early = {"seed": seed, "device": protocol.device}
+    if protocol.pretrain_epochs is not None:
+        early["epochs"] = protocol.pretrain_epochs
+    return Configs(
+        config_of(TransferConfig, merged(after, cell.settings), **fixed),
+        config_of(PretrainConfig, merged(before, cell.pretraining), **early),
+    )
+
+
+def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of pre-training and of transfer.
+
+    Flat ones, from a search of the same learner trained on the target, are told apart: what makes
+    the learner belongs to pre-training.
+    """
+    if set(tuned) <= PARTS:
+        return dict(tuned.get("pretrain", {})), dict(tuned.get("transfer", {}))
+    of_learner = {field.name for field in fields(LearnerConfig)}
+    learner = {name: value for name, value in tuned.items() if name in of_learner}
+    before = {name: value for name, value in tuned.items() if name in PRETRAIN_ONLY}
+    after = {n: v for n, v in tuned.items() if n not in of_learner | PRETRAIN_ONLY}
+    return (merged(before, {"learner": learner}) if learner else before), after
+
+
+def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """``first`` with what ``then`` says; settings in settings are merged too."""
+    out = dict(first)
+    for name, value in then.items():
+        both = isinstance(value, Mapping) and isinstance(out.get(name), Mapping)
+        out[name] = merged(out[name], value) if both else value
+    return out
+
+
+def config_kind(method: str) -> type[RunConfig]:
+    """The config of a method's run on the target."""
+    return TransferConfig if method in PRETRAINED else method_named(method).config
+
+
+def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as two runs are compared by it.
+
+    A setting that the stored one lacks did not exist then and counts as today's default, so that a
+    new option does not make old rows foreign; one whose default has changed does.
+    """
+    whole = merged(asdict(kind()), stored)
+    return {name: value for name, value in whole.items() if name not in NOT_THE_RESULT}

@@ -1,0 +1,291 @@
+"""The tables and figures of the paper as data: each is a generator of cells, and nothing runs here.
+
+A cell is one point of a figure or one entry of a table: a method on a target, with what is special
+about it, and the paper's figure beside it where there is one. How often it is run, and with which
+tuned settings, is decided elsewhere (:mod:`graphglow.experiments.reproduce`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from graphglow.experiments import paper
+from graphglow.experiments.paper import CITATION, GRAPHS, SOCIAL, Accuracy
+
+NAMES = {
+    "gcn": "GCN",
+    "sage": "SAGE",
+    "gat": "GAT",
+    "gpr": "GPR",
+    "appnp": "APPNP",
+    "h2gcn": "H2GCN",
+    "cpgnn": "CPGNN",
+    "graphglow-dot": "GraphGLOW, dot products",
+    "graphglow-knn": "GraphGLOW, kNN",
+    "graphglow-cosine": "GraphGLOW, plain cosine",
+    "graphglow-attention": "GraphGLOW, attention",
+    "graphglow": "GraphGLOW",
+    "graphglow-star": "GraphGLOW*",
+    "random-theta": "random theta",
+    "mlp": "MLP",
+    "link": "LINK",
+    "link-features": "LINK + features",
+    "linkx": "LINKX",
+    "lds": "LDS",
+    "idgl": "IDGL",
+    "idgl-anchor": "IDGL, anchors",
+    "vgcn": "VGCN",
+}
+"""What people call the methods; those of the tables in the paper's order, then the controls."""
+PRETRAINED = ("graphglow", "graphglow-attention")
+"""Methods whose structure learner is trained on source graphs."""
+CONTROLS = ("random-theta", "mlp", "link", "link-features", "linkx")
+"""What the paper's tables lack; GCN they have."""
+
+TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
+TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")
+DAMAGED_GRAPHS = ("johnshopkins55", "citeseer")
+DAMAGES = {"delete": "edges deleted", "add": "edges added", "shuffle": "features shuffled"}
+RATIOS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+OBSERVED_GRAPHS = ("amherst41", "johnshopkins55", "reed98")
+OBSERVE_EVERY = 5
+SWEPT_GRAPHS = ("cora", "citeseer")
+LAMBDAS = tuple(tenths / 10 for tenths in range(1, 10))
+PIVOTS = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
+
+
+class Damage(NamedTuple):
+    """What is done to the target before training: see :mod:`graphglow.graphs.perturb`."""
+
+    kind: str
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One entry of a table or one point of a figure; with a seed, one run.
+
+    ``settings`` and ``pretraining`` are what the cell itself asks for; they go before tuned ones.
+    """
+
+    experiment: str
+    key: str
+    """Unique within the experiment."""
+    label: str
+    """How the row or curve is called for people."""
+    method: str
+    target: str
+    sources: tuple[str, ...] = ()
+    """Of methods in ``PRETRAINED``, the graphs that their learner is trained on."""
+    series: str | None = None
+    """Which of several curves or variants of the experiment it belongs to."""
+    x: float | None = None
+    """The swept value."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the run on the target."""
+    pretraining: Mapping[str, Any] = field(default_factory=dict)
+    damage: Damage | None = None
+    observe_every: int | None = None
+    """Epochs between two looks at the learned graph."""
+    timed: bool = False
+    """Whether its seconds are the point: then it runs alone, and warm."""
+    paper: Accuracy | None = None
+
+    @property
+    def split(self) -> str:
+        """Whose split of the target's labels is used."""
+        return split_of(self.target)
+
+
+def split_of(graph: str) -> str:
+    """The authors' split for the Facebook graphs, the public one for the citation graphs."""
+    if graph in SOCIAL:
+        return "authors"
+    return "public" if graph in CITATION else "random seed 0"
+
+
+def _sources(method: str, sources: tuple[str, ...]) -> tuple[str, ...]:
+    return sources if method in PRETRAINED else ()
+
+
+def _table(
+    name: str, table: paper.Table, sources_of: Callable[[str], tuple[str, ...]]
+) -> Iterator[Cell]:
+    ordered = sorted(table, key=list(NAMES).index)
+    for method in (*ordered, *CONTROLS):
+        for target in GRAPHS:
+            yield Cell(
+                experiment=name,
+                key=f"{method}/{target}",
+                label=NAMES[method],
+                method=method,
+                target=target,
+                sources=_sources(method, sources_of(target)),
+                paper=paper.accuracy(table, method, target),
+            )
+
+
+def table1() -> Iterator[Cell]:
+    """Table 1, in-domain: the sources are the other graphs of the target's kind."""
+    return _table("table1", paper.TABLE_1, paper.others_of_its_kind)
+
+
+def table2() -> Iterator[Cell]:
+    """Table 2, cross-domain: the sources are the graphs of the other kind."""
+    return _table("table2", paper.TABLE_2, paper.of_the_other_kind)
+
+
+def time() -> Iterator[Cell]:
+    """Accuracy and training time against other structure learning, in Table 2's setting."""
+    for method in TIMED_METHODS:
+        for target in TIMED_GRAPHS:
+            yield Cell(
+                experiment="time",
+                key=f"{method}/{target}",
+                label=NAMES[method],
+                method=method,
+                target=target,
+                sources=_sources(method, paper.of_the_other_kind(target)),
+                timed=True,
+                paper=paper.accuracy(paper.TABLE_2, method, target),
+            )
+
+
+ABLATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "full": ("GraphGLOW", {}, {}),
+    "no-iteration": ("no iteration", {"refinements": 1}, {"refinements": 1}),
+    "no-regularisation": (
+        "no regularisation",
+        {},
+        {"objective": {"smoothness": 0.0, "sparsity": 0.0}},
+    ),
+    "no-entropy": ("no entropy", {}, {"objective": {"entropy": 0.0}}),
+    "pivots-by-degree": (
+        "pivots by degree",
+        {"pivots_by_degree": True},
+        {"pivots_by_degree": True},
+    ),
+}
+"""Variant -> label, settings on the target, settings of pre-training. The first two that leave
+something out are the paper's, the others ours. A frozen learner has no objective, so that
+regularisation and entropy matter in pre-training only."""
+
+
+def ablation() -> Iterator[Cell]:
+    """GraphGLOW with a part left out, in Table 1's setting, and with a learner never trained."""
+    for target in GRAPHS:
+        for variant, (label, settings, pretraining) in ABLATIONS.items():
+            yield Cell(
+                experiment="ablation",
+                key=f"{variant}/{target}",
+                label=label,
+                method="graphglow",
+                target=target,
+                sources=paper.others_of_its_kind(target),
+                series=variant,
+                settings=settings,
+                pretraining=pretraining,
+                paper=paper.accuracy(paper.TABLE_1, "graphglow", target)
+                if variant == "full"
+                else None,
+            )
+        yield Cell(
+            experiment="ablation",
+            key=f"random-theta/{target}",
+            label=NAMES["random-theta"],
+            method="random-theta",
+            target=target,
+            series="random-theta",
+        )
+
+
+def edges() -> Iterator[Cell]:
+    """Edges deleted; ours: edges added, features shuffled. The paper names no sources: Table 2's.
+
+    Each curve has its point at 0, the whole graph; they are the same run.
+    """
+    for target in DAMAGED_GRAPHS:
+        for kind, what in DAMAGES.items():
+            for method in ("graphglow", "gcn", "random-theta"):
+                for ratio in RATIOS:
+                    yield Cell(
+                        experiment="edges",
+                        key=f"{kind}/{ratio}/{method}/{target}",
+                        label=f"{NAMES[method]}, {what}",
+                        method=method,
+                        target=target,
+                        sources=_sources(method, paper.of_the_other_kind(target)),
+                        series=kind,
+                        x=ratio,
+                        damage=Damage(kind, ratio) if ratio else None,
+                    )
+
+
+def homophily() -> Iterator[Cell]:
+    """The learned graph's homophily over training, and how alike neighbourhoods are in it.
+
+    The paper names no sources: Table 2's.
+    """
+    for target in OBSERVED_GRAPHS:
+        yield Cell(
+            experiment="homophily",
+            key=f"graphglow/{target}",
+            label=NAMES["graphglow"],
+            method="graphglow",
+            target=target,
+            sources=paper.of_the_other_kind(target),
+            observe_every=OBSERVE_EVERY,
+        )
+
+
+def sensitivity() -> Iterator[Cell]:
+    """Lambda and P swept on the target; the learner is the same throughout. Table 2's sources."""
+    sweeps: dict[str, tuple[str, tuple[float, ...]]] = {
+        "lambda": ("input_weight", LAMBDAS),
+        "pivots": ("num_pivots", PIVOTS),
+    }
+    for target in SWEPT_GRAPHS:
+        for name, (setting, values) in sweeps.items():
+            for value in values:
+                yield Cell(
+                    experiment="sensitivity",
+                    key=f"{name}/{value}/{target}",
+                    label=f"GraphGLOW, {name}",
+                    method="graphglow",
+                    target=target,
+                    sources=paper.of_the_other_kind(target),
+                    series=name,
+                    x=value,
+                    settings={setting: value},
+                )
+
+
+def encoder() -> Iterator[Cell]:
+    """How the first embeddings are made: GCN against MLP, on sources and target alike."""
+    for kind in paper.ENCODERS:
+        for target in GRAPHS:
+            yield Cell(
+                experiment="encoder",
+                key=f"{kind}/{target}",
+                label=f"GraphGLOW, {kind.upper()} encoder",
+                method="graphglow",
+                target=target,
+                sources=paper.of_the_other_kind(target),
+                series=kind,
+                settings={"encoder": kind},
+                pretraining={"encoder": kind},
+                paper=paper.accuracy(paper.ENCODERS, kind, target),
+            )
+
+
+EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {
+    "table1": table1,
+    "table2": table2,
+    "time": time,
+    "ablation": ablation,
+    "edges": edges,
+    "homophily": homophily,
+    "sensitivity": sensitivity,
+    "encoder": encoder,
+}
+"""By name; the first line of each docstring says what it is."""

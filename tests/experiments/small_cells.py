@@ -1,0 +1,55 @@
+"""Tiny cells on graphs that come with the package, and settings under which they take no time."""
+
+from graphglow.experiments.cell_rows import read_rows
+from graphglow.experiments.cells import Cell
+from graphglow.experiments.plan import ReproduceConfig
+from graphglow.experiments.reproduce import reproduce
+from graphglow.experiments.settings import Settings
+
+TARGET = "synthetic-small"
+GLOW = {
+    "pretrain": {
+        "num_pivots": 8,
+        "episodes": 1,
+        "refinements": 2,
+        "learner": {"embedding_size": 4},
+    },
+    "transfer": {"num_pivots": 8, "refinements": 2},
+}
+SETTINGS = Settings(
+    {
+        "graphglow": {TARGET: GLOW, "wine": GLOW},
+        "graphglow-attention": {TARGET: GLOW},
+        "gcn": {TARGET: {"hidden": 4}},
+        "mlp": {TARGET: {"hidden": 4}},
+        "random-theta": {TARGET: {"num_pivots": 8, "embedding_size": 4}},
+    }
+)
+
+
+def cell(method="gcn", *, experiment="tiny", key=None, target=TARGET, **changes):
+    sources = ("wine",) if method.startswith("graphglow") else ()
+    return Cell(
+        experiment=experiment,
+        key=key or f"{method}/{target}",
+        method=method,
+        target=target,
+        **({"label": method.upper(), "sources": sources} | changes),
+    )
+
+
+def config(**changes):
+    settings = {"seeds": 2, "epochs": 2, "pretrain_epochs": 1, "device": "cpu", "processes": 1}
+    return ReproduceConfig(**(settings | changes))
+
+
+def run(cells, out, *, settings=SETTINGS, on_progress=None, **changes):
+    return reproduce(cells, out, config(**changes), settings, on_progress=on_progress)
+
+
+def rows(out):
+    return read_rows(out)
+
+
+def slots(out):
+    return [(row["experiment"], row["cell"], row["seed"]) for row in rows(out)]

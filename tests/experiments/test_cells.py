@@ -1,0 +1,215 @@
+"""Experiments are data: every cell is whole, and cells that ask for one run ask alike."""
+
+from collections import Counter
+
+import pytest
+
+from graphglow.baselines import METHODS
+from graphglow.errors import InputError
+from graphglow.experiments import paper
+from graphglow.experiments.cell_config import Protocol, configs_of, in_parts, merged
+from graphglow.experiments.cell_rows import run_facts, same_run
+from graphglow.experiments.cells import (
+    ABLATIONS,
+    CONTROLS,
+    EXPERIMENTS,
+    NAMES,
+    PRETRAINED,
+    Cell,
+    split_of,
+)
+from graphglow.experiments.selection import select_cells
+from graphglow.experiments.settings import Settings
+from graphglow.graphs.perturb import PERTURBATIONS
+from graphglow.training import PretrainConfig, TransferConfig
+
+EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
+NONE, PLAIN = Settings(), Protocol()
+
+
+def cells(name):
+    return {cell.key: cell for cell in EXPERIMENTS[name]()}
+
+
+def run_of(cell, seed=0, settings=NONE, protocol=PLAIN):
+    return same_run(run_facts(cell, configs_of(cell, seed, settings, protocol)))
+
+
+@EVERY
+def test_cells_are_whole(name):
+    made = list(EXPERIMENTS[name]())
+    assert len({cell.key for cell in made}) == len(made)
+    for cell in made:
+        assert cell.experiment == name
+        assert cell.method in METHODS or cell.method == "graphglow"
+        assert cell.target in paper.GRAPHS
+        assert bool(cell.sources) == (cell.method in PRETRAINED)
+        assert cell.target not in cell.sources
+        assert cell.damage is None or cell.damage.kind in PERTURBATIONS
+        assert run_of(cell) is not None  # its settings exist
+
+
+@EVERY
+def test_every_experiment_says_what_it_is(name):
+    assert EXPERIMENTS[name].__doc__
+
+
+@pytest.mark.parametrize(("name", "table"), [("table1", paper.TABLE_1), ("table2", paper.TABLE_2)])
+def test_tables_have_the_papers_rows_and_the_controls(name, table):
+    made = list(EXPERIMENTS[name]())
+    assert {cell.method for cell in made} == {*table, *CONTROLS}
+    assert len(made) == 7 * (len(table) + len(CONTROLS))
+    for cell in made:
+        assert (cell.paper is None) == (cell.method in CONTROLS)
+    assert cells(name)["gcn/cora"].paper == (0.816, 0.004)
+
+
+def test_sources_of_the_tables():
+    assert cells("table1")["graphglow/reed98"].sources == (
+        "cornell5",
+        "johnshopkins55",
+        "amherst41",
+    )
+    assert cells("table2")["graphglow-attention/reed98"].sources == ("cora", "citeseer", "pubmed")
+    assert cells("table2")["graphglow-star/reed98"].sources == ()
+
+
+def test_what_sees_no_source_is_one_run_in_both_tables():
+    one, two = cells("table1"), cells("table2")
+    shared = {cell.method for key, cell in one.items() if run_of(cell) == run_of(two[key])}
+    assert shared == {*paper.BOTH_TABLES, *CONTROLS}
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (("time", "graphglow/cora"), ("table2", "graphglow/cora")),
+        (("ablation", "full/cora"), ("table1", "graphglow/cora")),
+        (("ablation", "random-theta/cora"), ("table2", "random-theta/cora")),
+        (("encoder", "gcn/cora"), ("table2", "graphglow/cora")),
+        (("edges", "add/0.0/gcn/citeseer"), ("table1", "gcn/citeseer")),
+        (("edges", "add/0.0/graphglow/citeseer"), ("edges", "delete/0.0/graphglow/citeseer")),
+        (("sensitivity", "lambda/0.7/cora"), ("table2", "graphglow/cora")),  # the default
+    ],
+)
+def test_the_same_run_in_several_figures(a, b):
+    one, other = cells(a[0])[a[1]], cells(b[0])[b[1]]
+    assert run_of(one) == run_of(other)
+    assert run_of(one, seed=1) != run_of(one)
+
+
+def test_runs_that_differ_in_anything_are_different():
+    runs = [run_of(cell) for cell in EXPERIMENTS["ablation"]() if cell.target == "cora"]
+    assert len(set(runs)) == len(ABLATIONS) + 1
+    table = cells("table2")
+    assert len({run_of(cell) for cell in table.values()}) == len(table)
+    damaged = [c for c in EXPERIMENTS["edges"]() if c.method == "gcn" and c.target == "citeseer"]
+    assert len({run_of(cell) for cell in damaged}) == 3 * 5 + 1
+    observed = cells("homophily")["graphglow/reed98"]
+    assert run_of(observed) != run_of(table["graphglow/reed98"])
+
+
+def test_the_device_is_no_part_of_a_run_and_epochs_are():
+    cell = cells("table1")["gcn/cora"]
+    assert run_of(cell, protocol=Protocol(device="cpu")) == run_of(cell)
+    assert run_of(cell, protocol=Protocol(epochs=7)) != run_of(cell)
+    glow = cells("table1")["graphglow/cora"]
+    assert run_of(glow, protocol=Protocol(pretrain_epochs=7)) != run_of(glow)
+
+
+def test_ablations_reach_pretraining_and_transfer():
+    made = cells("ablation")
+    run, before = configs_of(made["no-iteration/cora"], 3, NONE, PLAIN)
+    assert (run.refinements, before.refinements, run.seed, before.seed) == (1, 1, 3, 3)
+    tuned = {"pretrain": {"objective": {"entropy": 0.7, "sparsity": 0.2}}}
+    settings = Settings({"graphglow": {"cora": tuned}})
+    before = configs_of(made["no-regularisation/cora"], 0, settings, PLAIN).pretraining
+    assert (before.objective.smoothness, before.objective.sparsity) == (0, 0)
+    assert before.objective.entropy == 0.7
+    run, before = configs_of(made["pivots-by-degree/cora"], 0, NONE, PLAIN)
+    assert run.pivots_by_degree
+    assert before.pivots_by_degree
+
+
+def test_attention_is_pretrained_with_settings_of_either_kind():
+    cell = cells("table1")["graphglow-attention/cora"]
+    flat = {"num_heads": 6, "embedding_size": 16, "dropout": 0.2, "objective": {"entropy": 0.3}}
+    parts = {
+        "pretrain": {
+            "learner": {"num_heads": 6, "embedding_size": 16},
+            "objective": {"entropy": 0.3},
+        },
+        "transfer": {"dropout": 0.2},
+    }
+    found = [
+        configs_of(cell, 0, Settings({"graphglow-attention": {"cora": tuned}}), PLAIN)
+        for tuned in (flat, parts)
+    ]
+    assert found[0] == found[1]
+    run, before = found[0]
+    assert isinstance(run, TransferConfig)
+    assert isinstance(before, PretrainConfig)
+    assert (before.learner.similarity, before.learner.num_heads) == ("attention", 6)
+    assert (run.dropout, before.dropout) == (0.2, 0.5)
+    assert in_parts({}) == ({}, {})
+
+
+def test_settings_are_those_of_the_sources_where_known():
+    cell = cells("table2")["graphglow/reed98"]
+    known = Settings().having("graphglow", "reed98", {"transfer": {"dropout": 0.1}}, cell.sources)
+    known = known.having("graphglow", "reed98", {"transfer": {"dropout": 0.3}}, ["amherst41"])
+    assert configs_of(cell, 0, known, PLAIN).run.dropout == 0.1
+
+
+def test_settings_that_do_not_exist_are_refused():
+    with pytest.raises(InputError, match=r"GNNConfig must be among .*; got 'wings'"):
+        configs_of(cells("table1")["gcn/cora"], 0, Settings({"gcn": {"cora": {"wings": 2}}}), PLAIN)
+
+
+def test_merging_goes_into_settings_and_changes_nothing():
+    first = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert merged(first, {"a": {"c": 4}, "e": 5}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": 5}
+    assert first == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_splits():
+    assert [split_of(g) for g in ("reed98", "pubmed")] == ["authors", "public"]
+    assert split_of("synthetic") == "random seed 0"
+
+
+def test_selection():
+    picked = select_cells(["table1", "time"], methods=["gcn"], targets=["cora", "reed98"])
+    assert Counter(cell.experiment for cell in picked) == {"table1": 2, "time": 2}
+    only = select_cells(["table2"], methods=["graphglow", "gcn"], sources=["cora", "amherst41"])
+    assert {c.sources for c in only if c.method == "graphglow"} == {("cora",), ("amherst41",)}
+    assert "graphglow/reed98 < cora" in {cell.key for cell in only}
+    assert sum(cell.method == "gcn" for cell in only) == 7
+    whole = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
+    assert {c.key for c in whole if c.method == "graphglow"} == {
+        f"graphglow/{target}" for target in paper.SOCIAL
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"methods": ["gnc"]}, r"methods must be among gcn, .*; got 'gnc' \(did you mean gcn"),
+        ({"targets": ["corra"]}, "did you mean cora"),
+        ({"sources": ["wine"]}, "sources must be among"),
+        ({"methods": ["graphglow"], "targets": ["cora"], "sources": ["cora"]}, "got none together"),
+    ],
+)
+def test_a_selection_of_nothing_is_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        select_cells(["table1"], **given)
+
+
+def test_names_are_said_for_all_methods_of_the_experiments():
+    used = {cell.method for make in EXPERIMENTS.values() for cell in make()}
+    assert used == set(NAMES)
+
+
+def test_a_cell_can_be_of_any_graph():
+    cell = Cell(experiment="e", key="k", label="l", method="gcn", target="wine")
+    assert cell.split == "random seed 0"
+    assert cell.sources == ()

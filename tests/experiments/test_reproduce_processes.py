@@ -1,0 +1,163 @@
+"""Reproduction in several processes: killed, interrupted, or with one of them lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from small_cells import cell, rows, run, slots
+
+from graphglow.experiments.workers import Worker
+
+HERE = Path(__file__).parent
+CELLS = [cell(), cell("graphglow")]
+SEEDS = 8
+EPOCHS = 20
+SCRIPT = """
+import sys, warnings
+warnings.simplefilter("ignore")
+from pathlib import Path
+from graphglow.cli import main
+from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.settings import write_settings
+from small_cells import SETTINGS, cell
+
+if __name__ == "__main__":
+    EXPERIMENTS["tiny"] = lambda: iter([cell(), cell("graphglow")])
+    folder = Path(sys.argv[1])
+    write_settings(folder / "settings.json", SETTINGS)
+    sys.exit(main([
+        "reproduce", "tiny", "--seeds", "{seeds}", "--epochs", "{epochs}", "--pretrain-epochs", "1",
+        "--device", "cpu", "--processes", "{processes}", "--out", str(folder / "rows.jsonl"),
+        "--settings", str(folder / "settings.json"), "--json",
+    ]))
+"""
+
+
+@contextmanager
+def reproducing(folder, *, epochs=EPOCHS, processes=2):
+    """The command in a session of its own, on an experiment of two cells."""
+    script = folder / "script.py"
+    script.write_text(SCRIPT.replace("{seeds}", str(SEEDS)).replace("{epochs}", str(epochs))
+                      .replace("{processes}", str(processes)))  # fmt: skip
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(folder)],
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process, folder / "rows.jsonl"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # with all that it may have left behind
+        process.communicate()
+
+
+def until(condition, process=None, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def members(session):
+    """Processes of a session that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = stat.read_text().rsplit(")", 1)[1].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if int(of) == session and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def resumed(out, before):
+    """Do the rest here; every run is there once, and those of before as they were."""
+    assert 0 < len(before) < len(CELLS) * SEEDS
+    outcome = run(CELLS, out, seeds=SEEDS, epochs=EPOCHS)
+    assert outcome.made == len(CELLS) * SEEDS - len(before)
+    assert rows(out)[: len(before)] == before
+    assert set(Counter(slots(out)).values()) == {1}
+    assert len(slots(out)) == len(CELLS) * SEEDS
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_only_what_was_in_flight_is_lost(tmp_path):
+    with reproducing(tmp_path) as (process, out):
+        until(lambda: len(rows(out)) >= 2, process)
+        workers = len(members(process.pid)) - 1
+        process.kill()
+        process.wait()
+        until(lambda: not members(process.pid))  # workers end with the one that started them
+        assert workers >= 2
+    lines = out.read_text().splitlines()
+    assert all(json.loads(line)["test_accuracy"] is not None for line in lines)
+    resumed(out, rows(out))
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_cleanly_and_keeps_what_is_done(tmp_path):
+    with reproducing(tmp_path) as (process, out):
+        until(lambda: len(rows(out)) >= 2, process)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        stdout, stderr = process.communicate(timeout=60)
+        until(lambda: not members(process.pid))
+    assert (process.returncode, stdout, stderr) == (130, "", "graphglow: interrupted\n")
+    resumed(out, rows(out))
+
+
+@pytest.mark.slow
+def test_two_at_once_on_one_file_do_no_harm(tmp_path):
+    with (
+        reproducing(tmp_path, epochs=2) as (one, out),
+        reproducing(tmp_path, epochs=2, processes=1) as (other, _),
+    ):
+        reports = [process.communicate(timeout=120) for process in (one, other)]
+    assert [process.returncode for process in (one, other)] == [0, 0], reports
+    made = sum(json.loads(stdout.splitlines()[-1])["made"] for stdout, _ in reports)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(lines) == made
+    assert len(set(slots(out))) == len(CELLS) * SEEDS
+    accuracy = {}
+    for row in lines:  # what both made is the same
+        assert (
+            accuracy.setdefault((row["cell"], row["seed"]), row["test_accuracy"])
+            == (row["test_accuracy"])
+        )
+    assert run(CELLS, out, seeds=SEEDS).made == 0
+
+
+@pytest.mark.slow
+def test_a_lost_worker_starts_again():
+    worker = Worker(1)
+    try:
+        first = worker.submit(os.getpid).result()
+        with pytest.raises(BrokenProcessPool):
+            worker.submit(os._exit, 1).result()
+        worker.lose()
+        second = worker.submit(os.getpid).result()
+        assert first != second
+    finally:
+        worker.stop()
+    until(lambda: not Path(f"/proc/{second}").exists() or _ended(second))
+
+
+def _ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True

@@ -1,0 +1,209 @@
+"""Search: one budget, resumable, blind to test labels; what fails is said and counted."""
+
+import json
+import sys
+from dataclasses import replace
+
+import optuna
+import pytest
+from small_search import FAST, drawn, found, graph, with_space, work_in
+
+from graphglow.baselines import METHODS, fit_many
+from graphglow.errors import InputError
+from graphglow.experiments import candidates
+from graphglow.experiments.blind import blinded
+from graphglow.experiments.candidates import SearchConfig
+from graphglow.experiments.settings import config_of, read_settings
+
+# Budget and draws
+
+
+def test_the_best_mean_over_the_seeds_is_found(tmp_path):
+    row = found(config=replace(FAST, trials=6), work=work_in(tmp_path))
+    tried = drawn(work_in(tmp_path))
+    assert (row["trials"], row["budget"], row["failed"], row["sampler"]) == (6, 6, 0, "tpe")
+    assert row["val_accuracy"] == max(value for _, value in tried)
+    assert row["settings"] == tried[row["best_trial"]][0]
+    assert set(row["settings"]) == set(METHODS["gcn"].space)
+    runs = [{"seed": seed, "epochs": 2, "patience": 100, "device": "cpu"} for seed in (0, 1)]
+    configs = [config_of(METHODS["gcn"].config, row["settings"], **run) for run in runs]
+    again = [result.val_accuracy for result in fit_many("gcn", blinded(graph()).data, configs)]
+    assert row["val_accuracies"] == again
+    assert row["val_accuracy"] == sum(again) / 2
+
+
+def test_every_trial_has_settings_of_its_own(tmp_path, monkeypatch):
+    with_space(monkeypatch, learning_rate=(0.01, 0.05), hidden=(4, 8), dropout=(0.0, 0.5))
+    found(config=replace(FAST, trials=7, seeds_per_trial=1), work=work_in(tmp_path))
+    tried = [json.dumps(values, sort_keys=True) for values, _ in drawn(work_in(tmp_path))]
+    assert len(set(tried)) == len(tried) == 7
+
+
+def test_a_space_within_the_budget_is_tried_whole(tmp_path, monkeypatch):
+    with_space(monkeypatch, hidden=(4, 8), dropout=(0.0, 0.5), learning_rate=(0.01,))
+    row = found(config=replace(FAST, trials=30), work=work_in(tmp_path))
+    assert (row["sampler"], row["budget"], row["trials"]) == ("grid", 4, 4)
+    tried = {(v["hidden"], v["dropout"], v["learning_rate"]) for v, _ in drawn(work_in(tmp_path))}
+    assert tried == {(h, d, 0.01) for h in (4, 8) for d in (0.0, 0.5)}
+
+
+def test_a_space_without_a_choice_is_one_trial(monkeypatch):
+    with_space(monkeypatch, hidden=(4,))
+    row = found()
+    assert (row["trials"], row["settings"]) == (1, {"hidden": 4})
+
+
+def test_the_runs_of_a_trial_are_one_program_where_the_method_is_batched(monkeypatch):
+    built = []
+    for name in ("gcn", "mlp"):
+        real = METHODS[name]
+
+        def build(given, configs, real=real, name=name):
+            built.append((name, [config.seed for config in configs]))
+            return real.build(given, configs)
+
+        monkeypatch.setitem(METHODS, name, replace(real, build=build))
+        found(name, config=replace(FAST, trials=1, seed=4))
+    assert built == [("gcn", [4, 5]), ("mlp", [4]), ("mlp", [5])]
+
+
+# Going on
+
+
+class Interrupting:
+    """``fit_many`` that is interrupted once, at one of its calls."""
+
+    def __init__(self, call, error=KeyboardInterrupt):
+        self.left, self.error = call, error
+
+    def __call__(self, *args, **more):
+        self.left -= 1
+        if self.left == 0:
+            raise self.error
+        return fit_many(*args, **more)
+
+
+def test_an_interrupted_search_keeps_its_trials_and_writes_no_settings(tmp_path, monkeypatch):
+    work = work_in(tmp_path)
+    monkeypatch.setattr(candidates, "fit_many", Interrupting(2))
+    with pytest.raises(KeyboardInterrupt):
+        found(work=work)
+    assert len(drawn(work)) == 1
+    assert not work.settings.exists()
+    assert found(work=work)["trials"] == len(drawn(work)) == 3
+
+
+def test_an_interrupted_grid_is_completed(tmp_path, monkeypatch):
+    with_space(monkeypatch, hidden=(4, 8, 16), dropout=(0.0, 0.5))
+    monkeypatch.setattr(candidates, "fit_many", Interrupting(3))
+    with pytest.raises(KeyboardInterrupt):
+        found(config=replace(FAST, trials=6), work=work_in(tmp_path))
+    assert found(config=replace(FAST, trials=6), work=work_in(tmp_path))["trials"] == 6
+    assert len({json.dumps(values) for values, _ in drawn(work_in(tmp_path))}) == 6
+
+
+def test_a_rerun_does_what_is_missing(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(
+        candidates, "fit_many", lambda *a, **m: calls.append(a) or fit_many(*a, **m)
+    )
+    work = work_in(tmp_path)
+    first = found(work=work)
+    assert (first["trials"], len(calls)) == (3, 3)
+    assert found(work=work) == first
+    assert len(calls) == 3
+    assert found(config=replace(FAST, trials=5), work=work)["trials"] == 5
+    assert len(calls) == 5
+    assert found(config=replace(FAST, trials=3), work=work) == first  # a budget is a budget
+    found(config=replace(FAST, epochs=1), work=work)  # another question: trials of its own
+    assert len(calls) == 8
+    rows = [json.loads(line) for line in (tmp_path / "search.jsonl").read_text().splitlines()]
+    assert [(row["trials"], row["epochs"]) for row in rows] == [(3, 2), (5, 2), (3, 1)]
+
+
+def test_others_own_settings_stay(tmp_path):
+    work = work_in(tmp_path)
+    work.settings.write_text('{"gat": {"cora": {"hidden": 3}}, "gcn": {"cora": {"hidden": 5}}}')
+    row = found(work=work)
+    known = read_settings(work.settings)
+    assert known.of("gcn", "small") == row["settings"]
+    assert known.of("gat", "cora") == {"hidden": 3}
+    assert known.of("gcn", "cora") == {"hidden": 5}
+
+
+# Failures
+
+
+def test_a_loss_that_is_not_finite_fails_its_trial_only(tmp_path, monkeypatch):
+    with_space(monkeypatch, learning_rate=(0.01, 1e30), dropout=(0.0,))
+    row = found(config=replace(FAST, epochs=20), work=work_in(tmp_path))
+    assert (row["trials"], row["failed"]) == (2, 1)
+    assert "loss must stay finite" in row["failure"]
+    assert row["settings"] == {"learning_rate": 0.01, "dropout": 0.0}
+    assert found(config=replace(FAST, epochs=20), work=work_in(tmp_path)) == row
+
+
+def test_what_does_not_fit_fails_every_trial_and_writes_no_settings(tmp_path, monkeypatch):
+    heavy = replace(METHODS["gcn"], memory=lambda graph, config: 10**18)
+    monkeypatch.setitem(METHODS, "gcn", heavy)
+    row = found(work=work_in(tmp_path))
+    assert (row["trials"], row["failed"], row["settings"]) == (3, 3, None)
+    assert "gcn must fit in memory" in row["failure"]
+    assert row["val_accuracy"] is None
+    assert read_settings(tmp_path / "settings.json").entries == {}
+    assert len((tmp_path / "search.jsonl").read_text().splitlines()) == 1
+
+
+# Borders
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"trials": 0},
+        {"seeds_per_trial": 0},
+        {"epochs": 0},
+        {"patience": 0},
+        {"pretrain_epochs": 0},
+        {"seed": -1},
+        {"seed": 2**32 - 1},
+        {"device": "tpu"},
+    ],
+)
+def test_absurd_settings_are_refused(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        SearchConfig(**wrong)
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(InputError, match="did you mean gcn"):
+        found("gnc")
+
+
+def test_without_optuna_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    for name in ("trials", "trial_storage"):
+        monkeypatch.delitem(sys.modules, f"graphglow.experiments.{name}")
+        monkeypatch.delattr(f"graphglow.experiments.{name}")
+    with pytest.raises(InputError, match=r'needs Optuna; .*pip install "graphglow\[search\]"'):
+        found()
+
+
+def test_optuna_says_nothing_and_is_left_as_it_was(capfd, monkeypatch):
+    with_space(monkeypatch, learning_rate=(0.01, 1e30), dropout=(0.0,))
+    before = optuna.logging.get_verbosity()
+    found(config=replace(FAST, epochs=20))
+    assert optuna.logging.get_verbosity() == before
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_counts_trials_and_their_epochs():
+    seen = []
+    found(on_progress=seen.append)
+    done = [now.done for now in seen]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0, 3)
+    assert {0.25, 1.5, 2.75} <= set(done)  # two runs of two epochs
+    assert seen[0].best is None
+    assert seen[-1].best is not None
+    assert {(now.method, now.target, now.total) for now in seen} == {("gcn", "small", 3)}

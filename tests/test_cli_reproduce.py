@@ -1,0 +1,161 @@
+"""``graphglow reproduce`` through the command line's one entry point."""
+
+import json
+
+import pytest
+
+from graphglow.cli import main
+from graphglow.commands import reproduce as command
+from graphglow.experiments import cells as cells_module
+from graphglow.experiments.cells import Cell
+from graphglow.experiments.reproduce import Progress
+
+TARGET = "synthetic-small"
+
+
+def tiny():
+    """Two cells on a graph that comes with the package."""
+    for method in ("gcn", "mlp"):
+        yield Cell(
+            experiment="tiny",
+            key=f"{method}/{TARGET}",
+            label=method.upper(),
+            method=method,
+            target=TARGET,
+        )
+
+
+@pytest.fixture(autouse=True)
+def tiny_experiment(monkeypatch):
+    monkeypatch.setitem(cells_module.EXPERIMENTS, "tiny", tiny)
+
+
+@pytest.fixture
+def files(tmp_path):
+    out, settings = tmp_path / "rows.jsonl", tmp_path / "settings.json"
+    settings.write_text(json.dumps({"gcn": {TARGET: {"hidden": 4}}}))
+    return ["--out", str(out), "--settings", str(settings)]
+
+
+SMALL = ["--seeds", "2", "--epochs", "2", "--device", "cpu", "--processes", "1"]
+
+
+def facts(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_json_is_one_object_and_a_rerun_makes_nothing(capsys, files):
+    assert main(["reproduce", "tiny", *SMALL, *files, "--json"]) == 0
+    first = facts(capsys)
+    assert (first["command"], first["experiments"]) == ("reproduce", ["tiny"])
+    assert (first["made"], first["copied"], first["failed"], first["errors"]) == (4, 0, 0, {})
+    with open(first["out"]) as file:
+        rows = [json.loads(line) for line in file]
+    assert {(row["method"], row["seed"]) for row in rows} == {
+        ("gcn", 0), ("gcn", 1), ("mlp", 0), ("mlp", 1),
+    }  # fmt: skip
+    assert {row["config"]["hidden"] for row in rows if row["method"] == "gcn"} == {4}
+    assert all(row["provenance"]["versions"]["torch"] for row in rows)
+    assert main(["reproduce", "tiny", *SMALL, *files, "--json"]) == 0
+    assert facts(capsys)["made"] == 0
+
+
+def test_people_are_told_what_was_done_and_what_is_next(capsys, files):
+    assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "gcn"]) == 0
+    shown = capsys.readouterr()
+    assert "2 runs made (0 failed)" in shown.out
+    assert "graphglow report" in shown.out
+    assert shown.err == ""
+
+
+def test_failures_are_counted_and_said(capsys, files, tmp_path):
+    (tmp_path / "settings.json").write_text(
+        json.dumps({"gcn": {TARGET: {"hidden": 4, "learning_rate": 1e30}}})
+    )
+    assert main(["reproduce", "tiny", *SMALL, *files, "--epochs", "20"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "4 runs made (2 failed)" in shown
+    assert "failed 2 times: the loss must stay finite" in shown
+    assert "--retry-failed" in shown
+
+
+def test_a_dry_run_counts_and_runs_nothing(capsys, files, tmp_path):
+    main(["reproduce", "tiny", *SMALL, *files, "--seeds", "1", "--methods", "gcn", "--json"])
+    capsys.readouterr()
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run", "--json"]) == 0
+    found = facts(capsys)
+    assert found["counts"] == {"tiny": {"done": 1, "failed": 0, "copied": 0, "missing": 3}}
+    assert (found["runs"], found["learners"]) == (3, 0)
+    assert {(run["cell"], run["seed"]) for run in found["missing"]} == {
+        (f"gcn/{TARGET}", 1), (f"mlp/{TARGET}", 0), (f"mlp/{TARGET}", 1),
+    }  # fmt: skip
+    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 runs are to be made" in shown
+    assert f"2  mlp on {TARGET}" in shown
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+
+
+def test_a_dry_run_of_everything_needs_no_data(capsys, files, tmp_path):
+    argv = ["reproduce", "all", *files, "--dry-run", "--json", "--data-root", str(tmp_path)]
+    assert main([*argv, "--seeds", "1"]) == 0
+    found = facts(capsys)
+    assert set(found["counts"]) == {*cells_module.EXPERIMENTS}
+    assert found["runs"] < sum(counts["missing"] for counts in found["counts"].values())
+    assert found["learners"] > 0
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_help_names_the_experiments_and_the_shared_flags(capsys):
+    assert main(["reproduce", "--help"]) == 0
+    shown = capsys.readouterr().out
+    for name in [*cells_module.EXPERIMENTS, "all"]:
+        assert name in shown or name == "tiny"
+    for flag in ("--seed", "--device", "--data-root", "--json", "--out", "--dry-run"):
+        assert flag in shown
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        ([], "required options are missing: EXPERIMENT"),
+        (["tabel1"], "did you mean table1 or table2?"),
+        (["table1", "--methods", "gnc"], "methods must be among gcn"),
+        (["table1", "--targets", "wine"], "targets must be among cornell5"),
+        (["tiny", "--seeds", "0"], "seeds must be >= 1; got 0"),
+        (["tiny", "--seeds", "many"], "bad value for --seeds"),
+        (["tiny", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
+        (["tiny", "--procesess", "2"], "perhaps you meant"),
+    ],
+)
+def test_bad_usage_is_one_line(capsys, argv, message):
+    assert main(["reproduce", *argv]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert len(shown.err.splitlines()) == 1
+    assert message in shown.err
+
+
+def test_missing_data_is_one_line_and_leaves_no_row(capsys, files, tmp_path):
+    argv = ["reproduce", "table1", *SMALL, *files, "--methods", "gcn", "--targets", "reed98"]
+    assert main([*argv, "--data-root", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert len(shown.err.splitlines()) == 1
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_bad_settings_are_one_line(capsys, files, tmp_path):
+    (tmp_path / "settings.json").write_text('{"gcn": {"synthetic-small": {"wings": 2}}}')
+    assert main(["reproduce", "tiny", *SMALL, *files]) == 2
+    assert "got 'wings'" in capsys.readouterr().err
+
+
+def test_what_the_bar_says():
+    assert command._facts(Progress(0, 3, 0, ("GCN on cora, seed 0",), None)) == (
+        "GCN on cora, seed 0"
+    )
+    told = command._facts(Progress(1, 9, 2, ("a", "b", "c"), 7260.0))
+    assert told == "about 2 h 01 min left  2 failed  a and 2 more"
+    assert command._duration(42) == "42 s"
+    assert command._duration(600) == "10 min"

@@ -1,0 +1,294 @@
+"""``graphglow search`` through the command line's one entry point, and as several processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from graphglow.baselines import METHODS
+from graphglow.cli import main
+from graphglow.commands import search as search_command
+from graphglow.commands import terminal
+from graphglow.experiments import candidates
+from graphglow.experiments.settings import read_settings
+from graphglow.structure import LearnerConfig, StructureLearner
+
+FAST = ["--trials", "2", "--epochs", "2", "--seeds-per-trial", "2", "--pretrain-epochs", "1"]
+FAST += ["--device", "cpu"]
+SUMMARY = "Search the settings of methods by validation accuracy, with one budget for all."
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """An empty working folder with two small graphs."""
+    monkeypatch.chdir(tmp_path)
+    random, ring = np.random.default_rng(0), np.arange(40)
+    for name in ("one", "two"):
+        np.savez(
+            tmp_path / f"{name}.npz",
+            x=random.normal(size=(40, 4)).astype(np.float32),
+            y=ring % 2,
+            edge_index=np.stack([ring, (ring + 2) % 40]),
+        )
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        status = main(["search", *map(str, words)])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+def rows_of(outcome):
+    status, out, err = outcome
+    assert (status, err) == (0, "")
+    return json.loads(out.splitlines()[-1])["rows"]
+
+
+def test_the_summary_is_the_docstrings_first_line():
+    assert search_command.search.__doc__.splitlines()[0] == SUMMARY
+
+
+def test_help_needs_no_optuna(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    status, out, err = run("--help")
+    assert (status, err) == (0, "")
+    for flag in ("--methods", "--targets", "--sources", "--learner", "--trials", "--storage"):
+        assert flag in out
+    for flag in ("--seeds-per-trial", "--epochs", "--settings", "--seed", "--device", "--json"):
+        assert flag in out
+
+
+def test_one_json_object_and_the_best_settings_in_the_file(run, home):
+    rows = rows_of(run("--methods", "gcn", "mlp", "--targets", "one.npz", *FAST, "--json"))
+    assert [(row["method"], row["target"]) for row in rows] == [("gcn", "one"), ("mlp", "one")]
+    known = read_settings(home / "results" / "settings.json")
+    for row in rows:
+        assert (row["trials"], row["split"]) == (2, "random seed 0")
+        assert 0 <= row["val_accuracy"] <= 1
+        assert known.of(row["method"], "one") == row["settings"]
+        assert set(row["settings"]) == set(METHODS[row["method"]].space)
+        assert row["provenance"]["command"]
+        assert "test" not in {name.split("_")[0] for name in row}
+    kept = (home / "results" / "search.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in kept] == rows
+    assert (home / "runs" / "search" / "trials.db").exists()
+
+
+def test_a_table_for_people(run):
+    words = ["--methods", "gcn", "--targets", "one.npz", *FAST, "--settings", "s.json"]
+    status, out, err = run(*words, "--storage", "t.db")
+    assert (status, err) == (0, "")
+    assert "2/2" in out
+    assert "gcn on one: dropout " in out
+    assert "settings: s.json" in out
+    assert {path.name for path in Path().iterdir()} == {
+        *("one.npz", "two.npz", "s.json", "search.jsonl", "t.db"),
+    }
+
+
+def test_a_target_is_left_out_of_its_own_sources(run):
+    words = ["--methods", "graphglow", "--targets", "one.npz", "two.npz"]
+    words += ["--sources", "one.npz", "two.npz", *FAST, "--json"]
+    rows = rows_of(run(*words))
+    assert [(row["target"], row["sources"]) for row in rows] == [("one", ["two"]), ("two", ["one"])]
+    assert {*rows[0]["settings"]} == {"pretrain", "transfer"}
+    assert len(list(Path("runs/search/learners").iterdir())) == 4
+
+
+def test_a_learner_from_a_file(run):
+    StructureLearner(LearnerConfig(embedding_size=4)).save("l.st")
+    words = ["--methods", "graphglow", "--targets", "one.npz", "--learner", "l.st", *FAST, "--json"]
+    (row,) = rows_of(run(*words))
+    assert {*row["settings"]} == {"transfer"}
+
+
+def test_the_authors_split_of_the_facebook_graphs(run, data_root, tmp_path):
+    words = ["--methods", "link", "--targets", "Reed98", *FAST, "--json", "--data-root"]
+    authors = rows_of(run(*words, data_root))[0]
+    drawn = rows_of(run(*words, data_root, "--split", "random"))[0]
+    assert (authors["target"], authors["split"]) == ("reed98", "authors")
+    assert drawn["split"] == "random seed 0"
+    assert authors["study"] != drawn["study"]
+    status, out, err = run(*words, tmp_path)
+    assert (status, out) == (2, "")
+    assert "split.npz; got no such file (--split random draws one)" in err
+
+
+def test_progress_is_shown_on_a_terminal(run, monkeypatch):
+    monkeypatch.setattr(terminal, "interactive", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured stream for a terminal
+    words = ["--methods", "gcn", "--targets", "one.npz", *FAST]
+    status, _, err = run(*words)
+    assert status == 0
+    assert "gcn on one" in err
+    assert "trial 2/2" in err
+
+
+def test_the_bar_counts_what_is_left_of_all_studies(monkeypatch):
+    seen = []
+    monkeypatch.setattr(terminal, "interactive", lambda: True)
+    monkeypatch.setattr(search_command.Bar, "update", lambda bar, task, **facts: seen.append(facts))
+    with search_command._bar(3, 10) as on_progress:
+        step = search_command.Progress("gcn", "one", 4, 10, 0.5)  # four were there before
+        for now in (step, step._replace(done=6.5), step._replace(done=10)):
+            on_progress(now)
+        on_progress(step._replace(target="two", done=0, total=2))
+    assert [facts["total"] for facts in seen] == [26, 26, 26, 18]
+    assert [facts["completed"] for facts in seen] == [0, 2.5, 6, 6]
+    assert [facts["facts"].split()[1] for facts in seen] == ["5/10", "7/10", "10/10", "1/2"]
+
+
+def test_ctrl_c_keeps_finished_trials(run, monkeypatch):
+    calls = []
+
+    def interrupted(*args, **more):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*args, **more)
+
+    real = candidates.fit_many
+    monkeypatch.setattr(candidates, "fit_many", interrupted)
+    words = ["--methods", "gcn", "--targets", "one.npz", *FAST, "--json"]
+    status, out, err = run(*words)
+    assert (status, out, err) == (130, "", "graphglow: interrupted\n")
+    assert not Path("results").exists()
+    assert rows_of(run(*words))[0]["trials"] == 2
+    assert len(calls) == 3
+
+
+def test_trials_that_fail_are_said(run, monkeypatch):
+    monkeypatch.setattr("graphglow.baselines.memory.free_bytes", lambda device: 10)
+    words = ["--targets", "one.npz", *FAST]
+    status, out, err = run("--methods", "mlp", "idgl", *words)
+    assert (status, err) == (0, "")
+    assert "idgl on one: idgl must fit in memory" in out
+    assert "idgl" not in read_settings(Path("results/settings.json")).entries
+    status, out, err = run("--methods", "idgl", *words)
+    assert (status, out) == (2, "")
+    assert "a trial must succeed; got none in 1 (idgl must fit in memory" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("", "required options are missing: --methods"),
+        ("--methods gcn", "required options are missing: --targets"),
+        ("--methods --targets one.npz", "at least one method; got none"),
+        ("--methods gcn --targets", "at least one target; got none"),
+        ("--methods gnc --targets one.npz", "did you mean gcn"),
+        ("--methods graphglo --targets one.npz", "did you mean graphglow"),
+        ("--methods gcn --targets on.npz", "got 'on.npz'"),
+        ("--methods gcn --targets one.npz --trials 0", "trials must be >= 1; got 0"),
+        ("--methods gcn --targets one.npz --bogus", "unknown options: --bogus"),
+        ("--methods gcn --targets one.npz --sources two.npz", "--sources must go with"),
+        ("--methods gcn --targets one.npz --learner l.st", "--learner must go with"),
+        (
+            "--methods graphglow --targets one.npz",
+            "either --sources to pre-train on or a --learner",
+        ),
+        ("--methods graphglow --targets one.npz --learner l.st --sources two.npz", "got both"),
+        ("--methods graphglow --targets one.npz --learner l.st", "learner file must exist"),
+        ("--methods graphglow --targets one.npz --sources one.npz", "got only one"),
+        ("--methods gcn --targets one.npz --settings one.npz", "must end in .json"),
+        ("--methods gcn --targets one.npz --settings bad.json", "settings file must be JSON"),
+        ("--methods gcn --targets one.npz --storage .", "must be a file or an Optuna URL"),
+        ("--methods gcn --targets one.npz --storage what://ever", "that Optuna can open"),
+        ("--methods gcn --targets one.npz --split-seed -1", "split_seed must"),
+    ],
+)
+def test_bad_usage_is_one_line_and_leaves_nothing(run, home, words, said):
+    (home / "bad.json").write_text("bad")
+    before = sorted(home.iterdir())
+    status, out, err = run(*words.split())
+    assert (status, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert said in err
+    assert sorted(home.iterdir()) == before
+
+
+def test_a_gpu_that_is_not_there_is_refused_at_once(run, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    status, _, err = run("--methods", "gcn", "--targets", "one.npz", "--device", "cuda")
+    assert status == 2
+    assert "device cuda must be present" in err
+
+
+WORKER = """
+import os, signal, sys, time
+from pathlib import Path
+import torch
+from graphglow.cli import main
+from graphglow.experiments import candidates, trials
+
+torch.set_num_threads(1)
+real, role = candidates.fit_many, sys.argv.pop(1)
+
+def fit_many(*args, **more):
+    Path(f"begun-{os.getpid()}").touch()
+    while len(list(Path().glob("begun-*"))) < 3:  # until each has a trial in hand
+        time.sleep(0.02)
+    if role == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*args, **more)
+
+candidates.fit_many = fit_many
+print("ready", flush=True)
+sys.stdin.readline()
+sys.exit(main())
+"""
+
+
+def workers(*roles):
+    """Start one process for each role, all at once, and wait for them: [(out, status)]."""
+    words = ["search", "--methods", "gcn", "--targets", "one.npz", "--trials", "8"]
+    words += ["--epochs", "1", "--seeds-per-trial", "1", "--device", "cpu", "--json"]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, role, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for role in roles
+    ]
+    for process in started:
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return [(process.communicate()[0], process.returncode) for process in started]
+
+
+@pytest.mark.slow
+def test_processes_share_one_file_and_a_killed_one_loses_its_trial_only(home):
+    (_, killed), *done = workers("dies", "lives", "lives")
+    assert killed == -signal.SIGKILL
+    assert [status for _, status in done] == [0, 0]
+    rows = [json.loads(out)["rows"][0] for out, _ in done]
+    assert max(row["trials"] for row in rows) == 8
+
+    import optuna
+
+    from graphglow.experiments import trial_storage
+
+    with trial_storage.opened(home / "runs" / "search" / "trials.db") as storage:
+        trials = optuna.load_study(storage=storage, study_name=rows[0]["study"]).get_trials()
+    finished = [trial for trial in trials if trial.state == optuna.trial.TrialState.COMPLETE]
+    assert len({json.dumps(trial.params) for trial in finished}) == 8
+    assert len({trial.user_attrs["worker"] for trial in finished}) == 2
+    assert all(trial.state.is_finished() for trial in trials)
+    best = max(finished, key=lambda trial: trial.value)
+    assert read_settings(home / "results" / "settings.json").of("gcn", "one") == best.params
+    kept = (home / "results" / "search.jsonl").read_text().splitlines()
+    assert [json.loads(line)["trials"] for line in kept][-1] == 8
