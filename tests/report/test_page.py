@@ -1,9 +1,9 @@
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
 from jinja2 import UndefinedError
+from parsed_page import Page
 
 from graphglow.errors import InputError
 from graphglow.experiments.demo import GraphFacts, NewEdge, Refined, Row
@@ -11,40 +11,10 @@ from graphglow.report import is_report, write_report
 from graphglow.report.page import verdicts
 
 HOSTILE = "<script>alert('x')</script>\"'&"
-VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 def row(target: str, method: str, accuracy: float | None, seed: int = 0) -> Row:
     return Row(target, method, seed, "random seed 0", accuracy, 0.5, 1.25)
-
-
-class Page(HTMLParser):
-    """Checks that tags nest, and keeps what is looked at."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-        self.loads: list[str] = []
-        self.text = ""
-        self.strong: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen.append(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-        self.loads += [str(v) for k, v in attrs if k in ("src", "href", "srcset", "data", "action")]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
-        if "td" in self.open and self.open[-1] == "strong":
-            self.strong.append(data)
 
 
 def written(path: Path, rows: list[Row], **more: object) -> Page:

@@ -1,17 +1,14 @@
-"""One self-contained HTML page from the rows of an experiment: no network, no scripts."""
+"""The demo's page: one self-contained HTML file, no network, no scripts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from graphglow import __version__
 from graphglow.experiments.demo import Refined, Row, Summary, summarise
+from graphglow.report.template import percent, render
 from graphglow.storage import atomic_path
 
-GENERATOR = "graphglow report"
 METHOD_NOTES = {
     "graphglow": "The pre-trained structure learner, frozen; only a small GNN is trained on the "
     "target.",
@@ -59,18 +56,10 @@ def write_report(
         versions: What ran, and on what.
         refined: The refined graph of one target.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["percent"] = _percent
     summary = summarise(rows)
     methods = list(dict.fromkeys(row.method for row in rows))
-    page = environment.get_template("page.html.j2").render(
-        generator=f"{GENERATOR} {__version__}",
+    page = render(
+        "page.html.j2",
         title=title,
         targets={target: _lines(methods) for target, methods in summary.items()},
         num_seeds=len({row.seed for row in rows}),
@@ -83,16 +72,6 @@ def write_report(
     )
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
-
-
-def is_report(path: str | Path) -> bool:
-    """Whether ``path`` is a page that :func:`write_report` wrote, and so may be replaced."""
-    try:
-        with Path(path).open("rb") as file:
-            head = file.read(1000)
-    except OSError:
-        return False
-    return f'<meta name="generator" content="{GENERATOR}'.encode() in head
 
 
 def verdicts(rows: list[Row]) -> list[str]:
@@ -121,7 +100,7 @@ def _lines(methods: dict[str, Summary]) -> list[Line]:
     return [
         Line(
             method=method,
-            accuracy=_percent(summary.mean),
+            accuracy=percent(summary.mean),
             spread="" if summary.std is None else f"\u00b1 {100 * summary.std:.1f}",
             share=100 * (summary.mean or 0.0),
             seconds=f"{summary.seconds:.2f}",
@@ -129,7 +108,3 @@ def _lines(methods: dict[str, Summary]) -> list[Line]:
         )
         for method, summary in methods.items()
     ]
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"

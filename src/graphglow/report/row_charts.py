@@ -1,0 +1,242 @@
+"""Charts of result rows: accuracy against training time, and curves with their spread."""
+
+import math
+from collections.abc import Mapping
+
+import plotly.graph_objects as go
+
+from graphglow.report.comparison import Comparison
+from graphglow.report.figure import Chart, chart_text, translucent
+from graphglow.report.sweeps import Curve, Sweep
+from graphglow.report.theme import SeriesStyle
+
+LABELLED = 8
+LONGEST_LABEL = 16
+"""With more methods, or longer names, a legend names them instead of labels in the chart."""
+SMALLEST, PER_POINT = 9.0, 5.0
+"""Diameter in pixels: of a method without spread, and for each point of standard deviation."""
+ABOUT_A_MARK = "<b>%{meta[0]}</b><br>%{y:.1f} % %{meta[1]}<br>%{x:.3s} s<extra></extra>"
+MOST_TICKS = 7
+"""Up to this many swept values are the ticks of their axis."""
+BELOW = {"orientation": "h", "yanchor": "top", "y": -0.24, "xanchor": "left", "x": 0}
+
+Styles = Mapping[str, SeriesStyle]
+
+
+def time_charts(table: Comparison, styles: Styles) -> list[Chart]:
+    """Accuracy against training time, one chart per target, as the paper draws it."""
+    return [
+        chart
+        for number, target in enumerate(table.columns)
+        if (chart := _time_chart(table, number, target, styles)) is not None
+    ]
+
+
+def _time_chart(table: Comparison, number: int, target: str, styles: Styles) -> Chart | None:
+    shown = [
+        (line.name, cell, cell.mean, cell.seconds)
+        for line in table.lines
+        if (cell := line.cells[number]) is not None
+        and cell.mean is not None
+        and cell.seconds is not None
+        and cell.seconds > 0
+    ]
+    if len(shown) < 2:
+        return None
+    labels = [chart_text(name, 24) for name, *_ in shown]
+    labelled = len(shown) <= LABELLED and max(map(len, labels)) <= LONGEST_LABEL
+    where = label_places([(math.log(seconds), mean) for *_, mean, seconds in shown], labels)
+    figure = go.Figure()
+    for (name, cell, mean, seconds), label, place in zip(shown, labels, where, strict=True):
+        style, spread = styles[name], 100 * (cell.std or 0.0)
+        said = "no std: one run" if cell.std is None else f"\u00b1 {spread:.1f}"
+        figure.add_scatter(
+            x=[seconds],
+            y=[100 * mean],
+            name=chart_text(name),
+            text=[label],
+            mode="markers+text" if labelled and place else "markers",
+            textposition=place or "top center",
+            textfont={"size": 12},
+            cliponaxis=False,
+            marker=_mark(style, SMALLEST + PER_POINT * spread),
+            meta=[chart_text(name, 80), f"{said}, {cell.runs} runs"],
+            hovertemplate=ABOUT_A_MARK,
+        )
+    figure.update_layout(
+        height=320 if labelled else 340 + 22 * (len(shown) // 3),
+        margin={"l": 50, "r": 30, "t": 24, "b": 46},
+        showlegend=not labelled,
+        legend=BELOW,
+        xaxis={"type": "log", "title": {"text": "training, s (log scale)"}, "nticks": 6},
+        yaxis={"title": {"text": "test accuracy, %"}, "nticks": 6},
+    )
+    fastest = min(shown, key=lambda found: found[3])[0]
+    return Chart(
+        title=target,
+        alt=f"Accuracy against training time on {target} for {len(shown)} methods; the fastest is "
+        f"{fastest}. The table has the figures.",
+        caption="",
+        figure=figure,
+    )
+
+
+def _mark(style: SeriesStyle, size: float) -> dict[str, object]:
+    return {
+        "size": size,
+        "color": translucent(style.colour, 0.45),
+        "symbol": style.symbol,
+        "line": {"color": style.colour, "width": 2},
+    }
+
+
+def label_places(points: list[tuple[float, float]], labels: list[str]) -> list[str | None]:
+    """Where each label goes so that it covers no other and no mark; None if nowhere.
+
+    In shares of a small chart's width and height; a character is about a fiftieth wide.
+    """
+    axes = list(zip(*points, strict=True))
+    low, size = [min(axis) for axis in axes], [max(max(a) - min(a), 1e-9) for a in axes]
+    scaled = [((x - low[0]) / size[0], (y - low[1]) / size[1]) for x, y in points]
+    taken = [(x - 0.03, y - 0.04, x + 0.03, y + 0.04) for x, y in scaled]
+    places: list[str | None] = []
+    for (x, y), label in zip(scaled, labels, strict=True):
+        half, wide = len(label) / 100, len(label) / 50
+        options = {
+            "top center": (x - half, y + 0.045, x + half, y + 0.115),
+            "bottom center": (x - half, y - 0.115, x + half, y - 0.045),
+            "middle right": (x + 0.04, y - 0.035, x + 0.04 + wide, y + 0.035),
+            "middle left": (x - 0.04 - wide, y - 0.035, x - 0.04, y + 0.035),
+        }
+        free = [p for p, box in options.items() if not any(_overlap(box, t) for t in taken)]
+        places.append(free[0] if free else None)
+        taken += [options[free[0]]] if free else []
+    return places
+
+
+Box = tuple[float, float, float, float]
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
+    """Means as lines, standard deviations as bands; what is not swept is a level line."""
+    figure = go.Figure()
+    factor = 100.0 if sweep.quantity == "test accuracy" else 1.0
+    every = [point.x for curve in sweep.curves for point in curve.points]
+    for curve in sweep.curves:
+        style = styles[curve.name]
+        if curve.level is not None:
+            _add_level(figure, curve, style, (min(every), max(every)), factor)
+            continue
+        _add_band(figure, curve, style, factor)
+        _add_line(figure, curve, style, factor)
+        _add_paper(figure, curve, style, factor)
+    unit = ", %" if factor == 100 else ""
+    quantity = sweep.quantity.replace("_", " ")
+    figure.update_layout(
+        height=350 + 22 * (len(sweep.curves) // 3),
+        margin={"l": 50, "r": 16, "t": 16, "b": 46},
+        hovermode="x unified" if len(sweep.curves) <= LABELLED else "closest",
+        legend=BELOW,
+        showlegend=True,
+        xaxis={"title": {"text": chart_text(sweep.axis, 60)}, "nticks": 8},
+        yaxis={"title": {"text": chart_text(f"{quantity}{unit}", 60)}, "nticks": 6},
+    )
+    if min(every) > 0 and max(every) / min(every) >= 50:
+        figure.update_xaxes(type="log")
+    if len(set(every)) <= MOST_TICKS:
+        figure.update_xaxes(tickmode="array", tickvals=sorted(set(every)))
+    return Chart(
+        title=f"{sweep.target}: {quantity} by {sweep.axis}",
+        alt=f"{quantity} on {sweep.target} over {sweep.axis}, "
+        f"{len(sweep.curves)} curves: {_ends(sweep, factor)}.",
+        caption="",
+        figure=figure,
+    )
+
+
+def _ends(sweep: Sweep, factor: float) -> str:
+    parts = [
+        f"{curve.name} from {factor * curve.points[0].mean:.3g} to "
+        f"{factor * curve.points[-1].mean:.3g}"
+        for curve in sweep.curves
+        if curve.points
+    ]
+    return "; ".join(parts)
+
+
+def _add_line(figure: go.Figure, curve: Curve, style: SeriesStyle, factor: float) -> None:
+    dense = len(curve.points) > 25
+    figure.add_scatter(
+        x=[point.x for point in curve.points],
+        y=[round(factor * point.mean, 4) for point in curve.points],
+        name=chart_text(curve.name),
+        legendgroup=curve.name,
+        mode="lines" if dense else "lines+markers",
+        line={"color": style.colour, "width": 2.2, "dash": style.dash},
+        marker={"color": style.colour, "symbol": style.symbol, "size": 7},
+        customdata=[[_spread(point.std, factor), point.runs] for point in curve.points],
+        hovertemplate="%{y:.4~g}%{customdata[0]} (%{customdata[1]} runs)",
+    )
+
+
+def _spread(std: float | None, factor: float) -> str:
+    return "" if std is None else f" \u00b1 {factor * std:.2g}"
+
+
+def _add_band(figure: go.Figure, curve: Curve, style: SeriesStyle, factor: float) -> None:
+    spread = [point for point in curve.points if point.std is not None]
+    if len(spread) < 2:
+        return
+    above = [round(factor * (p.mean + (p.std or 0.0)), 4) for p in spread]
+    below = [round(factor * (p.mean - (p.std or 0.0)), 4) for p in spread]
+    x = [point.x for point in spread]
+    figure.add_scatter(
+        x=x + x[::-1],
+        y=above + below[::-1],
+        fill="toself",
+        fillcolor=translucent(style.colour, 0.16),
+        line={"width": 0},
+        mode="lines",
+        hoverinfo="skip",
+        showlegend=False,
+        legendgroup=curve.name,
+        name=chart_text(curve.name),
+    )
+
+
+def _add_paper(figure: go.Figure, curve: Curve, style: SeriesStyle, factor: float) -> None:
+    points = [point for point in curve.points if point.paper is not None]
+    if points:
+        figure.add_scatter(
+            x=[point.x for point in points],
+            y=[round(factor * (point.paper or 0.0), 4) for point in points],
+            name=chart_text(f"{curve.name}, the paper"),
+            mode="lines+markers",
+            line={"color": style.colour, "width": 1, "dash": "dot"},
+            marker={"color": style.colour, "symbol": f"{style.symbol}-open", "size": 9},
+            hovertemplate="%{y:.4~g}",
+        )
+
+
+def _add_level(
+    figure: go.Figure,
+    curve: Curve,
+    style: SeriesStyle,
+    ends: tuple[float, float],
+    factor: float,
+) -> None:
+    assert curve.level is not None
+    mean = round(factor * curve.level.mean, 4)
+    figure.add_scatter(
+        x=list(ends),
+        y=[mean, mean],
+        name=chart_text(curve.name),
+        mode="lines",
+        line={"color": style.colour, "width": 1.6, "dash": "dash"},
+        customdata=[[_spread(curve.level.std, factor), curve.level.runs]] * 2,
+        hovertemplate="%{y:.4~g}%{customdata[0]} (%{customdata[1]} runs)",
+    )

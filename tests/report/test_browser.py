@@ -1,0 +1,202 @@
+"""The page in Chromium, with the network off: it draws, sorts and turns dark, and says no error."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_rows
+
+import graphglow
+from graphglow.report.result_rows import read_rows
+from graphglow.report.results_page import write_results
+
+api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs chromium (apt-get install chromium)"
+)
+
+REPO = Path(__file__).parents[2]
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+VISITS: dict[str, dict[str, Any]] = {
+    "light": DESKTOP,
+    "dark": DESKTOP | {"color_scheme": "dark"},
+    "phone": PHONE | {"device_scale_factor": 2},
+}
+FIRST = "table.sortable >> nth=0"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory, transfer: graphglow.TransferResult) -> str:
+    """A page with everything: tables, curves, a hostile row and a hostile transfer."""
+    folder = tmp_path_factory.mktemp("page")
+    rows = [*table_rows(seeds=3, targets=("reed98", "cora", "citeseer")), *sweep_rows(seeds=2)]
+    rows += [row(experiment=HOSTILE, cell="1", label=HOSTILE, method=HOSTILE, target=HOSTILE)]
+    rows += [row(experiment=HOSTILE, cell="2", label="GCN", method="gcn", target=HOSTILE)]
+    files = [read_rows(write_rows(folder / "synthetic.jsonl", rows))]
+    given = [(folder / "hostile.safetensors", transfer)]
+    write_results(files, given, folder / "page.html", title="Synthetic rows, for tests only")
+    return (folder / "page.html").as_uri()
+
+
+def visit(browser: Any, address: str, wrong: list[str], **context: Any) -> Any:
+    """Open the page; what it requests, says or asks is ``wrong``."""
+    page = browser.new_context(offline=True, **context).new_page()
+    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
+    own = (address, "data:", "blob:")
+    page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(r.url))
+    page.goto(address)
+    return page
+
+
+@pytest.fixture
+def fresh(browser: Any, address: str) -> Iterator[Any]:
+    """The page on a desktop, as it opens."""
+    wrong: list[str] = []
+    page = visit(browser, address, wrong, **DESKTOP)
+    yield page
+    page.context.close()
+    assert wrong == []
+
+
+@pytest.fixture(scope="module", params=VISITS)
+def drawn(request: pytest.FixtureRequest, browser: Any, address: str) -> Iterator[Any]:
+    """The page with every chart drawn, on each of the screens."""
+    wrong: list[str] = []
+    page = visit(browser, address, wrong, **VISITS[request.param])
+    page.name = request.param
+    for plot in page.locator(".plot").all():  # as a reader who scrolls
+        plot.scroll_into_view_if_needed()
+        plot.locator(".main-svg").first.wait_for()
+    page.evaluate("window.scrollTo({top: 0, behavior: 'instant'})")
+    yield page
+    page.context.close()
+    assert wrong == []
+
+
+def column(page: Any, number: int) -> list[str]:
+    found: list[str] = page.locator(f"{FIRST} >> tbody tr > :nth-child({number})").all_inner_texts()
+    return found
+
+
+def test_every_chart_is_drawn_offline(drawn: Any) -> None:
+    assert drawn.locator(".plot").count() >= 12
+    assert drawn.locator(".plot .js-line").count() > 0
+    assert drawn.locator(".plot .heatmaplayer image").count() == 2
+    assert drawn.evaluate("typeof hacked") == "undefined"
+
+
+def test_no_button_sends_data_away(drawn: Any) -> None:
+    titles = drawn.evaluate(
+        "[...document.querySelectorAll('.modebar-btn')].map(b => b.dataset.title || b.ariaLabel)"
+    )
+    assert ("Pan" in titles) == (drawn.name != "phone")  # there are none on a phone
+    assert not [t for t in titles if t and ("hare" in t or "loud" in t or "lotly" in t)]
+
+
+def test_names_in_charts_are_text(drawn: Any) -> None:
+    said = drawn.evaluate("[...document.querySelectorAll('.plot text')].map(t => t.textContent)")
+    assert CLASSES[1] in said  # in a legend, tags and all
+    assert drawn.locator(".plot img, .plot b").count() == 0
+
+
+def test_the_page_never_scrolls_sideways(drawn: Any) -> None:
+    for summary in drawn.locator("details > summary").all():
+        summary.click()
+    width = VISITS[drawn.name]["viewport"]["width"]
+    assert drawn.evaluate("document.documentElement.scrollWidth") == width
+    if drawn.name == "phone":  # the table does, in its frame
+        assert drawn.locator(".scroll >> nth=0").evaluate("e => e.scrollWidth > e.clientWidth")
+    for summary in drawn.locator("details > summary").all():
+        summary.click()
+
+
+def test_a_screenshot_is_kept(drawn: Any) -> None:
+    """In ``artifacts/``, a folder that git ignores."""
+    folder = REPO / "artifacts"
+    folder.mkdir(exist_ok=True)
+    (folder / ".gitignore").write_text("*\n")
+    drawn.locator(".bar").evaluate("bar => { bar.style.position = 'static'; }")
+    path = folder / f"report-{drawn.name}.png"
+    drawn.screenshot(path=path, full_page=True)
+    assert path.stat().st_size > 50_000
+
+
+def test_headers_sort_by_mouse_and_keyboard(fresh: Any) -> None:
+    given = column(fresh, 1)
+    head = fresh.locator(f"{FIRST} >> thead th >> nth=1")
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"
+    falling = [float(text.split()[0]) for text in column(fresh, 2)]
+    assert falling == sorted(falling, reverse=True)
+    head.locator("button").focus()
+    fresh.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    rising = [float(text.split()[0]) for text in column(fresh, 2)]
+    assert rising == falling[::-1]
+    fresh.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "none"
+    assert column(fresh, 1) == given
+    names = fresh.locator(f"{FIRST} >> thead th >> nth=0")
+    names.locator("button").click()
+    assert column(fresh, 1) == sorted(given, key=str.lower)
+    head.locator("button").click()
+    assert names.get_attribute("aria-sort") == "none"  # one column at a time
+
+
+def test_toggles_show_and_hide(fresh: Any) -> None:
+    for name, first in (("paper", True), ("std", True), ("runs", False)):
+        part = fresh.locator(f"{FIRST} >> td .{name} >> nth=0")
+        assert part.is_visible() == first
+        fresh.locator(f"[data-shows={name}]").focus()
+        fresh.keyboard.press("Space")
+        assert part.is_visible() != first
+
+
+def test_the_theme_follows_the_system_and_the_button(fresh: Any) -> None:
+    def colours() -> tuple[str, str]:
+        """Of the page's ground, and of the first chart's axis text."""
+        return (
+            fresh.evaluate("getComputedStyle(document.body).backgroundColor"),
+            fresh.evaluate("getComputedStyle(document.querySelector('.plot .xtick text')).fill"),
+        )
+
+    fresh.locator(".plot >> nth=0").scroll_into_view_if_needed()
+    fresh.locator(".plot .xtick text >> nth=0").wait_for()
+    button = fresh.locator("#theme")
+    light = colours()
+    fresh.emulate_media(color_scheme="dark")
+    fresh.locator("#theme[aria-pressed=true]").wait_for()
+    dark = colours()
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    button.click()
+    assert colours() == light
+    assert button.get_attribute("aria-pressed") == "false"
+    button.click()
+    assert colours() == dark
+
+
+def test_links_lead_somewhere_and_regions_have_names(fresh: Any) -> None:
+    nameless = fresh.evaluate(
+        """[...document.querySelectorAll('[role=region], [role=img], button, nav')]
+           .filter(e => !(e.getAttribute('aria-label') || e.textContent).trim()).length"""
+    )
+    assert nameless == 0
+    for link in fresh.locator("nav a").all():
+        assert fresh.locator(str(link.get_attribute("href"))).count() == 1

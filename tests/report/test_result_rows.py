@@ -1,0 +1,101 @@
+import json
+from pathlib import Path
+
+import pytest
+from synthetic_rows import row, write_rows
+
+from graphglow.errors import InputError
+from graphglow.report.result_rows import origins, read_rows, row_of, without_repeats
+
+
+def test_a_row_of_the_contract_is_read_whole() -> None:
+    read = row_of(
+        row(sources=["a", "b"], x=3, paper=0.6, metrics={"m": 1, "l": [1, None, float("nan")]})
+    )
+    assert read is not None
+    assert read.sources == ("a", "b")
+    assert (read.x, read.paper, read.test_accuracy) == (3.0, 0.6, 0.5)
+    assert read.metrics == {"m": 1.0, "l": (1.0, None, None)}
+
+
+def test_rows_of_benchmarks_are_read_and_other_kinds_are_counted(tmp_path: Path) -> None:
+    run = {"benchmark": "competitors", "kind": "run", "method": "lds", "target": "cora"}
+    run |= {"split": "public", "seed": 0, "test_accuracy": 0.8, "runs_at_once": 5}
+    transfer = run | {"benchmark": "transfer_accuracy", "setting": "A", "epochs": 300}
+    trial = {"benchmark": "competitors", "kind": "trial", "val_accuracy": [0.5]}
+    path = write_rows(tmp_path / "rows.jsonl", [trial, run, transfer, {"anything": 1}])
+    file = read_rows(path)
+    assert [r.label for r in file.rows] == ["lds", "lds (setting A, 300 epochs)"]
+    assert [r.experiment for r in file.rows] == ["competitors", "transfer_accuracy"]
+    assert file.rows[0].runs_at_once == 5
+    assert (file.others, file.damaged) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"test_accuracy": 66.1}, "test_accuracy must lie in [0, 1]; got 66.1"),
+        ({"test_accuracy": "0.5"}, "test_accuracy must be a finite number"),
+        ({"test_accuracy": float("nan")}, "test_accuracy must be a finite number"),
+        ({"train_seconds": 10**400}, "train_seconds must be a finite number"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"seed": True}, "seed must be a whole number"),
+        ({"target": None}, "target must be text"),
+        ({"label": ""}, "label must be text"),
+        ({"metrics": [1]}, "metrics must be an object"),
+        ({"metrics": {"m": "high"}}, "metrics.m must be a number"),
+        ({"metrics": {"m": ["high"]}}, "metrics.m must hold numbers"),
+        ({"sources": "cora"}, "sources must be a list"),
+    ],
+)
+def test_a_damaged_row_is_left_out_and_named(
+    tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", [row(), row(**changes)])
+    file = read_rows(path)
+    assert len(file.rows) == 1
+    assert len(file.damaged) == 1
+    assert file.damaged[0].startswith("line 2: ")
+    assert said in file.damaged[0]
+
+
+def test_lines_that_are_not_json_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    deep = "[" * 100_000 + "]" * 100_000
+    path.write_text(f'{{"cut": \n\n{json.dumps(row())}\n[1]\n{deep}\n')
+    file = read_rows(path)
+    assert len(file.rows) == 1
+    assert file.damaged[0] == "line 1: not JSON"
+    assert file.damaged[1] == "line 4: must be a JSON object"
+    assert file.damaged[2].startswith("line 5: ")
+
+
+def test_files_without_rows_are_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must exist"):
+        read_rows(tmp_path / "absent.jsonl")
+    with pytest.raises(InputError, match="folder"):
+        read_rows(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    for content, said in (
+        (b"", "an empty file"),
+        (b'{"a": 1}\n', "1 rows of other kinds"),
+        (b"hello\n", "1 damaged lines .the first: line 1: not JSON"),
+        (b"\xff\xfe\x00", "a binary file"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=said):
+            read_rows(path)
+
+
+def test_of_repeated_rows_the_last_counts() -> None:
+    rows = [row_of(row(test_accuracy=a)) for a in (0.1, 0.2)] + [row_of(row(seed=1))]
+    kept, dropped = without_repeats([r for r in rows if r is not None])
+    assert [r.test_accuracy for r in kept] == [0.2, 0.5]
+    assert dropped == 1
+
+
+def test_origins_count_rows() -> None:
+    rows = [r for r in (row_of(row()), row_of(row(provenance={"commit": "abc"}))) if r is not None]
+    found = origins(rows)
+    assert found["commit"] == "0000000 (1 rows); abc (1 rows)"
+    assert found["versions"] == "graphglow 0, torch 0 (1 rows)"

@@ -1,0 +1,137 @@
+import json
+import sys
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from parsed_page import Page
+from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_rows
+
+import graphglow
+from graphglow.errors import InputError
+from graphglow.experiments.demo import Row
+from graphglow.report import is_report, write_report
+from graphglow.report.figure import Chart, chart_text, embedded, embedded_figures
+from graphglow.report.result_rows import read_rows
+from graphglow.report.results_page import write_results
+
+
+def written(folder: Path, rows: list[dict[str, object]], *transfers: object, **more: str) -> Page:
+    files = [read_rows(write_rows(folder / "rows.jsonl", rows))] if rows else []
+    given = [(folder / "t.safetensors", transfer) for transfer in transfers]
+    write_results(files, given, folder / "page.html", **more)  # type: ignore[arg-type]
+    return Page((folder / "page.html").read_text(encoding="utf-8"))
+
+
+def test_page_is_well_formed_small_and_loads_nothing(
+    tmp_path: Path, transfer: graphglow.TransferResult
+) -> None:
+    page = written(tmp_path, [*table_rows(), *sweep_rows()], transfer, title="A title")
+    assert "A title" in page.text
+    assert page.seen.count("caption") == page.seen.count("table") >= 8
+    assert page.scopeless == 0
+    assert [load for load in page.loads if not load.startswith("#")] == []
+    assert not {"link", "iframe", "img"} & set(page.seen)
+    assert (tmp_path / "page.html").stat().st_size < 6e6
+    assert is_report(tmp_path / "page.html")
+
+
+def test_hostile_names_are_text(tmp_path: Path, transfer: graphglow.TransferResult) -> None:
+    names = {"label": HOSTILE, "method": HOSTILE, "target": HOSTILE, "split": HOSTILE}
+    names |= {"experiment": HOSTILE, "cell": HOSTILE, "device": HOSTILE}
+    rows = [
+        row(**names, x=x, seed=seed, sources=[HOSTILE], metrics={HOSTILE: 1.0, "l": [1, 2]})
+        for x in (None, 1, 2)
+        for seed in (0, 1)
+    ]
+    rows = [r | {"cell": f"{HOSTILE}{r['x']}", "provenance": {"commit": HOSTILE}} for r in rows]
+    rows += [r | {"cell": "o", "method": "graphglow", "label": "o"} for r in rows[:2]]
+    damaged = row(seed=HOSTILE)
+    page = written(tmp_path, [*rows, damaged], transfer, title=HOSTILE)
+    assert page.seen.count("script") == 3  # data, Plotly, ours
+    assert page.seen.count("img") == 0
+    assert page.text.count(HOSTILE) >= 10
+    assert CLASSES[0] in page.text
+    raw = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert raw.count("hacked()</script>") == 0
+
+
+def test_embedded_json_cannot_end_its_element() -> None:
+    text = embedded({"a": "</script><!--\u2028&"})
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"a": "</script><!--\u2028&"}
+    chart = Chart("", "", "", go.Figure(go.Scatter(name="</script>", x=[1], y=[2])))
+    found = embedded_figures({"one": chart})
+    assert "<" not in found
+    assert json.loads(found)["one"]["data"][0]["name"] == "</script>"
+    assert json.loads(found)["one"]["layout"]["template"] == {}
+
+
+def test_text_of_charts_is_cut_and_has_no_tags() -> None:
+    assert chart_text("<b>a & b</b>\n c") == "&lt;b&gt;a &amp; b&lt;/b&gt; c"
+    assert chart_text("a" * 100, 10) == "a" * 9 + "\u2026"
+
+
+def test_bold_signs_marks_and_damage_are_said(tmp_path: Path) -> None:
+    rows = [row(seed=seed, test_accuracy=0.5 + seed / 100, paper=0.6) for seed in range(3)]
+    ours = {"cell": "g", "label": "GraphGLOW", "method": "graphglow", "paper": 0.55}
+    rows += [row(**ours, seed=s, test_accuracy=0.7 + s / 100) for s in range(3)]
+    rows += [row(**ours, seed=0, test_accuracy=0.7), row(test_accuracy=50)]
+    page = written(tmp_path, rows)
+    assert page.strong == ["71.0"]
+    assert "\u22129.0" in page.text
+    assert "+16.0" in page.text
+    assert "+20.0 points against GCN, p = 1.6e-05" in page.text
+    assert "\u25b2" in page.text
+    assert "line 8: test_accuracy must lie in [0, 1]; got 50" in page.text
+    assert "1 row repeats a cell and seed" in page.text
+    assert "GraphGLOW has the highest mean on 1 of 1 target." in page.text
+
+
+def test_times_of_several_machines_are_not_to_be_compared(tmp_path: Path) -> None:
+    other = {"machine": {"cpu": "x", "cores": 1, "gpu": "G"}}
+    rows = [row(), row(cell="b", method="mlp", label="MLP", provenance=other, device="cuda")]
+    page = written(tmp_path, rows)
+    assert "Times were taken on different machines (G; none, 0 CPU cores)" in page.text
+
+
+def test_failures_and_times_that_were_not_taken_alone_are_said(tmp_path: Path) -> None:
+    failed = {"cell": "b", "label": "LDS", "method": "lds", "test_accuracy": None}
+    failed |= {"train_seconds": None, "timed": False, "error": "must fit in memory; got 9 GB"}
+    rows = [row(processes=2), row(cell="c", label="MLP", method="mlp", timed=False), row(**failed)]
+    page = written(tmp_path, rows)
+    assert "No result from LDS on cora: must fit in memory; got 9 GB." in page.text
+    assert "Some runs shared their machine" in page.text
+    assert page.text.count("1 run, 1 s") == 1
+    assert "Accuracy against training time" not in page.text  # one time alone
+
+
+def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
+    data = graphglow.synthetic_graph(
+        num_nodes=20, num_classes=2, num_features=4, homophily=0.5, average_degree=2.0,
+        feature_noise=0.5, seed=0,
+    )  # fmt: skip
+    part = data.y.new_zeros(20).bool()
+    data.train_mask, data.val_mask, data.test_mask = part.clone(), part.clone(), part
+    data.train_mask[:10], data.val_mask[10:] = True, True
+    learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=4), seed=0)
+    config = graphglow.TransferConfig(epochs=1, num_pivots=5, refinements=1, device="cpu")
+    page = written(tmp_path, [], graphglow.transfer(learner, data, config))
+    assert "no test nodes" in page.text
+    assert "Confusions" not in page.text
+    assert "How to read" not in page.text
+
+
+def test_without_plotly_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(InputError, match=r'pip install "graphglow\[report\]"'):
+        written(tmp_path, [row()])
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_demo_does_not_need_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    write_report([Row("wine", "gcn", 0, "", 0.5, 0.5, 1.0)], tmp_path / "demo.html")
+    assert is_report(tmp_path / "demo.html")

@@ -1,0 +1,113 @@
+import pytest
+from synthetic_rows import row, sweep_rows
+
+from graphglow.report.result_rows import ResultRow, row_of
+from graphglow.report.row_charts import label_places, sweep_chart
+from graphglow.report.sections import experiment_sections, page_styles
+from graphglow.report.sweeps import Sweep, sweeps
+from graphglow.report.theme import OURS
+
+
+def read(*records: dict[str, object]) -> list[ResultRow]:
+    return [found for record in records if (found := row_of(record)) is not None]
+
+
+def only(found: list[Sweep]) -> Sweep:
+    assert len(found) == 1
+    return found[0]
+
+
+def test_curves_have_means_spreads_and_levels() -> None:
+    sweep = only(
+        sweeps(
+            read(
+                row(cell="a", x=0.2, seed=0, test_accuracy=0.5, paper=0.4),
+                row(cell="a", x=0.2, seed=1, test_accuracy=0.7, paper=0.4),
+                row(cell="b", x=0.1, test_accuracy=0.9),
+                row(cell="c", label="MLP", method="mlp", test_accuracy=0.3),
+            )
+        )
+    )
+    curve, level = sweep.curves
+    assert [point.x for point in curve.points] == [0.1, 0.2]
+    assert curve.points[1].mean == pytest.approx(0.6)
+    assert curve.points[1].std == pytest.approx(0.1 * 2**0.5)
+    assert [point.paper for point in curve.points] == [None, 0.4]
+    assert level.level is not None
+    assert (level.name, level.level.mean) == ("MLP", 0.3)
+
+
+def test_what_is_swept_is_named_and_kept_apart() -> None:
+    found = sweeps(read(*(r for r in sweep_rows() if r["experiment"] == "sensitivity")))
+    assert [sweep.axis for sweep in found] == ["weight of the input graph (lambda)", "pivots (P)"]
+    by_setting = read(*(row(cell=f"p{p}", x=p, config={"num_pivots": p}) for p in (5, 10)))
+    assert only(sweeps(by_setting)).axis == "pivots (P)"
+    unknown = read(*(row(cell=f"p{p}", x=p) for p in (5, 10)))
+    assert only(sweeps(unknown)).axis == "x"
+
+
+def test_lists_are_histories_at_their_epochs() -> None:
+    sweep = only(
+        sweeps(
+            read(
+                row(metrics={"homophily": [0.1, None, 0.3], "epoch": [0, 5, 10], "note": 1}),
+                row(seed=1, metrics={"homophily": [0.3, 0.5, 0.5], "epoch": [0, 5, 10]}),
+            )
+        )
+    )
+    points = only([sweep]).curves[0].points
+    assert [point.x for point in points] == [0, 5, 10]
+    assert [point.mean for point in points] == pytest.approx([0.2, 0.5, 0.4])
+    assert [point.runs for point in points] == [2, 1, 2]
+    assert (sweep.quantity, sweep.axis) == ("homophily", "epoch")
+    given = only(sweeps(read(row(metrics={"h": [3, 2], "input_h": 1.5, "input_other": 2}))))
+    assert [(c.name, c.level and c.level.mean) for c in given.curves[1:]] == [("input graph", 1.5)]
+    plain = only(sweeps(read(row(metrics={"loss": [3, 2]}))))
+    assert [point.x for point in plain.curves[0].points] == [1, 2]
+
+
+def test_a_chart_has_a_line_a_band_and_the_paper() -> None:
+    records = [
+        row(cell=f"{x}", x=x, seed=seed, test_accuracy=0.5 + seed / 10, paper=0.6)
+        for x in (1, 2)
+        for seed in (0, 1)
+    ]
+    sections = experiment_sections(read(*records, row(cell="c", label="MLP", method="mlp")))
+    styles = page_styles(sections)
+    figure = sweep_chart(sections[0].sweeps[0], styles).figure
+    band, line, paper, level = figure.data
+    assert list(line.y) == pytest.approx([55, 55])
+    assert band.fill == "toself"
+    assert list(paper.y) == [60, 60]
+    assert list(level.y) == [50, 50]
+    assert line.line.color == styles["GCN"].colour
+
+
+def test_one_method_has_one_colour_and_its_variants_have_others() -> None:
+    sections = experiment_sections(
+        read(
+            row(experiment="a", cell="1", label="GraphGLOW", method="graphglow"),
+            row(experiment="a", cell="2", label="no iteration", method="graphglow"),
+            row(experiment="a", cell="3", label="GCN", method="gcn"),
+            *(
+                row(
+                    experiment="b", cell=f"{m}{x}", label=f"{m}, deleted", method=m, x=x, target="t"
+                )
+                for m in ("graphglow", "gcn")
+                for x in (0, 1)
+            ),
+        )
+    )
+    styles = page_styles(sections)
+    assert styles["GraphGLOW"] == styles["graphglow, deleted"]
+    assert styles["GraphGLOW"].colour == OURS
+    assert styles["GCN"] == styles["gcn, deleted"]
+    assert styles["no iteration"].colour not in (OURS, styles["GCN"].colour)
+
+
+def test_labels_do_not_cover_each_other() -> None:
+    assert label_places([(0, 0), (1, 1)], ["one", "other"]) == ["top center", "top center"]
+    crowd = [(0.0, 0.0), (0.01, 0.01), (0.02, 0.0), (0.0, 0.02), (0.01, 0.0), (1.0, 1.0)]
+    places = label_places(crowd, ["name"] * 6)
+    assert None in places
+    assert len({p for p in places[:5] if p}) == len([p for p in places[:5] if p])

@@ -1,0 +1,171 @@
+"""``graphglow report`` through the command line's one entry point."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphglow
+from graphglow.cli import main
+from graphglow.commands import COMMANDS
+from graphglow.report import is_report
+
+pytest.importorskip("plotly", reason="needs plotly (the report extra)")
+
+Run = Callable[..., tuple[int, str, str]]
+Refused = Callable[..., str]
+ROW = {
+    "experiment": "synthetic",
+    "cell": "gcn/wine",
+    "label": "GCN",
+    "method": "gcn",
+    "sources": None,
+    "target": "wine",
+    "split": "public",
+    "seed": 0,
+    "x": None,
+    "test_accuracy": 0.5,
+    "train_seconds": 1.0,
+    "paper": None,
+    "metrics": {},
+}
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*words: object) -> tuple[int, str, str]:
+        return main([str(word) for word in words]), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(run: Run) -> Refused:
+    def refused(*words: object) -> str:
+        """Run what must end with status 2 and one line on standard error; return the line."""
+        status, out, err = run(*words)
+        assert (status, out) == (2, "")
+        assert len(err.splitlines()) == 1
+        assert err.startswith("graphglow: ")
+        return err
+
+    return refused
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(ROW | {"seed": seed}) + "\n" for seed in range(2)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("saved")
+    learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=4), seed=0)
+    learner.save(folder / "learner.safetensors")
+    config = graphglow.TransferConfig(epochs=1, num_pivots=8, refinements=1, device="cpu")
+    result = graphglow.transfer(learner, graphglow.load_graph("wine"), config)
+    result.save(folder / "wine.safetensors")
+    return folder
+
+
+def test_help_can_be_acted_on(run: Run) -> None:
+    status, out, err = run("report", "--help")
+    assert (status, err) == (0, "")
+    assert COMMANDS["report"] in out
+    for flag in ("--out", "--title", "--overwrite", "--json", "--seed", "--device", "--data-root"):
+        assert flag in out
+    assert ".safetensors" in out
+    assert "graphglow report results/reproduce.jsonl" in out
+
+
+def test_rows_and_transfers_make_one_page(
+    run: Run, rows: Path, saved: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "new" / "page.html"
+    words = ["report", rows, saved / "wine.safetensors", "--out", out, "--title", "My <title>"]
+    status, printed, err = run(*words, "--json")
+    assert (status, err) == (0, "")
+    facts = json.loads(printed.splitlines()[-1])
+    assert facts == {
+        "command": "report",
+        "out": str(out),
+        "bytes": out.stat().st_size,
+        "experiments": ["synthetic"],
+        "runs": 2,
+        "transfers": ["wine"],
+        "damaged_lines": 0,
+    }
+    assert is_report(out)
+    text = out.read_text(encoding="utf-8")
+    assert "<title>My &lt;title&gt;</title>" in text
+    assert "The learned structure of wine" in text
+    status, printed, _ = run(*words)  # an older report is replaced
+    assert status == 0
+    assert f"report: {out}" in printed
+
+
+def test_damaged_lines_are_said_and_the_rest_is_shown(run: Run, rows: Path, tmp_path: Path) -> None:
+    with rows.open("a") as file:
+        file.write('{"experiment": "synth')
+    status, printed, _ = run("report", rows, "--out", tmp_path / "p.html")
+    assert status == 0
+    assert f"left out of {rows}: line 3: not JSON" in printed
+    assert "line 3: not JSON" in (tmp_path / "p.html").read_text(encoding="utf-8")
+
+
+def test_what_is_not_a_report_is_kept(
+    run: Run, refused: Refused, rows: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "mine.html"
+    out.write_text("mine")
+    assert "--overwrite" in refused("report", rows, "--out", out)
+    assert out.read_text() == "mine"
+    assert run("report", rows, "--out", out, "--overwrite")[0] == 0
+    assert is_report(out)
+
+
+def test_bad_files_are_refused_in_one_line(
+    refused: Refused, rows: Path, saved: Path, tmp_path: Path
+) -> None:
+    out = ["--out", tmp_path / "p.html"]
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "text.jsonl").write_text("hello\n")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    whole = (saved / "wine.safetensors").read_bytes()
+    (tmp_path / "cut.safetensors").write_bytes(whole[: len(whole) // 2])
+    for name, said in (
+        ("absent.jsonl", "must exist"),
+        ("absent.safetensors", "must exist"),
+        ("empty.jsonl", "an empty file"),
+        ("text.jsonl", "line 1: not JSON"),
+        ("binary", "binary file"),
+        ("cut.safetensors", "truncated"),
+        (".", "folder"),
+    ):
+        assert said in refused("report", rows, tmp_path / name, *out)
+    assert "'learner'" in refused("report", saved / "learner.safetensors", *out)
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_bad_usage_is_one_line(refused: Refused, rows: Path, tmp_path: Path) -> None:
+    assert "at least one file" in refused("report", "--out", tmp_path / "p.html")
+    assert "must end in .html" in refused("report", rows, "--out", tmp_path / "p.txt")
+    (tmp_path / "d.html").mkdir()
+    assert "folder" in refused("report", rows, "--out", tmp_path / "d.html")
+    assert "inputs" in refused("report", tmp_path / "a.html", "--out", tmp_path / "a.html")
+    assert "unknown options: --bogus" in refused("report", rows, "--bogus")
+
+
+def test_without_plotly_one_line_says_what_to_install(
+    refused: Refused, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    line = refused("report", rows, "--out", tmp_path / "p.html")
+    assert 'pip install "graphglow[report]"' in line
+    assert not (tmp_path / "p.html").exists()
