@@ -270,7 +270,7 @@ def test_datasets_says_which_files_are_there(run: Run, tmp_path: Path) -> None:
 def test_progress_is_shown_on_a_terminal(
     run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "_interactive", lambda: True)
+    monkeypatch.setattr(terminal, "interactive", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured stream for a terminal
     outcome = run(*transfer_words(home, "--json"))
     assert outcome.status == 0

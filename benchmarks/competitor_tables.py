@@ -1,0 +1,155 @@
+"""Write the tables of docs/competitors.md from METHODS and the rows of results/competitors.jsonl.
+
+    python benchmarks/competitor_tables.py            rewrite what stands between the markers
+    python benchmarks/competitor_tables.py --check    exit with 1 if that would change the page
+
+``python benchmarks/competitors.py`` makes the rows. Of several rows of one run the newest counts.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
+CITATION = ("cora", "citeseer", "pubmed")
+SOCIAL = ("amherst41", "johnshopkins55", "reed98", "cornell5")
+FIGURES = {  # test accuracy in %: GraphGLOW's Table 1, or the method's own paper
+    "gcn": {"cora": 81.6, "citeseer": 71.6, "pubmed": 78.8},
+    "sage": {"cora": 81.4, "citeseer": 71.6, "pubmed": 78.6},
+    "gat": {"cora": 83.0, "citeseer": 72.1, "pubmed": 79.0},
+    "gpr": {"cora": 83.1, "citeseer": 72.4, "pubmed": 79.6},
+    "appnp": {"cora": 82.7, "citeseer": 71.9, "pubmed": 79.2},
+    "h2gcn": {"cora": 82.5, "citeseer": 71.4, "pubmed": 79.4},
+    "cpgnn": {"cora": 80.8, "citeseer": 71.6, "pubmed": 78.5},
+    "lds": {"cora": 84.1, "citeseer": 75.0},
+    "idgl": {"cora": 84.5, "citeseer": 74.1},
+    "link": {"amherst41": 82.0, "johnshopkins55": 77.0, "reed98": 70.0},
+}
+ALLOWED = {"lds": 1.5, "idgl": 1.5, "link": 0.0}
+"""Points below the figure that still count as met; 1.0 for the pure GNNs."""
+FAMILIES = {
+    "gnn": "GNN on the input graph",
+    "control": "control",
+    "structure": "structure learning on the target",
+    "graphglow": "GraphGLOW, its variants and controls",
+}
+
+Row = dict[str, Any]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The newest row of each run."""
+    if not path.exists():
+        return []
+    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in sorted(rows, key=lambda row: row["provenance"]["date"]):
+        if row["kind"] == "run":
+            found[row["target"], series(row), row["seed"]] = row
+    return list(found.values())
+
+
+def series(row: Row) -> str:
+    """The name of a row's series: the method, and the backbone where it is not the usual one."""
+    named = row["config"].get("backbone", "gcn")
+    return row["method"] if named == "gcn" else f"{row['method']} ({named})"
+
+
+def markdown(titles: list[str], cells: list[list[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *cells]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def methods_table() -> str:
+    from graphglow.baselines import METHODS
+
+    lines = [[f"`{n}`", FAMILIES[m.family], m.summary] for n, m in METHODS.items()]
+    return markdown(["name", "kind", "what it is"], lines)
+
+
+def score(rows: list[Row]) -> str:
+    test = [100 * row["test_accuracy"] for row in rows]
+    spread = f" +- {statistics.stdev(test):.1f}" if len(test) > 1 else ""
+    return f"{statistics.mean(test):.1f}{spread} ({len(test)})"
+
+
+def judged(name: str, target: str, rows: list[Row]) -> str:
+    """The score, and beside it the published figure and whether it is reached."""
+    figure = FIGURES.get(name, {}).get(target)
+    if figure is None:
+        return score(rows)
+    mean = statistics.mean(100 * row["test_accuracy"] for row in rows)
+    met = mean >= figure - ALLOWED.get(name, 1.0)
+    return (
+        f"{score(rows)}, {'bar' if name == 'link' else 'paper'} {figure}{'' if met else ' **no**'}"
+    )
+
+
+def accuracy_table(rows: list[Row], targets: tuple[str, ...]) -> str:
+    mine = [row for row in rows if row["target"] in targets]
+    lines = []
+    for name in dict.fromkeys(series(row) for row in ordered(mine)):
+        cells = []
+        for target in targets:
+            runs = [r for r in mine if r["target"] == target and series(r) == name]
+            cells.append(judged(name, target, runs) if runs else "")
+        lines.append([name, *cells])
+    return markdown(["method", *targets], lines)
+
+
+def cost_table(rows: list[Row]) -> str:
+    lines = []
+    for name in dict.fromkeys(series(row) for row in ordered(rows)):
+        for target in (*CITATION, *SOCIAL):
+            runs = [r for r in rows if r["target"] == target and series(r) == name]
+            if runs:
+                seconds = statistics.mean(r["train_seconds"] for r in runs)
+                peak = max(r["peak_memory_bytes"] for r in runs) / 1e6
+                epochs = statistics.mean(r["epochs"] for r in runs)
+                made = runs[0]["provenance"]
+                where = made["machine"]["gpu"] if runs[0]["device"] == "cuda" else "CPU"
+                figures = [f"{epochs:.0f}", f"{seconds:.1f}", f"{peak:,.0f}"]
+                origin = [str(where), str(runs[0]["processes"]), str(made["commit"])]
+                lines.append([name, target, *figures, *origin])
+    titles = ["method", "target", "epochs", "seconds", "peak MB", "on", "processes", "commit"]
+    return markdown(titles, lines)
+
+
+def ordered(rows: list[Row]) -> list[Row]:
+    """In the order of METHODS."""
+    from graphglow.baselines import METHODS
+
+    places = {name: place for place, name in enumerate(METHODS)}
+    return sorted(rows, key=lambda row: (places[row["method"]], series(row)))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--rows", type=Path, default=ROOT / "results" / "competitors.jsonl")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "competitors.md")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    rows = read_rows(args.rows)
+    tables = {
+        "methods": methods_table(),
+        "citation": accuracy_table(rows, CITATION),
+        "social": accuracy_table(rows, SOCIAL),
+        "cost": cost_table(rows),
+    }
+    page = args.page.read_text()
+    made = MARKER.sub(lambda m: m[1] + tables[m[2]] + m[3], page)
+    if args.check:
+        return int(made != page)
+    args.page.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
