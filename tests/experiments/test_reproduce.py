@@ -334,3 +334,25 @@ def test_ctrl_c_keeps_what_is_done(out, monkeypatch):
 def test_settings_are_checked_at_birth(name, value):
     with pytest.raises(InputError, match="must be"):
         replace(config(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"config": None},
+        {"config": "x"},
+        {"seed": [1]},
+        {"cell": {}},
+        {"val_accuracy": None},
+        {"test_accuracy": "x"},
+        {"error": {"a": 1}},
+        {"pretraining": 5},
+    ],
+)
+def test_a_row_with_a_field_that_means_nothing_is_made_anew(out, wrong):
+    run([cell()], out, seeds=1)
+    (row,) = rows(out)
+    out.write_text("[" * 100_000 + "\n" + json.dumps(row | wrong) + "\n")
+    assert rows(out) == []
+    assert run([cell()], out, seeds=1).made == 1
+    assert len(rows(out)) == 1

@@ -62,7 +62,7 @@ def same_run(row: Mapping[str, Any]) -> str | None:
         facts["config"] = as_compared(config_kind(row["method"]), row["config"])
         facts["pretraining"] = before and as_compared(PretrainConfig, before)
         return json.dumps(facts, sort_keys=True)
-    except (LookupError, TypeError, InputError):
+    except (LookupError, TypeError, AttributeError, InputError):
         return None
 
 
@@ -80,7 +80,7 @@ def taken_over(row: Row, cell: Cell) -> Row:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """All rows of a file, in order; a line that was cut short is none. No file holds none."""
+    """All whole rows of a file, in order; a line that was cut short is none, nor is no file."""
     rows = []
     try:
         text = path.read_bytes() if path.exists() else b""
@@ -89,11 +89,31 @@ def read_rows(path: Path) -> list[Row]:
     for line in text.splitlines():
         try:
             row = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
-        if isinstance(row, dict):
+        if isinstance(row, dict) and _whole(row):
             rows.append(row)
     return rows
+
+
+def _whole(row: Row) -> bool:
+    """Whether a row can stand for its run: it says what was run, and how it ended."""
+    before, error, accuracy = (row.get(n) for n in ("pretraining", "error", "val_accuracy"))
+    ended = isinstance(error, str) or (
+        error is None and isinstance(accuracy, int | float) and math.isfinite(accuracy)
+    )
+    return (
+        ended
+        and all(isinstance(row.get(name), str) for name in ("experiment", "cell", "method"))
+        and isinstance(row.get("seed"), int)
+        and isinstance(row.get("config"), dict)
+        and (before is None or isinstance(before, dict))
+        and _number_or_none(row.get("test_accuracy"))
+    )
+
+
+def _number_or_none(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
