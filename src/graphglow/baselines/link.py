@@ -43,13 +43,6 @@ class LINK(Model):
         logits: Tensor = drop_features(self.graph.neighbours, dropout) @ self.weight_adj
         return logits + self.bias  # [N, C]
 
-    def loss(self, dropout: Dropout) -> Tensor:
-        return self.training_loss(self(dropout))
-
-    def logits(self) -> Tensor:
-        out: Tensor = self(None)
-        return out
-
 
 class LINKWithFeatures(LINK):
     """LINK that reads the node's features too: logits = A W_A + X W_X + b.

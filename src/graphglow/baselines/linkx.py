@@ -64,13 +64,6 @@ class LINKX(Model):
             hidden = drop(torch.relu(hidden), dropout) @ weight + bias
         return hidden  # [N, C]
 
-    def loss(self, dropout: Dropout) -> Tensor:
-        return self.training_loss(self(dropout))
-
-    def logits(self) -> Tensor:
-        out: Tensor = self(None)
-        return out
-
 
 METHOD = Method(
     family="control",

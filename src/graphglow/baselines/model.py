@@ -1,7 +1,5 @@
 """What a competitor is: a model with a loss to descend on and logits to be judged by."""
 
-from abc import ABC, abstractmethod
-
 import torch
 from torch import Tensor, nn
 
@@ -13,13 +11,14 @@ from graphglow.training.config import RunConfig
 from graphglow.training.task import accuracy
 
 
-class Model(nn.Module, ABC):
+class Model(nn.Module):
     """A competitor on one graph.
 
-    To add one: subclass, implement the two methods, add a line to ``METHODS``; the command line,
-    the checks and the tests pick it up from there. Weights are drawn from a generator seeded with
-    ``config.seed``; what a training step draws comes from ``dropout`` and its generator alone, and
-    evaluation draws nothing, or the same every time.
+    To add one: subclass, give it ``forward(dropout)``, logits [N, C] where dropout is None in
+    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``; the command
+    line, the checks and the tests pick it up from there. Weights are drawn from a generator seeded
+    with ``config.seed``; what a training step draws comes from ``dropout`` and its generator alone,
+    and evaluation draws nothing, or the same every time.
 
     Args:
         graph: On its device already, in the dtype to compute in.
@@ -30,13 +29,14 @@ class Model(nn.Module, ABC):
         super().__init__()
         self.graph = graph
 
-    @abstractmethod
     def loss(self, dropout: Dropout) -> Tensor:
         """The training objective, to descend on; of labels it reads the training nodes' only."""
+        return self.training_loss(self(dropout))
 
-    @abstractmethod
     def logits(self) -> Tensor:
         """Evaluate all nodes: [N, C]. A function of weights and graph."""
+        out: Tensor = self(None)
+        return out
 
     def optimizers(self, config: RunConfig) -> list[Adam]:
         """Those that train it: by default one, for all weights."""
