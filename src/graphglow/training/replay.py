@@ -53,8 +53,9 @@ class Replay:
         self.calls += 1
 
     def _record(self, step: Callable[[], None]) -> None:
+        assert self.stream is not None
         graph = torch.cuda.CUDAGraph()
-        states = [generator.get_state() for generator in self.generators]
+        before = [generator.clone_state() for generator in self.generators]
         for generator in self.generators:
             graph.register_generator_state(generator)
         try:
@@ -62,11 +63,13 @@ class Replay:
                 step()
         except RuntimeError as error:
             self.enabled = False
-            for generator, state in zip(self.generators, states, strict=True):
-                generator.set_state(state)
+            for generator, state in zip(self.generators, before, strict=True):
+                generator.graphsafe_set_state(state)  # the old one takes itself for recorded
             warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
         else:
             self.graph = graph
+            # Recording resets the generators' offsets on its stream; a replay must come after.
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
 
 
 def _new_stream(device: torch.device) -> torch.cuda.Stream:
