@@ -16,14 +16,14 @@ from graphglow.experiments.search import Work
 SPACE = {f"s{i}": tuple(range(5)) for i in range(6)}
 
 
-def total(values):
-    return [float(sum(values.values()))]
+def total(trials):
+    return [[float(sum(values.values()))] for values in trials]
 
 
-def run_trials(storage, *, budget, seed=0, evaluate=total):
+def run_trials(storage, *, budget, seed=0, evaluate=total, at_once=1):
     """The settled trials of a study in a storage, gone on with up to a budget."""
     study = trials.Trials(storage, "study", SPACE, budget=budget, seed=seed)
-    study.run(evaluate, lambda settled: None)
+    study.run(evaluate, lambda settled: None, at_once=at_once)
     return study.settled()
 
 
@@ -81,9 +81,10 @@ def test_two_workers_may_find_the_same_killed_trial(monkeypatch):
         study.study.ask().set_user_attr("worker", trials._worker(2**22 + 1))
         real = study.study.tell
 
-        def late(number, **more):
-            real(number, **more)  # the other's, between our look and our word
-            raise optuna.exceptions.UpdateFinishedTrialError
+        def late(trial, *values, **more):
+            real(trial, *values, **more)
+            if trial == 0:  # the other's word, between our look and ours
+                raise optuna.exceptions.UpdateFinishedTrialError
 
         monkeypatch.setattr(study.study, "tell", late)
         study.run(total, lambda settled: None)
@@ -110,9 +111,9 @@ def test_the_surplus_of_a_race_is_void():
         run_trials(storage, budget=1)
         early = study.study.ask()  # another worker's, ahead of ours
         early.suggest_categorical("s0", list(SPACE["s0"]))
-        with pytest.raises(trials._Surplus):
-            study._objective(study.study.ask(), total)
-        study._objective(early, total)
+        assert study._drawn() is None
+        assert study.study.trials[-1].state == optuna.trial.TrialState.FAIL
+        assert len(study.settled()) == 1
 
 
 def test_where_others_try_all_that_is_left_nothing_hangs():
@@ -120,8 +121,39 @@ def test_where_others_try_all_that_is_left_nothing_hangs():
         study = trials.Trials(storage, "study", {"a": (0, 1, 2)}, budget=2, seed=0)
         for _ in range(3):
             study.study.ask().suggest_categorical("a", [0, 1, 2])
-        with pytest.raises(trials._Surplus):
-            study._objective(study.study.ask(), total)
+        assert study._drawn() is None
+
+
+def test_several_at_once_are_different_and_no_more_than_the_budget():
+    sizes = []
+
+    def evaluate(drawn):
+        sizes.append(len(drawn))
+        assert len({tuple(values.items()) for values in drawn}) == len(drawn)
+        return total(drawn)
+
+    settled = in_memory(budget=14, at_once=6, evaluate=evaluate)
+    assert sizes == [6, 6, 2]
+    assert [trial.number for trial in settled] == list(range(14))
+
+
+def test_of_several_at_once_one_that_fails_leaves_the_others():
+    def evaluate(drawn):
+        return [InputError("no"), *total(drawn[1:])]
+
+    first, *others = in_memory(budget=3, at_once=3, evaluate=evaluate)
+    assert (first.failure, first.scores) == ("no", [])
+    assert all(trial.scores for trial in others)
+
+
+def test_several_at_once_that_are_interrupted_are_void():
+    def interrupt(drawn):
+        raise KeyboardInterrupt
+
+    with trial_storage.opened(None) as storage:
+        with pytest.raises(KeyboardInterrupt):
+            run_trials(storage, budget=4, at_once=4, evaluate=interrupt)
+        assert [trial.number for trial in run_trials(storage, budget=4)] == [4, 5, 6, 7]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from graphglow.experiments.candidates import (
     FitCandidate,
     GlowCandidate,
     SearchConfig,
+    scores_of,
 )
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.settings import locked, read_settings, write_settings
@@ -130,12 +131,12 @@ def search(
         )
         meter = _Meter(method, target.name, all_trials.budget, on_progress)
 
-        def evaluate(values: dict[str, Any]) -> list[float]:
-            settings = nested({name: trials.plain(value) for name, value in values.items()})
-            meter.begin(candidate.epochs(settings))
-            return candidate.scores(settings, meter.on_epoch)
+        def evaluate(drawn: list[dict[str, Any]]) -> list[list[float] | InputError]:
+            each = [nested({n: trials.plain(value) for n, value in one.items()}) for one in drawn]
+            meter.begin(sum(map(candidate.epochs, each)), len(each))
+            return scores_of(candidate, each, meter.on_epoch)
 
-        all_trials.run(evaluate, meter.on_trial)
+        all_trials.run(evaluate, meter.on_trial, at_once=config.trials_at_once)
         facts["sampler"] = "grid" if all_trials.every else "tpe"
         facts["budget"] = all_trials.budget
         with locked(work.settings) if work.settings is not None else nullcontext():
@@ -218,14 +219,14 @@ def _study_name(method: str, target: BlindGraph, candidate: Candidate, config: S
 
 
 class _Meter:
-    """Epochs of the trial in hand, as a share of it."""
+    """Epochs of the trials in hand, as a share of them."""
 
     def __init__(
         self, method: str, target: str, total: int, on_progress: OnProgress | None
     ) -> None:
         self.tell = on_progress
         self.now = Progress(method, target, 0, total, None)
-        self.settled, self.seen, self.expected = 0, 0, 1
+        self.settled, self.seen, self.expected, self.trials = 0, 0, 1, 1
 
     def on_trial(self, settled: Sequence[Any]) -> None:
         best = max((trial.mean for trial in settled if trial.scores), default=None)
@@ -233,8 +234,8 @@ class _Meter:
         self.now = self.now._replace(best=best)
         self._show()
 
-    def begin(self, expected: int) -> None:
-        self.expected = expected
+    def begin(self, epochs: int, trials: int) -> None:
+        self.expected, self.trials = epochs, trials
 
     def on_epoch(self, epoch: Epoch) -> None:
         self.seen += 1
@@ -243,7 +244,7 @@ class _Meter:
     def _show(self) -> None:
         if self.tell is not None:
             share = min(self.seen / self.expected, 1)
-            self.tell(self.now._replace(done=self.settled + share))
+            self.tell(self.now._replace(done=self.settled + share * self.trials))
 
 
 def _outcome(settled: Sequence[Any], plain: Callable[[Any], Any]) -> dict[str, Any]:

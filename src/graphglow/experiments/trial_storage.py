@@ -1,7 +1,8 @@
 """Where trials are kept: a file or a database that several processes may share."""
 
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def opened(storage: str | Path | None) -> Iterator[BaseStorage]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            warnings.filterwarnings("ignore", "Heartbeat of storage", UserWarning)  # see alive()
             if storage is None:
                 yield InMemoryStorage()
                 return
@@ -37,6 +39,36 @@ def opened(storage: str | Path | None) -> Iterator[BaseStorage]:
                 database.engine.dispose()
     finally:
         optuna.logging.set_verbosity(before)
+
+
+@contextmanager
+def alive(storage: BaseStorage, trials: Sequence[optuna.Trial]) -> Iterator[None]:
+    """Give signs of life of some trials, as ``Study.optimize`` does for the one that it makes."""
+    if not isinstance(storage, RDBStorage):
+        yield
+        return
+    over = threading.Event()
+
+    def beat() -> None:
+        while True:
+            for trial in trials:
+                storage.record_heartbeat(trial._trial_id)
+            if over.wait(HEARTBEAT):
+                return
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def void_stale(study: optuna.Study) -> None:
+    """Void the trials, of whatever machine, that have given no sign of life for long."""
+    if isinstance(study._storage, RDBStorage):
+        optuna.storages.fail_stale_trials(study)
 
 
 def _database(storage: str | Path) -> RDBStorage:

@@ -11,7 +11,7 @@ import os
 import random
 import socket
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -26,13 +26,16 @@ from optuna.trial import FrozenTrial, TrialState
 
 from graphglow.baselines.method import Space
 from graphglow.errors import InputError
+from graphglow.experiments.trial_storage import alive, void_stale
 
 REDRAWS = 50
 """Draws by TPE, and then at random, that are given up because others have tried them."""
 
 Values = dict[str, Any]
-Evaluate = Callable[[Values], list[float]]
-"""Settings by name, as the space has them, to the scores of their runs."""
+Outcome = list[float] | InputError
+"""The scores of a trial's runs, or why there are none."""
+Evaluate = Callable[[list[Values]], Sequence[Outcome]]
+"""Settings of some trials, by name and as the space has them, to what came of each."""
 
 
 class Settled(NamedTuple):
@@ -68,6 +71,7 @@ class Trials:
         self, storage: BaseStorage, name: str, space: Space, *, budget: int, seed: int
     ) -> None:
         self.choices = {n: {encoded(v): v for v in values} for n, values in sorted(space.items())}
+        self.storage = storage
         size = math.prod(map(len, self.choices.values()))
         self.every = size <= budget
         self.budget = min(size, budget)
@@ -79,24 +83,40 @@ class Trials:
             load_if_exists=True,
         )
 
-    def run(self, evaluate: Evaluate, on_trial: Callable[[list[Settled]], None]) -> None:
+    def run(
+        self,
+        evaluate: Evaluate,
+        on_trial: Callable[[list[Settled]], None],
+        *,
+        at_once: int = 1,
+    ) -> None:
         """Try settings until the budget is used up, by all workers together.
 
         Args:
-            evaluate: An :class:`InputError` that it raises fails the trial; anything else ends the
-                search, and voids the trial.
-            on_trial: Called before each trial and at the end, with all that are settled.
+            evaluate: An :class:`InputError` among what it returns fails that trial; what it raises
+                ends the search, and voids the trials that it was given.
+            on_trial: Called before each round and at the end, with all that are settled.
+            at_once: Trials in one round; they are drawn without knowing each other's scores.
         """
         while True:
             self._bury()
             on_trial(self.settled())
-            if len(_taken(self.study)) >= self.budget:
+            left = self.budget - len(_taken(self.study))
+            if left <= 0:
                 return
-            self.study.optimize(
-                lambda trial: self._objective(trial, evaluate),
-                n_trials=1,
-                catch=(InputError, _Surplus),
-            )
+            drawn = [self._drawn() for _ in range(min(left, at_once))]
+            begun = [one for one in drawn if one is not None]
+            if not begun:
+                continue
+            try:
+                with alive(self.storage, [trial for trial, _ in begun]):
+                    outcomes = evaluate([values for _, values in begun])
+                for (trial, _), outcome in zip(begun, outcomes, strict=True):
+                    self._tell(trial, outcome)
+            except BaseException:
+                for trial, _ in begun:
+                    self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+                raise
 
     def settled(self) -> list[Settled]:
         """The trials that count, in order, as many as the budget has; of two alike, the first."""
@@ -116,30 +136,34 @@ class Trials:
                 found.setdefault(_key(trial.params), one)
         return list(found.values())[: self.budget]
 
-    def _objective(self, trial: optuna.Trial, evaluate: Evaluate) -> float:
+    def _drawn(self) -> tuple[optuna.Trial, Values] | None:
+        """A new trial and its settings; None if another worker was faster, with the last one of
+        the budget or with the same settings.
+        """
+        trial = self.study.ask()
         trial.set_user_attr("worker", _worker(os.getpid()))
         drawn = {n: trial.suggest_categorical(n, list(c)) for n, c in self.choices.items()}
         ahead = _taken(self.study, before=trial.number)
         if len(ahead) >= self.budget or _key(drawn) in ahead:
-            raise _Surplus
-        try:
-            scores = evaluate({name: self.choices[name][value] for name, value in drawn.items()})
-        except InputError as error:
-            trial.set_user_attr("failure", str(error))
-            raise
-        trial.set_user_attr("scores", scores)
-        return statistics.fmean(scores)
+            self.study.tell(trial, state=TrialState.FAIL)
+            return None
+        return trial, {name: self.choices[name][value] for name, value in drawn.items()}
+
+    def _tell(self, trial: optuna.Trial, outcome: Outcome) -> None:
+        if isinstance(outcome, InputError):
+            trial.set_user_attr("failure", str(outcome))
+            self.study.tell(trial, state=TrialState.FAIL)
+        else:
+            trial.set_user_attr("scores", outcome)
+            self.study.tell(trial, statistics.fmean(outcome))
 
     def _bury(self) -> None:
-        """Void the trials of processes that are no more on this machine."""
+        """Void the trials of processes that are no more, at once on this machine."""
+        void_stale(self.study)
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             if _is_gone(trial.user_attrs.get("worker", "")):
                 with suppress(UpdateFinishedTrialError):  # another worker was faster
                     self.study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
-
-
-class _Surplus(Exception):
-    """Another worker has begun the last trial of the budget, or one with the same settings."""
 
 
 class _Draw(BaseSampler):
