@@ -304,7 +304,7 @@ def test_usage_errors_of_a_process(encoding: str, colour: str) -> None:
     [
         ("tranfer", "perhaps transfer"),
         ("--json transfer", "unknown command '--json'"),
-        ("transfer", "required options are missing: --learner FILE|random, --target"),
+        ("transfer", "required options are missing: --learner NAME|FILE, --target"),
         ("transfer --learner", "--learner"),
         ("transfer --learner random --target wine --bogus 1", "unknown options: --bogus"),
         ("transfer --learner random --target wine --epoch 3", "perhaps you meant: --epochs"),
@@ -578,12 +578,10 @@ def test_demo_writes_a_report_and_replaces_only_reports(
 
     small = replace(
         DEMO,
-        sources=("synthetic-small",),
         targets=("wine",),
         num_seeds=2,
         labels_per_class=5,
         refined_target="wine",
-        pretrain=replace(DEMO.pretrain, episodes=1, epochs=2, num_pivots=8),
         transfer=replace(DEMO.transfer, epochs=2, num_pivots=8),
     )
     monkeypatch.setattr("graphglow.commands.demo.DEMO", small)
@@ -593,6 +591,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(
     assert first.err == ""
     assert str(tmp_path / "demo_report.html") in first.out
     assert "random-theta" in first.out
+    assert "the learner universal, frozen" in " ".join(first.out.split())
     again = run("demo", "--json", "--seed", "4")
     assert again.status == 0
     assert {row["seed"] for row in again.json["rows"]} == {4, 5}

@@ -5,8 +5,7 @@ graph it has never seen, where only a small GNN is trained::
 
     import graphglow
 
-    sources = [graphglow.load_graph("digits"), graphglow.load_graph("synthetic")]
-    learner = graphglow.pretrain(sources)
+    learner = graphglow.load_pretrained("universal")  # or graphglow.pretrain([graph, ...])
     result = graphglow.transfer(learner, graphglow.load_graph("breast_cancer"))
     result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
 
@@ -33,6 +32,7 @@ _HOMES = {
     "fit": "graphglow.baselines",
     "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
+    "load_pretrained": "graphglow.pretrained",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
     "synthetic_graph": "graphglow.graphs",
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
+    from graphglow.pretrained import load_pretrained as load_pretrained
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
     from graphglow.structure import StructureLearner as StructureLearner

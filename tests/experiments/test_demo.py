@@ -15,15 +15,14 @@ from graphglow.experiments.demo import (
     summarise,
 )
 from graphglow.graphs import DATASETS
+from graphglow.pretrained import PRETRAINED, load_pretrained
 
 TINY = replace(
     DEMO,
-    sources=("synthetic-small",),
     targets=("wine", "breast_cancer"),
     num_seeds=2,
     labels_per_class=5,
     refined_target="breast_cancer",
-    pretrain=replace(DEMO.pretrain, episodes=1, epochs=2, num_pivots=8),
     transfer=replace(DEMO.transfer, epochs=2, num_pivots=8),
     top_k=3,
 )
@@ -48,11 +47,15 @@ def test_every_method_runs_on_every_target_and_seed(result: DemoResult) -> None:
 
 
 def test_demo_says_how_it_was_made(result: DemoResult) -> None:
-    assert result.pretraining["sources"] == ["synthetic-small"]
+    made = load_pretrained("universal").provenance
+    assert result.pretraining["name"] == "universal"
+    assert result.pretraining["sources"] == list(PRETRAINED["universal"])
+    assert result.pretraining["val_accuracy"] == made["validation_accuracy"]
+    assert result.pretraining["seconds"] > 0
+    assert result.settings["transfer"]["--learner"] == "universal"
     assert result.settings["transfer"]["--num-pivots"] == 8
-    assert result.settings["pretrain"]["--learner.embedding-size"] == 32
+    assert "--seed" not in result.settings["transfer"]
     assert "torch" in result.versions
-    assert 0 < result.pretraining["seconds"] < result.seconds
 
 
 def test_refined_graph_is_described(result: DemoResult) -> None:
@@ -64,8 +67,8 @@ def test_refined_graph_is_described(result: DemoResult) -> None:
 
 
 def test_demo_needs_no_files_and_no_target_is_a_source() -> None:
-    assert not any(DATASETS[name].needs_data for name in (*DEMO.sources, *DEMO.targets))
-    assert not set(DEMO.sources) & set(DEMO.targets)
+    assert not any(DATASETS[name].needs_data for name in DEMO.targets)
+    assert not set(PRETRAINED[DEMO.learner]) & set(DEMO.targets)
     assert DEMO.refined_target in DEMO.targets
     assert DEMO.num_seeds == 3
 

@@ -11,6 +11,7 @@ from graphglow.commands.flags import UNUSED, DataRoot, Json
 from graphglow.commands.terminal import print_json, say, show
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
+from graphglow.pretrained import PRETRAINED
 from graphglow.training.config import Device
 
 
@@ -23,7 +24,8 @@ def datasets(
     """List the graphs that are known by name.
 
     Any other graph is given by a path: a .pt, .npz or .graphml file, or a folder with
-    nodes.csv and edges.csv (or .parquet).
+    nodes.csv and edges.csv (or .parquet). The pre-trained structure learners that come with the
+    package are listed too.
     """
     root = data_folder(data_root)
     present = _folders_with_raw_files(root)
@@ -42,7 +44,8 @@ def datasets(
         for info in DATASETS.values()
     ]
     if json:
-        print_json({"data_root": root.absolute(), "datasets": rows})
+        learners = [{"name": name, "sources": list(of)} for name, of in PRETRAINED.items()]
+        print_json({"data_root": root.absolute(), "datasets": rows, "learners": learners})
         return
     table = Table(box=SIMPLE_HEAD)  # fits in 80 columns
     for column in ("name", "kind", "nodes", "edges", "classes", "data files"):
@@ -54,6 +57,9 @@ def datasets(
         table.add_row(str(row["name"]), str(row["kind"]), *counts, files)
     show(table)
     say(f"data root: {root.absolute()} (set it by --data-root or GRAPHGLOW_DATA)")
+    say("pre-trained structure learners, for --learner:")
+    for name, sources in PRETRAINED.items():
+        say(f"  {name:<9}  {', '.join(sources)}")
 
 
 def _folders_with_raw_files(root: Path) -> set[str]:

@@ -28,12 +28,12 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
 
-    Pre-trains a structure learner, transfers it, frozen, to graphs that it has never seen, and
-    sets it beside its controls. Nothing is downloaded.
+    Transfers the package's pre-trained structure learner, frozen, to graphs that it has never
+    seen, and sets it beside its controls. Nothing is downloaded.
 
     Args:
         out: Where to write the report, one HTML page; an older report is replaced.
-        seed: Seed of pre-training, and the first of the seeds of transfer.
+        seed: The first of the seeds; each draws labels, weights and pivots.
         device: Where to compute: auto takes the GPU if there is one.
     """
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
@@ -59,20 +59,18 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
         f"one class; {percent(before)} of the input graph's do."
     )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all)")
-    say(
-        "next:   graphglow pretrain --sources digits synthetic --num-pivots 100 --out l.safetensors"
-    )
-    say("        graphglow transfer --learner l.safetensors --target wine --predictions wine.csv")
-    say("        graphglow refine --learner l.safetensors --target wine --out refined.csv")
+    say("next:   graphglow transfer --learner universal --target wine --predictions wine.csv")
+    say("        graphglow refine --learner universal --target wine --out refined.csv")
+    say("        graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors")
 
 
 def _table(result: DemoResult) -> Table:
-    sources = ", ".join(result.pretraining["sources"])
-    table = Table(
-        title=f"Test accuracy in %, pre-trained on {sources} "
-        f"({result.pretraining['seconds']:.1f} s)",
-        title_justify="left",
+    made = result.pretraining
+    title = (
+        f"Test accuracy in %. graphglow: the learner {made['name']}, frozen, pre-trained on "
+        f"{', '.join(made['sources'])}"
     )
+    table = Table(title=title, title_justify="left")
     table.add_column("target")
     table.add_column("method")
     for column in ("mean", "std", "training, s"):

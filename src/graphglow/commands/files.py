@@ -1,5 +1,6 @@
 """What commands read and write: learners, graphs with their split, output files."""
 
+import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,13 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.split import random_split
+from graphglow.pretrained import PRETRAINED, load_pretrained, nearest, pretrained_file
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.config import LARGEST_SEED
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
+RANDOM = "random"
+"""What ``--learner`` calls a learner that was never trained."""
 
 
 def check_output(
@@ -56,8 +60,8 @@ def _holds(read: Path, path: Path) -> bool:
 
 
 def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
-    """Return the learner that ``name`` means: a file, or ``random``."""
-    if name == "random":
+    """Return the learner that ``name`` means: one of the package's, a file, or ``random``."""
+    if name == RANDOM:
         config = LearnerConfig()
         if embedding_size is not None:
             config = LearnerConfig(embedding_size=embedding_size)
@@ -67,9 +71,31 @@ def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureL
             f"--embedding-size must go with --learner random; got --learner {name}, which has its "
             "own"
         )
-    if not Path(name).expanduser().exists():
-        raise InputError(f"--learner must be an existing file or random; got {name!r}")
-    return StructureLearner.load(Path(name).expanduser())
+    return trained_learner(name, RANDOM)
+
+
+def trained_learner(name: str, *others: str) -> StructureLearner:
+    """Load a learner of the package by its bare name, in any case; anything else is a file.
+
+    So a file that is called ``universal`` is given as ``./universal``. ``others`` are more names
+    that the command takes, for the error.
+    """
+    if name.lower() in PRETRAINED:
+        return load_pretrained(name)
+    path = Path(name).expanduser()
+    if not os.path.exists(path):  # False, too, for what no path can be
+        names = ", ".join((*PRETRAINED, *others))
+        raise InputError(
+            f"--learner must be {names} or an existing file; got {name!r}{nearest(name)}"
+        )
+    return StructureLearner.load(path)
+
+
+def learner_file(name: str | None) -> Path | None:
+    """The file that ``--learner`` is read from, as an input of :func:`check_output`."""
+    if name is None or name == RANDOM:
+        return None
+    return pretrained_file(name) if name.lower() in PRETRAINED else Path(name)
 
 
 def read_graph(

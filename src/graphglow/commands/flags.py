@@ -8,6 +8,8 @@ from tyro.conf import FlagCreatePairsOff, arg
 UNUSED = "No effect here; every command takes it."
 
 GraphName = Annotated[str, arg(metavar="NAME|FILE")]
+LearnerName = Annotated[str, arg(metavar="NAME|FILE")]
+OptionalLearner = Annotated[str | None, arg(metavar="NAME|FILE", help_behavior_hint="(optional)")]
 OptionalFile = Annotated[Path | None, arg(metavar="FILE", help_behavior_hint="(optional)")]
 OutFile = Annotated[Path, arg(metavar="FILE")]
 DataRoot = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, arg
 
-from graphglow.commands.files import check_output
+from graphglow.commands.files import check_output, learner_file
 from graphglow.commands.flags import (
     DataRoot,
     EmbeddingSize,
@@ -16,7 +16,7 @@ from graphglow.commands.flags import (
     Overwrite,
 )
 from graphglow.commands.terminal import percent, print_json, show_facts, waiting
-from graphglow.commands.transfer import readable, run_transfer
+from graphglow.commands.transfer import readable, run_transfer, was_source
 from graphglow.errors import InputError
 from graphglow.experiments.demo import graph_facts
 from graphglow.graphs import write_graph
@@ -30,7 +30,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     out: OutFile,
     config: Annotated[TransferConfig, arg(name="")],
     learner: Annotated[
-        str | None, arg(metavar="FILE|random", help_behavior_hint="(with --target)")
+        str | None, arg(metavar="NAME|FILE", help_behavior_hint="(with --target)")
     ] = None,
     target: Annotated[
         str | None, arg(metavar="NAME|FILE", help_behavior_hint="(with --learner)")
@@ -49,12 +49,13 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
 
     Either --learner and --target, or --result: a file that graphglow transfer --out wrote.
 
-    Example: graphglow refine --learner learner.safetensors --target wine --out refined.csv
+    Example: graphglow refine --learner universal --target wine --out refined.csv
 
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold the whole graph;
             .csv and .parquet hold its edges (source, target, weight) with your own node ids.
-        learner: The structure learner, as in graphglow transfer.
+        learner: The structure learner, as in graphglow transfer: citation, social, universal, a
+            file, or random.
         target: The target graph, as in graphglow transfer.
         result: A saved transfer, instead of --learner and --target; it has its own settings.
         top_k: Strongest incoming edges kept for each node.
@@ -66,7 +67,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         out,
         overwrite=overwrite,
         suffixes=tuple(WRITERS),
-        inputs=(learner, target, result, split_file),
+        inputs=(learner_file(learner), target, result, split_file),
     )
     if out.suffix.lower() == ".parquet":
         require_pyarrow()
@@ -102,6 +103,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     facts: dict[str, Any] = {
         **trained.summary(),
         "split": split,
+        "target_was_source": was_source(trained),
         "out": out,
         "top_k": top_k,
         "self_loops": self_loops,

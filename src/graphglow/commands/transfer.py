@@ -6,12 +6,19 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow import training
-from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph, read_learner
+from graphglow.commands.files import (
+    TENSOR_SUFFIXES,
+    check_output,
+    learner_file,
+    read_graph,
+    read_learner,
+)
 from graphglow.commands.flags import (
     DataRoot,
     EmbeddingSize,
     GraphName,
     Json,
+    LearnerName,
     OptionalFile,
     Overwrite,
 )
@@ -21,7 +28,7 @@ from graphglow.training import TransferConfig, TransferResult
 
 
 def transfer(  # noqa: D417 (flags.py and the config say the rest)
-    learner: Annotated[str, arg(metavar="FILE|random")],
+    learner: LearnerName,
     target: GraphName,
     config: Annotated[TransferConfig, arg(name="")],
     split_file: OptionalFile = None,
@@ -35,11 +42,12 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
 ) -> None:
     """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
 
-    Example: graphglow transfer --learner learner.safetensors --target breast_cancer --json
+    Example: graphglow transfer --learner universal --target breast_cancer --json
 
     Args:
-        learner: The structure learner: a file from graphglow pretrain; or random, one that was
-            never trained, as a control. graphglow fit has the other controls.
+        learner: The structure learner: citation, social or universal, which come with the package;
+            a file from graphglow pretrain (./universal, if that is its name); or random, one that
+            was never trained, as a control. graphglow fit has the other controls.
         target: The target graph: a name (see graphglow datasets) or a file.
         split_file: An .npz file with index arrays train, val and test.
         split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
@@ -47,7 +55,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         predictions: Where to write every node's id, predicted class and probabilities (.csv or
             .parquet).
     """
-    inputs = (learner, target, split_file)
+    inputs = (learner_file(learner), target, split_file)
     if out is not None:
         out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=inputs)
     if predictions is not None:
@@ -68,6 +76,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         result.write_predictions(predictions)
     facts = {**result.summary(), "learner": learner, "split": split, "out": out}
     facts["predictions"] = predictions
+    facts["target_was_source"] = was_source(result)
     if json:
         print_json(facts)
     else:
@@ -95,6 +104,12 @@ def run_transfer(
     return result, split
 
 
+def was_source(result: TransferResult) -> bool:
+    """Whether the learner was pre-trained on a graph of the target's name: then it has seen it."""
+    sources = result.learner.provenance.get("sources")
+    return isinstance(sources, list) and result.graph.name in sources
+
+
 def readable(facts: dict[str, Any]) -> dict[str, str]:
     """The facts of a run as people read them."""
     method, backbone = facts["method"], facts["backbone"]
@@ -110,6 +125,8 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
     }
     if facts.get("message_backend") is not None:
         shown["learned graph by"] = f"{facts['message_backend']} backend"
+    if facts.get("target_was_source"):
+        shown["mind"] = "the learner was pre-trained on a graph of this name"
     if facts.get("out") is not None:
         shown["written to"] = str(facts["out"])
     if facts.get("predictions") is not None:

@@ -1,0 +1,163 @@
+"""The learners that come with the package, by name: in Python and on the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import graphglow
+from graphglow.cli import main
+from graphglow.commands.files import learner_file, read_learner, trained_learner
+from graphglow.graphs import DATASETS
+from graphglow.pretrained import FOLDER, PRETRAINED, load_pretrained, pretrained_file
+
+REPO = Path(__file__).parents[2]
+FAST = ["--target", "wine", "--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
+
+
+def weights(learner: graphglow.StructureLearner) -> torch.Tensor:
+    return torch.cat([weight.flatten() for weight in learner.parameters()])
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
+    learner = graphglow.load_pretrained(name)
+    assert pretrained_file(name).stat().st_size < 20_000
+    made = learner.provenance
+    assert made["trained"]
+    assert tuple(made["sources"]) == PRETRAINED[name]
+    assert made["name"] == name
+    assert made["config"]["learner"]["num_heads"] == learner.config.num_heads
+    assert 0 < made["validation_accuracy"] <= 1
+    assert "make_pretrained.py" in made["provenance"]["command"]
+    assert made["provenance"]["commit"] != "unknown"
+    untrained = graphglow.StructureLearner(learner.config, seed=made["seed"])
+    assert not torch.equal(weights(learner), weights(untrained))
+
+
+@pytest.mark.parametrize("name", PRETRAINED)
+def test_every_learner_has_its_row(name: str) -> None:
+    made = load_pretrained(name).provenance
+    lines = (REPO / "results" / "pretrained.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    found = [row for row in rows if row["kind"] == "pretrain" and row["name"] == name][-1]
+    assert found["provenance"] == made["provenance"]
+    assert found["visit_scores"] == made["visit_scores"]
+
+
+def test_names_and_files_are_the_same_and_sources_are_known() -> None:
+    assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
+    assert set(PRETRAINED["universal"]) == set(PRETRAINED["citation"]) | set(PRETRAINED["social"])
+    assert all(name in DATASETS for name in PRETRAINED["universal"])
+    assert all(DATASETS[name].kind == "social" for name in PRETRAINED["social"])
+
+
+def test_each_load_is_a_learner_of_its_own() -> None:
+    one, other = load_pretrained("Universal"), load_pretrained("universal")
+    with torch.no_grad():
+        next(one.parameters()).zero_()
+    assert weights(other).abs().sum() > 0
+    assert not torch.equal(weights(one), weights(other))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("univrsal", "one of citation, social, universal; got 'univrsal' (nearest: universal)"),
+        ("xyz", "one of citation, social, universal; got 'xyz'"),
+        ("", "got ''"),
+        ("universal.safetensors", "nearest: universal"),
+        (3, "named by a text; got 3"),
+    ],
+)
+def test_an_unknown_name_lists_the_known_ones(name: str, said: str) -> None:
+    with pytest.raises(graphglow.InputError) as error:
+        load_pretrained(name)
+    assert said in str(error.value)
+
+
+def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=3))
+    own.save("universal")
+    own.save("social.st")
+    assert trained_learner("universal").config.embedding_size != 3
+    assert trained_learner("./universal").config.embedding_size == 3
+    assert trained_learner(str(tmp_path / "universal")).config.embedding_size == 3
+    assert read_learner("social.st", None, 0).config.embedding_size == 3
+    assert read_learner("random", 3, 0).config.embedding_size == 3
+
+
+def test_the_file_that_is_read_is_known() -> None:
+    assert learner_file("social") == FOLDER / "social.safetensors"
+    assert learner_file("./social") == Path("social")
+    assert learner_file("random") is None
+    assert learner_file(None) is None
+
+
+@pytest.mark.parametrize("name", ["univrsal", "x" * 5000, "a\0b"])
+def test_the_command_line_refuses_an_unknown_learner(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["transfer", "--learner", name, *FAST]) == 2
+    line = capsys.readouterr().err
+    assert len(line.splitlines()) == 1
+    assert "must be citation, social, universal, random or an existing file" in line
+    assert ("nearest: universal" in line) == (name == "univrsal")
+
+
+def test_transfer_and_refine_take_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("citation").mkdir()  # no matter what lies here
+    assert main(["transfer", "--learner", "citation", *FAST, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["learner"], facts["method"]) == ("citation", "graphglow")
+    words = ["--learner", "citation", *FAST, "--out", "citation/refined.csv"]
+    assert main(["refine", *words]) == 0
+    assert main(["refine", *words, "--overwrite"]) == 0
+    assert Path("citation/refined.csv").read_text().startswith("source,target,weight")
+    capsys.readouterr()
+    assert main(["refine", *words, "--overwrite", "--embedding-size", "3"]) == 2
+    assert "--embedding-size must go with --learner random" in capsys.readouterr().err
+
+
+def test_a_target_that_was_a_source_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graphglow.write_graph(graphglow.load_graph("wine"), tmp_path / "cora.npz")
+    words = ["--target", str(tmp_path / "cora.npz"), *FAST[2:]]
+    for learner, seen in {"citation": True, "social": False, "random": False}.items():
+        assert main(["transfer", "--learner", learner, *words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["target_was_source"] is seen
+    assert main(["transfer", "--learner", "citation", *words]) == 0
+    assert "pre-trained on a graph of this name" in capsys.readouterr().out
+
+
+def test_a_shipped_file_is_never_an_output(capsys: pytest.CaptureFixture[str]) -> None:
+    before = pretrained_file("social").read_bytes()
+    words = ["--learner", "social", *FAST, "--out", str(pretrained_file("social")), "--overwrite"]
+    assert main(["transfer", *words]) == 2
+    assert "one of the inputs" in capsys.readouterr().err
+    assert pretrained_file("social").read_bytes() == before
+
+
+def test_datasets_lists_the_learners(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["datasets", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["learners"]
+    assert {row["name"]: tuple(row["sources"]) for row in listed} == PRETRAINED
+    assert main(["datasets"]) == 0
+    assert "universal  cora, citeseer, pubmed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_the_files_are_in_what_is_built(kind: str) -> None:
+    builders = pytest.importorskip(f"hatchling.builders.{kind}")
+    builder = {"wheel": "WheelBuilder", "sdist": "SdistBuilder"}[kind]
+    built = getattr(builders, builder)(str(REPO)).recurse_included_files()
+    names = {Path(file.path).name for file in built if "pretrained" in file.path}
+    assert {f"{name}.safetensors" for name in PRETRAINED} <= names
