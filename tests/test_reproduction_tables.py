@@ -1,0 +1,300 @@
+"""docs/reproduction.md and the README's table are what their generator makes of the rows."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphglow.experiments.cell_rows import cell_facts
+from graphglow.experiments.cells import EXPERIMENTS, Cell
+from graphglow.experiments.paper import GRAPHS
+
+REPO = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/reproduction.md")
+ORIGIN = {
+    "date": "2026-01-01T00:00:00+00:00",
+    "commit": "abc1234",
+    "machine": {"cpu": "x86_64", "cores": 2, "gpu": "NVIDIA H200"},
+    "versions": {"torch": "2.13.0", "cuda": "13.0"},
+}
+SPREAD = (-0.01, 0.01, 0.0, -0.01, 0.01)
+"""Of five seeds around a mean: the standard deviation is exactly 0.01."""
+
+Main = Callable[[list[str]], int]
+
+
+@pytest.fixture(scope="module")
+def main() -> Iterator[Main]:
+    """The generator's command; scripts in benchmarks/ import each other by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPO / "benchmarks"))
+        yield importlib.import_module("reproduction_tables").main
+
+
+class Folder:
+    """Copies of the pages, and rows beside them."""
+
+    def __init__(self, root: Path, main: Main) -> None:
+        self.root, self.main = root, main
+        for page in PAGES:
+            (root / page).parent.mkdir(exist_ok=True)
+            (root / page).write_text((REPO / page).read_text())
+
+    def write(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
+        (self.root / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(self, *words: str) -> int:
+        return self.main([*words, "--results", str(self.root), "--root", str(self.root)])
+
+    def block(self, name: str) -> str:
+        """Of either page, made anew."""
+        assert self.run() == 0
+        text = "".join((self.root / page).read_text() for page in PAGES)
+        return text.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, main: Main) -> Folder:
+    return Folder(tmp_path, main)
+
+
+def cells(experiment: str, *keys: str) -> list[Cell]:
+    found = {cell.key: cell for cell in EXPERIMENTS[experiment]()}
+    return [found[key] for key in keys]
+
+
+def row(cell: Cell, seed: int = 0, accuracy: float | None = 0.7, **changes: Any) -> dict[str, Any]:
+    measured = {"test_accuracy": accuracy, "val_accuracy": 0.7, "train_seconds": 2.0}
+    measured |= {"peak_memory_bytes": 5e8, "device": "cuda", "timed": cell.timed, "threads": 1}
+    facts = {"method": cell.method, "sources": list(cell.sources) or None, "target": cell.target}
+    facts |= {"split": cell.split, "seed": seed, "config": {}, "pretraining": None, "metrics": {}}
+    nothing = {"error": None, "provenance": ORIGIN, "damage": None, "observe_every": None}
+    return {**cell_facts(cell), **facts, **measured, **nothing, **changes}
+
+
+def five(cell: Cell, mean: float, **changes: Any) -> list[dict[str, Any]]:
+    """A whole cell, with a standard deviation of one point."""
+    return [row(cell, seed, round(mean + s, 6), **changes) for seed, s in enumerate(SPREAD)]
+
+
+def of_backbone(experiment: str, key: str) -> Cell:
+    """The cell of a method beside a chosen backbone."""
+    method, target = key.split("/")
+    line = {"graphglow": "graphglow-backbone", "random-theta": "random-backbone"}[method]
+    (cell,) = cells(experiment, key)
+    label = f"{cell.label}, best backbone"
+    return replace(cell, key=f"{line}/{target}", label=label, paper=None)
+
+
+def test_the_pages_are_not_stale(main):
+    assert main(["--check"]) == 0, "run python benchmarks/reproduction_tables.py"
+
+
+def test_without_rows_the_tables_say_so(folder):
+    assert folder.run() == 0
+    assert folder.block("main").startswith("The paper's tables have no rows yet")
+    for name in ("rows", "table1", "verdicts2", "time", "homophily", "search"):
+        assert folder.block(name) == "No rows yet.\n"
+    assert folder.run("--check") == 0
+
+
+def test_a_new_row_makes_the_pages_stale_and_check_changes_nothing(folder):
+    assert folder.run() == 0
+    folder.write("reproduce.jsonl", [row(*cells("table2", "gcn/cora"))])
+    before = [(folder.root / page).read_text() for page in PAGES]
+    assert folder.run("--check") == 1
+    assert [(folder.root / page).read_text() for page in PAGES] == before
+    assert folder.run() == 0
+    assert folder.run("--check") == 0
+    assert [(folder.root / page).read_text() for page in PAGES] != before
+    left = sorted(path.name for path in (folder.root / "docs").iterdir())
+    assert left == ["reproduction.md"]
+
+
+def test_a_page_without_its_block_is_refused(folder):
+    (folder.root / "README.md").write_text("# nothing here\n")
+    with pytest.raises(Exception, match=r"README.md must have the blocks main; got"):
+        folder.run("--check")
+
+
+def test_a_table_has_the_paper_the_best_the_seeds_and_the_failures(folder):
+    gcn, gat, sage, lost = cells("table1", "gcn/cora", "gat/cora", "sage/cora", "cpgnn/cora")
+    (fewer,) = cells("table1", "gpr/cora")
+    fewer = replace(fewer, key="gpr/cora < citeseer")
+    rows = [row(gcn, 0, 0.1), *five(gcn, 0.83), *five(gat, 0.84), *five(fewer, 0.99)]
+    rows += [row(sage, 0, 0.81), row(sage, 1, None, error="the loss must be finite; got nan")]
+    rows += [row(lost, s, None, error="cpgnn must fit in memory;\ngot 9 GB") for s in range(5)]
+    folder.write("reproduce.jsonl", rows)
+    table = folder.block("table1")
+    empty = " | - | - | - | - | "
+    assert f"| GCN{empty}83.0 +- 1.0 (paper 81.6) | - | - |" in table
+    assert f"| GAT{empty}**84.0 +- 1.0** (paper 83.0) | - | - |" in table
+    assert f"| SAGE{empty}81.0 (1 seed; 1 failed [1]; paper 81.4) |" in table
+    assert f"| CPGNN{empty}failed [2] (paper 80.8) |" in table
+    assert f"| GPR{empty}- | - | - |" in table
+    assert "- [1] the loss must be finite; got nan\n" in table
+    assert "- [2] cpgnn must fit in memory; got 9 GB\n" in table
+    rows_told = folder.block("rows")
+    assert "17 rows, 6 of them without a result." in rows_told
+    assert "- commit: abc1234 (17 rows)" in rows_told
+
+
+def test_verdicts_count_columns_and_test_differences(folder):
+    rows: list[dict[str, Any]] = []
+    for target in ("reed98", "cora", "pubmed"):
+        ours, gcn, theta = cells(
+            "table2", *(f"{m}/{target}" for m in ("graphglow", "gcn", "random-theta"))
+        )
+        assert ours.paper is not None
+        far = -0.05 if target == "pubmed" else 0.0
+        mean = round(ours.paper.mean + 0.01 + far, 6)
+        rows += five(ours, mean) + five(gcn, mean - 0.05) + five(theta, mean + 0.001)
+    better = of_backbone("table2", "graphglow/cora")
+    rows += five(better, 0.9) + five(of_backbone("table2", "random-theta/cora"), 0.9)
+    folder.write("reproduce.jsonl", rows)
+    verdict = folder.block("verdicts2")
+    assert (
+        "GraphGLOW is at or above the paper in 2 of 3 columns (more than two standard errors below "
+        "it in 1); is above tuned GCN in 3 of 3 columns (significantly in 3, significantly below "
+        "in 0); is above random theta in 0 of 3 columns (significantly in 0, significantly below "
+        "in 0)." in verdict
+    )
+    # cora: one point above 83.2 +- 0.4, five runs each: sqrt((1 + 0.16) / 5) = 0.482 points
+    assert "| Cora | 84.2 +- 1.0 | +1.0 (+2.1 SE) | **+5.0 (p < 0.001)** | -0.1 (p = 0.88) |" in (
+        verdict
+    )
+    assert "| CiteSeer | - | - | - | - |" in verdict
+    # a chosen backbone is judged by the paper's GraphGLOW, and by its own control
+    assert "GraphGLOW, best backbone is at or above the paper in 1 of 1 column " in verdict
+    assert "against random theta, best backbone |" in verdict
+    ours, others = (
+        "| Cora | 90.0 +- 1.0 | +6.8 (+14.1 SE) |",
+        "**+10.8 (p < 0.001)** | +0.0 (p = 1) |",
+    )
+    assert f"{ours} {others}" in verdict
+
+
+def test_the_readme_has_a_few_lines_of_table_2(folder):
+    rows = []
+    for method, mean in (("graphglow", 0.8), ("random-theta", 0.79), ("gcn", 0.82), ("link", 0.6)):
+        rows += five(*cells("table2", f"{method}/cora"), mean)
+    rows += five(of_backbone("table2", "graphglow/cora"), 0.85)
+    folder.write("reproduce.jsonl", rows)
+    table = folder.block("main")
+    assert "| method | Cornell5 | JohnsHopkins55 | Amherst41 | Reed98 | Cora | CiteSeer |" in table
+    empty = " | - | - | - | - | "
+    assert f"| GraphGLOW{empty}80.0 +- 1.0 | - | - |" in table
+    assert f"| GraphGLOW, best backbone{empty}**85.0 +- 1.0** | - | - |" in table
+    assert f"| GCN, tuned{empty}82.0 +- 1.0 | - | - |" in table
+    assert f"| GraphGLOW, as the paper reports it{empty}83.2 | - | - |" in table
+    assert "GraphGLOW is at or above the paper in 0 of 1 column (" in table
+    assert "(docs/reproduction.md)" in table
+
+
+def test_times_are_compared_on_one_machine(folder):
+    ours, idgl, gcn, lds = cells(
+        "time", *(f"{m}/johnshopkins55" for m in ("graphglow", "idgl", "gcn", "lds"))
+    )
+    elsewhere = ORIGIN | {"machine": {"cpu": "x86_64", "cores": 2, "gpu": None}}
+    rows = five(ours, 0.7, train_seconds=2.0, pretrain_seconds=30.0)
+    rows += five(idgl, 0.7, train_seconds=14.0)
+    rows += five(gcn, 0.7, device="cpu", provenance=elsewhere)
+    rows += [row(lds, s, None, error="too large", timed=False) for s in range(5)]
+    folder.write("reproduce.jsonl", rows)
+    table = folder.block("time")
+    start = "| JohnsHopkins55 | "
+    assert f"{start}GraphGLOW | **70.0 +- 1.0** | 2.00 +- 0.00 | 1 | 500 | NVIDIA H200 |" in table
+    assert f"{start}IDGL | **70.0 +- 1.0** | 14.00 +- 0.00 | 7 (paper 6) | 500 |" in table
+    assert f"{start}GCN | **70.0 +- 1.0** | 2.00 +- 0.00 | - | 500 | 1 thread of a x86_64" in table
+    assert f"{start}LDS | failed [1] | - | - (paper 9) |" in table
+    assert "Pre-training took 30 +- 0 s." in table
+
+
+def test_ablations_say_what_each_part_is_worth(folder):
+    full, single, theta = cells(
+        "ablation", *(f"{v}/amherst41" for v in ("full", "no-iteration", "random-theta"))
+    )
+    rows = five(full, 0.7) + five(single, 0.65) + five(theta, 0.7004)
+    folder.write("reproduce.jsonl", rows)
+    table = folder.block("ablation")
+    assert "| no iteration | - | - | 65.0 +- 1.0 (-5.0; paper -8.8) |" in table
+    assert "| random theta | - | - | **70.0 +- 1.0** (+0.0) |" in table
+
+
+def test_sweeps_and_encoders_are_compact_tables(folder):
+    deleted, whole = cells("edges", "delete/0.3/gcn/citeseer", "delete/0.0/graphglow/citeseer")
+    low, high = cells("sensitivity", "lambda/0.1/cora", "lambda/0.9/cora")
+    rows = five(deleted, 0.6) + five(whole, 0.7) + five(low, 0.7) + five(high, 0.8)
+    rows += five(*cells("sensitivity", "pivots/50/cora"), 0.75)
+    rows += five(*cells("encoder", "mlp/cora"), 0.8)
+    folder.write("reproduce.jsonl", rows)
+    damaged = folder.block("edges")
+    assert "| target | method | 0% | 10% | 20% | 30% | 40% | 50% |" in damaged
+    assert "| CiteSeer | GCN, edges deleted | - | - | - | 60.0 +- 1.0 | - | - |" in damaged
+    swept = folder.block("sensitivity")
+    assert "| 0.1 | 70.0 +- 1.0 | - |" in swept
+    assert "| 0.9 | **80.0 +- 1.0** | - |" in swept
+    assert "| 50 | 75.0 +- 1.0 | - |" in swept
+    assert swept.index("| 800 |") < swept.index("| 1000 |")
+    encoders = folder.block("encoder")
+    assert "| GraphGLOW, MLP encoder | - | - | - | - | 80.0 +- 1.0 (paper 82.5) |" in encoders
+
+
+def test_homophily_is_that_of_the_first_and_the_last_look(folder):
+    (cell,) = cells("homophily", "graphglow/reed98")
+    metrics = {"epoch": [0, 5, 10], "homophily": [0.1, 0.9, 0.3], "input_homophily": 0.02}
+    longer = {**metrics, "epoch": [0, 5, 10, 15], "homophily": [0.1, 0.2, 0.9, 0.5]}
+    rows = [row(cell, 0, metrics=metrics), row(cell, 1, metrics=longer)]
+    folder.write("reproduce.jsonl", [*rows, row(cell, 2, None, error="too large")])
+    table = folder.block("homophily")
+    measure = "| Reed98 | homophily (Lim et al.) | 0.020 (paper 0.04) |"
+    assert f"{measure} 0.100 +- 0.000 | 0.400 +- 0.141 | - | - |" in table
+
+
+def test_the_search_is_told_by_method_and_sources(folder):
+    study = {"experiment": "search", "seeds_per_trial": 3, "trial_seconds": 1800.0, "failed": 0}
+    study |= {
+        "settings": {"dropout": 0.5},
+        "device": "cuda",
+        "provenance": ORIGIN,
+        "sources": None,
+        "budget": 30,
+        "trials": 30,
+    }
+    glow = study | {"method": "graphglow", "target": "cora", "val_accuracy": 0.81}
+    rows = [
+        study | {"method": "gcn", "target": "cora", "val_accuracy": 0.1, "trials": 4},
+        study | {"method": "gcn", "target": "cora", "val_accuracy": 0.801},
+        study
+        | {"method": "gcn", "target": "reed98", "val_accuracy": 0.7, "budget": 12}
+        | {"trials": 9},
+        study | {"method": "lds", "target": "pubmed", "val_accuracy": None, "failed": 30},
+        glow | {"sources": ["pubmed", "citeseer"]},
+        glow | {"sources": list(GRAPHS[:4]), "val_accuracy": 0.82},
+        glow | {"sources": list(GRAPHS[:4]), "settings": {"transfer": {"backbone": "gat"}}},
+    ]
+    folder.write("search.jsonl", rows)
+    with (folder.root / "search.jsonl").open("a") as file:
+        file.write('{"experiment": "sea')
+    table = folder.block("search")
+    assert table.startswith("6 searches, 3.0 hours of trials.\n")
+    start = "| GCN | 12 to 30 | 3 | 39 | 0 | NVIDIA H200 | - | - | - |"
+    assert f"{start} 70.0 (9 trials) | 80.1 | - | - |" in table
+    assert "| LDS | 30 | 3 | 30 | 30 | NVIDIA H200 | - | - | - | - | - | - | all failed |" in table
+    assert "| GraphGLOW, in-domain | 30 | 3 | 30 | 0 | NVIDIA H200 |" in table
+    assert "| GraphGLOW, cross-domain, best backbone | 30 |" in table
+    assert "| - | - | - | - | 82.0 | - | - |" in table
+
+
+@pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
+def test_every_cell_of_an_experiment_has_a_place(folder, experiment):
+    """One row each of all cells: none is lost, none needs another."""
+    folder.write("reproduce.jsonl", [row(cell) for cell in EXPERIMENTS[experiment]()])
+    if experiment == "homophily":
+        assert folder.block("homophily") == "No rows yet.\n"  # these have no metrics
+        return
+    assert folder.block(experiment).count("(1 seed") == len(list(EXPERIMENTS[experiment]()))
