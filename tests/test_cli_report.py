@@ -100,6 +100,7 @@ def test_rows_and_transfers_make_one_page(
         "runs": 2,
         "transfers": ["wine"],
         "damaged_lines": 0,
+        "skipped": [],
     }
     assert is_report(out)
     text = out.read_text(encoding="utf-8")
@@ -108,15 +109,45 @@ def test_rows_and_transfers_make_one_page(
     status, printed, _ = run(*words)  # an older report is replaced
     assert status == 0
     assert f"report: {out}" in printed
+    assert "shown: 2 runs of synthetic; 1 saved transfer\n" in printed
+    _, printed, _ = run("report", saved / "wine.safetensors", "--out", out)
+    assert printed.startswith("shown: 1 saved transfer\n")
+    (tmp_path / "notes.txt").write_text("hello")
+    run("report", saved / "wine.safetensors", tmp_path / "notes.txt", "--out", out)
+    text = out.read_text(encoding="utf-8")
+    assert "text that is no lines of JSON" in text
+    assert " of 0 experiment" not in text
 
 
-def test_damaged_lines_are_said_and_the_rest_is_shown(run: Run, rows: Path, tmp_path: Path) -> None:
+def test_what_is_skipped_is_said_and_the_rest_is_shown(
+    run: Run, rows: Path, saved: Path, tmp_path: Path
+) -> None:
     with rows.open("a") as file:
+        file.write('{"experiment": "search", "method": "gcn", "target": "cora"}\n')
+        file.write(json.dumps(ROW | {"test_accuracy": 7.3}) + "\n")
         file.write('{"experiment": "synth')
-    status, printed, _ = run("report", rows, "--out", tmp_path / "p.html")
+    (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "bench.jsonl").write_text('{"benchmark": "epoch", "seed": 0}\n')
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "text.jsonl").write_text("hello\n")
+    others = [tmp_path / n for n in ("empty.jsonl", "bench.jsonl", "binary", "text.jsonl")]
+    learner = saved / "learner.safetensors"
+    out = tmp_path / "p.html"
+    status, printed, err = run("report", *others, rows, learner, "--out", out, "--json")
     assert status == 0
-    assert f"left out of {rows}: line 3: not JSON" in printed
-    assert "line 3: not JSON" in (tmp_path / "p.html").read_text(encoding="utf-8")
+    first = "line 4: test_accuracy must lie in [0, 1]; got 7.3"
+    said = [
+        f"{tmp_path}/empty.jsonl: skipped (an empty file)",
+        f"{tmp_path}/bench.jsonl: 1 line skipped (1 of the benchmark epoch)",
+        f"{tmp_path}/binary: skipped (a binary file)",
+        f"{tmp_path}/text.jsonl: skipped (text that is no lines of JSON)",
+        f"{rows}: 3 lines skipped (1 of a search, 2 damaged lines, the first: {first})",
+        f"{learner}: skipped ({learner} must be a graphglow result; got a 'learner' file)",
+    ]
+    assert err.splitlines() == [f"graphglow: {sentence}" for sentence in said]
+    facts = json.loads(printed)
+    assert (facts["runs"], facts["damaged_lines"], facts["skipped"]) == (2, 2 + 1 + 1, said)
+    assert first in out.read_text(encoding="utf-8")
 
 
 def test_what_is_not_a_report_is_kept(
@@ -143,12 +174,13 @@ def test_bad_files_are_refused_in_one_line(
         ("absent.jsonl", "must exist"),
         ("absent.safetensors", "must exist"),
         ("empty.jsonl", "an empty file"),
-        ("text.jsonl", "line 1: not JSON"),
+        ("text.jsonl", "no lines of JSON"),
         ("binary", "binary file"),
         ("cut.safetensors", "truncated"),
         (".", "folder"),
     ):
-        assert said in refused("report", rows, tmp_path / name, *out)
+        assert said in refused("report", tmp_path / name, *out)
+    assert "must exist" in refused("report", rows, tmp_path / "absent.jsonl", *out)
     assert "'learner'" in refused("report", saved / "learner.safetensors", *out)
     assert not (tmp_path / "p.html").exists()
 

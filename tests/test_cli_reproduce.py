@@ -6,6 +6,7 @@ import pytest
 
 from graphglow.cli import main
 from graphglow.commands import reproduce as command
+from graphglow.experiments import cell_run
 from graphglow.experiments import cells as cells_module
 from graphglow.experiments.cells import Cell
 from graphglow.experiments.reproduce import Progress
@@ -63,9 +64,13 @@ def test_json_is_one_object_and_a_rerun_makes_nothing(capsys, files):
 def test_people_are_told_what_was_done_and_what_is_next(capsys, files):
     assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "gcn"]) == 0
     shown = capsys.readouterr()
-    assert "2 runs made (0 failed)" in shown.out
+    assert "2 runs made, in" in shown.out
     assert "graphglow report" in shown.out
     assert shown.err == ""
+    assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "gcn"]) == 0
+    assert "nothing was missing" in capsys.readouterr().out
+    assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "mlp", "--seeds", "1"]) == 0
+    assert "1 run made, in" in capsys.readouterr().out
 
 
 def test_failures_are_counted_and_said(capsys, files, tmp_path):
@@ -97,10 +102,13 @@ def test_a_dry_run_counts_and_runs_nothing(capsys, files, tmp_path):
     assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
-def test_a_dry_run_of_everything_needs_no_data(capsys, files, tmp_path):
+def test_a_dry_run_of_everything_tells_all_and_then_what_data_is_missing(capsys, files, tmp_path):
     argv = ["reproduce", "all", *files, "--dry-run", "--json", "--data-root", str(tmp_path)]
-    assert main([*argv, "--seeds", "1"]) == 0
-    found = facts(capsys)
+    assert main([*argv, "--seeds", "1"]) == 2
+    shown = capsys.readouterr()
+    assert len(shown.err.splitlines()) == 1
+    assert "the raw files of cornell5 must be in" in shown.err
+    found = json.loads(shown.out)
     assert set(found["counts"]) == {*cells_module.EXPERIMENTS}
     assert found["runs"] < sum(counts["missing"] for counts in found["counts"].values())
     assert found["learners"] > 0
@@ -148,7 +156,65 @@ def test_missing_data_is_one_line_and_leaves_no_row(capsys, files, tmp_path):
 def test_bad_settings_are_one_line(capsys, files, tmp_path):
     (tmp_path / "settings.json").write_text('{"gcn": {"synthetic-small": {"wings": 2}}}')
     assert main(["reproduce", "tiny", *SMALL, *files]) == 2
-    assert "got 'wings'" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert f"gcn on {TARGET} in {tmp_path / 'settings.json'}" in shown
+    assert "got 'wings'" in shown
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_settings_that_are_named_must_be_there(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    argv = ["reproduce", "tiny", *SMALL, "--seeds", "1", "--methods", "gcn", "--out", "r.jsonl"]
+    assert main([*argv, "--settings", "absent.json"]) == 2
+    assert capsys.readouterr().err == ("graphglow: the settings file must exist; got absent.json\n")
+    assert main(argv) == 0
+    assert capsys.readouterr().err == (
+        "graphglow: there is no results/settings.json: every method runs with its default "
+        "settings\n"
+    )
+
+
+def test_damaged_rows_are_counted_and_foreign_files_refused(capsys, files, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    out.write_text('{"cut\n[1]\n')
+    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
+    assert capsys.readouterr().err == (
+        f"graphglow: 2 lines are no usable rows in {out}, the first: line 1: not JSON; they are "
+        "left alone and count for nothing\n"
+    )
+    out.write_bytes(b"\x80binary")
+    assert main(["reproduce", "tiny", *SMALL, *files]) == 2
+    assert "a binary file" in capsys.readouterr().err
+    assert out.read_bytes() == b"\x80binary"
+
+
+def test_ctrl_c_says_what_was_kept(capsys, files, tmp_path, monkeypatch):
+    fit_many = cell_run.fit_many
+
+    def interrupted(name, *rest):
+        if name == "mlp":
+            raise KeyboardInterrupt
+        return fit_many(name, *rest)
+
+    monkeypatch.setattr(cell_run, "fit_many", interrupted)
+    assert main(["reproduce", "tiny", *SMALL, *files]) == 130
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == (
+        f"graphglow: 2 rows written to {tmp_path / 'rows.jsonl'} and kept; the same command goes "
+        "on from there\ngraphglow: interrupted\n"
+    )
+
+
+def test_cells_without_a_source_are_named(capsys, files, tmp_path):
+    argv = ["reproduce", "table1", *files, "--dry-run", "--methods", "graphglow"]
+    argv += ["--sources", "cora", "--data-root", str(tmp_path)]
+    assert main(argv) == 2  # no data here
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "graphglow: 5 cells left out, without a source among those given: GraphGLOW on cornell5 "
+        "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "
+        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1)"
+    )
 
 
 def test_what_the_bar_says():

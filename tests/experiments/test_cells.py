@@ -178,15 +178,20 @@ def test_splits():
 
 
 def test_selection():
-    picked = select_cells(["table1", "time"], methods=["gcn"], targets=["cora", "reed98"])
+    picked, _ = select_cells(["table1", "time"], methods=["gcn"], targets=["cora", "reed98"])
     assert Counter(cell.experiment for cell in picked) == {"table1": 2, "time": 2}
-    only = select_cells(["table2"], methods=["graphglow", "gcn"], sources=["cora", "amherst41"])
+    only, _ = select_cells(["table2"], methods=["graphglow", "gcn"], sources=["cora", "amherst41"])
     assert {c.sources for c in only if c.method == "graphglow"} == {("cora",), ("amherst41",)}
     assert "graphglow/reed98 < cora" in {cell.key for cell in only}
     assert sum(cell.method == "gcn" for cell in only) == 7
-    whole = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
+    whole, left_out = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
     assert {c.key for c in whole if c.method == "graphglow"} == {
         f"graphglow/{target}" for target in paper.SOCIAL
+    }
+    assert {(c.method, c.target) for c in left_out} == {
+        (method, target)
+        for method in ("graphglow", "graphglow-attention")
+        for target in paper.CITATION
     }
 
 

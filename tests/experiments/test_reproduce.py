@@ -9,8 +9,9 @@ from small_cells import GLOW, SETTINGS, TARGET, cell, config, rows, run, slots
 
 from graphglow.errors import InputError
 from graphglow.experiments import cell_run, learner_files
-from graphglow.experiments.cell_rows import latest, read_rows, same_run
+from graphglow.experiments.cell_rows import find_rows, latest, read_rows, same_run
 from graphglow.experiments.cells import Damage
+from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.paper import Accuracy
 from graphglow.experiments.reproduce import learner_folder, planned
 from graphglow.experiments.settings import Settings
@@ -163,7 +164,9 @@ def test_a_failure_that_is_mended_is_replaced(out, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(cell_run, "fit_many", blown)
         run([cell()], out)
-    assert {row["error"] for row in rows(out)} == {"unexpected MemoryError: no room"}
+    assert {row["error"] for row in rows(out)} == {
+        "the run must fit in memory; it took more than there was"
+    }
     assert run([cell()], out, retry_failed=True).failed == 0
     assert [row["error"] for row in latest(rows(out))] == [None, None]
     assert run([cell()], out, retry_failed=True).made == 0
@@ -182,16 +185,16 @@ def test_failed_pretraining_fails_the_cells_that_need_it(out):
 def test_what_keeps_all_from_starting_is_raised_and_no_row(out, tmp_path):
     for there in (cell(target="cora"), cell("graphglow", sources=("cora",))):
         with pytest.raises(InputError, match=r"must exist|must be"):
-            run_elsewhere(there, out, tmp_path)
+            run_elsewhere([there], out, tmp_path)
     with pytest.raises(InputError, match="got 'wings'"):
         run([cell(settings={"wings": 2})], out)
     assert rows(out) == []
 
 
-def run_elsewhere(one, out, folder):
+def run_elsewhere(cells, out, folder):
     from graphglow.experiments.reproduce import reproduce
 
-    return reproduce([one], out, config(), SETTINGS, data_root=folder)
+    return reproduce(cells, out, config(), SETTINGS, data_root=folder)
 
 
 def test_a_batch_gives_what_runs_alone_give(out, tmp_path):
@@ -282,6 +285,59 @@ def test_lines_that_are_no_rows_do_no_harm(out):
         file.write(whole[: len(whole) // 2])  # a writer that was killed
     assert run([cell()], out).made == 1
     assert len(latest(read_rows(out))) == 2
+
+
+def test_damaged_lines_are_named_and_foreign_files_are_left_alone(out):
+    run([cell()], out)
+    first, second = (json.loads(line) for line in out.read_text().splitlines())
+    absurd = [{**first, "val_accuracy": None}, {**second, "train_seconds": -1}]
+    lines = ["{cut", *map(json.dumps, absurd), json.dumps({"benchmark": "op"})]
+    out.write_text("\n".join(lines) + "\n")
+    assert find_rows(out) == (
+        [],
+        [
+            "line 1: not JSON",
+            "line 2: val_accuracy or error must say how the run ended; got neither",
+            "line 3: train_seconds must lie in [0, 1e+12]; got -1",
+        ],
+    )
+    before = out.read_text()
+    assert run([cell()], out).made == 2
+    assert out.read_text().startswith(before)
+    for content in (b"\x80\x00\xff", b"a,b\n1,2\n", b"\x00{}"):
+        out.write_bytes(content)
+        with pytest.raises(InputError, match="must be in a file of JSON lines"):
+            run([cell()], out)
+        assert out.read_bytes() == content
+    out.write_text('{"experiment": "ti')  # a writer that was killed at its first row
+    assert run([cell()], out).made == 2
+
+
+def test_a_bug_is_a_row_that_says_so(out, monkeypatch):
+    def buggy(*args):
+        raise KeyError("lost\nkey")
+
+    monkeypatch.setattr(cell_run, "fit_many", buggy)
+    run([cell()], out, seeds=1)
+    assert rows(out)[0]["error"].startswith(
+        "the run must not meet a bug of graphglow; got KeyError"
+    )
+
+
+def test_data_is_looked_for_before_anything_runs(out, tmp_path):
+    with pytest.raises(InputError, match="Cora"):
+        run_elsewhere([cell(), cell("graphglow", sources=("cora",))], out, tmp_path)
+    assert rows(out) == []
+
+
+def test_graphs_that_are_there_are_not_read(tmp_path):
+    (tmp_path / "CORA" / "raw").mkdir(parents=True)
+    (tmp_path / "CORA" / "raw" / "x").touch()
+    check_data(["cora", "wine", TARGET], tmp_path)
+    (tmp_path / "reed98" / "raw").mkdir(parents=True)
+    (tmp_path / "reed98" / "raw" / "data.mat").touch()
+    with pytest.raises(InputError, match="reed98"):
+        check_data(["reed98"], tmp_path)  # without the authors' split
 
 
 def test_an_option_that_is_new_does_not_make_rows_foreign(out):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_rows
+from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, variant_rows, write_rows
 
 import graphglow
 from graphglow.report.result_rows import read_rows
@@ -28,7 +28,7 @@ VISITS: dict[str, dict[str, Any]] = {
     "dark": DESKTOP | {"color_scheme": "dark"},
     "phone": PHONE | {"device_scale_factor": 2},
 }
-FIRST = "table.sortable >> nth=0"
+FIRST = "table.sortable:not(.verdict) >> nth=0"
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +44,7 @@ def address(tmp_path_factory: pytest.TempPathFactory, transfer: graphglow.Transf
     """A page with everything: tables, curves, a hostile row and a hostile transfer."""
     folder = tmp_path_factory.mktemp("page")
     rows = [*table_rows(seeds=3, targets=("reed98", "cora", "citeseer")), *sweep_rows(seeds=2)]
+    rows += variant_rows(seeds=2)
     rows += [row(experiment=HOSTILE, cell="1", label=HOSTILE, method=HOSTILE, target=HOSTILE)]
     rows += [row(experiment=HOSTILE, cell="2", label="GCN", method="gcn", target=HOSTILE)]
     files = [read_rows(write_rows(folder / "synthetic.jsonl", rows))]
@@ -121,7 +122,7 @@ def test_the_page_never_scrolls_sideways(drawn: Any) -> None:
     width = VISITS[drawn.name]["viewport"]["width"]
     assert drawn.evaluate("document.documentElement.scrollWidth") == width
     if drawn.name == "phone":  # the table does, in its frame
-        assert drawn.locator(".scroll >> nth=0").evaluate("e => e.scrollWidth > e.clientWidth")
+        assert drawn.locator(".sticky >> nth=0").evaluate("e => e.scrollWidth > e.clientWidth")
     for summary in drawn.locator("details > summary").all():
         summary.click()
 
@@ -157,6 +158,20 @@ def test_headers_sort_by_mouse_and_keyboard(fresh: Any) -> None:
     assert column(fresh, 1) == sorted(given, key=str.lower)
     head.locator("button").click()
     assert names.get_attribute("aria-sort") == "none"  # one column at a time
+
+
+def test_verdicts_sort_by_the_difference(fresh: Any) -> None:
+    table = fresh.locator("table.verdict >> nth=0")
+    table.locator("thead button >> nth=1").click()
+    said = table.locator("tbody td:nth-child(2) > span").all_inner_texts()
+    signed = [(-1 if text.startswith("below") else 1) * float(text.split()[-1]) for text in said]
+    assert len(signed) == 3
+    assert signed == sorted(signed, reverse=True)
+
+
+def test_verdicts_fit_on_a_phone(drawn: Any) -> None:
+    frame = drawn.locator(".card:has(> table.verdict) >> nth=0")
+    assert frame.evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def test_toggles_show_and_hide(fresh: Any) -> None:

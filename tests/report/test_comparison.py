@@ -1,7 +1,7 @@
 import pytest
 from synthetic_rows import row
 
-from graphglow.report.comparison import compare, target_column, verdicts, welch
+from graphglow.report.comparison import compare, target_column, verdict_table, verdicts, welch
 from graphglow.report.result_rows import ResultRow, row_of
 
 
@@ -110,3 +110,41 @@ def test_the_paper_is_summed_up() -> None:
     assert verdicts(table) == [
         "graphglow is 5.0 points below the paper's figures on average over 1 target."
     ]
+
+
+def test_ours_is_judged_against_gcn_and_random_theta_in_every_column() -> None:
+    other = {"target": "reed98", "cell": "gcn/reed98"}
+    table = compare(
+        [
+            *rows("mlp", [0.9, 0.9]),
+            *rows("gcn", [0.60, 0.61, 0.62]),
+            *rows("random-theta", [0.80, 0.82], label="random theta"),
+            *rows("graphglow-star", [0.1, 0.2], label="GraphGLOW*"),
+            *rows("graphglow", [0.80, 0.81, 0.82], label="GraphGLOW"),
+            *rows("graphglow", [0.5, 0.5], label="no iteration", cell="variant"),
+            *rows("gcn", [0.5, 0.6], **other),
+        ],
+        lambda r: r.target,
+    )
+    found = verdict_table(table)
+    assert found is not None
+    assert (found.ours, found.controls) == ("GraphGLOW", ["gcn", "random theta"])
+    (cora, (gcn, theta)), (reed, others) = found.rows
+    assert (cora, reed, others) == ("cora", "reed98", [None, None])
+    assert gcn is not None
+    assert theta is not None
+    assert gcn.difference == pytest.approx(0.2)
+    assert (gcn.verdict, theta.verdict) == ("higher", "")
+    assert theta.p == welch([0.80, 0.81, 0.82], [0.80, 0.82])
+
+
+def test_without_ours_or_a_control_there_is_no_verdict() -> None:
+    assert verdict_table(compare(rows("gcn", [0.5]), lambda r: r.target)) is None
+    only = [*rows("graphglow", [0.5]), *rows("mlp", [0.5])]
+    assert verdict_table(compare(only, lambda r: r.target)) is None
+    star = compare([*rows("graphglow-star", [0.5]), *rows("gcn", [0.4])], lambda r: r.target)
+    found = verdict_table(star)
+    assert found is not None
+    (_, (single,)) = found.rows[0]
+    assert single is not None
+    assert (found.ours, single.p) == ("graphglow-star", None)

@@ -5,6 +5,7 @@ import pytest
 from synthetic_rows import row, write_rows
 
 from graphglow.errors import InputError
+from graphglow.experiments import row_checks
 from graphglow.report.result_rows import origins, read_rows, row_of, without_repeats
 
 
@@ -25,10 +26,11 @@ def test_rows_of_benchmarks_are_read_and_other_kinds_are_counted(tmp_path: Path)
     trial = {"benchmark": "competitors", "kind": "trial", "val_accuracy": [0.5]}
     path = write_rows(tmp_path / "rows.jsonl", [trial, run, transfer, {"anything": 1}])
     file = read_rows(path)
-    assert [r.label for r in file.rows] == ["lds", "lds (setting A, 300 epochs)"]
+    assert [r.label for r in file.rows] == ["LDS", "LDS (setting A, 300 epochs)"]
     assert [r.experiment for r in file.rows] == ["competitors", "transfer_accuracy"]
     assert file.rows[0].runs_at_once == 5
-    assert (file.others, file.damaged) == (2, [])
+    assert (file.others, file.damaged) == ({"of a search": 1, "of another kind": 1}, [])
+    assert file.skipped == f"{path}: 2 lines skipped (1 of a search, 1 of another kind)"
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,17 @@ def test_rows_of_benchmarks_are_read_and_other_kinds_are_counted(tmp_path: Path)
         ({"train_seconds": 10**400}, "train_seconds must be a finite number"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"seed": True}, "seed must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number in [0, 4294967295]; got -1"),
+        ({"train_seconds": -3}, "train_seconds must lie in [0, 1e+12]; got -3"),
+        ({"train_seconds": float("inf")}, "train_seconds must be a finite number"),
+        ({"paper_std": 1.6}, "paper_std must lie in [0, 1]"),
+        ({"processes": 0}, "processes must lie in [1,"),
+        ({"x": 1e300}, "x must lie in"),
+        ({"label": "a" * 10_000}, "label must have at most 300 characters; got 10,000"),
+        ({"error": "a" * 10_000}, "error must have at most 5000 characters"),
+        ({"metrics": {"m": 1e300}}, "metrics.m must lie in"),
+        ({"metrics": {"m": [True]}}, "metrics.m must hold numbers"),
+        ({"sources": [1]}, "sources must be names; got 1"),
         ({"target": None}, "target must be text"),
         ({"label": ""}, "label must be text"),
         ({"metrics": [1]}, "metrics must be an object"),
@@ -70,21 +83,34 @@ def test_lines_that_are_not_json_are_named(tmp_path: Path) -> None:
     assert file.damaged[2].startswith("line 5: ")
 
 
-def test_files_without_rows_are_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_a_line_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_checks, "LONGEST_LINE", 2000)
+    path = write_rows(
+        tmp_path / "rows.jsonl", [row(label="a" * 9000), row(), row(label="b" * 3000)]
+    )
+    file = read_rows(path)
+    assert len(file.rows) == 1
+    assert file.damaged == ["line 1: longer than 2,000 bytes", "line 3: longer than 2,000 bytes"]
+
+
+def test_files_without_rows_are_said_for_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must exist"):
         read_rows(tmp_path / "absent.jsonl")
     with pytest.raises(InputError, match="folder"):
         read_rows(tmp_path)
     path = tmp_path / "rows.jsonl"
     for content, said in (
-        (b"", "an empty file"),
-        (b'{"a": 1}\n', "1 rows of other kinds"),
-        (b"hello\n", "1 damaged lines .the first: line 1: not JSON"),
-        (b"\xff\xfe\x00", "a binary file"),
+        (b"", "skipped (an empty file)"),
+        (b'{"a": 1}\n', "1 line skipped (1 of another kind)"),
+        (b"hello\n", "skipped (text that is no lines of JSON)"),
+        (b'{"cut\n', "1 line skipped (1 damaged line: line 1: not JSON)"),
+        (b"\xff\xfe\x00", "skipped (a binary file)"),
+        (b"\x00\n" * 5000, "skipped (a binary file)"),
+        ("\u00e9".encode() * 5, "skipped (text that is no lines of JSON)"),
     ):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=said):
-            read_rows(path)
+        assert read_rows(path).skipped == f"{path}: {said}"
+        assert read_rows(path).rows == []
 
 
 def test_of_repeated_rows_the_last_counts() -> None:
@@ -97,5 +123,5 @@ def test_of_repeated_rows_the_last_counts() -> None:
 def test_origins_count_rows() -> None:
     rows = [r for r in (row_of(row()), row_of(row(provenance={"commit": "abc"}))) if r is not None]
     found = origins(rows)
-    assert found["commit"] == "0000000 (1 rows); abc (1 rows)"
-    assert found["versions"] == "graphglow 0, torch 0 (1 rows)"
+    assert found["commit"] == "0000000 (1 row); abc (1 row)"
+    assert found["versions"] == "graphglow 0, torch 0 (1 row)"

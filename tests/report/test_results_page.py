@@ -81,11 +81,25 @@ def test_bold_signs_marks_and_damage_are_said(tmp_path: Path) -> None:
     assert page.strong == ["71.0"]
     assert "\u22129.0" in page.text
     assert "+16.0" in page.text
-    assert "+20.0 points against GCN, p = 1.6e-05" in page.text
+    assert "+20.0 points against GCN, p < 0.001" in page.text
     assert "\u25b2" in page.text
     assert "line 8: test_accuracy must lie in [0, 1]; got 50" in page.text
     assert "1 row repeats a cell and seed" in page.text
     assert "GraphGLOW has the highest mean on 1 of 1 target." in page.text
+
+
+def test_verdicts_and_learned_graphs_are_said_in_words(tmp_path: Path) -> None:
+    rows = [row(seed=seed, test_accuracy=0.5 + seed / 100) for seed in range(3)]
+    ours = {"cell": "g", "label": "GraphGLOW", "method": "graphglow"}
+    rows += [row(**ours, seed=s, test_accuracy=0.7 + s / 100) for s in range(3)]
+    rows += [row(cell="b", target="reed98"), row(**ours | {"cell": "h"}, target="reed98")]
+    rows += [r for r in sweep_rows() if r["experiment"] == "homophily"]
+    words = " ".join(written(tmp_path, rows).text.split())
+    assert "GraphGLOW against controls" in words
+    assert "above by 20.0 p < 0.001" in words
+    assert "level not tested: single runs, or no spread" in words
+    assert "below by 0.046" in words
+    assert "The two-step graph joins nearly every pair of nodes" in words
 
 
 def test_times_of_several_machines_are_not_to_be_compared(tmp_path: Path) -> None:

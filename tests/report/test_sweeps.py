@@ -1,8 +1,9 @@
 import pytest
 from synthetic_rows import row, sweep_rows
 
+from graphglow.report.measured_graphs import measured_graphs
 from graphglow.report.result_rows import ResultRow, row_of
-from graphglow.report.row_charts import label_places, sweep_chart
+from graphglow.report.row_charts import label_places, log_ticks, sweep_chart
 from graphglow.report.sections import experiment_sections, page_styles
 from graphglow.report.sweeps import Sweep, sweeps
 from graphglow.report.theme import OURS
@@ -111,3 +112,34 @@ def test_labels_do_not_cover_each_other() -> None:
     places = label_places(crowd, ["name"] * 6)
     assert None in places
     assert len({p for p in places[:5] if p}) == len([p for p in places[:5] if p])
+    beside = [(0.0, 0.0), (0.2, 0.0), (1.0, 1.0)]
+    assert label_places(beside, ["a"] * 3, [9, 9, 9])[0] == "top center"
+    assert label_places(beside, ["a"] * 3, [9, 90, 9])[0] == "middle left"  # under a large mark
+
+
+def test_ticks_of_a_log_axis_are_round_and_few() -> None:
+    assert log_ticks(3, 40)["ticktext"] == ["5", "10", "20", "50"]
+    assert log_ticks(0.9, 5000)["ticktext"] == ["1", "10", "100", "1000"]
+    assert log_ticks(24, 36) == {"nticks": 4}
+
+
+def test_learned_graphs_share_a_chart_with_the_input_graph_and_are_compared_with_it() -> None:
+    metrics = {"homophily": [0.1, 0.02], "pivot_homophily": [0.1, 0.4], "input_homophily": 0.05}
+    rows = read(*(row(seed=s, metrics=metrics | {"epoch": [0, 5], "n": 1}) for s in (0, 1)))
+    sweep = only(sweeps(rows))
+    assert (sweep.quantity, sweep.axis) == ("homophily", "epoch")
+    assert [curve.name for curve in sweep.curves] == [
+        "learned, two steps",
+        "learned, to pivots",
+        "input graph",
+    ]
+    assert [curve.points[-1].mean for curve in sweep.curves[:2]] == pytest.approx([0.02, 0.4])
+    (found,) = measured_graphs(rows)
+    assert (found.measure, found.given) == ("class-insensitive homophily", (0.05, 0.0))
+    assert found.two_steps[0] == pytest.approx(0.02)
+    assert found.to_pivots is not None
+    assert found.to_pivots[0] == pytest.approx(0.4)
+    assert found.difference == pytest.approx(-0.03)
+    (section,) = experiment_sections(rows)
+    assert section.metrics is not None
+    assert section.metrics.metrics == ["n"]  # the input graph's stand in the other table

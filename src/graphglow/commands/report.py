@@ -1,18 +1,21 @@
 """``graphglow report``."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from tyro.conf import Positional, arg
 
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
 from graphglow.commands.flags import UNUSED, Json, OutFile, Overwrite
+from graphglow.commands.notes import note
 from graphglow.commands.terminal import print_json, say, waiting
 from graphglow.errors import InputError
+from graphglow.experiments.wording import counted
 from graphglow.report import is_report
 from graphglow.report.figure import require_plotly
 from graphglow.report.result_rows import RowFile, read_rows
 from graphglow.report.results_page import write_results
+from graphglow.storage import existing_file
 from graphglow.training import TransferResult
 from graphglow.training.config import Device
 
@@ -36,7 +39,7 @@ def report(  # noqa: D417 (flags.py says the rest)
     Args:
         results: What to show, in any mix: files of result rows (JSON lines, from graphglow
             reproduce or benchmarks/), and saved transfers (.safetensors, from graphglow transfer
-            --out).
+            --out). Lines of other kinds, and damaged ones, are skipped and counted.
         out: Where to write the page; an older report is replaced.
         title: Heading of the page.
     """
@@ -49,35 +52,57 @@ def report(  # noqa: D417 (flags.py says the rest)
         inputs=results,
     )
     require_plotly()
-    files, transfers = _read([path.expanduser() for path in results])
+    files, transfers, skipped = _read([path.expanduser() for path in results])
+    if not transfers and not any(file.rows for file in files):
+        raise InputError(
+            "a report needs at least one row of a run, or a saved transfer; "
+            f"got {'; '.join(skipped)}"
+        )
+    for sentence in skipped:
+        note(sentence)
     with waiting("drawing"):
         experiments = write_results(files, transfers, out, title=title)
-    facts = {
-        "command": "report",
-        "out": out,
-        "bytes": out.stat().st_size,
-        "experiments": experiments,
-        "runs": sum(len(file.rows) for file in files),
-        "transfers": [result.graph.name for _, result in transfers],
-        "damaged_lines": sum(len(file.damaged) for file in files),
-    }
+    runs = sum(len(file.rows) for file in files)
     if json:
-        print_json(facts)
+        print_json(
+            {
+                "command": "report",
+                "out": out,
+                "bytes": out.stat().st_size,
+                "experiments": experiments,
+                "runs": runs,
+                "transfers": [result.graph.name for _, result in transfers],
+                "damaged_lines": sum(len(file.damaged) for file in files),
+                "skipped": skipped,
+            }
+        )
         return
-    for file in files:
-        for line in file.damaged:
-            say(f"left out of {file.path}: {line}")
-    say(f"{facts['runs']} runs, {len(transfers)} transfers: {', '.join(experiments) or 'no rows'}")
+    parts = [f"{counted(runs, 'run')} of {', '.join(experiments)}"] if runs else []
+    parts += [counted(len(transfers), "saved transfer")] if transfers else []
+    say(f"shown: {'; '.join(parts)}")
     say(f"report: {out.absolute()} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def _read(paths: list[Path]) -> tuple[list[RowFile], list[tuple[Path, TransferResult]]]:
-    files: list[RowFile] = []
-    transfers: list[tuple[Path, TransferResult]] = []
+class _Read(NamedTuple):
+    """What the files gave, and a sentence for each of which something is not shown."""
+
+    files: list[RowFile]
+    transfers: list[tuple[Path, TransferResult]]
+    skipped: list[str]
+
+
+def _read(paths: list[Path]) -> _Read:
+    found = _Read([], [], [])
     for path in dict.fromkeys(paths):
+        existing_file(path, "a results file")  # a name that is wrong is not skipped
         with waiting(f"reading {path.name}"):
-            if path.suffix.lower() in TENSOR_SUFFIXES:
-                transfers.append((path, TransferResult.load(path)))
-            else:
-                files.append(read_rows(path))
-    return files, transfers
+            if path.suffix.lower() not in TENSOR_SUFFIXES:
+                file = read_rows(path)
+                found.files.append(file)
+                found.skipped.extend([file.skipped] if file.skipped else [])
+                continue
+            try:
+                found.transfers.append((path, TransferResult.load(path)))
+            except InputError as error:
+                found.skipped.append(f"{path}: skipped ({error})")
+    return found

@@ -16,17 +16,24 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json
+from graphglow.commands.notes import note
 from graphglow.errors import InputError
 from graphglow.experiments import reproduce as experiments
+from graphglow.experiments.cell_rows import find_rows
 from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.plan import Plan, ReproduceConfig
-from graphglow.experiments.reproduce import OnProgress, Outcome, Progress
+from graphglow.experiments.reproduce import Interrupted, OnProgress, Outcome, Progress
 from graphglow.experiments.schedule import Schedule
 from graphglow.experiments.selection import select_cells
-from graphglow.experiments.settings import read_settings
+from graphglow.experiments.settings import Settings, read_settings
+from graphglow.experiments.settings_check import check_settings
+from graphglow.experiments.wording import counted, shortened
+from graphglow.storage import existing_file
 
 ALL = "all"
 ERRORS_SHOWN = 5
+SETTINGS = Path("results/settings.json")
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 
@@ -38,7 +45,10 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     targets: Names = (),
     sources: Names = (),
     out: Annotated[Path, arg(metavar="FILE.jsonl")] = Path("results/reproduce.jsonl"),
-    settings: Annotated[Path, arg(metavar="FILE.json")] = Path("results/settings.json"),
+    settings: Annotated[
+        Path | None,
+        arg(metavar="FILE.json", help_behavior_hint=f"(default: {SETTINGS}, if there is one)"),
+    ] = None,
     dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     data_root: DataRoot = None,
     json: Json = False,
@@ -63,20 +73,38 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             less than the paper does; rows say so.
         out: The file of rows; learners lie in a folder beside it.
         settings: The tuned settings that graphglow search wrote; defaults where it has none.
-        dry_run: Say what is missing, and run nothing.
+        dry_run: Say what is missing, graphs' raw files too, and run nothing.
     """
     names = _named(experiment)
-    cells = select_cells(names, methods, targets, sources)
-    tuned = read_settings(settings)
+    cells, left_out = select_cells(names, methods, targets, sources)
     out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
+    damaged = find_rows(out).damaged
+    tuned = _tuned(settings)
+    _say_damage(damaged, out)
+    if left_out:
+        said = shortened(
+            dict.fromkeys(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
+        )
+        note(
+            f"{counted(len(left_out), 'cell')} left out, without a source among those given: {said}"
+        )
     if dry_run:
         plan = experiments.planned(cells, out, config, tuned)
-        _say_plan(plan, out, json=json, batch_seeds=config.batch_seeds)
-        return
-    with _bar() as on_progress:
-        outcome = experiments.reproduce(
-            cells, out, config, tuned, data_root=data_root, on_progress=on_progress
+        schedule = Schedule(
+            plan.jobs(batch_seeds=config.batch_seeds), experiments.learner_folder(out)
         )
+        _say_plan(plan, len(schedule.lessons), out, json=json)
+        check_data(schedule.graphs(), data_root)
+        return
+    try:
+        with _bar() as on_progress:
+            outcome = experiments.reproduce(
+                cells, out, config, tuned, data_root=data_root, on_progress=on_progress
+            )
+    except Interrupted as stopped:
+        note(f"{counted(stopped.rows, 'row')} written to {out} and kept; the same command goes on "
+             "from there")  # fmt: skip
+        raise
     if json:
         terminal.print_json(
             {"command": "reproduce", "experiments": names, "out": out, **outcome._asdict()}
@@ -96,9 +124,28 @@ def _named(experiment: str) -> list[str]:
     raise InputError(f"the experiment must be one of {known}; got {experiment!r}{hint}")
 
 
-def _say_plan(plan: Plan, out: Path, *, json: bool, batch_seeds: bool) -> None:
-    jobs = plan.jobs(batch_seeds=batch_seeds)
-    learners = len(Schedule(jobs, experiments.learner_folder(out)).lessons)
+def _tuned(path: Path | None) -> Settings:
+    """The settings of a file; without one that was named, of the usual one if it is there."""
+    if path is None:
+        path = SETTINGS
+        if not path.exists():
+            note(f"there is no {path}: every method runs with its default settings")
+            return Settings()
+    path = existing_file(path.expanduser(), "the settings file")
+    tuned = read_settings(path)
+    for sentence in check_settings(tuned, path):
+        note(sentence)
+    return tuned
+
+
+def _say_damage(damaged: Sequence[str], out: Path) -> None:
+    if damaged:
+        lines = counted(len(damaged), "line is no usable row", "lines are no usable rows")
+        first = ", the first" if len(damaged) > 1 else ""
+        note(f"{lines} in {out}{first}: {damaged[0]}; they are left alone and count for nothing")
+
+
+def _say_plan(plan: Plan, learners: int, out: Path, *, json: bool) -> None:
     if json:
         runs = [
             {"experiment": cell.experiment, "cell": cell.key, "seed": wanted.configs.run.seed}
@@ -130,18 +177,22 @@ def _say_plan(plan: Plan, out: Path, *, json: bool, batch_seeds: bool) -> None:
         missing.setdefault(cell.method, []).append(cell.target)
     for method, on in missing.items():
         terminal.say(f"{len(on):6,}  {method} on {', '.join(dict.fromkeys(on))}")
-    terminal.say(
-        f"{len(plan.wanted):,} runs are to be made, and {learners:,} learners pre-trained first"
-    )
+    told = counted(len(plan.wanted), "run is", "runs are")
+    before = f", and {counted(learners, 'learner')} pre-trained first" if learners else ""
+    terminal.say(f"{told} to be made{before}")
 
 
 def _say(outcome: Outcome, out: Path) -> None:
-    terminal.say(
-        f"{outcome.made:,} runs made ({outcome.failed:,} failed), {outcome.copied:,} rows taken "
-        f"from other experiments, in {_duration(outcome.seconds)}"
-    )
+    failed = f" ({outcome.failed:,} failed)" if outcome.failed else ""
+    copied = counted(outcome.copied, "row taken", "rows taken")
+    also = f", {copied} from other experiments" if outcome.copied else ""
+    if outcome.made or outcome.copied:
+        runs = counted(outcome.made, "run")
+        terminal.say(f"{runs} made{failed}{also}, in {_duration(outcome.seconds)}")
+    else:
+        terminal.say("nothing was missing")
     for error, count in sorted(outcome.errors.items(), key=lambda item: -item[1])[:ERRORS_SHOWN]:
-        terminal.say(terminal.printable(f"failed {count:,} times: {error}"))
+        terminal.say(terminal.printable(f"failed {counted(count, 'time')}: {error}"))
     if outcome.failed:
         terminal.say("--retry-failed makes these again")
     terminal.say(f"rows: {out}\nnext: graphglow report {out} --out report.html")

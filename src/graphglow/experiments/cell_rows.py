@@ -5,14 +5,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import Configs, as_compared, config_kind
 from graphglow.experiments.cells import Cell
+from graphglow.experiments.row_checks import Row, check_row, is_result, read_records
 from graphglow.training import PretrainConfig
 
-Row = dict[str, Any]
 Slot = tuple[str, str, int]
 """Experiment, cell and seed: what a row is about."""
 
@@ -79,41 +79,49 @@ def taken_over(row: Row, cell: Cell) -> Row:
     return {**row, **cell_facts(cell), "copied_from": row["experiment"]}
 
 
-def read_rows(path: Path) -> list[Row]:
-    """All whole rows of a file, in order; a line that was cut short is none, nor is no file."""
-    rows = []
-    try:
-        text = path.read_bytes() if path.exists() else b""
-    except OSError as error:
-        raise InputError(f"the rows must be readable; got {path} ({error.strerror})") from error
-    for line in text.splitlines():
+class Found(NamedTuple):
+    """What a file of rows holds."""
+
+    rows: list[Row]
+    """Those that can stand for their runs, in order."""
+    damaged: list[str]
+    """``line 3: why``, for lines that are no JSON, or rows that cannot."""
+
+
+def find_rows(path: Path) -> Found:
+    """All whole rows of a file; a file that is no file of rows is refused, no file is none."""
+    if not path.exists():
+        return Found([], [])
+    records = read_records(path)
+    if records.foreign:
+        raise InputError(
+            f"the rows must be in a file of JSON lines; got {path} ({records.foreign})"
+        )
+    found = Found([], list(records.damaged))
+    for number, row in records.objects:
+        if not is_result(row):
+            continue  # of another kind
         try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict) and _whole(row):
-            rows.append(row)
-    return rows
+            check_row(row)
+            _check_ended(row)
+        except ValueError as error:
+            found.damaged.append(f"line {number}: {error}")
+        else:
+            found.rows.append(row)
+    return found
 
 
-def _whole(row: Row) -> bool:
-    """Whether a row can stand for its run: it says what was run, and how it ended."""
-    before, error, accuracy = (row.get(n) for n in ("pretraining", "error", "val_accuracy"))
-    ended = isinstance(error, str) or (
-        error is None and isinstance(accuracy, int | float) and math.isfinite(accuracy)
-    )
-    return (
-        ended
-        and all(isinstance(row.get(name), str) for name in ("experiment", "cell", "method"))
-        and isinstance(row.get("seed"), int)
-        and isinstance(row.get("config"), dict)
-        and (before is None or isinstance(before, dict))
-        and _number_or_none(row.get("test_accuracy"))
-    )
+def read_rows(path: Path) -> list[Row]:
+    """The rows of :func:`find_rows` alone."""
+    return find_rows(path).rows
 
 
-def _number_or_none(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and math.isfinite(value))
+def _check_ended(row: Row) -> None:
+    """Raise unless a row can stand for its run: it says what was run, and how it ended."""
+    if not isinstance(row.get("config"), dict):
+        raise ValueError("config must say what was run; got none")
+    if row.get("error") is None and row.get("val_accuracy") is None:
+        raise ValueError("val_accuracy or error must say how the run ended; got neither")
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:

@@ -17,9 +17,10 @@ from torch_geometric.data import Data
 from graphglow.baselines import FitResult, fit_many
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import Configs
-from graphglow.experiments.cell_rows import Row, cell_facts, run_facts
+from graphglow.experiments.cell_rows import cell_facts, run_facts
 from graphglow.experiments.cells import Cell
 from graphglow.experiments.learner_files import find_learner, load_with_split, make_learner
+from graphglow.experiments.row_checks import Row
 from graphglow.experiments.structure_metrics import (
     heard_over_edges,
     heard_over_latent,
@@ -45,6 +46,8 @@ OF_THE_RESULT = (
 """What a row takes from the result's own summary."""
 WARM_UP = 10
 """Epochs of a run before one that is timed on a GPU: kernels are compiled, graphs recorded."""
+NO_MEMORY = "allocate memory"
+"""What the allocator of the CPU says; its error is a plain ``RuntimeError``."""
 Result = TransferResult | FitResult
 
 
@@ -155,8 +158,12 @@ def _of_this_run(error: Exception) -> Exception:
     """The error as one sentence about this run; a bug is one too, and says what it is."""
     if isinstance(error, InputError | RunFailed):
         return RunFailed(str(error))
+    if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError) or NO_MEMORY in str(error):
+        return RunFailed("the run must fit in memory; it took more than there was")
     text = " ".join(str(error).split())
-    return RunFailed(f"unexpected {type(error).__name__}: {text}")
+    return RunFailed(
+        f"the run must not meet a bug of graphglow; got {type(error).__name__}: {text:.300}"
+    )
 
 
 def _learner(cell: Cell, configs: Configs, place: Place) -> StructureLearner | None:

@@ -1,7 +1,7 @@
 """Pre-trained learners on disk, so that all cells with the same sources and settings share one."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from graphglow.errors import InputError
 from graphglow.experiments.cell_config import as_compared
 from graphglow.experiments.cells import split_of
 from graphglow.experiments.settings import locked
-from graphglow.graphs import load_graph
+from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.load import data_folder
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig, pretrain
@@ -24,6 +24,20 @@ def load_with_split(name: str, data_root: Path | None) -> Data:
     """
     split = data_folder(data_root) / name / "split.npz" if split_of(name) == "authors" else None
     return load_graph(name, data_root=data_root, split_file=split)
+
+
+def check_data(names: Iterable[str], data_root: Path | None) -> None:
+    """Raise, as a run would, where the raw files of a graph or its split are absent.
+
+    Graphs whose files are there are not read; others are, which may fetch them.
+    """
+    folder = data_folder(data_root)
+    there = {path.parent.name.lower() for path in folder.glob("*/raw") if any(path.iterdir())}
+    for name in dict.fromkeys(names):
+        split = folder / name / "split.npz"
+        complete = name in there and (split_of(name) != "authors" or split.is_file())
+        if name in DATASETS and DATASETS[name].needs_data and not complete:
+            load_with_split(name, data_root)
 
 
 def find_learner(

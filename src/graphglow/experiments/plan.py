@@ -13,7 +13,6 @@ from graphglow.baselines.methods import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import Configs, Protocol, configs_of
 from graphglow.experiments.cell_rows import (
-    Row,
     latest,
     run_facts,
     same_run,
@@ -22,6 +21,7 @@ from graphglow.experiments.cell_rows import (
 )
 from graphglow.experiments.cell_run import Runs
 from graphglow.experiments.cells import Cell
+from graphglow.experiments.row_checks import Row
 from graphglow.experiments.settings import Settings
 from graphglow.structure.config import at_least
 from graphglow.training.config import LARGEST_SEED

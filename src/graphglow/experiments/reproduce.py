@@ -16,11 +16,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from graphglow.experiments.cell_rows import Row, as_line, read_rows, taken_over
+from graphglow.experiments.cell_rows import as_line, read_rows, taken_over
 from graphglow.experiments.cell_run import Job, Learning, Place, RunFailed
 from graphglow.experiments.cells import Cell
+from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.plan import Plan, ReproduceConfig, make_plan
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.row_checks import Row
 from graphglow.experiments.schedule import Entry, Lesson, Schedule
 from graphglow.experiments.settings import Settings
 from graphglow.experiments.time_left import TimeLeft
@@ -28,7 +30,7 @@ from graphglow.experiments.workers import Here, Worker, Workers, threads_for
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 
-KILLED = "the run must not end its process; the system killed it (out of memory?)"
+KILLED = "the run must fit in memory; its process was killed, as the system does where it does not"
 
 
 class Progress(NamedTuple):
@@ -42,6 +44,14 @@ class Progress(NamedTuple):
 
 
 OnProgress = Callable[[Progress], None]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C: so many ``rows`` have been written; what was being trained is lost."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
 
 
 class Outcome(NamedTuple):
@@ -89,11 +99,14 @@ def reproduce(
     )
     with Workers(processes) as workers:
         plan = planned(cells, out, config, settings)
-        for row in plan.copies:
-            append_line(out, as_line(row))
         schedule = Schedule(plan.jobs(batch_seeds=config.batch_seeds), place.learners)
+        check_data(schedule.graphs(), data_root)
         work = _Work(schedule, workers, place, out, on_progress)
-        work.run()
+        try:
+            work.copy(plan.copies)
+            work.run()
+        except KeyboardInterrupt as error:
+            raise Interrupted(work.rows) from error
     return Outcome(
         made=work.made,
         copied=len(plan.copies),
@@ -146,8 +159,13 @@ class _Work:
         self.running: dict[Future[Any], _Begun] = {}
         self.time_left = TimeLeft()
         self.total = len(schedule.left())
-        self.made, self.failed = 0, 0
+        self.made, self.failed, self.rows = 0, 0, 0
         self.errors: dict[str, tuple[str, int]] = {}  # by the rule that was broken
+
+    def copy(self, rows: Iterable[Row]) -> None:
+        """Write rows of runs that were made before, for other cells."""
+        for row in rows:
+            self._append(row)
 
     def run(self) -> None:
         """All jobs; what has ended is kept, however this ends."""
@@ -205,13 +223,17 @@ class _Work:
         for row, wanted in zip(rows, entry.wanted, strict=True):
             for cell in wanted.cells:
                 mine = cell is entry.job.cell
-                append_line(self.out, as_line(row if mine else taken_over(row, cell)))
+                self._append(row if mine else taken_over(row, cell))
             self.made += 1
             if row["error"]:
                 self.failed += 1
                 rule = row["error"].split(";")[0]
                 first, count = self.errors.get(rule, (row["error"], 0))
                 self.errors[rule] = first, count + 1
+
+    def _append(self, row: Row) -> None:
+        append_line(self.out, as_line(row))
+        self.rows += 1
 
     def _tell(self, *beginning: Job) -> None:
         if self.on_progress is None:

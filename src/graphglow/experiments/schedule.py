@@ -88,6 +88,12 @@ class Schedule:
             for wanted in entry.wanted
         ]
 
+    def graphs(self) -> list[str]:
+        """Names of the graphs that the jobs read: targets, and sources of learners not there."""
+        targets = [entry.job.cell.target for entry in self.waiting]
+        sources = [name for lesson in self.lessons.values() for name in lesson.job.sources]
+        return list(dict.fromkeys([*targets, *sources]))
+
     def left(self) -> list[Runs | Learning]:
         """Jobs that have not begun."""
         lessons = [lesson.job for lesson in self.lessons.values() if not lesson.begun]

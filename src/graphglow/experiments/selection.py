@@ -3,9 +3,17 @@
 import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from graphglow.errors import InputError
 from graphglow.experiments.cells import EXPERIMENTS, PRETRAINED, Cell
+
+
+class Selection(NamedTuple):
+    """The cells that are meant, and those that the choice of sources leaves without any."""
+
+    cells: list[Cell]
+    left_out: list[Cell]
 
 
 def select_cells(
@@ -13,7 +21,7 @@ def select_cells(
     methods: Sequence[str] = (),
     targets: Sequence[str] = (),
     sources: Sequence[str] = (),
-) -> list[Cell]:
+) -> Selection:
     """The cells of some experiments, or those of them with these methods and targets.
 
     With ``sources``, learners are pre-trained on these only, of the graphs that a cell names; cells
@@ -30,13 +38,14 @@ def select_cells(
     ]
     if sources:
         chosen = [_from_only(cell, sources) for cell in chosen]
-        chosen = [cell for cell in chosen if cell.sources or cell.method not in PRETRAINED]
+    left_out = [cell for cell in chosen if cell.method in PRETRAINED and not cell.sources]
+    chosen = [cell for cell in chosen if cell.method not in PRETRAINED or cell.sources]
     if not chosen:
         raise InputError(
             f"{', '.join(experiments)} must have cells of the methods, targets and sources named; "
             "got none together"
         )
-    return chosen
+    return Selection(chosen, left_out)
 
 
 def _from_only(cell: Cell, sources: Sequence[str]) -> Cell:

@@ -141,11 +141,16 @@ class Workers:
 
 
 def _begin(threads: int, parent: int) -> None:
-    """Ctrl-C is the parent's to hear; on Linux, end when the parent does, however it ends."""
+    """Ctrl-C is the parent's to hear."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    end_with(parent)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(threads)
+
+
+def end_with(parent: int) -> None:
+    """Let this process end when the one that started it does, however that ends (on Linux)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it has ended before this one could ask to be told
         os._exit(1)
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(threads)

@@ -8,6 +8,9 @@ from typing import NamedTuple
 from graphglow.report.result_rows import OURS, ResultRow
 
 SIGNIFICANT = 0.05
+NAMED_CONTROLS = ("gcn", "random-theta")
+"""What our method must beat to be worth its while: the same GNN without a learned graph, and the
+same model whose structure learner was never trained."""
 
 
 class Versus(NamedTuple):
@@ -219,6 +222,42 @@ def verdicts(table: Comparison) -> list[str]:
                 f"average over {_targets(len(apart))}."
             )
     return sentences
+
+
+class Verdicts(NamedTuple):
+    """Our method against named controls, column by column."""
+
+    ours: str
+    controls: list[str]
+    rows: list[tuple[str, list[Versus | None]]]
+    """By column; None where one of the two has no score."""
+
+
+def verdict_table(table: Comparison) -> Verdicts | None:
+    """How our method fares against each of ``NAMED_CONTROLS`` that has one line in the table."""
+    ours = next((line for method in OURS if (line := _only(table, method))), None)
+    controls = [line for method in NAMED_CONTROLS if (line := _only(table, method))]
+    if ours is None or not controls:
+        return None
+    rows = [
+        (column, [_against(ours.cells[number], control, number) for control in controls])
+        for number, column in enumerate(table.columns)
+    ]
+    return Verdicts(ours.name, [line.name for line in controls], rows)
+
+
+def _only(table: Comparison, method: str) -> Line | None:
+    """The line of a method; of several, the one that goes by its name, or none."""
+    lines = [line for line in table.lines if line.method == method]
+    named = [line for line in lines if line.name.lower() in (method, method.replace("-star", "*"))]
+    return next(iter(lines if len(lines) == 1 else named), None)
+
+
+def _against(cell: Cell | None, control: Line, number: int) -> Versus | None:
+    other = control.cells[number]
+    if cell is None or other is None or cell.mean is None or other.mean is None:
+        return None
+    return Versus(control.name, cell.mean - other.mean, welch(cell.scores, other.scores))
 
 
 def _targets(count: int) -> str:

@@ -1,14 +1,14 @@
 """Rows of results from files of JSON lines: one run of one method on one target with one seed."""
 
-import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphglow.errors import InputError
+from graphglow.experiments.cells import NAMES
+from graphglow.experiments.row_checks import check_row, is_finite, is_result, read_records
+from graphglow.experiments.wording import counted
 from graphglow.storage import existing_file
 
 Metric = float | tuple[float | None, ...]
@@ -56,102 +56,100 @@ class RowFile:
 
     path: Path
     rows: list[ResultRow]
-    damaged: list[str]
+    damaged: list[str] = field(default_factory=list)
     """``line 3: why``, for each line that could not be read."""
-    others: int
-    """Rows of other kinds, such as the trials of a search."""
+    others: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of which other kinds, such as the trials of a search."""
+    foreign: str = ""
+    """What the file is, if it is no file of rows at all."""
+
+    @property
+    def num_others(self) -> int:
+        return sum(self.others.values())
+
+    @property
+    def skipped(self) -> str:
+        """What of the file is not shown, in one sentence; nothing if all is."""
+        if self.foreign or not (self.rows or self.damaged or self.others):
+            return f"{self.path}: skipped ({self.foreign or 'an empty file'})"
+        why = [f"{number:,} {kind}" for kind, number in self.others.items()]
+        if self.damaged:
+            what = counted(len(self.damaged), "damaged line")
+            why.append(f"{what}{', the first' if len(self.damaged) > 1 else ''}: {self.damaged[0]}")
+        lines = counted(self.num_others + len(self.damaged), "line")
+        return f"{self.path}: {lines} skipped ({', '.join(why)})" if why else ""
 
 
 def read_rows(path: Path) -> RowFile:
-    """Read a file of JSON lines; a damaged line is left out and named, a foreign file refused."""
+    """Read a file of JSON lines; what is no row of a run is left out, and named."""
     path = existing_file(path, "a results file")
+    records = read_records(path)
     rows: list[ResultRow] = []
-    damaged: list[str] = []
-    others = 0
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} must be lines of JSON, or a saved transfer that ends in .safetensors; "
-            "got a binary file"
-        ) from error
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    damaged = list(records.damaged)
+    others: Counter[str] = Counter()
+    for number, record in records.objects:
         try:
-            row = row_of(json.loads(line))
-        except (ValueError, RecursionError) as error:
-            damaged.append(f"line {number}: {_reason(error)}")
+            row = row_of(record)
+        except ValueError as error:
+            damaged.append(f"line {number}: {error}")
             continue
-        others += row is None
-        rows += [] if row is None else [row]
-    if not rows:
-        raise InputError(
-            f"{path} must hold at least one row of results; got {_got(damaged, others)}"
-        )
-    return RowFile(path, rows, damaged, others)
+        if row is None:
+            others[_kind(record)] += 1
+        else:
+            rows.append(row)
+    damaged.sort(key=lambda said: int(said.split()[1].rstrip(":")))
+    return RowFile(path, rows, damaged, others, records.foreign)
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return "not JSON"
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def _got(damaged: list[str], others: int) -> str:
-    if not damaged and not others:
-        return "an empty file"
-    parts = [f"{others} rows of other kinds"] if others else []
-    parts += [f"{len(damaged)} damaged lines (the first: {damaged[0]})"] if damaged else []
-    return " and ".join(parts)
-
-
-def row_of(record: Any) -> ResultRow | None:
+def row_of(record: dict[str, Any]) -> ResultRow | None:
     """The row that a JSON object holds; None if it is not the result of a run.
 
     Besides rows of ``graphglow reproduce`` these are rows of ``benchmarks/``, where the benchmark
     is the experiment and settings that its rows differ in are part of the label.
     """
-    if not isinstance(record, dict):
-        raise ValueError("must be a JSON object")
-    if "experiment" not in record:
-        wanted = ("benchmark", "method", "target", "seed", "test_accuracy")
-        if not all(name in record for name in wanted):
-            return None
+    if "experiment" not in record and record.get("kind", "run") == "run":
         record = _of_benchmark(record)
-    sources = record.get("sources") or []
-    if not isinstance(sources, list):
-        raise ValueError("sources must be a list or null")
+    if not is_result(record):
+        return None
+    check_row(record)
     return ResultRow(
-        experiment=_text(record, "experiment"),
-        cell=_text(record, "cell"),
-        label=_text(record, "label"),
-        method=_text(record, "method"),
-        target=_text(record, "target"),
-        split=_text(record, "split", ""),
-        seed=_seed(record),
+        experiment=record["experiment"],
+        cell=record["cell"],
+        label=record["label"],
+        method=record["method"],
+        target=record["target"],
+        split=record.get("split") or "",
+        seed=record["seed"],
         x=_number(record, "x"),
-        series=_text(record, "series", ""),
-        sources=tuple(map(str, sources)),
-        test_accuracy=_share(record, "test_accuracy"),
+        series=record.get("series") or "",
+        sources=tuple(record.get("sources") or ()),
+        test_accuracy=_number(record, "test_accuracy"),
         train_seconds=_seconds(record),
-        paper=_share(record, "paper"),
+        paper=_number(record, "paper"),
         paper_std=_number(record, "paper_std"),
-        device=_text(record, "device", ""),
-        runs_at_once=int(_number(record, "runs_at_once") or 1),
-        processes=int(_number(record, "processes") or 1),
-        error=_text(record, "error", ""),
-        metrics=_metrics(record),
-        config=_mapping(record, "config"),
-        provenance=_mapping(record, "provenance"),
+        device=record.get("device") or "",
+        runs_at_once=int(record.get("runs_at_once") or 1),
+        processes=int(record.get("processes") or 1),
+        error=record.get("error") or "",
+        metrics={
+            name: _metric(value)
+            for name, value in (record.get("metrics") or {}).items()
+            if value is not None
+        },
+        config=record.get("config") or {},
+        provenance=record.get("provenance") or {},
     )
 
 
 def _of_benchmark(record: dict[str, Any]) -> dict[str, Any]:
+    """The row of a benchmark as one of an experiment; what is not the row of a run stays."""
+    if not all(name in record for name in ("benchmark", "method", "target")):
+        return record
     told = [f"{name} {record[key]}" for name, key in _TOLD_APART.items() if record.get(key)]
     if told:
         told.append(f"{record.get('epochs')} epochs")
-    label = f"{record['method']} ({', '.join(told)})" if told else record["method"]
+    called = NAMES.get(str(record["method"]), record["method"])
+    label = f"{called} ({', '.join(told)})" if told else called
     cell = f"{label} on {record['target']}, {record.get('split')}, from {record.get('sources')}"
     return {**record, "experiment": record["benchmark"], "label": label, "cell": cell}
 
@@ -159,72 +157,29 @@ def _of_benchmark(record: dict[str, Any]) -> dict[str, Any]:
 _TOLD_APART = {"setting": "setting", "learner step": "learner_rate"}
 
 
-def _text(record: dict[str, Any], name: str, default: str | None = None) -> str:
-    value = record.get(name)
-    if value is None and default is not None:
-        return default
-    if not isinstance(value, str) or not (value or default is not None):
-        raise ValueError(f"{name} must be text; got {value!r:.40}")
-    return value
+def _kind(record: dict[str, Any]) -> str:
+    """What an object is that is no row of a run."""
+    if record.get("experiment") == "search" or record.get("kind") in ("search", "trial"):
+        return "of a search"
+    benchmark = record.get("benchmark")
+    return f"of the benchmark {benchmark:.40}" if isinstance(benchmark, str) else "of another kind"
 
 
 def _number(record: dict[str, Any], name: str) -> float | None:
     value = record.get(name)
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _finite(value):
-        raise ValueError(f"{name} must be a finite number or null; got {value!r:.40}")
-    return float(value)
+    return None if value is None else float(value)
 
 
 def _seconds(record: dict[str, Any]) -> float | None:
     """The time of a run; None where its row says that it was not taken with care."""
-    seconds = _number(record, "train_seconds")
-    return None if record.get("timed") is False else seconds
+    return None if record.get("timed") is False else _number(record, "train_seconds")
 
 
-def _share(record: dict[str, Any], name: str) -> float | None:
-    value = _number(record, name)
-    if value is not None and not 0 <= value <= 1:
-        raise ValueError(f"{name} must lie in [0, 1]; got {value:g}")
-    return value
-
-
-def _seed(record: dict[str, Any]) -> int:
-    value = record.get("seed")
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"seed must be a whole number; got {value!r:.40}")
-    return value
-
-
-def _mapping(record: dict[str, Any], name: str) -> dict[str, Any]:
-    value = record.get(name) or {}
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be an object; got {value!r:.40}")
-    return value
-
-
-def _metrics(record: dict[str, Any]) -> dict[str, Metric]:
-    """Numbers and lists of numbers; NaN and null in a list are gaps."""
-    found: dict[str, Metric] = {}
-    for name, value in _mapping(record, "metrics").items():
-        if isinstance(value, list):
-            if not all(v is None or isinstance(v, int | float) for v in value):
-                raise ValueError(f"metrics.{name} must hold numbers")
-            found[name] = tuple(None if v is None or not _finite(v) else float(v) for v in value)
-        elif value is not None:
-            number = _number({name: value}, name) if isinstance(value, int | float) else None
-            if number is None:
-                raise ValueError(f"metrics.{name} must be a number or a list; got {value!r:.40}")
-            found[name] = number
-    return found
-
-
-def _finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond floats
-        return False
+def _metric(value: Any) -> Metric:
+    """A number, or numbers with gaps."""
+    if isinstance(value, list):
+        return tuple(None if v is None or not is_finite(v) else float(v) for v in value)
+    return float(value)
 
 
 def without_repeats(rows: list[ResultRow]) -> tuple[list[ResultRow], int]:
@@ -239,7 +194,7 @@ def origins(rows: list[ResultRow]) -> dict[str, str]:
 
     def count(name: str, value: object) -> None:
         if value not in (None, ""):
-            found.setdefault(name, Counter())[str(value)] += 1
+            found.setdefault(name, Counter())[f"{value!s:.200}"] += 1
 
     for row in rows:
         source = row.provenance
@@ -254,6 +209,8 @@ def origins(rows: list[ResultRow]) -> dict[str, str]:
             count("versions", ", ".join(f"{name} {value}" for name, value in shown.items()))
         count("date", str(source.get("date") or "")[:10])
     return {
-        name: "; ".join(f"{value} ({number} rows)" for value, number in counts.most_common())
+        name: "; ".join(
+            f"{value} ({counted(number, 'row')})" for value, number in counts.most_common()
+        )
         for name, counts in found.items()
     }

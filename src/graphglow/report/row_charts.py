@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
+from graphglow.experiments.wording import counted
 from graphglow.report.comparison import Comparison
 from graphglow.report.figure import Chart, chart_text, translucent
-from graphglow.report.sweeps import Curve, Sweep
+from graphglow.report.sweeps import Curve, Sweep, measure
 from graphglow.report.theme import SeriesStyle
 
 LABELLED = 8
@@ -16,6 +17,8 @@ LONGEST_LABEL = 16
 SMALLEST, PER_POINT = 9.0, 5.0
 """Diameter in pixels: of a method without spread, and for each point of standard deviation."""
 ABOUT_A_MARK = "<b>%{meta[0]}</b><br>%{y:.1f} % %{meta[1]}<br>%{x:.3s} s<extra></extra>"
+WIDTH, HEIGHT, CHARACTER = 210.0, 210.0, 6.5
+"""Pixels of the part of a small chart that marks are in, and of a character of a label."""
 MOST_TICKS = 7
 """Up to this many swept values are the ticks of their axis."""
 BELOW = {"orientation": "h", "yanchor": "top", "y": -0.24, "xanchor": "left", "x": 0}
@@ -44,31 +47,38 @@ def _time_chart(table: Comparison, number: int, target: str, styles: Styles) -> 
     if len(shown) < 2:
         return None
     labels = [chart_text(name, 24) for name, *_ in shown]
-    labelled = len(shown) <= LABELLED and max(map(len, labels)) <= LONGEST_LABEL
-    where = label_places([(math.log(seconds), mean) for *_, mean, seconds in shown], labels)
+    sizes = [SMALLEST + PER_POINT * 100 * (cell.std or 0.0) for _, cell, *_ in shown]
+    where = label_places([(math.log(s), mean) for *_, mean, s in shown], labels, sizes)
+    few = len(shown) <= LABELLED and max(map(len, labels)) <= LONGEST_LABEL
+    labelled = few and None not in where
     figure = go.Figure()
-    for (name, cell, mean, seconds), label, place in zip(shown, labels, where, strict=True):
-        style, spread = styles[name], 100 * (cell.std or 0.0)
-        said = "no std: one run" if cell.std is None else f"\u00b1 {spread:.1f}"
+    for (name, cell, mean, seconds), label, place, size in zip(
+        shown, labels, where, sizes, strict=True
+    ):
+        said = "no std: one run" if cell.std is None else f"\u00b1 {100 * cell.std:.1f}"
         figure.add_scatter(
             x=[seconds],
             y=[100 * mean],
             name=chart_text(name),
             text=[label],
-            mode="markers+text" if labelled and place else "markers",
+            mode="markers+text" if labelled else "markers",
             textposition=place or "top center",
             textfont={"size": 12},
             cliponaxis=False,
-            marker=_mark(style, SMALLEST + PER_POINT * spread),
-            meta=[chart_text(name, 80), f"{said}, {cell.runs} runs"],
+            marker=_mark(styles[name], size),
+            meta=[chart_text(name, 80), f"{said}, {counted(cell.runs, 'run')}"],
             hovertemplate=ABOUT_A_MARK,
         )
     figure.update_layout(
         height=320 if labelled else 340 + 22 * (len(shown) // 3),
         margin={"l": 50, "r": 30, "t": 24, "b": 46},
         showlegend=not labelled,
-        legend=BELOW,
-        xaxis={"type": "log", "title": {"text": "training, s (log scale)"}, "nticks": 6},
+        legend=BELOW | {"itemsizing": "constant"},
+        xaxis={
+            "type": "log",
+            "title": {"text": "training, s (log scale)"},
+            **log_ticks(min(s for *_, s in shown), max(s for *_, s in shown)),
+        },
         yaxis={"title": {"text": "test accuracy, %"}, "nticks": 6},
     )
     fastest = min(shown, key=lambda found: found[3])[0]
@@ -90,23 +100,39 @@ def _mark(style: SeriesStyle, size: float) -> dict[str, object]:
     }
 
 
-def label_places(points: list[tuple[float, float]], labels: list[str]) -> list[str | None]:
+def log_ticks(low: float, high: float) -> dict[str, object]:
+    """Ticks at 1, 2, 5, 10, 20, 50 .. in the range; at powers of ten only if that is many."""
+    exponents = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    for steps in ((1, 2, 5), (1,)):
+        ticks = [step * 10.0**e for e in exponents for step in steps]
+        ticks = [tick for tick in ticks if low / 1.3 <= tick <= 1.3 * high]
+        if len(ticks) <= MOST_TICKS:
+            break
+    if len(ticks) < 2:
+        return {"nticks": 4}
+    return {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def label_places(
+    points: list[tuple[float, float]], labels: list[str], sizes: list[float] | None = None
+) -> list[str | None]:
     """Where each label goes so that it covers no other and no mark; None if nowhere.
 
-    In shares of a small chart's width and height; a character is about a fiftieth wide.
+    In pixels of a small chart; ``sizes`` are the diameters of the marks.
     """
     axes = list(zip(*points, strict=True))
     low, size = [min(axis) for axis in axes], [max(max(a) - min(a), 1e-9) for a in axes]
-    scaled = [((x - low[0]) / size[0], (y - low[1]) / size[1]) for x, y in points]
-    taken = [(x - 0.03, y - 0.04, x + 0.03, y + 0.04) for x, y in scaled]
+    at = [(WIDTH * (x - low[0]) / size[0], HEIGHT * (y - low[1]) / size[1]) for x, y in points]
+    radii = [diameter / 2 + 2 for diameter in sizes or [SMALLEST] * len(points)]
+    taken = [(x - r, y - r, x + r, y + r) for (x, y), r in zip(at, radii, strict=True)]
     places: list[str | None] = []
-    for (x, y), label in zip(scaled, labels, strict=True):
-        half, wide = len(label) / 100, len(label) / 50
+    for (x, y), r, label in zip(at, radii, labels, strict=True):
+        wide, high = CHARACTER * len(label), 2 * CHARACTER
         options = {
-            "top center": (x - half, y + 0.045, x + half, y + 0.115),
-            "bottom center": (x - half, y - 0.115, x + half, y - 0.045),
-            "middle right": (x + 0.04, y - 0.035, x + 0.04 + wide, y + 0.035),
-            "middle left": (x - 0.04 - wide, y - 0.035, x - 0.04, y + 0.035),
+            "top center": (x - wide / 2, y + r, x + wide / 2, y + r + high),
+            "bottom center": (x - wide / 2, y - r - high, x + wide / 2, y - r),
+            "middle right": (x + r, y - high / 2, x + r + wide, y + high / 2),
+            "middle left": (x - r - wide, y - high / 2, x - r, y + high / 2),
         }
         free = [p for p, box in options.items() if not any(_overlap(box, t) for t in taken)]
         places.append(free[0] if free else None)
@@ -135,7 +161,7 @@ def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
         _add_line(figure, curve, style, factor)
         _add_paper(figure, curve, style, factor)
     unit = ", %" if factor == 100 else ""
-    quantity = sweep.quantity.replace("_", " ")
+    quantity = measure(sweep.quantity)
     figure.update_layout(
         height=350 + 22 * (len(sweep.curves) // 3),
         margin={"l": 50, "r": 16, "t": 16, "b": 46},
@@ -178,8 +204,10 @@ def _add_line(figure: go.Figure, curve: Curve, style: SeriesStyle, factor: float
         mode="lines" if dense else "lines+markers",
         line={"color": style.colour, "width": 2.2, "dash": style.dash},
         marker={"color": style.colour, "symbol": style.symbol, "size": 7},
-        customdata=[[_spread(point.std, factor), point.runs] for point in curve.points],
-        hovertemplate="%{y:.4~g}%{customdata[0]} (%{customdata[1]} runs)",
+        customdata=[
+            [_spread(point.std, factor), counted(point.runs, "run")] for point in curve.points
+        ],
+        hovertemplate="%{y:.4~g}%{customdata[0]} (%{customdata[1]})",
     )
 
 
@@ -237,6 +265,6 @@ def _add_level(
         name=chart_text(curve.name),
         mode="lines",
         line={"color": style.colour, "width": 1.6, "dash": "dash"},
-        customdata=[[_spread(curve.level.std, factor), curve.level.runs]] * 2,
-        hovertemplate="%{y:.4~g}%{customdata[0]} (%{customdata[1]} runs)",
+        customdata=[[_spread(curve.level.std, factor), counted(curve.level.runs, "run")]] * 2,
+        hovertemplate="%{y:.4~g}%{customdata[0]} (%{customdata[1]})",
     )

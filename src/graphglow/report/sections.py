@@ -1,24 +1,26 @@
 """What a page says about an experiment or a transfer, before it becomes HTML."""
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from graphglow.report.comparison import (
     Comparison,
+    Verdicts,
     compare,
     line_names,
     target_column,
+    verdict_table,
     verdicts,
 )
 from graphglow.report.figure import Chart
 from graphglow.report.learned_structure import LearnedStructure, ListedEdge, Share
+from graphglow.report.measured_graphs import Measured, measured_graphs, of_two_graphs, spread
 from graphglow.report.result_rows import OURS, ResultRow
-from graphglow.report.sweeps import Sweep, sweeps, swept
+from graphglow.report.sweeps import INPUT, Sweep, sweeps, swept
 from graphglow.report.theme import SeriesStyle, series_styles
 
-EXPERIMENTS = {
+EXPERIMENTS: dict[str, tuple[str, ...]] = {
     "table1": (
         "Table 1: transfer within a domain",
         "The learner is pre-trained on the other graphs of the target's own domain.",
@@ -38,7 +40,15 @@ EXPERIMENTS = {
     ),
     "homophily": (
         "Homophily of the learned graph",
-        "How the learned structure changes while the GNN is trained.",
+        "How much the learned graph joins nodes of one class while the GNN is trained, beside the "
+        "input graph. Two learned graphs are measured, for the paper does not say which it means: "
+        "the one from nodes to pivots, which the learner infers, and the one of two steps, node to "
+        "pivots to node, which messages go over.",
+        "Class-insensitive homophily (Lim et al., 2021) is the paper's measure: how much more a "
+        "class hears of itself than its share of the nodes. The two-step graph joins nearly every "
+        "pair of nodes, so that there it may stay near 0, and below that of the input graph, even "
+        "where the learner tells classes apart. Edge homophily is the share of all weight that "
+        "lies within classes; it depends on their sizes, and is 0.5 by chance where two are equal.",
     ),
     "sensitivity": (
         "Sensitivity",
@@ -57,7 +67,7 @@ EXPERIMENTS = {
         "Rows of benchmarks/transfer_accuracy.py; settings are part of each name.",
     ),
 }
-"""Title and a sentence for experiments that are known; others go by their name."""
+"""Title and paragraphs for experiments that are known; others go by their name."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +84,15 @@ class ExperimentSection:
 
     name: str
     title: str
-    about: str
+    about: tuple[str, ...]
+    """Paragraphs."""
     verdicts: list[str]
+    judged: Verdicts | None
     notes: list[str]
     table: Comparison | None
     swept_tables: list[tuple[str, Comparison]]
     metrics: SpreadTable | None
+    graphs: list[Measured]
     sweeps: list[Sweep]
     charts: dict[str, list[Chart]] = field(default_factory=dict)
 
@@ -98,16 +111,18 @@ def _section(name: str, rows: list[ResultRow]) -> ExperimentSection:
     plain = [row for row in rows if row.x is None]
     column = target_column(rows)
     table = compare(plain, column) if any(r.test_accuracy is not None for r in plain) else None
-    title, about = EXPERIMENTS.get(name, (name, ""))
+    title, *about = EXPERIMENTS.get(name, (name,))
     return ExperimentSection(
         name=name,
         title=title,
-        about=about,
+        about=tuple(about),
         verdicts=verdicts(table) if table else [],
+        judged=verdict_table(table) if table else None,
         notes=_notes(rows),
         table=table,
         swept_tables=_swept_tables([row for row in rows if row.x is not None]),
         metrics=_metrics(rows),
+        graphs=measured_graphs(rows),
         sweeps=sweeps(rows),
     )
 
@@ -128,9 +143,13 @@ def _swept_tables(rows: list[ResultRow]) -> list[tuple[str, Comparison]]:
 def _metrics(rows: list[ResultRow]) -> SpreadTable | None:
     """Metrics that are numbers, of rows that sweep nothing."""
     plain = [row for row in rows if row.x is None]
-    metrics = list(
-        dict.fromkeys(n for row in plain for n, v in row.metrics.items() if isinstance(v, float))
-    )
+    elsewhere = {f"{INPUT}{name}" for row in plain for name in of_two_graphs(row)}
+    metrics = [
+        metric
+        for metric in dict.fromkeys(name for row in plain for name in row.metrics)
+        if metric not in elsewhere
+        and any(isinstance(row.metrics.get(metric), float) for row in plain)
+    ]
     column = target_column(plain)
     names = line_names(plain, column)
     grouped: dict[tuple[str, str], list[ResultRow]] = {}
@@ -138,17 +157,10 @@ def _metrics(rows: list[ResultRow]) -> SpreadTable | None:
         grouped.setdefault((column(row), names[row.cell]), []).append(row)
     lines = []
     for (target, name), group in grouped.items():
-        values = [_spread([row.metrics.get(metric) for row in group]) for metric in metrics]
+        values = [spread([row.metrics.get(metric) for row in group]) for metric in metrics]
         if any(value is not None for value in values):
             lines.append((target, name, values))
     return SpreadTable(metrics, lines) if lines else None
-
-
-def _spread(values: Sequence[object]) -> tuple[float, float | None] | None:
-    known = [value for value in values if isinstance(value, float)]
-    if not known:
-        return None
-    return statistics.mean(known), statistics.stdev(known) if len(known) > 1 else None
 
 
 def _notes(rows: list[ResultRow]) -> list[str]:

@@ -21,8 +21,17 @@ AXES = {
 EPOCH_LISTS = ("epoch", "epochs")
 """Metrics that say at which epochs the other lists were taken."""
 
-INPUT = "input_"
-"""What the name of a metric begins with that was taken on the input graph."""
+INPUT, PIVOT = "input_", "pivot_"
+"""What the name of a metric begins with that was taken on the input graph, or on the learned graph
+from nodes to pivots; without either it was taken on the learned graph that messages go over."""
+TWO_STEP, ONE_STEP = "learned, two steps", "learned, to pivots"
+"""What the two learned graphs are called."""
+MEASURES = {
+    "homophily": "class-insensitive homophily",
+    "edge_homophily": "edge homophily",
+    "neighbourhood_variance": "variance of neighbourhoods",
+}
+"""Words for metrics; others go by their name."""
 
 
 class Point(NamedTuple):
@@ -83,17 +92,28 @@ def swept(row: ResultRow) -> str:
     return row.series or "x"
 
 
+def measure(metric: str) -> str:
+    """What a metric is called."""
+    return MEASURES.get(metric, metric.replace("_", " "))
+
+
 def _histories(rows: Sequence[ResultRow]) -> list[Sweep]:
     """Metrics that are lists: one value per epoch, or at the epochs that the row names."""
     column = target_column(rows)
     names = line_names(rows, lambda row: (column(row), row.x))
+    single = len(set(names.values())) == 1
     found: dict[tuple[str, str], dict[str, list[tuple[ResultRow, Sequence[float | None]]]]] = {}
     for row in rows:
-        for metric in _metric_names([row], lists=True):
-            values = row.metrics[metric]
+        lists = _metric_names([row], lists=True)
+        for metric in lists:
+            values, name = row.metrics[metric], names[row.cell]
             assert isinstance(values, tuple)
-            lines = found.setdefault((column(row), metric), {})
-            lines.setdefault(names[row.cell], []).append((row, values))
+            of = metric.removeprefix(PIVOT)
+            if f"{PIVOT}{of}" in lists:  # two graphs in one chart
+                graph = TWO_STEP if metric == of else ONE_STEP
+                name = graph if single else f"{name}, {graph}"
+            lines = found.setdefault((column(row), of), {})
+            lines.setdefault(name, []).append((row, values))
     sweeps = []
     for (target, metric), lines in found.items():
         curves = []
@@ -104,7 +124,8 @@ def _histories(rows: Sequence[ResultRow]) -> list[Sweep]:
                     if value is not None:
                         at.setdefault(x, []).append(value)
             points = [_point(x, found) for x, found in sorted(at.items())]
-            curves.append(Curve(name, histories[0][0].method, points))
+            method = histories[0][0].method
+            curves.append(Curve(name, ONE_STEP if ONE_STEP in name else method, points))
         together = [row for histories in lines.values() for row, _ in histories]
         curves += _levels_of_input(together, metric)
         sweeps.append(Sweep(target, metric, "epoch", curves))

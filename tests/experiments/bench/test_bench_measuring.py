@@ -1,7 +1,10 @@
 """The instruments: clock, peak memory, fresh processes, ceilings, roofline, rows."""
 
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -60,6 +63,46 @@ def test_a_fresh_process_is_another_and_may_die():
     assert in_fresh_process(os._exit, 9) is None
     with pytest.raises(FileNotFoundError):
         in_fresh_process(os.listdir, "no such folder")
+
+
+ORPHANS = """
+import time
+from graphglow.experiments.bench.fresh import in_fresh_process
+if __name__ == "__main__":
+    in_fresh_process(time.sleep, 600)
+"""
+
+
+@pytest.mark.slow
+def test_a_fresh_process_ends_with_its_parent_even_if_that_died_at_once(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(ORPHANS)
+    parent = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.DEVNULL)
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    found = set()
+    try:
+        end = time.monotonic() + 60
+        while not found:
+            assert time.monotonic() < end
+            time.sleep(0.005)
+            for pid in children.read_text().split():  # Python's tracker of resources is one too
+                if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.add(int(pid))
+    finally:
+        time.sleep(0.6)
+        parent.kill()  # while the child is still importing torch
+        parent.wait()
+    end = time.monotonic() + 60
+    while any(map(_alive, found)):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

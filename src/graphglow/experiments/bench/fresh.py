@@ -1,17 +1,15 @@
 """Run something in a process of its own, so that its peak memory is not another's."""
 
-import ctypes
 import multiprocessing
-import signal
+import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from typing import ParamSpec, TypeVar
 
 import torch
 
-PR_SET_PDEATHSIG = 1  # Linux's prctl: a signal for the child when its parent has died
+from graphglow.experiments.workers import end_with
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -29,7 +27,7 @@ def in_fresh_process(
         1,
         mp_context=context,
         initializer=_begin,
-        initargs=(torch.get_num_threads(),),
+        initargs=(torch.get_num_threads(), os.getpid()),
     ) as pool:
         try:
             return pool.submit(function, *args, **kwargs).result()
@@ -37,8 +35,6 @@ def in_fresh_process(
             return None
 
 
-def _begin(threads: int) -> None:
-    """Take over the number of threads, and (on Linux) end when the parent does, however it ends."""
+def _begin(threads: int, parent: int) -> None:
+    end_with(parent)
     torch.set_num_threads(threads)
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
