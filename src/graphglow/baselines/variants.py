@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
@@ -135,14 +135,16 @@ REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
 LINEAR_SPACE: Space = {
     **SHARED_SPACE,
     "weight_decay": WEIGHT_DECAY,
-    "embedding_size": HIDDEN,
-    "input_weight": tuple(tenths / 10 for tenths in range(1, 10)),
-    "tolerance": (4e-5, 8.5e-5),
-    "refinements": (10,),
+    "embedding_size": (64,),
+    "input_weight": (0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
+    "refinements": (4,),
 }
-"""Appendix C, "GraphGLOW and its variants", less P and H; lambda in [0.1, 0.9] by tenths."""
-PIVOT_SPACE: Space = {**LINEAR_SPACE, "num_pivots": (800, 1000, 1200, 1400)}
-HEADS: Space = {"num_heads": (4, 6)}
+"""What is searched of GraphGLOW and its variants. Of Appendix C's space, d, T, H and P are fixed
+here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
+all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out."""
+PIVOT_SPACE: Space = {**LINEAR_SPACE, "num_pivots": (400,)}
+BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
+"""Ours: the GNN itself, where it is searched too (``search --methods random-backbone``)."""
 OBJECTIVES: Space = {
     "objective": tuple(
         ObjectiveConfig(smoothness=alpha, sparsity=rho)
@@ -185,7 +187,7 @@ VARIANTS: dict[str, Method] = {
         summary="GraphGLOW_at, but trained on the target: attention instead of weighted cosines",
         config=TrainedConfig,
         build=trained(similarity="attention"),
-        space={**PIVOT_SPACE, **HEADS, **OBJECTIVES},
+        space={**PIVOT_SPACE, **OBJECTIVES},
         backbone="gcn",
     ),
     "graphglow-star": Method(
@@ -193,7 +195,7 @@ VARIANTS: dict[str, Method] = {
         summary="GraphGLOW*: the same architecture, its learner trained on the target",
         config=TrainedConfig,
         build=trained(),
-        space={**PIVOT_SPACE, **HEADS, **OBJECTIVES},
+        space={**PIVOT_SPACE, **OBJECTIVES},
         backbone="gcn",
     ),
     "random-theta": Method(
@@ -201,7 +203,7 @@ VARIANTS: dict[str, Method] = {
         summary="control: GraphGLOW with a random structure learner, never trained",
         config=WeightedConfig,
         build=fixed(),
-        space={**PIVOT_SPACE, **HEADS},
+        space=PIVOT_SPACE,
         backbone="gcn",
         batched=True,
     ),
@@ -210,7 +212,7 @@ VARIANTS: dict[str, Method] = {
         summary="control: random theta over all pairs of nodes, nothing cut, in linear time",
         config=LinearConfig,
         build=fixed(delta="affine"),
-        space={**LINEAR_SPACE, **HEADS},
+        space=LINEAR_SPACE,
         backbone="gcn",
         batched=True,
     ),

@@ -14,16 +14,15 @@ from torch_geometric.data import Data
 from tyro.conf import arg
 
 from graphglow.commands import terminal
-from graphglow.commands.files import check_output, read_graph
-from graphglow.commands.flags import DataRoot, Json, OptionalFile
+from graphglow.commands.files import check_output, read_graph, trained_learner
+from graphglow.commands.flags import DataRoot, Json, OptionalLearner
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.search import GLOW, OnProgress, Progress, Work, check_method
+from graphglow.experiments.search import OnProgress, Progress, Work, check_method, has_learner
 from graphglow.experiments.search import search as search_one
 from graphglow.experiments.settings import read_settings
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
-from graphglow.structure import StructureLearner
 from graphglow.training.device import resolve_device
 
 Split = Literal["authors", "random"]
@@ -35,7 +34,7 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
     targets: Annotated[Names, arg(metavar="NAME|FILE ...")],
     config: Annotated[SearchConfig, arg(name="")],
     sources: Annotated[Names, arg(metavar="NAME|FILE ...", help_behavior_hint="(optional)")] = (),
-    learner: OptionalFile = None,
+    learner: OptionalLearner = None,
     storage: Annotated[str, arg(metavar="FILE|URL")] = "runs/search/trials.db",
     learners: Annotated[Path, arg(metavar="FOLDER")] = Path("runs/search/learners"),
     settings: Annotated[Path, arg(metavar="FILE")] = Path("results/settings.json"),
@@ -54,12 +53,13 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
     Example: graphglow search --methods gcn appnp --targets wine --trials 10 --epochs 100
 
     Args:
-        methods: What to search settings of: names from graphglow fit --help, or graphglow.
+        methods: What to search settings of: names from graphglow fit --help, or graphglow;
+            graphglow-backbone and random-backbone choose the GNN too.
         targets: The graphs: names (see graphglow datasets) or files.
         sources: Graphs that graphglow is pre-trained on, once for each learner's settings; a target
             is left out of its own sources.
-        learner: A file from graphglow pretrain, instead of sources: then only the settings of the
-            transfer are searched.
+        learner: Instead of sources, a learner that comes with graphglow (universal, citation,
+            social) or a file from graphglow pretrain: then only the transfer is searched.
         storage: Where trials are kept: a file (SQLite), or the URL of a database that Optuna takes.
         learners: Where pre-trained learners are kept for other trials and workers.
         settings: Where the best settings are written, beside those of other methods and targets;
@@ -73,7 +73,7 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
     resolve_device(config.device)
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
-    theta = StructureLearner.load(learner.expanduser()) if learner is not None else None
+    theta = trained_learner(learner) if learner is not None else None
     work = Work(storage=storage, learners=learners.expanduser(), settings=settings)
     rows: list[dict[str, Any]] = []
     with _bar(len(methods) * len(targets), config.trials) as on_progress:
@@ -81,7 +81,7 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
         for target in targets:
             data, called = _read(target, split, split_seed, data_root)
             for method in methods:
-                glow = method == GLOW
+                glow = has_learner(method)
                 row = search_one(
                     method,
                     data,
@@ -106,7 +106,7 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
 
 
 def _check_names(
-    methods: Sequence[str], targets: Sequence[str], sources: Sequence[str], learner: Path | None
+    methods: Sequence[str], targets: Sequence[str], sources: Sequence[str], learner: str | None
 ) -> None:
     """Refuse what could only fail later."""
     if not methods or not targets:
@@ -115,9 +115,9 @@ def _check_names(
     for method in methods:
         check_method(method)
     given = "--sources" if sources else "--learner"
-    if GLOW not in methods and (sources or learner is not None):
+    if not any(map(has_learner, methods)) and (sources or learner is not None):
         raise InputError(f"{given} must go with --methods graphglow; got {', '.join(methods)}")
-    if GLOW in methods and bool(sources) == (learner is not None):
+    if any(map(has_learner, methods)) and bool(sources) == (learner is not None):
         raise InputError(
             "graphglow must have either --sources to pre-train on or a --learner; "
             f"got {'both' if sources else 'neither'}"

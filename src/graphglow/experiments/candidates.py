@@ -12,8 +12,8 @@ from typing import Any, Protocol, get_args
 
 import graphglow
 from graphglow.baselines import fit_many, method_named
-from graphglow.baselines.method import Space
-from graphglow.baselines.variants import HEADS, OBJECTIVES, PIVOT_SPACE
+from graphglow.baselines.method import HIDDEN, Space
+from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph
 from graphglow.experiments.settings import config_of
@@ -25,8 +25,8 @@ from graphglow.training.loop import OnEpoch
 from graphglow.training.runs import MAY_DIFFER
 
 PRETRAIN_SPACE: Space = {
-    "learner.embedding_size": PIVOT_SPACE["embedding_size"],
-    "learner.num_heads": HEADS["num_heads"],
+    "learner.embedding_size": HIDDEN,
+    "learner.num_heads": (4, 6),
     "objective": OBJECTIVES["objective"],
     "episodes": (1, 2, 3),
     "refinements": PIVOT_SPACE["refinements"],
@@ -149,13 +149,12 @@ def _by_trial(scores: list[float], trials: int) -> list[list[float]]:
 class FitCandidate:
     """A competitor of ``METHODS`` on one graph; its runs are one program where it is batched."""
 
-    def __init__(self, name: str, target: BlindGraph, config: SearchConfig) -> None:
+    def __init__(
+        self, name: str, target: BlindGraph, config: SearchConfig, *, backbones: bool = False
+    ) -> None:
         self.name, self.target, self.config = name, target, config
         self.method = method_named(name)
-
-    @property
-    def space(self) -> Space:
-        return self.method.space
+        self.space: Space = {**self.method.space, **(BACKBONES if backbones else {})}
 
     def configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
         return [config_of(self.method.config, settings, **run) for run in self.config.runs()]
@@ -185,6 +184,7 @@ class GlowCandidate:
         config: How it is searched.
         sources: To pre-train on; none where a learner is given.
         learner: To transfer; then only the transfer's settings are searched.
+        backbones: Whether the target's GNN is searched too.
         folder: Where pre-trained learners are kept for other trials, workers and reruns; None
             keeps them in memory.
     """
@@ -196,6 +196,7 @@ class GlowCandidate:
         *,
         sources: Sequence[BlindGraph] = (),
         learner: StructureLearner | None = None,
+        backbones: bool = False,
         folder: Path | None = None,
     ) -> None:
         if bool(sources) == (learner is not None):
@@ -205,12 +206,13 @@ class GlowCandidate:
             )
         self.target, self.config = target, config
         self.sources, self.learner, self.folder = sources, learner, folder
+        self.transfer_space: Space = {**TRANSFER_SPACE, **(BACKBONES if backbones else {})}
         self.digests = [source.digest for source in sources]
         self._made: dict[str, StructureLearner] = {}
 
     @property
     def space(self) -> Space:
-        space = {f"transfer.{name}": values for name, values in TRANSFER_SPACE.items()}
+        space = {f"transfer.{name}": values for name, values in self.transfer_space.items()}
         if self.learner is None:
             space |= {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
         return space

@@ -30,13 +30,16 @@ class Protocol:
     """Training epochs on the target; None takes each method's own number (500; 200 of lds)."""
     patience: int | None = None
     """End a run after this many epochs without a better validation score; None runs them all."""
+    learners: int | None = None
+    """Pre-trained learners of each set of sources, which the seeds take in turn; None trains one
+    for each seed."""
     pretrain_epochs: int | None = None
     """Most epochs on one source in one visit of pre-training; None takes its own number (80)."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "pretrain_epochs"):
+        for name in ("epochs", "patience", "learners", "pretrain_epochs"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         one_of("device", self.device, get_args(Device))
@@ -55,14 +58,15 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
     for name in ("epochs", "patience"):
         if getattr(protocol, name) is not None:
             fixed[name] = getattr(protocol, name)
-    tuned = settings.of(cell.method, cell.target, cell.sources)
+    tuned = settings.of(cell.tuned_as or cell.method, cell.target, cell.sources)
     if cell.method not in PRETRAINED:
         kind = method_named(cell.method).config
         return Configs(config_of(kind, merged(tuned, cell.settings), **fixed), None)
     before, after = in_parts(tuned)
     if cell.method == "graphglow-attention":
         before = merged(before, {"learner": {"similarity": "attention"}})
-    early = {"seed": seed, "device": protocol.device}
+    learner_seed = seed if protocol.learners is None else seed % protocol.learners
+    early = {"seed": learner_seed, "device": protocol.device}
     if protocol.pretrain_epochs is not None:
         early["epochs"] = protocol.pretrain_epochs
     return Configs(

@@ -34,6 +34,7 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
+from graphglow.experiments.cells import WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.storage import append_line
@@ -105,7 +106,7 @@ def search(
     config, work = config or SearchConfig(), work or Work()
     check_method(method)
     device = resolve_device(config.device)
-    if method != GLOW and (sources or learner is not None):
+    if not has_learner(method) and (sources or learner is not None):
         raise InputError(f"sources and a learner must go with graphglow; got {method}")
     target = blinded(data)
     blind_sources = [blinded(source) for source in sources]
@@ -150,11 +151,16 @@ def search(
 
 def check_method(name: str) -> None:
     """Raise unless settings of this method can be searched."""
-    known = [*METHODS, GLOW]
+    known = [*METHODS, GLOW, *WIDER]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f" (did you mean {' or '.join(near)}?)" if near else ""
         raise InputError(f"method must be one of {', '.join(known)}; got {name!r}{hint}")
+
+
+def has_learner(method: str) -> bool:
+    """Whether the method is graphglow, whatever of it is searched."""
+    return method == GLOW or (method in WIDER and WIDER[method][0] == GLOW)
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,9 +197,12 @@ def _candidate(
     learner: StructureLearner | None,
     folder: Path | None,
 ) -> Candidate:
-    if method == GLOW:
-        return GlowCandidate(target, config, sources=sources, learner=learner, folder=folder)
-    return FitCandidate(method, target, config)
+    name, backbones = (WIDER[method][0], True) if method in WIDER else (method, False)
+    if name != GLOW:
+        return FitCandidate(name, target, config, backbones=backbones)
+    return GlowCandidate(
+        target, config, sources=sources, learner=learner, backbones=backbones, folder=folder
+    )
 
 
 def _source_names(

@@ -36,8 +36,8 @@ class Dropout:
                 _keep(run, 1 - rate, generator)
         if len(set(self.rates)) == 1:
             return mask.div_(1 - self.rates[0])
-        for run, rate in zip(mask, self.rates, strict=True):
-            run.div_(1 - rate)
+        parts = zip(mask, self.rates, strict=True)
+        torch._foreach_div_([run for run, _ in parts], [1 - rate for rate in self.rates])
         return mask
 
     def only(self, active: Tensor) -> "Dropout":

@@ -76,7 +76,7 @@ class ModelConfig(RunConfig):
     """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
-    num_pivots: int = 1000
+    num_pivots: int = 400
     """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
     redraw_pivots: bool = True
     """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
@@ -130,9 +130,9 @@ class PretrainConfig(ModelConfig):
     """The structure learner."""
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     """Its objective."""
-    learner_learning_rate: float = 0.01
+    learner_learning_rate: float = 0.1
     """Step size of the structure learner's optimizer (Adam)."""
-    episodes: int = 3
+    episodes: int = 2
     """E: how often all sources are visited in turn."""
     epochs: int = 80
     """Most epochs on one source in one visit."""

@@ -1,0 +1,124 @@
+"""Search the settings of every method of the paper's tables, and write results/settings.json.
+
+    python benchmarks/search_settings.py --processes 6
+
+The same as ``graphglow search`` for each method and target, one process per study. GraphGLOW's
+learner is pre-trained once on Table 2's sources with the default settings, and only what the GNN of
+the target is trained with is searched, as for a random theta. Every method has the same budget on a
+graph; the two large graphs have a smaller one. A rerun goes on with what is missing.
+"""
+
+import argparse
+import multiprocessing
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from graphglow.errors import InputError
+from graphglow.experiments.candidates import SearchConfig
+from graphglow.experiments.cells import PRETRAINED, TUNED_AS, WIDER, split_of, table2
+from graphglow.experiments.learner_files import load_with_split, make_learner
+from graphglow.experiments.paper import GRAPHS, of_the_other_kind
+from graphglow.experiments.search import Work, has_learner, search
+from graphglow.training import PretrainConfig
+
+LARGE = ("pubmed", "cornell5")
+FIRST = ("graphglow", "random-theta", "gcn", *WIDER)
+"""Methods that are searched before the others."""
+
+
+class Study(NamedTuple):
+    """What one process is asked to search."""
+
+    method: str
+    target: str
+    config: SearchConfig
+    folder: Path
+    settings: Path
+    data_root: Path | None
+    until: float
+    """When to begin nothing new."""
+
+
+def all_methods() -> list[str]:
+    """The methods of Table 2 that have settings of their own, and the wider searches."""
+    named = {cell.tuned_as or cell.method for cell in table2()}
+    named -= {method for method in (*PRETRAINED, *TUNED_AS) if method in TUNED_AS}
+    return sorted(named, key=lambda name: (name not in FIRST, name))
+
+
+def run(study: Study) -> str:
+    """Search one method on one target; return a line about it."""
+    began = time.time()
+    if began > study.until:
+        return f"{study.method} on {study.target}: not begun"
+    torch.set_num_threads(1)
+    learner = None
+    if has_learner(study.method):
+        sources = of_the_other_kind(study.target)
+        graphs = [load_with_split(name, study.data_root) for name in sources]
+        config = PretrainConfig(device=study.config.device)
+        learner = make_learner(study.folder / "learners", sources, graphs, config)
+    work = Work(storage=study.folder / f"{study.target}-{study.method}.db", settings=study.settings)
+    data = load_with_split(study.target, study.data_root)
+    try:
+        row = search(
+            study.method,
+            data,
+            study.config,
+            work=work,
+            learner=learner,
+            split=split_of(study.target),
+        )
+    except InputError as error:
+        return f"{study.method} on {study.target}: {error}"
+    found = "no trial succeeded" if row["val_accuracy"] is None else f"{row['val_accuracy']:.4f}"
+    seconds = time.time() - began
+    return f"{study.method} on {study.target}: {found}, {row['trials']} trials, {seconds:.0f} s"
+
+
+def studies(args: argparse.Namespace) -> list[Study]:
+    """Small graphs before large ones, and what the main claims rest on before the rest."""
+    until = time.time() + args.seconds
+    made = []
+    for method in args.methods or all_methods():
+        for target in args.targets:
+            large = target in LARGE
+            config = SearchConfig(
+                trials=args.trials_large if large else args.trials,
+                trials_at_once=args.at_once,
+                seeds_per_trial=1 if large else args.seeds,
+                device=args.device,
+            )
+            paths = (args.folder, args.settings, args.data_root)
+            made.append(Study(method, target, config, *paths, until))
+    return sorted(made, key=lambda study: (study.method not in FIRST, study.target in LARGE))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Search, and say a line for each study as it ends."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--methods", nargs="+", help="those of Table 2 by default")
+    parser.add_argument("--targets", nargs="+", default=list(GRAPHS))
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--trials-large", type=int, default=12, help="on PubMed and Cornell5")
+    parser.add_argument("--at-once", type=int, default=10, help="trials of one round")
+    parser.add_argument("--seeds", type=int, default=2, help="runs of a trial; 1 on large graphs")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
+    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--folder", type=Path, default=Path("runs/search"))
+    parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
+    args = parser.parse_args(argv)
+    args.folder.mkdir(parents=True, exist_ok=True)
+    with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
+        for line in pool.imap_unordered(run, studies(args)):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
