@@ -231,6 +231,6 @@ def searches(path: Path) -> list[Row]:
             row: Any = json.loads(line)
         except ValueError:
             continue
-        if isinstance(row, dict) and row.get("experiment") == "search":
+        if isinstance(row, dict) and row.get("experiment") == "search" and "budget" in row:
             rows.append(row)
     return rows

@@ -9,6 +9,7 @@ graph; the two large graphs have a smaller one. A rerun goes on with what is mis
 """
 
 import argparse
+import json
 import multiprocessing
 import time
 from collections.abc import Sequence
@@ -19,13 +20,18 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.cells import PRETRAINED, TUNED_AS, WIDER, split_of, table2
+from graphglow.experiments.cells import WIDER, split_of, table2
 from graphglow.experiments.learner_files import load_with_split, make_learner
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
+from graphglow.experiments.provenance import provenance
 from graphglow.experiments.search import Work, has_learner, search
+from graphglow.experiments.settings import locked, read_settings, write_settings
+from graphglow.storage import append_line
 from graphglow.training import PretrainConfig
 
 LARGE = ("pubmed", "cornell5")
+BORROWED = {"pubmed": "citeseer", "cornell5": "johnshopkins55"}
+"""Whose settings a method takes on a large graph on which it was not searched (``--borrow``)."""
 FIRST = ("graphglow", "random-theta", "gcn", *WIDER)
 """Methods that are searched before the others."""
 
@@ -46,7 +52,6 @@ class Study(NamedTuple):
 def all_methods() -> list[str]:
     """The methods of Table 2 that have settings of their own, and the wider searches."""
     named = {cell.tuned_as or cell.method for cell in table2()}
-    named -= {method for method in (*PRETRAINED, *TUNED_AS) if method in TUNED_AS}
     return sorted(named, key=lambda name: (name not in FIRST, name))
 
 
@@ -98,6 +103,29 @@ def studies(args: argparse.Namespace) -> list[Study]:
     return sorted(made, key=lambda study: (study.method not in FIRST, study.target in LARGE))
 
 
+def borrow(path: Path) -> None:
+    """Fill in what was not searched on a large graph with what was found on one of its kind."""
+    with locked(path):
+        settings = read_settings(path)
+        for method in all_methods():
+            for target, other in BORROWED.items():
+                sources = of_the_other_kind(target) if has_learner(method) else ()
+                if not settings.of(method, target) and settings.of(method, other):
+                    found = settings.of(method, other)
+                    settings = settings.having(method, target, found, sources)
+                    row = {
+                        "experiment": "search",
+                        "method": method,
+                        "target": target,
+                        "sources": list(sources) or None,
+                        "borrowed_from": other,
+                        "settings": found,
+                        "provenance": provenance(),
+                    }
+                    append_line(path.with_name("search.jsonl"), json.dumps(row))
+        write_settings(path, settings)
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Search, and say a line for each study as it ends."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
@@ -109,11 +137,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=2, help="runs of a trial; 1 on large graphs")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
+    parser.add_argument("--borrow", action="store_true", help="fill in large graphs, and end")
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("runs/search"))
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
     args = parser.parse_args(argv)
+    if args.borrow:
+        borrow(args.settings)
+        return
     args.folder.mkdir(parents=True, exist_ok=True)
     with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
         for line in pool.imap_unordered(run, studies(args)):

@@ -109,7 +109,8 @@ class Runs:
             assert len(self.configs) == 1  # each seed has damage of its own
             damage = PERTURBATIONS[cell.damage.kind]
             data = damage(data, cell.damage.ratio, seed=first.run.seed)
-        learners = [_learner(cell, configs, place) for configs in self.configs]
+        found = {c.pretraining: _learner(cell, c, place) for c in self.configs}  # or None
+        learners = [found[configs.pretraining] for configs in self.configs]
         configs = [configs.run for configs in self.configs]
         device = resolve_device(first.run.device)
         if cell.timed and device.type == "cuda":
@@ -184,11 +185,13 @@ def _train(
     every: int | None = None,
 ) -> Sequence[Result]:
     thetas = [learner for learner in learners if learner is not None]
+    shared = all(theta is thetas[0] for theta in thetas)
     if not thetas:
         return fit_many(method, data, configs)
     transfers = [config for config in configs if isinstance(config, TransferConfig)]
     if seen is None:
-        return transfer_many(thetas[: len(transfers)], data, transfers)
+        each = thetas[: len(transfers)]  # a warm-up is one run
+        return transfer_many(each[0] if shared else each, data, transfers)
     assert every is not None
     observer = StructureObserver(every, seen.look)
     return [transfer(thetas[0], data, transfers[0], observer=observer)]

@@ -42,8 +42,14 @@ WIDER = {
     "random-backbone": ("random-theta", "random theta, best backbone"),
 }
 """Ours: a method whose GNN is chosen too, by validation accuracy; what it is, and its label."""
-TUNED_AS = {"graphglow-star": "random-theta", "graphglow-attention": "graphglow"}
-"""Whose settings a method takes: they differ in how theta is had, and training it is costly."""
+TUNED_AS = {
+    "graphglow-dot": "random-theta",
+    "graphglow-knn": "random-theta",
+    "graphglow-cosine": "random-theta",
+    "graphglow-attention": "graphglow",
+    "graphglow-star": "random-theta",
+}
+"""Whose settings a variant takes: it is the same model, and differs in what compares nodes only."""
 PRETRAINED = ("graphglow", "graphglow-attention")
 """Methods whose structure learner is trained on source graphs."""
 CONTROLS = ("random-theta", "mlp", "link", "link-features", "linkx")

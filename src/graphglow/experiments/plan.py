@@ -94,7 +94,7 @@ def can_batch(wanted: Wanted) -> bool:
     if any(c.timed or c.observe_every for c in wanted.cells) or cell.damage is not None:
         return False
     if pretraining is not None:
-        return pretraining.learner.similarity == "cosine"
+        return True  # where learners cannot be stacked, one after another
     return METHODS[cell.method].batched
 
 
