@@ -20,7 +20,6 @@ import os
 import re
 import statistics
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
@@ -39,7 +38,7 @@ from graphglow.graphs import DATASETS
 from graphglow.pretrained import FOLDER, PRETRAINED
 from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
-from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
+from graphglow.training import PretrainConfig, TransferConfig, transfer_many
 from graphglow.training.config import RunConfig
 
 SETTINGS: dict[str, dict[str, Any]] = {"citation": {}, "social": {}, "universal": {}}
@@ -72,17 +71,8 @@ def make(name: str, args: argparse.Namespace, rows: list[Row]) -> None:
     config = pretrain_config(name, args)
     learner = file_of(name, config, args)
     if learner is None or same(made_row(learner)) not in {same(row) for row in rows}:
-        print(f"pre-training {name}", flush=True)
-        began = time.perf_counter()
-        sources = PRETRAINED[name]
-        learner = pretrain([load_with_split(source, args.data_root) for source in sources], config)
-        learner.provenance |= {
-            "name": name,
-            "seed": config.seed,
-            "splits": [split_of(source) for source in sources],
-            "seconds": time.perf_counter() - began,
-            "provenance": provenance(),
-        }
+        learner = learner_of(name, PRETRAINED[name], config, args)
+        learner.provenance |= {"name": name, "seed": config.seed}
         learner.save(args.folder / f"{name}.safetensors")
         write(made_row(learner), args, rows)
     score = learner.provenance["validation_accuracy"]

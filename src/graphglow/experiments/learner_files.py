@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import as_compared
 from graphglow.experiments.cells import split_of
+from graphglow.experiments.provenance import provenance
 from graphglow.experiments.settings import locked
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.load import data_folder
@@ -73,6 +74,7 @@ def make_learner(
         learner = pretrain(graphs, config)
         learner.provenance["seconds"] = time.perf_counter() - began
         learner.provenance["splits"] = [split_of(name) for name in sources]
+        learner.provenance["provenance"] = provenance()
         taken = {path.name for path in _files(folder, sources, config.seed)}
         name = next(name for name in _names(sources, config.seed) if name not in taken)
         learner.save(folder / name)

@@ -65,9 +65,9 @@ def alive(storage: BaseStorage, trials: Sequence[optuna.Trial]) -> Iterator[None
         thread.join()
 
 
-def void_stale(study: optuna.Study) -> None:
+def void_stale(storage: BaseStorage, study: optuna.Study) -> None:
     """Void the trials, of whatever machine, that have given no sign of life for long."""
-    if isinstance(study._storage, RDBStorage):
+    if isinstance(storage, RDBStorage):
         optuna.storages.fail_stale_trials(study)
 
 

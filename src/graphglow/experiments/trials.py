@@ -159,7 +159,7 @@ class Trials:
 
     def _bury(self) -> None:
         """Void the trials of processes that are no more, at once on this machine."""
-        void_stale(self.study)
+        void_stale(self.storage, self.study)
         for trial in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             if _is_gone(trial.user_attrs.get("worker", "")):
                 with suppress(UpdateFinishedTrialError):  # another worker was faster

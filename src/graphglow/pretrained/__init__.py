@@ -11,7 +11,7 @@ from graphglow.errors import InputError
 from graphglow.structure import StructureLearner
 
 _CITATION = ("cora", "citeseer", "pubmed")
-_SOCIAL = ("amherst41", "cornell5", "johnshopkins55", "reed98")
+_SOCIAL = ("cornell5", "johnshopkins55", "amherst41", "reed98")
 
 PRETRAINED: dict[str, tuple[str, ...]] = {
     "citation": _CITATION,
