@@ -32,10 +32,10 @@ options:
 
 examples:
   graphglow demo
-  graphglow pretrain --sources digits synthetic --out learner.safetensors
-  graphglow transfer --learner learner.safetensors --target breast_cancer
+  graphglow transfer --learner universal --target breast_cancer
   graphglow fit --method gcn --target breast_cancer
-  graphglow refine --learner learner.safetensors --target my_graph.npz --out refined.csv
+  graphglow refine --learner universal --target my_graph.npz --out refined.csv
+  graphglow pretrain --sources digits synthetic --out learner.safetensors
 """
 
 
