@@ -2,7 +2,7 @@
 
     python benchmarks/reproduce_rows.py table2 table1 --processes 6 --seconds 400
 
-The same runs as ``graphglow reproduce --batch-seeds --learners 1``, for a machine with PyTorch and
+The same runs as ``graphglow reproduce --batch-seeds``, for a machine with PyTorch and
 PyG only. Experiments are made in the order given, and of each, the methods in the order given.
 """
 

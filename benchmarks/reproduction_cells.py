@@ -14,7 +14,7 @@ from graphglow.experiments.cell_rows import latest, read_rows
 from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.paper import GRAPHS
 from graphglow.experiments.plan import ReproduceConfig
-from graphglow.report.comparison import Cell, compare
+from graphglow.report.comparison import ALONE, Cell, compare
 from graphglow.report.result_rows import row_of
 
 NO_ROWS = "No rows yet.\n"
@@ -22,6 +22,8 @@ NOTHING = "-"
 SEEDS = ReproduceConfig.seeds
 """Runs of a whole cell."""
 LONGEST_REASON = 200
+DAGGER = "&dagger;"
+"""Marks a figure of the backbone alone."""
 TITLES = {
     "cornell5": "Cornell5",
     "johnshopkins55": "JohnsHopkins55",
@@ -104,6 +106,8 @@ class Notes:
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
+        self.alone = False
+        """Whether a cell is marked as one of a backbone alone."""
 
     def mark(self, reason: str) -> str:
         text = " ".join(reason.split())
@@ -111,8 +115,14 @@ class Notes:
             text = f"{text[:LONGEST_REASON]}..."
         return f"[{self.numbers.setdefault(text, len(self.numbers) + 1)}]"
 
+    def dagger(self, cell: Cell) -> str:
+        """The mark of a cell whose learned graph is switched off; else nothing."""
+        self.alone = self.alone or bool(cell.alone)
+        return f" {DAGGER}" if cell.alone else ""
+
     def markdown(self) -> str:
-        lines = [f"- [{number}] {text}\n" for text, number in self.numbers.items()]
+        lines = [f"- {DAGGER} {ALONE}\n"] if self.alone else []
+        lines += [f"- [{number}] {text}\n" for text, number in self.numbers.items()]
         return "\n" + "".join(lines) if lines else ""
 
 
@@ -126,7 +136,7 @@ def score(grid: Grid, place: Place, notes: Notes, beside: str = "", *, bold: boo
         text = f"failed {notes.mark(failures[0])}"
     else:
         text = spread(cell.scores, percent)
-        text = f"**{text}**" if cell.best and bold else text
+        text = (f"**{text}**" if cell.best and bold else text) + notes.dagger(cell)
         if failures:
             told.insert(0, f"{len(failures)} failed {notes.mark(failures[0])}")
         if len(cell.scores) != SEEDS:

@@ -1,15 +1,14 @@
-"""The figures of docs/reproduction.md as tables, and the searches behind all of them."""
+"""The figures of docs/reproduction.md as tables."""
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from graphglow.experiments import paper
-from graphglow.experiments.cells import DAMAGED_GRAPHS, DAMAGES, NAMES
+from graphglow.experiments.cells import DAMAGED_GRAPHS, DAMAGES
 from graphglow.experiments.plan import where_of
+from graphglow.report.measured_graphs import meaning, measured_graphs
+from graphglow.report.result_rows import row_of
 from reproduction_cells import (
     NO_ROWS,
     NOTHING,
@@ -24,7 +23,6 @@ from reproduction_cells import (
     machine,
     markdown,
     of,
-    percent,
     points,
     score,
     scores,
@@ -163,74 +161,7 @@ def homophily(rows: Sequence[Row]) -> str:
                     figures.append(spread(known, "{:.3f}".format) if known else NOTHING)
             lines.append([TITLES[graph], measure, *figures])
     titles = ["target", "measure", "input graph", "learned, before training", "after"]
-    return markdown([*titles, "to pivots, before training", "after"], lines)
-
-
-def search(found: Sequence[Row]) -> str:
-    """Validation accuracy of the best settings, and what it took to find them."""
-    studies = {(row["method"], row["target"], sought(row)): row for row in found}
-    if not studies:
-        return NO_ROWS
-    lines = []
-    for name in dict.fromkeys((method, kind) for method, _, kind in studies):
-        mine = {t: row for (m, t, k), row in studies.items() if (m, k) == name}
-        every = list(mine.values())
-        failed = sum(row["failed"] for row in every)
-        about = [
-            span([row["budget"] for row in every]),
-            span([row["seeds_per_trial"] for row in every]),
-            f"{sum(row['trials'] for row in every):,}",
-            f"{failed:,}",
-            ", ".join(dict.fromkeys(machine(row) for row in every)),
-        ]
-        figures = [validation(mine.get(graph)) for graph in paper.GRAPHS]
-        label = str(NAMES.get(name[0], name[0])) + (f", {name[1]}" if name[1] else "")
-        lines.append([label, *about, *figures])
-    titles = ["method", "budget", "runs each", "trials", "failed", "on"]
-    hours = sum(row["trial_seconds"] for row in studies.values()) / 3600
-    return (
-        f"{len(studies):,} searches, {hours:.1f} hours of trials.\n\n"
-        f"{markdown([*titles, *(TITLES[graph] for graph in paper.GRAPHS)], lines)}"
-    )
-
-
-def sought(row: Row) -> str:
-    """What tells a search from others of its method on its target: sources, a free backbone."""
-    sources, target = set(row["sources"] or ()), row["target"]
-    kinds = []
-    if sources and target in paper.GRAPHS and sources == set(paper.others_of_its_kind(target)):
-        kinds.append("in-domain")
-    elif sources and target in paper.GRAPHS and sources == set(paper.of_the_other_kind(target)):
-        kinds.append("cross-domain")
-    elif sources:
-        kinds.append(f"from {'+'.join(sorted(sources))}")
-    if '"backbone"' in json.dumps(row["settings"]):  # only where the backbone is searched too
-        kinds.append("best backbone")
-    return ", ".join(kinds)
-
-
-def validation(row: Row | None) -> str:
-    if row is None:
-        return NOTHING
-    if row["val_accuracy"] is None:
-        return "all failed"
-    short = row["trials"] < row["budget"]
-    return percent(row["val_accuracy"]) + (f" ({row['trials']} trials)" if short else "")
-
-
-def span(numbers: Sequence[int]) -> str:
-    low, high = min(numbers), max(numbers)
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
-def searches(path: Path) -> list[Row]:
-    """The rows of a search; a line that was cut short is none."""
-    rows: list[Row] = []
-    for line in path.read_text().splitlines() if path.exists() else ():
-        try:
-            row: Any = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict) and row.get("experiment") == "search" and "budget" in row:
-            rows.append(row)
-    return rows
+    table = markdown([*titles, "to pivots, before training", "after"], lines)
+    runs = [run for run in map(row_of, mine) if run is not None]
+    said = "".join(f"- {sentence}\n" for sentence in meaning(measured_graphs(runs)))
+    return f"{said}\n{table}" if said else table

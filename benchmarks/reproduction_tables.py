@@ -4,7 +4,7 @@
     python benchmarks/reproduction_tables.py --check    exit with 1 if that would change a page
 
 Rows are those of results/reproduce.jsonl and results/search.jsonl; of several rows of one run or
-study the last counts.
+study the last counts. results/settings.json says what was shared between two searches.
 """
 
 import argparse
@@ -16,7 +16,8 @@ from pathlib import Path
 
 from graphglow.errors import InputError
 from graphglow.experiments.paper import GRAPHS
-from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, welch
+from graphglow.experiments.settings import Settings, read_settings
+from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from graphglow.report.result_rows import origins, row_of
 from graphglow.storage import atomic_path
 from reproduction_cells import (
@@ -38,15 +39,8 @@ from reproduction_cells import (
     scores,
     signed,
 )
-from reproduction_figures import (
-    ablation,
-    edges,
-    homophily,
-    search,
-    searches,
-    sensitivity,
-    time_table,
-)
+from reproduction_figures import ablation, edges, homophily, sensitivity, time_table
+from reproduction_searches import outdated, search, searches
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
@@ -58,7 +52,7 @@ MAIN = {
     "graphglow-backbone": "GraphGLOW, best backbone",
     "random-backbone": "the same, learner never trained",
     "gcn": "GCN, tuned",
-    "link": "LINK, tuned",
+    "link": "LINK",
 }
 """What the README shows of Table 2; the paper's own row comes last."""
 
@@ -81,10 +75,9 @@ class Verdict:
                 error = standard_error(ours, reported.paper_std)
                 self.from_paper[graph] = difference, difference / error if error else None
             for other, found in self.versus.items():
-                theirs = grid.cells.get((other, graph))
-                if theirs is not None and theirs.mean is not None:
-                    p = welch(ours.scores, theirs.scores)
-                    found[graph] = Versus(other, ours.mean - theirs.mean, p)
+                versus = against(ours, other, grid.cells.get((other, graph)))
+                if versus is not None:
+                    found[graph] = versus
 
     def _reported(self, graph: str) -> Cell | None:
         """The cell with the paper's figure: the line's own, else that of GraphGLOW."""
@@ -106,14 +99,22 @@ class Verdict:
             )
         for other, found in self.versus.items():
             if found:
-                ahead = sum(points(versus.difference) > 0 for versus in found.values())
-                said = [versus.verdict for versus in found.values()]
+                compared = [versus for versus in found.values() if not versus.both_alone]
+                ahead = sum(points(versus.difference) > 0 for versus in compared)
+                said = [versus.verdict for versus in compared]
+                level = len(found) - len(compared)
                 parts.append(
                     f"is above {self._named(other)} in {ahead} of {columns(len(found))} "
                     f"(significantly in {said.count('higher')}, significantly below in "
-                    f"{said.count('lower')})"
+                    f"{said.count('lower')}"
+                    + (f", level in {level} where both are the backbone alone)" if level else ")")
                 )
-        return f"{name} {'; '.join(parts) or 'has nothing to be compared with yet'}."
+        alone = [
+            bool(cell.alone) for place, cell in self.grid.cells.items() if place[0] == self.line
+        ]
+        off = f" In {sum(alone)} of {columns(len(alone))} its learned graph is switched off."
+        told = "; ".join(parts) or "has nothing to be compared with yet"
+        return f"{name} {told}.{off if any(alone) else ''}"
 
     def table(self) -> str:
         lines, notes = [], Notes()
@@ -145,6 +146,8 @@ def standard_error(ours: Cell, paper_std: float | None) -> float | None:
 def _tested(versus: Versus | None) -> str:
     if versus is None:
         return NOTHING
+    if versus.both_alone:
+        return "level: both have switched the learned graph off"
     if versus.p is None:
         return f"{signed(versus.difference)} (no test)"
     p = "p < 0.001" if versus.p < 0.001 else f"p = {versus.p:.2g}"
@@ -192,20 +195,25 @@ def main_table(rows: Sequence[Row]) -> str:
     )
 
 
-def origin(rows: Sequence[Row]) -> str:
-    """How many rows there are, and where they come from."""
+def origin(rows: Sequence[Row], settings: Settings) -> str:
+    """How many rows there are, where they come from, and which have fallen behind."""
     runs = [run for run in map(row_of, rows) if run is not None]
     if not runs:
         return NO_ROWS
     failed = sum(run.test_accuracy is None for run in runs)
     facts = [f"- {name}: {value}\n" for name, value in origins(runs).items()]
+    behind = outdated(rows, settings)
+    if behind:
+        facts.append(f"- made before their settings were changed: {', '.join(behind)}\n")
     return f"{len(runs):,} rows, {failed:,} of them without a result.\n\n{''.join(facts)}"
 
 
-def blocks(rows: Sequence[Row], found: Sequence[Row]) -> dict[str, dict[str, str]]:
+def blocks(
+    rows: Sequence[Row], found: Sequence[Row], settings: Settings
+) -> dict[str, dict[str, str]]:
     """By page: what stands between the markers, by name."""
     page = {
-        "rows": origin(rows),
+        "rows": origin(rows, settings),
         "table1": table(rows, "table1"),
         "table2": table(rows, "table2"),
         "verdicts1": verdicts(rows, "table1"),
@@ -216,7 +224,7 @@ def blocks(rows: Sequence[Row], found: Sequence[Row]) -> dict[str, dict[str, str
         "homophily": homophily(rows),
         "sensitivity": sensitivity(rows),
         "encoder": table(rows, "encoder"),
-        "search": search(found),
+        "search": search(found, settings),
     }
     return {"docs/reproduction.md": page, "README.md": {"main": main_table(rows)}}
 
@@ -236,8 +244,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="where the two pages are")
     args = parser.parse_args(words)
     rows = rows_of(args.results / "reproduce.jsonl")
+    settings = read_settings(args.results / "settings.json")
     stale = 0
-    for name, made in blocks(rows, searches(args.results / "search.jsonl")).items():
+    for name, made in blocks(rows, searches(args.results / "search.jsonl"), settings).items():
         before = (args.root / name).read_text()
         after = rendered(before, made, name)
         if before == after:

@@ -11,6 +11,7 @@ graph; the two large graphs have a smaller one. A rerun goes on with what is mis
 import argparse
 import json
 import multiprocessing
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +27,18 @@ from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.search import Work, has_learner, search
 from graphglow.experiments.settings import locked, read_settings, write_settings
+from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line
 from graphglow.training import PretrainConfig
 
 PAIRS = (("graphglow", "random-theta"), ("graphglow-backbone", "random-backbone"))
 LARGE = ("pubmed", "cornell5")
-BORROWED = {"pubmed": "citeseer", "johnshopkins55": "amherst41", "cornell5": "johnshopkins55"}
+BORROWED = {
+    "pubmed": "citeseer",
+    "amherst41": "reed98",
+    "johnshopkins55": "amherst41",
+    "cornell5": "johnshopkins55",
+}
 """Whose settings a method takes on a graph on which it was not searched (``--borrow``)."""
 FIRST = ("graphglow", "random-theta", "gcn", *WIDER)
 """Methods that are searched before the others."""
@@ -204,7 +211,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         borrow(args.settings)
         return
     args.folder.mkdir(parents=True, exist_ok=True)
-    with multiprocessing.get_context("spawn").Pool(args.processes) as pool:
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(args.processes, end_with, (os.getpid(),)) as pool:
         for line in pool.imap_unordered(run, studies(args)):
             print(line, flush=True)
 

@@ -1,97 +1,22 @@
 """docs/reproduction.md and the README's table are what their generator makes of the rows."""
 
-import importlib
-import json
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphglow.experiments.cell_rows import cell_facts
-from graphglow.experiments.cells import EXPERIMENTS, Cell
-from graphglow.experiments.paper import GRAPHS
-
-REPO = Path(__file__).parents[1]
-PAGES = ("README.md", "docs/reproduction.md")
-ORIGIN = {
-    "date": "2026-01-01T00:00:00+00:00",
-    "commit": "abc1234",
-    "machine": {"cpu": "x86_64", "cores": 2, "gpu": "NVIDIA H200"},
-    "versions": {"torch": "2.13.0", "cuda": "13.0"},
-}
-SPREAD = (-0.01, 0.01, 0.0, -0.01, 0.01)
-"""Of five seeds around a mean: the standard deviation is exactly 0.01."""
-
-Main = Callable[[list[str]], int]
-
-
-@pytest.fixture(scope="module")
-def main() -> Iterator[Main]:
-    """The generator's command; scripts in benchmarks/ import each other by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(REPO / "benchmarks"))
-        yield importlib.import_module("reproduction_tables").main
-
-
-class Folder:
-    """Copies of the pages, and rows beside them."""
-
-    def __init__(self, root: Path, main: Main) -> None:
-        self.root, self.main = root, main
-        for page in PAGES:
-            (root / page).parent.mkdir(exist_ok=True)
-            (root / page).write_text((REPO / page).read_text())
-
-    def write(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
-        (self.root / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    def run(self, *words: str) -> int:
-        return self.main([*words, "--results", str(self.root), "--root", str(self.root)])
-
-    def block(self, name: str) -> str:
-        """Of either page, made anew."""
-        assert self.run() == 0
-        text = "".join((self.root / page).read_text() for page in PAGES)
-        return text.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0]
+from graphglow.experiments.cells import EXPERIMENTS
+from reproduction_folder import ORIGIN, PAGES, Folder, cells, five, generator, row
 
 
 @pytest.fixture
-def folder(tmp_path: Path, main: Main) -> Folder:
-    return Folder(tmp_path, main)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
+    return Folder(tmp_path, generator(monkeypatch))
 
 
-def cells(experiment: str, *keys: str) -> list[Cell]:
-    found = {cell.key: cell for cell in EXPERIMENTS[experiment]()}
-    return [found[key] for key in keys]
-
-
-def row(cell: Cell, seed: int = 0, accuracy: float | None = 0.7, **changes: Any) -> dict[str, Any]:
-    measured = {"test_accuracy": accuracy, "val_accuracy": 0.7, "train_seconds": 2.0}
-    measured |= {"peak_memory_bytes": 5e8, "device": "cuda", "timed": cell.timed, "threads": 1}
-    facts = {"method": cell.method, "sources": list(cell.sources) or None, "target": cell.target}
-    facts |= {"split": cell.split, "seed": seed, "config": {}, "pretraining": None, "metrics": {}}
-    nothing = {"error": None, "provenance": ORIGIN, "damage": None, "observe_every": None}
-    return {**cell_facts(cell), **facts, **measured, **nothing, **changes}
-
-
-def five(cell: Cell, mean: float, **changes: Any) -> list[dict[str, Any]]:
-    """A whole cell, with a standard deviation of one point."""
-    return [row(cell, seed, round(mean + s, 6), **changes) for seed, s in enumerate(SPREAD)]
-
-
-def of_backbone(experiment: str, key: str) -> Cell:
-    """The cell of a method beside a chosen backbone."""
-    method, target = key.split("/")
-    line = {"graphglow": "graphglow-backbone", "random-theta": "random-backbone"}[method]
-    (cell,) = cells(experiment, key)
-    label = f"{cell.label}, best backbone"
-    return replace(cell, key=f"{line}/{target}", label=label, paper=None)
-
-
-def test_the_pages_are_not_stale(main):
-    assert main(["--check"]) == 0, "run python benchmarks/reproduction_tables.py"
+def test_the_pages_are_not_stale(monkeypatch):
+    assert generator(monkeypatch)(["--check"]) == 0, "run python benchmarks/reproduction_tables.py"
 
 
 def test_without_rows_the_tables_say_so(folder):
@@ -153,8 +78,8 @@ def test_verdicts_count_columns_and_test_differences(folder):
         far = -0.05 if target == "pubmed" else 0.0
         mean = round(ours.paper.mean + 0.01 + far, 6)
         rows += five(ours, mean) + five(gcn, mean - 0.05) + five(theta, mean + 0.001)
-    better = of_backbone("table2", "graphglow/cora")
-    rows += five(better, 0.9) + five(of_backbone("table2", "random-theta/cora"), 0.9)
+    better, wide = cells("table2", "graphglow-backbone/cora", "random-backbone/cora")
+    rows += five(better, 0.9) + five(wide, 0.9)
     folder.write("reproduce.jsonl", rows)
     verdict = folder.block("verdicts2")
     assert (
@@ -182,7 +107,7 @@ def test_the_readme_has_a_few_lines_of_table_2(folder):
     rows = []
     for method, mean in (("graphglow", 0.8), ("random-theta", 0.79), ("gcn", 0.82), ("link", 0.6)):
         rows += five(*cells("table2", f"{method}/cora"), mean)
-    rows += five(of_backbone("table2", "graphglow/cora"), 0.85)
+    rows += five(*cells("table2", "graphglow-backbone/cora"), 0.85)
     folder.write("reproduce.jsonl", rows)
     table = folder.block("main")
     assert "| method | Cornell5 | JohnsHopkins55 | Amherst41 | Reed98 | Cora | CiteSeer |" in table
@@ -253,41 +178,39 @@ def test_homophily_is_that_of_the_first_and_the_last_look(folder):
     table = folder.block("homophily")
     measure = "| Reed98 | homophily (Lim et al.) | 0.020 (paper 0.04) |"
     assert f"{measure} 0.100 +- 0.000 | 0.400 +- 0.141 | - | - |" in table
+    assert (
+        "- When training ends, below the homophily of the input graph: that of two steps" in table
+    )
+    rows = [one | {"config": {"input_weight": 1.0}} for one in rows]
+    folder.write("reproduce.jsonl", rows)
+    assert "no message goes over the learned graph" in folder.block("homophily")
 
 
-def test_the_search_is_told_by_method_and_sources(folder):
-    study = {"experiment": "search", "seeds_per_trial": 3, "trial_seconds": 1800.0, "failed": 0}
-    study |= {
-        "settings": {"dropout": 0.5},
-        "device": "cuda",
-        "provenance": ORIGIN,
-        "sources": None,
-        "budget": 30,
-        "trials": 30,
-    }
-    glow = study | {"method": "graphglow", "target": "cora", "val_accuracy": 0.81}
-    rows = [
-        study | {"method": "gcn", "target": "cora", "val_accuracy": 0.1, "trials": 4},
-        study | {"method": "gcn", "target": "cora", "val_accuracy": 0.801},
-        study
-        | {"method": "gcn", "target": "reed98", "val_accuracy": 0.7, "budget": 12}
-        | {"trials": 9},
-        study | {"method": "lds", "target": "pubmed", "val_accuracy": None, "failed": 30},
-        glow | {"sources": ["pubmed", "citeseer"]},
-        glow | {"sources": list(GRAPHS[:4]), "val_accuracy": 0.82},
-        glow | {"sources": list(GRAPHS[:4]), "settings": {"transfer": {"backbone": "gat"}}},
-    ]
-    folder.write("search.jsonl", rows)
-    with (folder.root / "search.jsonl").open("a") as file:
-        file.write('{"experiment": "sea')
-    table = folder.block("search")
-    assert table.startswith("6 searches, 3.0 hours of trials.\n")
-    start = "| GCN | 12 to 30 | 3 | 39 | 0 | NVIDIA H200 | - | - | - |"
-    assert f"{start} 70.0 (9 trials) | 80.1 | - | - |" in table
-    assert "| LDS | 30 | 3 | 30 | 30 | NVIDIA H200 | - | - | - | - | - | - | all failed |" in table
-    assert "| GraphGLOW, in-domain | 30 | 3 | 30 | 0 | NVIDIA H200 |" in table
-    assert "| GraphGLOW, cross-domain, best backbone | 30 |" in table
-    assert "| - | - | - | - | 82.0 | - | - |" in table
+def test_backbones_alone_are_marked_and_two_of_them_are_level(folder):
+    off = {"config": {"input_weight": 1.0, "backbone": "gcn"}}
+    ours, gcn, theta, dot = cells(
+        "table2", *(f"{m}/cora" for m in ("graphglow", "gcn", "random-theta", "graphglow-dot"))
+    )
+    here, there = cells("table2", "graphglow/reed98", "random-theta/reed98")
+    rows = five(ours, 0.9, **off) + five(gcn, 0.8) + five(theta, 0.7, **off) + five(dot, 0.6, **off)
+    rows += five(here, 0.6, **off) + five(there, 0.7, config={"input_weight": 0.9})
+    folder.write("reproduce.jsonl", rows)
+    table = folder.block("table2")
+    assert "| **90.0 +- 1.0** &dagger; (paper 83.2) |" in table
+    assert "| 60.0 +- 1.0 &dagger; (paper 83.1) |" in table  # a variant
+    assert "| 80.0 +- 1.0 (paper 81.6) |" in table  # GCN has no lambda
+    assert table.count("- &dagger; lambda = 1 won on validation") == 1
+    verdict = folder.block("verdicts2")
+    assert (
+        "is above random theta in 0 of 2 columns (significantly in 0, significantly below in 1, "
+        "level in 1 where both are the backbone alone). In 2 of 2 columns its learned graph is "
+        "switched off." in verdict
+    )
+    start = "| Cora | 90.0 +- 1.0 &dagger; | +6.8 (+14.1 SE) | **+10.0 (p < 0.001)** |"
+    assert f"{start} level: both have switched the learned graph off |" in verdict
+    assert "| Reed98 | 60.0 +- 1.0 &dagger; | -7.3 " in verdict
+    assert "| **-10.0 (p < 0.001)** |" in verdict
+    assert "&dagger; lambda = 1 won" in folder.block("main")
 
 
 @pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))

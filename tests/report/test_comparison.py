@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 from synthetic_rows import row
 
-from graphglow.report.comparison import compare, target_column, verdict_table, verdicts, welch
+from graphglow.report.comparison import compare, target_column, welch
 from graphglow.report.result_rows import ResultRow, row_of
+from graphglow.report.verdicts import verdict_tables, verdicts
 
 
 def rows(method: str, scores: list[float | None], **changes: object) -> list[ResultRow]:
@@ -77,10 +80,10 @@ def test_a_lead_within_the_spread_is_no_verdict_and_ties_are_both_best() -> None
 def test_missing_cells_are_none() -> None:
     other = rows("mlp", [0.5], target="reed98", cell="mlp/reed98")
     table = compare([*rows("gcn", [0.5]), *other], lambda r: r.target)
-    assert table.columns == ("cora", "reed98")
+    assert table.columns == ("reed98", "cora")
     assert [[cell is None for cell in line.cells] for line in table.lines] == [
-        [False, True],
         [True, False],
+        [False, True],
     ]
 
 
@@ -112,6 +115,15 @@ def test_the_paper_is_summed_up() -> None:
     ]
 
 
+def test_columns_are_in_the_order_of_the_paper_and_others_come_last() -> None:
+    made = [
+        row_of(row(target=target, cell=f"gcn/{target}"))
+        for target in ("wine", "cora", "digits", "reed98", "cornell5")
+    ]
+    table = compare([one for one in made if one is not None], lambda r: r.target)
+    assert table.columns == ("cornell5", "reed98", "cora", "wine", "digits")
+
+
 def test_ours_is_judged_against_gcn_and_random_theta_in_every_column() -> None:
     other = {"target": "reed98", "cell": "gcn/reed98"}
     table = compare(
@@ -126,10 +138,9 @@ def test_ours_is_judged_against_gcn_and_random_theta_in_every_column() -> None:
         ],
         lambda r: r.target,
     )
-    found = verdict_table(table)
-    assert found is not None
+    (found,) = verdict_tables(table)
     assert (found.ours, found.controls) == ("GraphGLOW", ["gcn", "random theta"])
-    (cora, (gcn, theta)), (reed, others) = found.rows
+    (reed, others), (cora, (gcn, theta)) = found.rows
     assert (cora, reed, others) == ("cora", "reed98", [None, None])
     assert gcn is not None
     assert theta is not None
@@ -138,13 +149,71 @@ def test_ours_is_judged_against_gcn_and_random_theta_in_every_column() -> None:
     assert theta.p == welch([0.80, 0.81, 0.82], [0.80, 0.82])
 
 
+def test_a_chosen_backbone_is_judged_against_the_control_that_chooses_too() -> None:
+    wide = "GraphGLOW, best backbone", "random theta, best backbone"
+    table = compare(
+        [
+            *rows("gcn", [0.60, 0.61], label="GCN"),
+            *rows("graphglow", [0.70, 0.71], label="GraphGLOW"),
+            *rows("random-theta", [0.80, 0.81], label="random theta"),
+            *rows("graphglow", [0.90, 0.91], label=wide[0], cell="graphglow-backbone/cora"),
+            *rows("random-theta", [0.95, 0.96], label=wide[1], cell="random-backbone/cora"),
+        ],
+        lambda r: r.target,
+    )
+    plain, chosen = verdict_tables(table)
+    assert (plain.ours, plain.controls) == ("GraphGLOW", ["GCN", "random theta"])
+    assert (chosen.ours, chosen.controls) == (wide[0], ["GCN", wide[1]])
+    differences = [
+        test and test.difference for found in (plain, chosen) for test in found.rows[0][1]
+    ]
+    assert differences == pytest.approx([0.1, -0.1, 0.3, -0.05])
+    without = [line for line in table.lines if line.name != "random theta"]
+    (first, _) = verdict_tables(replace(table, lines=tuple(without)))
+    assert first.controls == ["GCN"]  # the other control is not one for this line
+
+
+def test_two_backbones_alone_are_level_whatever_their_figures() -> None:
+    off, linkx = {"input_weight": 1.0, "backbone": "gcn"}, {"input_weight": 1, "backbone": "linkx"}
+    ours = rows("graphglow", [0.90, 0.91, 0.92], label="GraphGLOW", config=off)
+    gcn = rows("gcn", [0.5, 0.51, 0.52], config={"input_weight": 1.0})
+    for config, both in ((off, True), (linkx, False), ({"input_weight": 0.9}, False), ({}, False)):
+        theta = rows("random-theta", [0.70, 0.71, 0.72], label="random theta", config=config)
+        table = compare([*ours, *theta, *gcn], lambda r: r.target)
+        (found,) = verdict_tables(table)
+        against_gcn, against_theta = found.rows[0][1]
+        assert against_theta is not None
+        assert against_gcn is not None
+        assert against_theta.both_alone == both
+        assert against_theta.verdict == ("" if both else "higher")
+        assert against_gcn.verdict == "higher"  # GCN has no learned graph to switch off
+        assert [line.cells[0] and line.cells[0].alone for line in table.lines] == [
+            "gcn",
+            theta[0].alone,
+            "",
+        ]
+        assert table.has_alone
+    assert any(
+        "switched off (\u2020) for GraphGLOW on 1 of 1 target:" in said for said in verdicts(table)
+    )
+
+
+def test_a_cell_is_alone_only_if_all_its_runs_are() -> None:
+    mixed = [
+        *rows("graphglow-dot", [0.5], config={"input_weight": 1.0}),
+        *rows("graphglow-dot", [None, 0.6], config={"input_weight": 0.5})[1:],
+    ]
+    (cell,) = compare(mixed, lambda r: r.target).lines[0].cells
+    assert cell is not None
+    assert (mixed[0].alone, cell.alone) == ("gcn", "")
+
+
 def test_without_ours_or_a_control_there_is_no_verdict() -> None:
-    assert verdict_table(compare(rows("gcn", [0.5]), lambda r: r.target)) is None
+    assert verdict_tables(compare(rows("gcn", [0.5]), lambda r: r.target)) == []
     only = [*rows("graphglow", [0.5]), *rows("mlp", [0.5])]
-    assert verdict_table(compare(only, lambda r: r.target)) is None
+    assert verdict_tables(compare(only, lambda r: r.target)) == []
     star = compare([*rows("graphglow-star", [0.5]), *rows("gcn", [0.4])], lambda r: r.target)
-    found = verdict_table(star)
-    assert found is not None
+    (found,) = verdict_tables(star)
     (_, (single,)) = found.rows[0]
     assert single is not None
     assert (found.ours, single.p) == ("graphglow-star", None)

@@ -100,6 +100,40 @@ def test_verdicts_and_learned_graphs_are_said_in_words(tmp_path: Path) -> None:
     assert "level not tested: single runs, or no spread" in words
     assert "below by 0.046" in words
     assert "The two-step graph joins nearly every pair of nodes" in words
+    assert "the learned graph is less homophilous than the input graph" in words
+    assert "lambda = 1 won" not in words
+
+
+def test_cells_of_a_backbone_alone_are_marked_and_explained(tmp_path: Path) -> None:
+    off = {"config": {"input_weight": 1.0, "backbone": "gcn"}, "pretraining": {"seed": 0}}
+    ours = off | {"cell": "graphglow/cora", "label": "GraphGLOW", "method": "graphglow"}
+    theta = ours | {"cell": "random-theta/cora", "label": "random theta", "method": "random-theta"}
+    rows = [row(seed=seed, test_accuracy=0.5 + seed / 100) for seed in range(3)]
+    rows += [row(**ours, seed=s, test_accuracy=0.7 + s / 100, device="cuda") for s in range(3)]
+    rows += [row(**theta, seed=s, test_accuracy=0.6 + s / 100) for s in range(3)]
+    words = " ".join(written(tmp_path, rows).text.split())
+    assert "71.0\u2020, learned graph switched off" in words
+    assert "level both have switched the learned graph off" in words
+    assert "\u2020 lambda = 1 won on validation, here or where the settings come from" in words
+    assert "above by 20.0 p < 0.001" in words  # against GCN, which has no learned graph
+    assert "One pre-trained learner serves all seeds of a cell" in words
+    assert "Runs by device: 6 on cpu, 3 on cuda" in words
+
+
+def test_learned_graphs_that_no_message_goes_over_are_said_to_be_so(tmp_path: Path) -> None:
+    rows = [r for r in sweep_rows() if r["experiment"] == "homophily"]
+    rows = [r | {"config": {"input_weight": 1.0}} for r in rows]
+    words = " ".join(written(tmp_path, rows).text.split())
+    assert "In these runs lambda = 1 won on validation: no message goes over" in words
+    assert "that of two steps is on 2 of 2" in words
+
+
+def test_lines_are_in_the_order_of_the_paper(tmp_path: Path) -> None:
+    labels = {"random-theta": "random theta", "graphglow": "GraphGLOW", "sage": "SAGE"}
+    rows = [row(cell=f"{m}/cora", method=m, label=label) for m, label in labels.items()]
+    text = written(tmp_path, [*rows, row()]).text
+    places = [text.index(f"\n{name}\n") for name in ("GCN", "SAGE", "GraphGLOW", "random theta")]
+    assert places == sorted(places)
 
 
 def test_times_of_several_machines_are_not_to_be_compared(tmp_path: Path) -> None:

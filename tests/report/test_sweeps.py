@@ -1,7 +1,7 @@
 import pytest
 from synthetic_rows import row, sweep_rows
 
-from graphglow.report.measured_graphs import measured_graphs
+from graphglow.report.measured_graphs import Measured, meaning, measured_graphs
 from graphglow.report.result_rows import ResultRow, row_of
 from graphglow.report.row_charts import label_places, log_ticks, sweep_chart
 from graphglow.report.sections import experiment_sections, page_styles
@@ -106,6 +106,45 @@ def test_one_method_has_one_colour_and_its_variants_have_others() -> None:
     assert styles["no iteration"].colour not in (OURS, styles["GCN"].colour)
 
 
+def test_a_method_keeps_its_colour_beside_a_line_that_is_named_after_it() -> None:
+    chosen = {"label": "random theta, best backbone", "method": "random-theta"}
+    damaged = [
+        row(experiment="b", cell=f"d{x}", label="random theta, deleted", method="random-theta", x=x)
+        for x in (0, 1)
+    ]
+    sections = experiment_sections(
+        read(
+            row(experiment="a", cell="1", label="random theta", method="random-theta"),
+            row(experiment="a", cell="2", **chosen),
+            *damaged,
+        )
+    )
+    styles = page_styles(sections)
+    assert styles["random theta"] == styles["random theta, deleted"]
+    assert styles["random theta, best backbone"] != styles["random theta"]
+
+
+def test_a_single_curve_needs_no_legend_and_says_its_ends() -> None:
+    records = [
+        row(cell=f"pivots/{p}/cora", x=p, series="pivots", method="graphglow", test_accuracy=a)
+        for p, a in ((50, 0.8), (100, 0.9), (2000, 0.7))
+    ]
+    (section,) = experiment_sections(read(*records))
+    chart = sweep_chart(section.sweeps[0], page_styles([section]))
+    assert chart.caption == "Highest mean 90 at 100, lowest 70 at 2000."
+    assert not chart.figure.layout.showlegend
+    assert chart.figure.layout.xaxis.type == "log"  # a factor of 40
+    assert list(chart.figure.layout.xaxis.ticktext) == ["50", "100", "200", "500", "1000", "2000"]
+    assert "1 curve: " in chart.alt
+
+
+def test_nine_values_of_lambda_are_the_ticks() -> None:
+    records = [row(cell=f"l{n}", x=n / 10, series="lambda") for n in range(1, 10)]
+    (section,) = experiment_sections(read(*records))
+    axis = sweep_chart(section.sweeps[0], page_styles([section])).figure.layout.xaxis
+    assert list(axis.tickvals) == [n / 10 for n in range(1, 10)]
+
+
 def test_labels_do_not_cover_each_other() -> None:
     assert label_places([(0, 0), (1, 1)], ["one", "other"]) == ["top center", "top center"]
     crowd = [(0.0, 0.0), (0.01, 0.01), (0.02, 0.0), (0.0, 0.02), (0.01, 0.0), (1.0, 1.0)]
@@ -143,3 +182,23 @@ def test_learned_graphs_share_a_chart_with_the_input_graph_and_are_compared_with
     (section,) = experiment_sections(rows)
     assert section.metrics is not None
     assert section.metrics.metrics == ["n"]  # the input graph's stand in the other table
+
+
+def test_what_learned_graphs_mean_is_said_by_the_figures() -> None:
+    def said(learned: float, weight: float) -> str:
+        lists = {"homophily": [0.5, learned], "pivot_homophily": [0.5, 0.04]}
+        metrics = lists | {"input_homophily": 0.06, "epoch": [0, 5]}
+        ours = {"method": "graphglow", "config": {"input_weight": weight}}
+        return " ".join(meaning(measured_graphs(read(row(metrics=metrics, **ours)))))
+
+    below = said(0.001, 0.5)
+    assert "less homophilous than the input graph on these targets" in below
+    assert "that of two steps is on 1 of 1, that to pivots on 1 of 1." in below
+    assert "lambda" not in below
+    assert "In these runs lambda = 1 won on validation" in said(0.001, 1.0)
+    assert "that of two steps is on 0 of 1, that to pivots on 1 of 1." in said(0.3, 0.5)
+    assert meaning([]) == []
+    spread = Measured(
+        "t", "l", "class-insensitive homophily", (0.06, 0.0), (0.0, 0.0), (0.05, 0.02)
+    )
+    assert "on 1 of 1 (1 within one standard deviation)." in meaning([spread])[0]

@@ -30,16 +30,17 @@ class Protocol:
     """Training epochs on the target; None takes each method's own number (500; 200 of lds)."""
     patience: int | None = None
     """End a run after this many epochs without a better validation score; None runs them all."""
-    learners: int | None = None
-    """Pre-trained learners of each set of sources, which the seeds take in turn; None trains one
-    for each seed."""
+    learners: int = 1
+    """Pre-trained learners of each set of sources, which the seeds take in turn: with 1, standard
+    deviations are those of the transfer; with as many as seeds, those of pre-training too."""
     pretrain_epochs: int | None = None
     """Most epochs on one source in one visit of pre-training; None takes its own number (80)."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "patience", "learners", "pretrain_epochs"):
+        at_least("learners", self.learners, 1)
+        for name in ("epochs", "patience", "pretrain_epochs"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
         one_of("device", self.device, get_args(Device))
@@ -65,8 +66,7 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
     before, after = in_parts(tuned)
     if cell.method == "graphglow-attention":
         before = merged(before, {"learner": {"similarity": "attention"}})
-    learner_seed = seed if protocol.learners is None else seed % protocol.learners
-    early = {"seed": learner_seed, "device": protocol.device}
+    early = {"seed": seed % protocol.learners, "device": protocol.device}
     if protocol.pretrain_epochs is not None:
         early["epochs"] = protocol.pretrain_epochs
     return Configs(

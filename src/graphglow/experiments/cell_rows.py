@@ -60,7 +60,10 @@ def same_run(row: Mapping[str, Any]) -> str | None:
         facts["sources"] = sorted(facts["sources"] or ())
         facts["damage"], facts["observe_every"] = row["damage"], row["observe_every"]
         facts["config"] = as_compared(config_kind(row["method"]), row["config"])
-        facts["pretraining"] = before and as_compared(PretrainConfig, before)
+        facts["pretraining"] = before and {
+            **as_compared(PretrainConfig, before),
+            "seed": before["seed"],
+        }
         return json.dumps(facts, sort_keys=True)
     except (LookupError, TypeError, AttributeError, InputError):
         return None

@@ -34,7 +34,7 @@ class ReproduceConfig(Protocol):
     seeds: int = 5
     """Runs of each cell, with seeds that follow each other."""
     seed: int = 0
-    """The first of these seeds; a run's pre-training has the same as the run."""
+    """The first of these seeds."""
     batch_seeds: bool = False
     """Train the seeds of a cell as one program where the method allows it: faster on a GPU."""
     retry_failed: bool = False

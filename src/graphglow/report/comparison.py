@@ -5,16 +5,19 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from graphglow.experiments.paper import GRAPHS
 from graphglow.report.result_rows import OURS, ResultRow
 
 SIGNIFICANT = 0.05
-NAMED_CONTROLS = ("gcn", "random-theta")
-"""What our method must beat to be worth its while: the same GNN without a learned graph, and the
-same model whose structure learner was never trained."""
+ALONE = (
+    "lambda = 1 won on validation, here or where the settings come from: the learned graph is "
+    "switched off, and the figure is that of the backbone alone"
+)
+"""What a mark at a cell says: see :attr:`ResultRow.alone`."""
 
 
 class Versus(NamedTuple):
-    """Ours against the best control in the same column, by Welch's t-test.
+    """Ours against a control in the same column, by Welch's t-test.
 
     ``p`` is None where there is nothing to test: a single run, or runs without any spread.
     """
@@ -22,11 +25,13 @@ class Versus(NamedTuple):
     control: str
     difference: float
     p: float | None
+    both_alone: bool = False
+    """Whether both are the same backbone alone: then no learned graph can tell them apart."""
 
     @property
     def verdict(self) -> str:
         """``higher`` or ``lower`` where the test says so, else nothing."""
-        if self.p is None or self.p >= SIGNIFICANT:
+        if self.both_alone or self.p is None or self.p >= SIGNIFICANT:
             return ""
         return "higher" if self.difference > 0 else "lower"
 
@@ -40,6 +45,8 @@ class Cell:
     seconds: float | None
     paper: float | None
     paper_std: float | None
+    alone: str = ""
+    """The backbone, if in all runs it is alone, with the learned graph switched off."""
     best: bool = False
     versus: Versus | None = None
 
@@ -85,6 +92,10 @@ class Comparison:
         return any(c is not None and c.paper is not None for line in self.lines for c in line.cells)
 
     @property
+    def has_alone(self) -> bool:
+        return any(c is not None and c.alone for line in self.lines for c in line.cells)
+
+    @property
     def tested(self) -> bool:
         return any(
             c is not None and c.versus is not None for line in self.lines for c in line.cells
@@ -92,9 +103,11 @@ class Comparison:
 
 
 def compare(rows: Sequence[ResultRow], column: Callable[[ResultRow], str]) -> Comparison:
-    """Group rows into lines and columns, in the order in which they came."""
+    """Group rows into lines, in the order in which they came, and columns, the paper's first."""
     names = line_names(rows, column)
-    columns = tuple(dict.fromkeys(map(column, rows)))
+    place = {row.target: GRAPHS.index(row.target) for row in rows if row.target in GRAPHS}
+    found_in = {column(row): place.get(row.target, len(GRAPHS)) for row in reversed(rows)}
+    columns = tuple(sorted(dict.fromkeys(map(column, rows)), key=found_in.__getitem__))
     grouped: dict[str, dict[str, list[ResultRow]]] = {}
     for row in rows:
         grouped.setdefault(names[row.cell], {}).setdefault(column(row), []).append(row)
@@ -148,6 +161,7 @@ def target_column(rows: Sequence[ResultRow]) -> Callable[[ResultRow], str]:
 
 def _cell(rows: list[ResultRow]) -> Cell:
     seconds = [row.train_seconds for row in rows if row.train_seconds is not None]
+    alone = {row.alone for row in rows}
     papers = [(row.paper, row.paper_std) for row in rows if row.paper is not None]
     paper, paper_std = papers[-1] if papers else (None, None)
     return Cell(
@@ -156,6 +170,7 @@ def _cell(rows: list[ResultRow]) -> Cell:
         seconds=statistics.mean(seconds) if seconds else None,
         paper=paper,
         paper_std=paper_std,
+        alone=alone.pop() if len(alone) == 1 else "",
     )
 
 
@@ -177,11 +192,18 @@ def _judged(lines: list[Line]) -> list[Line]:
             if cell is not None and mean is not None:
                 cell = replace(cell, best=mean == best)
                 if line.ours and control is not None:
-                    difference = mean - control[0]
-                    p = welch(cell.scores, control[2].scores)
-                    cell = replace(cell, versus=Versus(control[1], difference, p))
+                    cell = replace(cell, versus=against(cell, *control[1:]))
             into.append(cell)
     return [replace(line, cells=tuple(cells)) for line, cells in zip(lines, judged, strict=True)]
+
+
+def against(ours: Cell | None, control: str, other: Cell | None) -> Versus | None:
+    """One cell against that of a control; None where one of the two has no score."""
+    if ours is None or other is None or ours.mean is None or other.mean is None:
+        return None
+    both_alone = bool(ours.alone) and ours.alone == other.alone
+    p = welch(ours.scores, other.scores)
+    return Versus(control, ours.mean - other.mean, p, both_alone)
 
 
 def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
@@ -199,66 +221,3 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
         equal_var=False,
     )
     return float(test.pvalue)
-
-
-def verdicts(table: Comparison) -> list[str]:
-    """Say of each of our lines how it fares against the best control, and against the paper."""
-    sentences = []
-    for line in table.lines:
-        cells = [cell for cell in line.cells if cell is not None and cell.mean is not None]
-        tests = [cell.versus for cell in cells if cell.versus is not None]
-        if line.ours and tests:
-            said = [versus.verdict for versus in tests]
-            sentences.append(
-                f"{line.name} has the highest mean on {sum(c.best for c in cells)} of "
-                f"{_targets(len(cells))}. Against the best control of each it is significantly "
-                f"higher on {said.count('higher')} and lower on {said.count('lower')}."
-            )
-        apart = [cell.from_paper for cell in cells if cell.from_paper is not None]
-        if line.ours and apart:
-            sentences.append(
-                f"{line.name} is {abs(100 * statistics.mean(apart)):.1f} points "
-                f"{'above' if statistics.mean(apart) >= 0 else 'below'} the paper's figures on "
-                f"average over {_targets(len(apart))}."
-            )
-    return sentences
-
-
-class Verdicts(NamedTuple):
-    """Our method against named controls, column by column."""
-
-    ours: str
-    controls: list[str]
-    rows: list[tuple[str, list[Versus | None]]]
-    """By column; None where one of the two has no score."""
-
-
-def verdict_table(table: Comparison) -> Verdicts | None:
-    """How our method fares against each of ``NAMED_CONTROLS`` that has one line in the table."""
-    ours = next((line for method in OURS if (line := _only(table, method))), None)
-    controls = [line for method in NAMED_CONTROLS if (line := _only(table, method))]
-    if ours is None or not controls:
-        return None
-    rows = [
-        (column, [_against(ours.cells[number], control, number) for control in controls])
-        for number, column in enumerate(table.columns)
-    ]
-    return Verdicts(ours.name, [line.name for line in controls], rows)
-
-
-def _only(table: Comparison, method: str) -> Line | None:
-    """The line of a method; of several, the one that goes by its name, or none."""
-    lines = [line for line in table.lines if line.method == method]
-    named = [line for line in lines if line.name.lower() in (method, method.replace("-star", "*"))]
-    return next(iter(lines if len(lines) == 1 else named), None)
-
-
-def _against(cell: Cell | None, control: Line, number: int) -> Versus | None:
-    other = control.cells[number]
-    if cell is None or other is None or cell.mean is None or other.mean is None:
-        return None
-    return Versus(control.name, cell.mean - other.mean, welch(cell.scores, other.scores))
-
-
-def _targets(count: int) -> str:
-    return f"{count} target{'' if count == 1 else 's'}"

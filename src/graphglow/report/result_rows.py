@@ -47,7 +47,19 @@ class ResultRow:
     """Why there is no accuracy."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    learner_seed: int | None = None
+    """Of the pre-training, where there was one: runs with the same share a learner."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def alone(self) -> str:
+        """The backbone, where lambda = 1 switches the learned graph off; else nothing.
+
+        Theta then plays no part, whatever the method is called.
+        """
+        ours = self.method == "random-theta" or self.method.startswith("graphglow")
+        off = ours and self.config.get("input_weight") == 1
+        return str(self.config.get("backbone") or "gcn") if off else ""
 
 
 @dataclass(frozen=True)
@@ -137,6 +149,7 @@ def row_of(record: dict[str, Any]) -> ResultRow | None:
             if value is not None
         },
         config=record.get("config") or {},
+        learner_seed=_learner_seed(record),
         provenance=record.get("provenance") or {},
     )
 
@@ -173,6 +186,11 @@ def _number(record: dict[str, Any], name: str) -> float | None:
 def _seconds(record: dict[str, Any]) -> float | None:
     """The time of a run; None where its row says that it was not taken with care."""
     return None if record.get("timed") is False else _number(record, "train_seconds")
+
+
+def _learner_seed(record: dict[str, Any]) -> int | None:
+    seed = (record.get("pretraining") or {}).get("seed")
+    return seed if isinstance(seed, int) else None
 
 
 def _metric(value: Any) -> Metric:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from graphglow.report.comparison import ALONE
 from graphglow.report.figure import (
     Chart,
     embedded,
@@ -88,6 +89,7 @@ def write_results(
         repeats=repeats,
         damaged_shown=DAMAGED_SHOWN,
         origins=origins(rows),
+        alone=ALONE,
         top_k=TOP_K,
         largest_refined=LARGEST_REFINED,
         place=placed,

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from graphglow.experiments.wording import counted
 from graphglow.report.comparison import Comparison
 from graphglow.report.figure import Chart, chart_text, translucent
-from graphglow.report.sweeps import Curve, Sweep, measure
+from graphglow.report.sweeps import LEARNED, Curve, Sweep, measure
 from graphglow.report.theme import SeriesStyle
 
 LABELLED = 8
@@ -20,8 +20,12 @@ ABOUT_A_MARK = "<b>%{meta[0]}</b><br>%{y:.1f} % %{meta[1]}<br>%{x:.3s} s<extra><
 WIDTH, HEIGHT, CHARACTER = 210.0, 210.0, 6.5
 """Pixels of the part of a small chart that marks are in, and of a character of a label."""
 MOST_TICKS = 7
+"""Of an axis with a log scale."""
+MOST_VALUES = 9
 """Up to this many swept values are the ticks of their axis."""
-BELOW = {"orientation": "h", "yanchor": "top", "y": -0.24, "xanchor": "left", "x": 0}
+LOG_FROM = 20
+"""Swept values whose greatest is so many times their least have a log scale."""
+BELOW = {"orientation": "h", "yanchor": "top", "y": -0.24, "xanchor": "left", "x": -0.17}
 
 Styles = Mapping[str, SeriesStyle]
 
@@ -162,25 +166,41 @@ def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
         _add_paper(figure, curve, style, factor)
     unit = ", %" if factor == 100 else ""
     quantity = measure(sweep.quantity)
+    named = len(sweep.curves) > 1 or any(point.paper for point in sweep.curves[0].points)
     figure.update_layout(
-        height=350 + 22 * (len(sweep.curves) // 3),
+        height=350 + 22 * (len(sweep.curves) // 4) if named else 310,
         margin={"l": 50, "r": 16, "t": 16, "b": 46},
         hovermode="x unified" if len(sweep.curves) <= LABELLED else "closest",
         legend=BELOW,
-        showlegend=True,
-        xaxis={"title": {"text": chart_text(sweep.axis, 60)}, "nticks": 8},
+        showlegend=named,
+        xaxis={"title": {"text": chart_text(sweep.axis, 60)}, **_ticks(every)},
         yaxis={"title": {"text": chart_text(f"{quantity}{unit}", 60)}, "nticks": 6},
     )
-    if min(every) > 0 and max(every) / min(every) >= 50:
-        figure.update_xaxes(type="log")
-    if len(set(every)) <= MOST_TICKS:
-        figure.update_xaxes(tickmode="array", tickvals=sorted(set(every)))
     return Chart(
         title=f"{sweep.target}: {quantity} by {sweep.axis}",
         alt=f"{quantity} on {sweep.target} over {sweep.axis}, "
-        f"{len(sweep.curves)} curves: {_ends(sweep, factor)}.",
-        caption="",
+        f"{counted(len(sweep.curves), 'curve')}: {_ends(sweep, factor)}.",
+        caption="" if named else _extremes(sweep.curves[0], factor),
         figure=figure,
+    )
+
+
+def _ticks(values: list[float]) -> dict[str, object]:
+    """At the swept values, where they are few; on a log scale, at round ones."""
+    low, high = min(values), max(values)
+    if low > 0 and high / low >= LOG_FROM:
+        return {"type": "log", **log_ticks(low, high)}
+    if len(set(values)) <= MOST_VALUES:
+        return {"tickmode": "array", "tickvals": sorted(set(values))}
+    return {"nticks": 8}
+
+
+def _extremes(curve: Curve, factor: float) -> str:
+    ranked = sorted(curve.points, key=lambda point: point.mean)
+    high, low = ranked[-1], ranked[0]
+    return (
+        f"Highest mean {factor * high.mean:.3g} at {high.x:g}, "
+        f"lowest {factor * low.mean:.3g} at {low.x:g}."
     )
 
 
@@ -199,7 +219,7 @@ def _add_line(figure: go.Figure, curve: Curve, style: SeriesStyle, factor: float
     figure.add_scatter(
         x=[point.x for point in curve.points],
         y=[round(factor * point.mean, 4) for point in curve.points],
-        name=chart_text(curve.name),
+        name=chart_text(curve.name.removeprefix(LEARNED)),
         legendgroup=curve.name,
         mode="lines" if dense else "lines+markers",
         line={"color": style.colour, "width": 2.2, "dash": style.dash},

@@ -1,73 +1,26 @@
 """What a page says about an experiment or a transfer, before it becomes HTML."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphglow.report.comparison import (
-    Comparison,
-    Verdicts,
-    compare,
-    line_names,
-    target_column,
-    verdict_table,
-    verdicts,
-)
+from graphglow.experiments import cells
+from graphglow.report.comparison import Comparison, compare, line_names, target_column
+from graphglow.report.experiment_texts import EXPERIMENTS
 from graphglow.report.figure import Chart
 from graphglow.report.learned_structure import LearnedStructure, ListedEdge, Share
-from graphglow.report.measured_graphs import Measured, measured_graphs, of_two_graphs, spread
+from graphglow.report.measured_graphs import (
+    Measured,
+    meaning,
+    measured_graphs,
+    of_two_graphs,
+    spread,
+)
 from graphglow.report.result_rows import OURS, ResultRow
 from graphglow.report.sweeps import INPUT, Sweep, sweeps, swept
 from graphglow.report.theme import SeriesStyle, series_styles
-
-EXPERIMENTS: dict[str, tuple[str, ...]] = {
-    "table1": (
-        "Table 1: transfer within a domain",
-        "The learner is pre-trained on the other graphs of the target's own domain.",
-    ),
-    "table2": (
-        "Table 2: transfer across domains",
-        "The learner is pre-trained on graphs of the other domain only.",
-    ),
-    "time": (
-        "Accuracy and training time",
-        "Structure learners that are trained on the target from scratch, beside a transferred one.",
-    ),
-    "ablation": ("Ablations", "The same model with one part taken away or replaced at a time."),
-    "edges": (
-        "Damaged graphs",
-        "Edges are deleted or added at random, or features shuffled, before anything is trained.",
-    ),
-    "homophily": (
-        "Homophily of the learned graph",
-        "How much the learned graph joins nodes of one class while the GNN is trained, beside the "
-        "input graph. Two learned graphs are measured, for the paper does not say which it means: "
-        "the one from nodes to pivots, which the learner infers, and the one of two steps, node to "
-        "pivots to node, which messages go over.",
-        "Class-insensitive homophily (Lim et al., 2021) is the paper's measure: how much more a "
-        "class hears of itself than its share of the nodes. The two-step graph joins nearly every "
-        "pair of nodes, so that there it may stay near 0, and below that of the input graph, even "
-        "where the learner tells classes apart. Edge homophily is the share of all weight that "
-        "lies within classes; it depends on their sizes, and is 0.5 by chance where two are equal.",
-    ),
-    "sensitivity": (
-        "Sensitivity",
-        "One setting is varied at a time; all others stay.",
-    ),
-    "encoder": (
-        "Encoder",
-        "Embeddings for the structure learner from an MLP or from a GCN layer.",
-    ),
-    "competitors": (
-        "Competitors",
-        "Every method tuned on validation accuracy, with the same splits and early stopping.",
-    ),
-    "transfer_accuracy": (
-        "Transfer and its controls",
-        "Rows of benchmarks/transfer_accuracy.py; settings are part of each name.",
-    ),
-}
-"""Title and paragraphs for experiments that are known; others go by their name."""
+from graphglow.report.verdicts import Verdicts, verdict_tables, verdicts
 
 
 @dataclass(frozen=True)
@@ -87,7 +40,7 @@ class ExperimentSection:
     about: tuple[str, ...]
     """Paragraphs."""
     verdicts: list[str]
-    judged: Verdicts | None
+    judged: list[Verdicts]
     notes: list[str]
     table: Comparison | None
     swept_tables: list[tuple[str, Comparison]]
@@ -104,7 +57,15 @@ def experiment_sections(rows: Sequence[ResultRow]) -> list[ExperimentSection]:
         dict.fromkeys(row.experiment for row in rows),
         key=lambda name: known.index(name) if name in known else len(known),
     )
-    return [_section(name, [row for row in rows if row.experiment == name]) for name in names]
+    return [_section(name, _of_experiment(name, rows)) for name in names]
+
+
+def _of_experiment(name: str, rows: Sequence[ResultRow]) -> list[ResultRow]:
+    """Its rows, in the order of the paper's tables whatever the order in which they were made."""
+    known = cells.EXPERIMENTS[name]() if name in cells.EXPERIMENTS else ()
+    places = {cell.key: place for place, cell in enumerate(known)}
+    mine = [row for row in rows if row.experiment == name]
+    return sorted(mine, key=lambda row: places.get(row.cell, len(places)))
 
 
 def _section(name: str, rows: list[ResultRow]) -> ExperimentSection:
@@ -112,17 +73,18 @@ def _section(name: str, rows: list[ResultRow]) -> ExperimentSection:
     column = target_column(rows)
     table = compare(plain, column) if any(r.test_accuracy is not None for r in plain) else None
     title, *about = EXPERIMENTS.get(name, (name,))
+    graphs = measured_graphs(rows)
     return ExperimentSection(
         name=name,
         title=title,
         about=tuple(about),
-        verdicts=verdicts(table) if table else [],
-        judged=verdict_table(table) if table else None,
+        verdicts=meaning(graphs) or (verdicts(table) if table else []),
+        judged=verdict_tables(table) if table else [],
         notes=_notes(rows),
         table=table,
         swept_tables=_swept_tables([row for row in rows if row.x is not None]),
         metrics=_metrics(rows),
-        graphs=measured_graphs(rows),
+        graphs=graphs,
         sweeps=sweeps(rows),
     )
 
@@ -173,6 +135,15 @@ def _notes(rows: list[ResultRow]) -> list[str]:
     if splits:
         told = "; ".join(f"{split} on {', '.join(targets)}" for split, targets in splits.items())
         notes.append(f"Split: {told}.")
+    if _shared_learner(rows):
+        notes.append(
+            "One pre-trained learner serves all seeds of a cell: standard deviations are over "
+            "seeds of the transfer only."
+        )
+    devices = Counter(row.device for row in rows if row.device)
+    if len(devices) > 1:
+        told = ", ".join(f"{number:,} on {device}" for device, number in devices.most_common())
+        notes.append(f"Runs by device: {told}; the same seed draws other numbers on another.")
     timed = [row for row in rows if row.train_seconds is not None]
     machines = sorted({_machine(row) for row in timed} - {""})
     if len(machines) > 1:
@@ -192,6 +163,15 @@ def _notes(rows: list[ResultRow]) -> list[str]:
         if row.error and row.test_accuracy is None
     )
     return notes + [f"No result from {failure}." for failure in failures]
+
+
+def _shared_learner(rows: Sequence[ResultRow]) -> bool:
+    """Whether several seeds of a cell have the same pre-trained learner."""
+    learners: dict[str, list[int]] = {}
+    for row in rows:
+        if row.learner_seed is not None:
+            learners.setdefault(row.cell, []).append(row.learner_seed)
+    return any(len(seeds) > len(set(seeds)) for seeds in learners.values())
 
 
 def _machine(row: ResultRow) -> str:
@@ -218,7 +198,8 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
     for group in groups:
         methods = list(group.values())
         for name, method in group.items():
-            if methods.count(method) > 1 and name.lower() != method:
+            called = (method, cells.NAMES.get(method, method).lower())
+            if methods.count(method) > 1 and name.lower() not in called:
                 keys[name] = f"line {name}"
     first = [method for method in OURS if method in keys.values()]
     styles = series_styles([*first, *keys.values()], OURS)

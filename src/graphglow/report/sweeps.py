@@ -24,8 +24,9 @@ EPOCH_LISTS = ("epoch", "epochs")
 INPUT, PIVOT = "input_", "pivot_"
 """What the name of a metric begins with that was taken on the input graph, or on the learned graph
 from nodes to pivots; without either it was taken on the learned graph that messages go over."""
-TWO_STEP, ONE_STEP = "learned, two steps", "learned, to pivots"
-"""What the two learned graphs are called."""
+LEARNED = "learned, "
+TWO_STEP, ONE_STEP = f"{LEARNED}two steps", f"{LEARNED}to pivots"
+"""What the two learned graphs are called; in a chart about them without the first word."""
 MEASURES = {
     "homophily": "class-insensitive homophily",
     "edge_homophily": "edge homophily",

@@ -1,0 +1,148 @@
+"""The searches behind docs/reproduction.md: how the settings of each method came about."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphglow.experiments import paper
+from graphglow.experiments.cell_config import as_compared, config_kind, in_parts, merged
+from graphglow.experiments.cells import EXPERIMENTS, NAMES, PRETRAINED, WIDER
+from graphglow.experiments.settings import Settings
+from reproduction_cells import NO_ROWS, NOTHING, TITLES, Row, machine, markdown, percent
+
+SHARED = {
+    "graphglow": "random-theta",
+    "random-theta": "graphglow",
+    "graphglow-backbone": "random-backbone",
+    "random-backbone": "graphglow-backbone",
+}
+"""Whose trials with lambda = 1 count as a method's own: theta plays no part in them."""
+LABELS = {**NAMES, **{key: label for key, (_, label) in WIDER.items()}}
+Studies = Mapping[tuple[str, str, str], Row]
+"""The last row by method, target and sources."""
+
+
+def search(found: Sequence[Row], settings: Settings) -> str:
+    """Validation accuracy of the settings taken, and how each came about."""
+    studies = {(row["method"], row["target"], sought(row)): row for row in found}
+    if not studies:
+        return NO_ROWS
+    known = list(LABELS)
+    names = sorted(
+        {(method, kind) for method, _, kind in studies},
+        key=lambda name: (known.index(name[0]) if name[0] in known else len(known), name),
+    )
+    lines = []
+    for method, kind in names:
+        label = LABELS.get(method, method) + (f", {kind}" if kind else "")
+        mine = [studies.get((method, graph, kind)) for graph in paper.GRAPHS]
+        lines.append([label, *(came_about(row, studies, settings) for row in mine)])
+    titles = ["method", *(TITLES[graph] for graph in paper.GRAPHS)]
+    return f"{summary(list(studies.values()))}\n\n{markdown(titles, lines)}"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many entries came about in which way, and what the trials took."""
+    made = [row for row in rows if is_search(row)]
+    hours = sum(row["trial_seconds"] for row in made) / 3600
+    failed = sum(row["failed"] for row in made)
+    borrowed = sum("borrowed_from" in row for row in rows)
+    taken = sum("taken_from" in row for row in rows)
+    where = ", ".join(dict.fromkeys(machine(row) for row in made))
+    trials = sum(row["trials"] for row in made)
+    return (
+        f"{len(made):,} searches: {trials:,} trials, {failed:,} of them failed, "
+        f"{hours:.1f} hours{f' on {where}' if where else ''}. "
+        f"Entries borrowed: {borrowed:,}; taken: {taken:,}."
+    )
+
+
+def came_about(row: Row | None, studies: Studies, settings: Settings) -> str:
+    """``82.4 (30 x 2)``: validation accuracy, trials and runs of each; or where it comes from."""
+    if row is None:
+        return NOTHING
+    other = sharing(row, studies, settings)
+    if other is not None:
+        score = other.get("val_accuracy") if is_search(other) else None
+        return (f"{percent(score)} " if score is not None else "") + "(shared)"
+    if "borrowed_from" in row:
+        return f"of {TITLES.get(row['borrowed_from'], row['borrowed_from'])}"
+    if "taken_from" in row:
+        return f"taken ({row['drawn']})" if row.get("drawn") else "taken (not searched)"
+    short = row["trials"] < row["budget"]
+    trials = f"{row['trials']} of {row['budget']}" if short else f"{row['trials']}"
+    told = f"({trials} x {row['seeds_per_trial']})"
+    if row["val_accuracy"] is None:
+        return f"all failed {told}" if row["trials"] else f"none {told}"
+    return f"{percent(row['val_accuracy'])} {told}"
+
+
+def sharing(row: Row, studies: Studies, settings: Settings) -> Row | None:
+    """The row of the other of a pair, if a trial of it with lambda = 1 was taken instead."""
+    method, target = row["method"], row["target"]
+    held = of_target(settings.of(method, target, row["sources"] or ()))
+    if method not in SHARED or held.get("input_weight") != 1:
+        return None
+    if held == of_target(row["settings"] or {}):
+        return None
+    others = (r for (m, t, _), r in studies.items() if (m, t) == (SHARED[method], target))
+    other = next(others, None)
+    if other is None:
+        return None
+    same = held == of_target(other["settings"] or {})
+    return other if same else other | {"val_accuracy": None}
+
+
+def of_target(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the GNN of the target is trained with; its width is the learner's."""
+    found = dict(settings.get("transfer", settings))
+    found.pop("embedding_size", None)
+    return found
+
+
+def outdated(rows: Iterable[Row], settings: Settings) -> list[str]:
+    """Cells whose last rows were made with other settings than those that are held today."""
+    cells = {(cell.experiment, cell.key): cell for made in EXPERIMENTS.values() for cell in made()}
+    found: dict[str, None] = {}
+    for row in rows:
+        cell = cells.get((row["experiment"], row["cell"]))
+        if cell is None or not isinstance(row.get("config"), dict):
+            continue
+        tuned = settings.of(cell.tuned_as or cell.method, cell.target, cell.sources)
+        if cell.method in PRETRAINED:
+            tuned = in_parts(tuned)[1]
+        held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
+        used = as_compared(config_kind(cell.method), row["config"])
+        if any(held.get(name) != used.get(name) for name in tuned):
+            found.setdefault(f"{cell.experiment} {cell.key}")
+    return list(found)
+
+
+def sought(row: Row) -> str:
+    """What tells a search from others of its method on its target: the sources."""
+    sources, target = set(row["sources"] or ()), row["target"]
+    if not sources:
+        return ""
+    if target in paper.GRAPHS and sources == set(paper.others_of_its_kind(target)):
+        return "in-domain"
+    if target in paper.GRAPHS and sources == set(paper.of_the_other_kind(target)):
+        return "cross-domain"
+    return f"from {'+'.join(sorted(sources))}"
+
+
+def is_search(row: Row) -> bool:
+    return "budget" in row
+
+
+def searches(path: Path) -> list[Row]:
+    """The rows of searches, and of what stands in for one; a line that was cut short is none."""
+    rows: list[Row] = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            row: Any = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(row, dict) and row.get("experiment") == "search" and "settings" in row:
+            rows.append(row)
+    return rows
