@@ -1,0 +1,65 @@
+"""The pages of docs/ build without a broken link, and what they show runs as it stands."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).parents[1]
+DOCS = REPO / "docs"
+FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+LONG = {"graphglow bench", "graphglow search", "graphglow reproduce", "python benchmarks/"}
+"""Beginnings of commands that measure for minutes or need the paper's graphs: not run here."""
+PAGES = sorted(page for page in DOCS.glob("*.md") if FENCE.search(page.read_text()))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    state = ""  # Python blocks share their names, as a reader's session does
+    for language, block in FENCE.findall(page.read_text()):
+        if language == "python":
+            state += block
+            run([sys.executable, "-W", "ignore", "-c", state], tmp_path)
+            continue
+        for line in block.splitlines():
+            if line.startswith("graphglow ") and not line.startswith(tuple(LONG)):
+                run([sys.executable, "-m", *shlex.split(line, comments=True)], tmp_path)
+            else:
+                assert line.startswith((*LONG, "#")) or not line.strip(), f"cannot run {line!r}"
+
+
+def run(words: list[str], folder: Path) -> None:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
+
+
+@pytest.mark.parametrize(
+    "notebook", sorted(DOCS.glob("notebooks/*.ipynb")), ids=lambda path: path.name
+)
+def test_a_notebook_runs_from_top_to_bottom(notebook: Path, tmp_path: Path) -> None:
+    cells = json.loads(notebook.read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    assert code
+    run([sys.executable, "-W", "ignore", "-c", "\n".join(code)], tmp_path)
+
+
+def test_the_site_builds(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(tmp_path)],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "load_pretrained" in (tmp_path / "api.html").read_text()
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"(\w+\.md)$", (REPO / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert listed == {page.name for page in DOCS.glob("*.md")}
