@@ -446,7 +446,8 @@ def test_predictions_name_ids_classes_and_probabilities(
     with np.load(home / "small.npz") as file:
         assert len(rows) == len(file["y"])
     for row in rows:
-        _, _, best, *shares = row.split(",")
+        _, _, best, *shares, _, split = row.split(",")
+        assert split in ("train", "val", "test")
         assert float(best) == max(map(float, shares))
         assert sum(map(float, shares)) == pytest.approx(1, abs=1e-5)
     assert "predictions file" in run("transfer", *words, "--predictions", "p.txt").refuses()

@@ -20,12 +20,16 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "METHODS": "graphglow.baselines",
+    "Explanation": "graphglow.training.explanation",
     "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.training.classifier",
     "InputError": "graphglow.errors",
+    "InputWarning": "graphglow.errors",
     "LearnerConfig": "graphglow.structure",
+    "NewPredictions": "graphglow.training.new_nodes",
     "ObjectiveConfig": "graphglow.structure",
     "PretrainConfig": "graphglow.training",
+    "RefineStructure": "graphglow.training.refine_structure",
     "StructureLearner": "graphglow.structure",
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
@@ -33,9 +37,11 @@ _HOMES = {
     "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
     "load_pretrained": "graphglow.pretrained",
+    "log_to": "graphglow.training.run_log",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
     "synthetic_graph": "graphglow.graphs",
+    "to_networkx": "graphglow.graphs.write",
     "transfer": "graphglow.training",
     "transfer_many": "graphglow.training",
     "write_graph": "graphglow.graphs",
@@ -49,9 +55,11 @@ if TYPE_CHECKING:
     from graphglow.baselines import fit as fit
     from graphglow.baselines import fit_many as fit_many
     from graphglow.errors import InputError as InputError
+    from graphglow.errors import InputWarning as InputWarning
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
+    from graphglow.graphs.write import to_networkx as to_networkx
     from graphglow.pretrained import load_pretrained as load_pretrained
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
@@ -63,6 +71,10 @@ if TYPE_CHECKING:
     from graphglow.training import transfer as transfer
     from graphglow.training import transfer_many as transfer_many
     from graphglow.training.classifier import GlowClassifier as GlowClassifier
+    from graphglow.training.explanation import Explanation as Explanation
+    from graphglow.training.new_nodes import NewPredictions as NewPredictions
+    from graphglow.training.refine_structure import RefineStructure as RefineStructure
+    from graphglow.training.run_log import log_to as log_to
 
 
 def __getattr__(name: str) -> Any:

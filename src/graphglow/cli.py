@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from graphglow import __version__
 from graphglow.commands import COMMANDS
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 
 HELP = """\
 usage: graphglow COMMAND [OPTIONS]
@@ -48,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings():
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
+                warnings.simplefilter("always", InputWarning)
+                warnings.showwarning = _warn
             _run(arguments)
         sys.stdout.flush()
         return 0
@@ -101,13 +103,21 @@ def _run_command(name: str, arguments: list[str]) -> None:
         parse(command, arguments, getattr(module, "PARTS", None))()
 
 
+def _warn(message: Warning | str, *_where: object, **_more: object) -> None:
+    print(f"graphglow: note: {_readable(str(message))}", file=sys.stderr)
+
+
 def _failed(status: int, message: str) -> int:
     if _debugging():
         traceback.print_exc()
-    line = " ".join(message.split())
-    readable = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    print(f"graphglow: {readable}", file=sys.stderr)
+    print(f"graphglow: {_readable(message)}", file=sys.stderr)
     return status
+
+
+def _readable(message: str) -> str:
+    """One line, with nothing in it that a terminal would obey."""
+    line = " ".join(message.split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
 
 def _debugging() -> bool:

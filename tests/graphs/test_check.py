@@ -175,3 +175,17 @@ def test_checking_twice_changes_nothing(small_graph):
     twice = check_graph(once, split_seed=5)
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[k], twice[k]) for k in once.keys())  # noqa: SIM118
+
+
+@pytest.mark.parametrize("y", [None, [-1] * 12, [-1] * 11 + [0]])
+def test_labels_are_not_always_needed(y, small_graph):
+    small_graph.y = None if y is None else torch.tensor(y)
+    checked = check_graph(small_graph, need_labels=False)
+    assert checked.y.tolist() == (y or [-1] * 12)
+    assert not checked.test_mask.any()
+
+
+def test_an_only_class_is_named(small_graph):
+    small_graph.y, small_graph.class_names = torch.zeros(12, dtype=torch.int64), ["good", "bad"]
+    with pytest.raises(InputError, match="at least two classes; got only class good"):
+        check_graph(small_graph)

@@ -18,7 +18,13 @@ from graphglow.graphs.labels import encode_labels
         ([2019, 2021, 2019], [0, 1, 0], ["2019", "2021"]),
         ([1, 2, 1], [0, 1, 0], ["1", "2"]),
         ([True, False, True], [1, 0, 1], ["False", "True"]),
-        (["1", "a"], [0, 1], ["1", "a"]),
+        (["1", "a", "b"], [0, 1, 2], ["1", "a", "b"]),  # most are text
+        (["NA", "a", "null", "b"], [-1, 0, -1, 1], ["a", "b"]),
+        (
+            ["9007199254740992", "9007199254740993"],
+            [0, 1],
+            ["9007199254740992", "9007199254740993"],
+        ),
         (["", None], [-1, -1], []),
     ],
 )
@@ -33,3 +39,9 @@ def test_numbers_that_are_no_classes(bad):
     rule = "l of f must be text, or whole numbers from 0 (-1 or blank for unlabelled); got"
     with pytest.raises(InputError, match=re.escape(f"{rule} {bad:g} in row 3")):
         encode_labels([0, 1, bad], "l of f")
+
+
+def test_numbers_and_text():
+    rule = "l of f must be all numbers or all text (blank for unlabelled); got '3+' among numbers"
+    with pytest.raises(InputError, match=re.escape(f"{rule} in row 4")):
+        encode_labels([1, 2, "", "3+"], "l of f")

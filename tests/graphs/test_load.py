@@ -5,8 +5,10 @@ import sys
 import time
 
 import networkx as nx
+import numpy as np
 import pytest
 import torch
+import torch_geometric.datasets
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
@@ -165,7 +167,12 @@ def test_a_download_lands_in_the_root(reed, tmp_path, monkeypatch):
         ("qqqq", "nearest: amherst41, breast_cancer"),
         ("nowhere/graph.npz", "or an existing path"),
         ("", "got ''"),
-        (7, "a path, a torch_geometric Data or a NetworkX graph; got int"),
+        (7, "a pair of tables, a torch_geometric Data or a NetworkX graph, DGL graph or SciPy"),
+        ((1, 2), "got tuple"),
+        ((None, None), "got tuple"),
+        (("a.csv", None), "a table must exist; got a.csv"),
+        ("os.path.Evil", "a class path must be torch_geometric.datasets.NAME (other code is not"),
+        ("my.graph.npz", "or an existing path"),
         (None, "got NoneType"),
     ],
 )
@@ -189,6 +196,11 @@ def test_data_and_networkx_objects(small_graph):
     assert torch.equal(check_graph(data).edge_index, data.edge_index)
 
 
+def test_a_pyg_data_set_of_one_graph():
+    data = load_graph(torch_geometric.datasets.FakeDataset(avg_num_nodes=50))
+    assert data.num_nodes > 1
+
+
 def test_importing_is_light():
     code = (
         "import sys, graphglow.graphs; "
@@ -196,3 +208,23 @@ def test_importing_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("suffix", ["pt", "npz"])
+def test_files_without_labels(suffix, tmp_path, small_graph):
+    file = tmp_path / f"g.{suffix}"
+    if suffix == "pt":
+        torch.save({"x": small_graph.x, "edge_index": small_graph.edge_index}, file)
+    else:
+        np.savez(file, x=small_graph.x.numpy(), edge_index=small_graph.edge_index.numpy())
+    assert load_graph(file, need_labels=False).y.tolist() == [-1] * 12
+    with pytest.raises(InputError, match="must hold x and y; got edge_index, x"):
+        load_graph(file)
+
+
+def test_columns_and_arrays_where_they_do_not_belong(tmp_path, small_graph):
+    torch.save(small_graph, tmp_path / "g.pt")
+    with pytest.raises(InputError, match="columns can be chosen for tables only; got"):
+        load_graph(tmp_path / "g.pt", columns={"id": "a"})
+    with pytest.raises(InputError, match="x and y go with a SciPy adjacency matrix only; got Data"):
+        load_graph(small_graph, x=[[1.0]])

@@ -112,7 +112,7 @@ BAD = {
         "x must be finite; got nan at node 0, column 0",
     ),
     "text weight": (lambda g: g.add_edge("a", "b", weight="much"), "edge weights of graph must be"),
-    "split": (lambda g: g.add_node("c", split="later"), "blank; got 'later' in row 3"),
+    "split": (lambda g: g.add_node("c", split="later"), "blank; got 'later' in node 'c'"),
 }
 
 
@@ -123,3 +123,12 @@ def test_bad_graphs(case):
     change(graph)
     with pytest.raises(InputError, match=re.escape(message)):
         load_graph(graph)
+
+
+def test_no_labels_where_none_are_needed():
+    graph = people()
+    for attributes in graph.nodes.values():
+        del attributes["label"]
+    data = load_graph(graph, need_labels=False)
+    assert data.y.tolist() == [-1] * 4
+    assert not data.train_mask.any()

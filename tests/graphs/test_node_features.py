@@ -1,4 +1,5 @@
 import datetime
+import decimal
 import re
 
 import numpy as np
@@ -6,9 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
-from graphglow.errors import InputError
-from graphglow.graphs import node_features
-from graphglow.graphs.node_features import encode_features
+from graphglow.errors import InputError, InputWarning
+from graphglow.graphs.node_features import encode_columns, encode_features
 
 
 def test_numbers_are_standardised_and_a_missing_one_is_the_mean():
@@ -35,8 +35,19 @@ def test_text_and_booleans_are_one_hot_and_a_missing_one_is_zero():
     ("column", "message"),
     [
         ([1.0, np.inf], "column 'a' of t must be finite; got inf in row 2"),
-        ([[1], [2]], "column 'a' of t must hold numbers, text or booleans; got list"),
-        ([datetime.date(2024, 1, 1)] * 2, "must hold numbers, text or booleans; got date"),
+        ([1.0, 1e200], "column 'a' of t must be below 1e+100; got 1e+200 in row 2"),
+        ([[1], [2]], "must hold numbers, dates, text or booleans; got list in row 1"),
+        (["x", ["y"]], "must hold numbers, dates, text or booleans; got list in row 2"),
+        ([b"x", b"y"], "must hold numbers, dates, text or booleans; got bytes in row 1"),
+        (["1", "2", "x"], "must be numbers in every filled cell, as most are; got 'x' in row 3"),
+        (["1", "x", None], "must be numbers in every filled cell, as most are; got 'x' in row 2"),
+        (
+            ["2024-01-31", "2024-02-30"],
+            "must be dates in every filled cell, as most are; got '2024-02",
+        ),
+        (["2024-01-31", "soon"], "must be dates in every filled cell, as most are; got 'soon' in"),
+        ([3, 3], "t must have a feature column that differs between rows; got the same value"),
+        ([None, None], "t must have a feature column that differs between rows; got the same"),
     ],
 )
 def test_columns_that_are_no_features(column, message):
@@ -44,10 +55,75 @@ def test_columns_that_are_no_features(column, message):
         encode_features(pd.DataFrame({"a": column}), "t")
 
 
-def test_names_are_no_categories(monkeypatch):
-    monkeypatch.setattr(node_features, "MAX_CATEGORIES", 2)
-    with pytest.raises(InputError, match="must have at most 2 distinct values to be a category"):
-        encode_features(pd.DataFrame({"a": ["x", "y", "z"]}), "t")
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        ([f"name {i}" for i in range(21)], "21 different texts in 21 filled cells"),
+        ([f"name {i}" for i in range(25)] * 2, None),  # each twice: half as many as cells
+        ([f"name {i}" for i in range(1001)] * 3, "1001 different texts in 3003 filled cells"),
+        ([f"name {i}" for i in range(20)], None),
+    ],
+)
+def test_names_are_no_categories(texts, reason):
+    frame = pd.DataFrame({"a": texts, "f": np.arange(len(texts))})
+    if reason is None:
+        assert encode_features(frame, "t").shape == (len(texts), 1 + len(set(texts)))
+        return
+    with pytest.warns(InputWarning, match=f"column 'a' of t is left out: {reason} are names or"):
+        assert encode_features(frame, "t").shape == (len(texts), 1)
+
+
+def test_nothing_but_names():
+    frame = pd.DataFrame({"a": [f"name {i}" for i in range(21)]})
+    with (
+        pytest.warns(InputWarning),
+        pytest.raises(InputError, match="at least one feature column; got none but a"),
+    ):
+        encode_features(frame, "t")
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        ["2024-01-01", "2024-01-03", ""],
+        ["2024-01-01T00:00:00Z", "2024-01-03 00:00", None],
+        pd.to_datetime(["2024-01-01", "2024-01-03", None]),
+        pd.to_datetime(["2024-01-01", "2024-01-03", None]).tz_localize("UTC"),
+        [datetime.date(2024, 1, 1), datetime.date(2024, 1, 3), None],
+    ],
+)
+def test_dates_are_days(dates):
+    x, columns = encode_columns(pd.DataFrame({"a": dates}), "t")
+    assert x.tolist() == [[-1.0], [1.0], [0.0]]
+    assert columns == [{"name": "a", "mean": 19724.0, "scale": 1.0, "date": True}]
+
+
+def test_decimal_commas_and_decimals():
+    x = encode_features(pd.DataFrame({"a": ["0,5", "1,5"]}), "t", decimal=",")
+    assert x.tolist() == [[-1.0], [1.0]]
+    exact = [decimal.Decimal("0.5"), decimal.Decimal("1.5")]
+    assert torch.equal(encode_features(pd.DataFrame({"a": exact}), "t"), x)
+
+
+def test_a_very_sparse_column_and_a_constant_that_rounds():
+    values = np.full(1000, np.nan)
+    values[[3, 500]] = 1.0, 3.0
+    frame = pd.DataFrame({"a": values, "b": [0.1] * 1000})
+    x, columns = encode_columns(frame, "t")
+    assert x.nonzero().tolist() == [[3, 0], [500, 0]]
+    assert columns[1]["scale"] == 0.0
+
+
+def test_how_it_was_made_makes_it_again():
+    frame = pd.DataFrame(
+        {"s": ["b", "", "a", "b"], "n": [1.0, 2.0, np.nan, 6.0], "f": [True, False, True, True]}
+    )
+    x, columns = encode_columns([frame[["s"]], frame[["n", "f"]]], "t")
+    assert [c["name"] for c in columns] == ["s", "n", "f"]
+    assert columns[0]["categories"] == ["a", "b"]
+    again = (frame["n"].fillna(columns[1]["mean"]) - columns[1]["mean"]) / columns[1]["scale"]
+    np.testing.assert_allclose(x[:, 2], again, rtol=1e-6)
+    assert x[:, :2].tolist() == [[0, 1], [0, 0], [1, 0], [0, 1]]
 
 
 def test_no_columns():

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import load_graph, write_graph
+from graphglow.graphs.adjacency import undirected_edges
 
 NODES = """id,label,age,job,split
 ann,good,30,cook,train
@@ -133,25 +135,48 @@ def test_byte_order_mark_and_spaces(tmp_path):
 
 
 BAD_NODES = {
-    "id twice": ("id,label,f\na,0,1\nb,1,2\na,0,3\n", "unique ids; got 'a' in rows 1 and 3"),
-    "blank id": ("id,label,f\na,0,1\n,1,2\n", "an id in every row; got a blank in row 2"),
+    "id twice": (
+        "id,label,f\na,0,1\nb,1,2\na,0,3\n",
+        "unique ids; got 'a' in row 2 and row 4 (the header is row 1)",
+    ),
+    "blank id": ("id,label,f\na,0,1\n,1,2\n", "an id in every row; got a blank in row 3"),
     "no label": (
         "id,f\na,1\n",
-        "must have one label column, called label, y, class; got the columns",
+        "must have a label column, called label, y, class (what is to be predicted; blank where "
+        "unknown); got the columns id, f",
     ),
     "two labels": ("id,label,y,f\na,0,0,1\n", "got label and y"),
-    "float label": ("id,label,f\na,0.5,1\nb,1,2\n", "got 0.5 in row 1"),
-    "negative label": ("id,label,f\na,0,1\nb,-3,2\n", "got -3 in row 2"),
+    "float label": ("id,label,f\na,0.5,1\nb,1,2\n", "got 0.5 in row 2"),
+    "negative label": ("id,label,f\na,0,1\nb,-3,2\n", "got -3 in row 3"),
     "no labels": ("id,label,f\na,,1\nb,,2\n", "got no label at all"),
-    "one class": ("id,label,f\na,u,1\nb,u,2\n", "at least two classes; got only class 0"),
-    "split": ("id,label,f,split\na,0,1,train\nb,1,2,dev\n", "blank; got 'dev' in row 2"),
+    "one class": ("id,label,f\na,u,1\nb,u,2\n", "at least two classes; got only 'u'"),
+    "split": ("id,label,f,split\na,0,1,train\nb,1,2,dev\n", "blank; got 'dev' in row 3"),
     "no train": ("id,label,f,split\na,0,1,val\nb,1,2,test\n", "train_mask must hold at least one"),
     "no features": ("id,label\na,0\nb,1\n", "must have at least one feature column; got none"),
-    "constant": ("id,label,f\na,0,1\nb,1,1\n", "non-zero entry; got all zeros"),
-    "infinite": ("id,label,f\na,0,1\nb,1,inf\n", "must be finite; got inf in row 2"),
+    "constant": (
+        "id,label,f\na,0,1\nb,1,1\n",
+        "must have a feature column that differs between rows; got",
+    ),
+    "infinite": (
+        "id,label,f\na,0,1\nb,1,inf\n",
+        "must be finite; got inf in row 3 (the header is row 1)",
+    ),
     "no rows": ("id,label,f\n", "must have at least one row; got the header only"),
-    "empty": ("", "must be a CSV table with a header; it cannot be read"),
-    "ragged": ("id,label,f\na,0,1\nb,1,2,3\n", "must be a CSV table with a header; it cannot"),
+    "one node": ("id,label,f\na,0,1\n", "must have at least two nodes; got one row"),
+    "empty": ("", "must be a CSV table with a header; it is empty"),
+    "ragged": ("id,label,f\na,0,1\nb,1,2,3\n", "at most 3 cells in every row; got 4 in row 3 (the"),
+    "misspelt id": ("ids,label,f\na,0,1\n", "got the columns ids, label, f (nearest: 'ids')"),
+    "misspelt label": ("id,lable,f\na,0,1\n", "id, lable, f (nearest: 'lable')"),
+    "number": (
+        "id,label,f\na,0,1\nb,1,two\nc,1,3\n",
+        "must be numbers in every filled cell, as most are; got 'two' in row 3 (the header",
+    ),
+    "mixed labels": (
+        "id,label,f\na,0,1\nb,1,2\nc,unknown,3\n",
+        "must be all numbers or all text (blank for unlabelled); got 'unknown' among numbers in "
+        "row 4 (the header is row 1)",
+    ),
+    "column twice": ("id,label,f,f\na,0,1,2\n", "columns of different names; got 'f' twice"),
     "all rows too long": ("id,label,f\na,0,1,9\nb,1,2,9\n", "must be a CSV table with a header"),
 }
 
@@ -165,15 +190,17 @@ def test_bad_nodes_tables(case, tmp_path):
 
 
 BAD_EDGES = {
-    "unknown target": ("source,target\nann,bob\nann,zoe\n", "got target 'zoe' in row 2"),
-    "unknown source": ("source,target\nzoe,bob\n", "got source 'zoe' in row 1"),
-    "blank": ("source,target\nann,\n", "got target '' in row 1"),
+    "unknown target": ("source,target\nann,bob\nann,zoe\n", "got target 'zoe' in row 3"),
+    "unknown source": ("source,target\nzoe,bob\n", "got source 'zoe' in row 2"),
+    "blank": ("source,target\nann,\n", "got a blank in row 2"),
     "one column": ("source\nann\n", "must have the columns source and target; got source"),
     "no header": ("ann,bob\nbob,cyd\n", "must start with a header such as source,target; got the"),
-    "text weight": ("source,target,weight\nann,bob,heavy\n", "from 0; got 'heavy' in row 1"),
+    "text weight": ("source,target,weight\nann,bob,heavy\n", "from 0; got 'heavy' in row 2"),
     "blank weight": ("source,target,weight\nann,bob,1\nann,eve,\n", "must be numbers from 0; got"),
     "negative weight": ("source,target,weight\nann,bob,-1\n", "must be numbers from 0; got"),
-    "empty": ("", "must be a CSV table with a header; it cannot be read"),
+    "infinite weight": ("source,target,weight\nann,bob,1\nann,eve,inf\n", "got 'inf' in row 3 ("),
+    "misspelt end": ("sorce,target,x\nann,bob,1\n", "target, x (nearest: 'sorce')"),
+    "empty": ("", "must be a CSV table with a header; it is empty"),
 }
 
 
@@ -199,7 +226,96 @@ def test_damaged_parquet(content, tmp_path):
         load_graph(tmp_path)
 
 
-def test_a_foreign_encoding(tmp_path):
-    (tmp_path / "nodes.csv").write_bytes("id,label,f\nä,0,1\n".encode("latin-1"))
-    with pytest.raises(InputError, match="must be a CSV table with a header; it cannot be read"):
-        load_graph(tmp_path)
+def test_columns_by_other_names(tmp_path):
+    nodes = "person,risk,when,f\na,u,train,1\nb,v,val,2\nc,u,,3\n"
+    edges = "n,payer,payee,amount\n1,a,b,2\n2,c,a,3\n"
+    columns = {
+        "id": "person",
+        "label": "risk",
+        "split": "when",
+        "source": "payer",
+        "target": "payee",
+        "weight": "amount",
+    }
+    data = load_graph(folder(tmp_path, nodes, edges), columns=columns)
+    assert data.node_id == ["a", "b", "c"]
+    assert data.x.shape == (3, 1)
+    assert data.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert data.edge_weight.tolist() == [2.0, 3.0]
+    assert nodes_of(data.train_mask) == [0]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"id": "persn"}, "must have the column 'persn', chosen as id; got id, label, age, job"),
+        ({"ident": "id"}, "columns must give names to some of id, label, split, source, target"),
+        ({"label": "lable"}, "chosen as label; got id, label, age, job, split (nearest: 'label')"),
+    ],
+)
+def test_columns_that_are_not_there(columns, message, tmp_path):
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_graph(folder(tmp_path), columns=columns)
+
+
+def test_two_files_a_table_alone_and_frames(tmp_path):
+    (tmp_path / "people.csv").write_text(NODES)
+    (tmp_path / "relations.csv").write_text(EDGES)
+    files = [tmp_path / "people.csv", tmp_path / "relations.csv"]
+    both = load_graph(f"{files[0]}+{files[1]}")
+    assert both.name == "people"
+    check(both)
+    check(load_graph(tuple(files)))
+    check(load_graph(tuple(pd.read_csv(file) for file in files)))
+    assert load_graph(files[0]).knn_graph
+    assert load_graph(pd.read_csv(files[0])).knn_graph
+
+
+def test_the_nodes_file_stands_for_its_folder(tmp_path):
+    check(load_graph(folder(tmp_path) / "nodes.csv"))
+
+
+def test_rows_of_frames_are_counted_as_pandas_does():
+    nodes = pd.DataFrame({"id": ["a", "b"], "label": [0, 1], "f": [1.0, 2.0]}, index=[7, 8])
+    edges = pd.DataFrame({"source": ["a", "a"], "target": ["b", "x"]})
+    with pytest.raises(
+        InputError, match=r"the DataFrame .* got target 'x' in row 1 \(counted from 0"
+    ):
+        load_graph((nodes, edges))
+
+
+def test_no_labels_where_none_are_needed(tmp_path):
+    home = folder(tmp_path, "id,f\na,1\nb,2\nc,4\n", "source,target\na,b\n")
+    data = load_graph(home, need_labels=False)
+    assert data.y.tolist() == [-1, -1, -1]
+    assert not (data.train_mask | data.val_mask | data.test_mask).any()
+    assert data.edge_index.tolist() == [[0], [1]]
+
+
+def test_duplicates_loops_and_directions_are_kept_and_merged_for_training(tmp_path):
+    edges = "source,target,weight\nann,ann,9\nann,bob,1\nbob,ann,3\nann,bob,2\n"
+    data = load_graph(folder(tmp_path, edges=edges))
+    assert data.edge_index.shape == (2, 4)
+    low, high, weight = undirected_edges(data.edge_index, data.edge_weight, 5)
+    assert (low.tolist(), high.tolist(), weight.tolist()) == ([0], [1], [3.0])
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "message"),
+    [
+        (NODES.replace("split", "splits"), EDGES, "'splits' .* is read as a feature, not as the"),
+        (NODES, EDGES.replace("weight", "weights"), "'weights' .* is not read as the weight; call"),
+    ],
+)
+def test_nearly_the_name_of_a_column_is_noted(nodes, edges, message, tmp_path):
+    with pytest.warns(InputWarning, match=message):
+        load_graph(folder(tmp_path, nodes, edges))
+
+
+def test_how_the_features_were_made(tmp_path):
+    data = load_graph(folder(tmp_path))
+    age, job = data.feature_columns["columns"]
+    assert age == {"name": "age", "mean": 35.0, "scale": pytest.approx(125**0.5)}
+    assert job == {"name": "job", "categories": ["clerk", "cook"]}
+    torch.save(data, tmp_path / "g.pt")
+    assert load_graph(tmp_path / "g.pt").feature_columns == data.feature_columns

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph, write_graph
-from graphglow.graphs.write import WRITERS
+from graphglow.graphs.write import WRITERS, prediction_frame, to_networkx, write_predictions
 
 
 @pytest.fixture
@@ -145,3 +145,101 @@ def test_a_failure_leaves_the_old_file(suffix, graph, tmp_path, monkeypatch):
         write_graph(graph, file)
     assert file.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == [file.name]
+
+
+# NetworkX
+
+
+def test_networkx_holds_everything_and_loads_back(graph):
+    made = to_networkx(graph)
+    assert not made.is_directed()
+    assert made.nodes["n0"]["y"] == "good"
+    assert made.nodes["n0"]["x"] == graph.x[0].tolist()
+    assert "y" not in made.nodes["n11"]
+    first = made.edges["n0", "n1"]
+    assert first == pytest.approx(
+        {
+            "weight": float(graph.edge_weight[0]),
+            "input_weight": 1.0,
+            "latent_weight": float(graph.edge_latent_weight[0]),
+        }
+    )
+    back = load_graph(made)
+    assert pairs(back) == pairs(graph)
+    assert back.node_id == graph.node_id
+    assert all(torch.equal(back[n], graph[n]) for n in ("x", "train_mask", "val_mask", "test_mask"))
+
+
+@pytest.mark.parametrize("name", ["edge_weight", "edge_input_weight", "edge_latent_weight"])
+def test_networkx_is_directed_where_any_number_is(graph, name):
+    graph[name] = graph[name].clone()
+    graph[name][0] += 1.0
+    made = to_networkx(graph)
+    assert made.is_directed()
+    assert made.number_of_edges() == 24
+    assert pairs(load_graph(made)) == pairs(graph)
+
+
+def test_of_duplicates_the_largest_weight_holds_with_its_parts():
+    ends = torch.tensor([[0, 0, 1, 0], [1, 1, 1, 1]])
+    data = Data(edge_index=ends, edge_weight=torch.tensor([1.0, 3.0, 2.0, 2.0]), num_nodes=2)
+    data.edge_input_weight = torch.tensor([1.0, 0.5, 0.0, 2.0])
+    made = to_networkx(data)
+    assert dict(made.edges[0, 1]) == {"weight": 3.0, "input_weight": 0.5}
+    assert made.number_of_edges() == 2
+
+
+def test_graphml_says_why_an_edge_is_there(graph, tmp_path):
+    write_graph(graph, tmp_path / "g.graphml")
+    back = nx.read_graphml(tmp_path / "g.graphml")
+    made = to_networkx(graph)
+    assert set(back.edges) == set(made.edges)
+    for ends in made.edges:
+        assert back.edges[ends] == pytest.approx(made.edges[ends])
+
+
+@pytest.mark.parametrize("ids", [torch.arange(12), ["a", 1, *range(2, 12)], np.arange(12)])
+def test_ids_of_any_kind_are_written(graph, ids, tmp_path):
+    graph.node_id = ids
+    for suffix in (".csv", ".parquet", ".graphml"):
+        write_graph(graph, tmp_path / f"g{suffix}")
+    assert str(pd.read_csv(tmp_path / "g.csv").target[0]) == "1"
+
+
+# Predictions
+
+PROBABILITIES = torch.tensor([[0.25, 0.75], [0.875, 0.125]]).repeat(6, 1)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_predictions_have_ids_names_labels_and_split(suffix, graph, tmp_path):
+    write_predictions(graph, PROBABILITIES, tmp_path / f"p{suffix}")
+    read = pd.read_parquet if suffix == ".parquet" else pd.read_csv
+    frame = read(tmp_path / f"p{suffix}")
+    assert list(frame) == [
+        *["id", "predicted", "probability", "p_good", "p_bad", "label", "split"],
+    ]
+    assert frame.id.tolist() == graph.node_id
+    assert frame.predicted.tolist() == ["bad", "good"] * 6
+    assert frame.probability.tolist() == [0.75, 0.875] * 6
+    assert frame.p_good.tolist() == [0.25, 0.875] * 6
+    assert frame.label[:11].tolist() == (["good", "bad"] * 6)[:11]
+    assert pd.isna(frame.label[11])
+    for name in ("train", "val", "test"):
+        assert (frame.split == name).tolist() == graph[f"{name}_mask"].tolist()
+
+
+def test_numbers_stand_in_for_names(graph, tmp_path):
+    del graph.node_id, graph.class_names
+    frame = prediction_frame(graph, PROBABILITIES)
+    assert frame.id.tolist() == list(range(12))
+    assert frame.predicted.tolist() == [1, 0] * 6
+    write_predictions(graph, PROBABILITIES, tmp_path / "p.csv")
+    rows = (tmp_path / "p.csv").read_text().splitlines()
+    assert rows[1].split(",")[5] == "0"
+    assert rows[12].split(",")[5] == ""
+
+
+def test_predictions_need_a_table(graph, tmp_path):
+    with pytest.raises(InputError, match=r"a predictions file must be \.csv or \.parquet; got"):
+        write_predictions(graph, PROBABILITIES, tmp_path / "p.txt")

@@ -53,8 +53,8 @@ def test_score_takes_nodes_and_labels(fitted, data):
 
 
 def test_get_and_set_params_and_clone(fitted):
-    params = fitted.get_params()
-    assert set(params) == {"learner", "config"}
+    params = fitted.get_params(deep=False)
+    assert set(params) == {"learner", "config", "graph", "validation_fraction", "log"}
     copy = clone(fitted)
     assert copy.config == fitted.config
     assert copy.learner is not fitted.learner

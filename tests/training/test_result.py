@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from safetensors import safe_open
@@ -11,6 +13,8 @@ from tiny_graphs import WIDTH, learner, small_data, transfer_config
 from graphglow.baselines import fit
 from graphglow.baselines.gnns import GNNConfig
 from graphglow.errors import InputError
+from graphglow.graphs import load_graph, write_graph
+from graphglow.graphs.write import to_networkx
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferResult, transfer
 
@@ -317,3 +321,50 @@ def test_saving_onto_a_folder_is_refused_and_over_a_file_replaces_it(result, tmp
     path.write_text("old")
     result.save(path)
     assert_same(TransferResult.load(path), result)
+
+
+def test_lists_as_long_as_there_are_edges_stay_with_the_nodes():
+    """PyG takes any list of that length for an attribute of edges."""
+    data = small_data()
+    ring = torch.arange(40)
+    data.edge_index = torch.stack([ring, (ring + 1) % 40])
+    data.node_id = [f"node {i}" for i in range(40)]
+    data.some_edge_attr = torch.rand(40, generator=torch.Generator().manual_seed(0))
+    refined = transfer(learner(), data, transfer_config(epochs=1)).refined_graph(top_k=3)
+    assert refined.node_id == data.node_id
+    assert refined.y is not None
+    assert "some_edge_attr" not in refined
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".npz", ".graphml", ".csv", ".parquet", "networkx"])
+@pytest.mark.parametrize("top_k", [3, 40])
+def test_a_refined_graph_survives_every_format(result, suffix, top_k, tmp_path):
+    """Written, loaded again: the same edges with the same weights, and why they are there."""
+    refined = result.refined_graph(top_k)
+    refined.node_id = [f"n{i}" for i in range(40)]
+    expected = weights_of(refined)
+    if suffix == "networkx":
+        back = load_graph(to_networkx(refined))
+    elif suffix in (".csv", ".parquet"):
+        write_graph(refined, tmp_path / f"edges{suffix}")
+        rows = [f"n{i},{c},{i}" for i, c in enumerate(refined.y.tolist())]
+        (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f", *rows]))
+        back = load_graph(tmp_path)
+        read = pd.read_parquet if suffix == ".parquet" else pd.read_csv
+        frame = read(tmp_path / f"edges{suffix}")
+        np.testing.assert_allclose(frame.weight, frame.input_weight + frame.latent_weight, 1e-6)
+        assert frame.latent_weight.to_numpy(np.float32).tolist() == (
+            refined.edge_latent_weight.tolist()
+        )
+    else:
+        write_graph(refined, tmp_path / f"g{suffix}")
+        back = load_graph(tmp_path / f"g{suffix}")
+    assert weights_of(back) == pytest.approx(expected, rel=1e-6)
+    assert back.node_id == refined.node_id
+    if suffix in (".pt", ".npz"):
+        for name in ("edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight"):
+            assert torch.equal(back[name], refined[name])
+
+
+def weights_of(data):
+    return dict(zip(map(tuple, data.edge_index.T.tolist()), data.edge_weight.tolist(), strict=True))

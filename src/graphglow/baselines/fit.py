@@ -23,7 +23,7 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, OnEpoch
+from graphglow.training.loop import Loop, OnEpoch, of_run
 from graphglow.training.runs import check_same_shape
 
 
@@ -90,7 +90,10 @@ def fit_many(
     if method.batched and len(configs) > 1:
         check_same_shape(configs)
         return _train(name, method, data, configs, on_epoch)
-    return [_train(name, method, data, [config], on_epoch)[0] for config in configs]
+    return [
+        _train(name, method, data, [config], of_run(on_epoch, run))[0]
+        for run, config in enumerate(configs)
+    ]
 
 
 def _train(

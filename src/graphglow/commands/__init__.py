@@ -7,6 +7,8 @@ COMMANDS: dict[str, str] = {
     "transfer": "Train a GNN on a new graph under a frozen structure learner (Algorithm 3).",
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
     "refine": "Transfer, then write the learned graph to a file.",
+    "predict": "Predict the classes of nodes added after training, without training again.",
+    "explain": "Show which nodes carried a decision, over your edges or over learned ones.",
     "reproduce": "Run the tables and figures of the paper, as far as they are missing.",
     "search": "Search the settings of methods by validation accuracy, with one budget for all.",
     "report": "Show results as one page that opens offline: tables, charts, learned structures.",

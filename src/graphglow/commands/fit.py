@@ -12,8 +12,8 @@ from graphglow.baselines import METHODS, method_named
 from graphglow.baselines.method import Family
 from graphglow.commands import COMMANDS, usage
 from graphglow.commands.files import check_output, read_graph
-from graphglow.commands.flags import DataRoot, GraphName, Json, OptionalFile, Overwrite
-from graphglow.commands.terminal import epoch_bar, print_json, show_facts, waiting
+from graphglow.commands.flags import DataRoot, GraphName, Json, Log, OptionalFile, Overwrite
+from graphglow.commands.terminal import epochs_shown, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable
 from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
@@ -38,6 +38,7 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
         split_seed: int = 0,
         predictions: OptionalFile = None,
         overwrite: Overwrite = False,
+        log: Log = None,
         data_root: DataRoot = None,
         json: Json = False,
     ) -> None:
@@ -60,7 +61,7 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
             data, split = read_graph(
                 target, data_root=data_root, split_file=split_file, split_seed=split_seed
             )
-        with epoch_bar("training", settings.epochs) as on_epoch:
+        with epochs_shown("training", settings, log) as on_epoch:
             result = baselines.fit(method, data, settings, on_epoch=on_epoch)
         if predictions is not None:
             result.write_predictions(predictions)

@@ -33,6 +33,14 @@ Overwrite = Annotated[
     FlagCreatePairsOff,
     arg(help="Replace the output file if it exists.", help_behavior_hint=""),
 ]
+Log = Annotated[
+    str | None,
+    arg(
+        metavar="TOOL:PLACE",
+        help="Log every epoch to tensorboard:FOLDER, mlflow:EXPERIMENT or wandb:PROJECT.",
+        help_behavior_hint="(optional)",
+    ),
+]
 EmbeddingSize = Annotated[
     int | None,
     arg(

@@ -7,9 +7,9 @@ from tyro.conf import arg
 
 from graphglow import training
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph
-from graphglow.commands.flags import DataRoot, Json, OutFile, Overwrite
+from graphglow.commands.flags import DataRoot, Json, Log, OutFile, Overwrite
 from graphglow.commands.terminal import (
-    epoch_bar,
+    epochs_shown,
     percent,
     print_json,
     say,
@@ -26,6 +26,7 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     config: Annotated[PretrainConfig, arg(name="")],
     split_seed: int = 0,
     overwrite: Overwrite = False,
+    log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -44,7 +45,7 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     with waiting("loading graphs"):
         graphs = [read_graph(n, data_root=data_root, split_seed=split_seed) for n in sources]
     visits = config.episodes * len(graphs)
-    with epoch_bar("pre-training", config.epochs, visits) as on_epoch:
+    with epochs_shown("pre-training", config, log, visits=visits) as on_epoch:
         train_began = time.perf_counter()
         learner = training.pretrain([data for data, _ in graphs], config, on_epoch=on_epoch)
         train_seconds = time.perf_counter() - train_began

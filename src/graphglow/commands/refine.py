@@ -11,6 +11,7 @@ from graphglow.commands.flags import (
     DataRoot,
     EmbeddingSize,
     Json,
+    Log,
     OptionalFile,
     OutFile,
     Overwrite,
@@ -42,6 +43,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
     overwrite: Overwrite = False,
+    log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -53,7 +55,8 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
 
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold the whole graph;
-            .csv and .parquet hold its edges (source, target, weight) with your own node ids.
+            .csv and .parquet hold its edges (source, target, weight) with your own node ids. All
+            say how much of a weight came by the input graph and how much was learned.
         learner: The structure learner, as in graphglow transfer: citation, social, universal, a
             file, or random.
         target: The target graph, as in graphglow transfer.
@@ -80,6 +83,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
             "split_file": split_file,
             "split_seed": split_seed,
             "embedding_size": embedding_size,
+            "log": log,
         }
         trained = _saved(result, config, [name for name, value in others.items() if value])
     elif learner is None or target is None:
@@ -95,6 +99,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
             split_file=split_file,
             split_seed=split_seed,
             data_root=data_root,
+            log=log,
         )
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
     from graphglow.training import Epoch
+    from graphglow.training.config import RunConfig
     from graphglow.training.loop import OnEpoch
 
 
@@ -26,6 +27,28 @@ def waiting(what: str) -> Iterator[None]:
         return
     with Console(stderr=True).status(escape(what)):
         yield
+
+
+@contextmanager
+def epochs_shown(
+    label: str, config: "RunConfig", log: str | None = None, *, visits: int = 1
+) -> Iterator["OnEpoch | None"]:
+    """Yield an ``on_epoch`` for :func:`epoch_bar` and for the log that ``--log`` names."""
+    from graphglow.training.run_log import log_to  # its package imports torch
+
+    with (
+        nullcontext() if log is None else log_to(log, settings=config) as kept,
+        epoch_bar(label, config.epochs, visits) as shown,
+    ):
+        if kept is None or shown is None:
+            yield kept or shown
+            return
+
+        def on_epoch(epoch: "Epoch") -> None:
+            shown(epoch)
+            kept(epoch)
+
+        yield on_epoch
 
 
 @contextmanager

@@ -19,10 +19,11 @@ from graphglow.commands.flags import (
     GraphName,
     Json,
     LearnerName,
+    Log,
     OptionalFile,
     Overwrite,
 )
-from graphglow.commands.terminal import epoch_bar, percent, print_json, show_facts, waiting
+from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferConfig, TransferResult
 
@@ -37,6 +38,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     out: OptionalFile = None,
     predictions: OptionalFile = None,
     overwrite: Overwrite = False,
+    log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -51,9 +53,10 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         target: The target graph: a name (see graphglow datasets) or a file.
         split_file: An .npz file with index arrays train, val and test.
         split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
-        out: Where to write the trained result, as safetensors, for graphglow refine --result.
-        predictions: Where to write every node's id, predicted class and probabilities (.csv or
-            .parquet).
+        out: Where to write the trained result, as safetensors, for graphglow refine, explain and
+            predict --result.
+        predictions: Where to write every node's id, predicted class, probabilities, known class
+            and split (.csv or .parquet).
     """
     inputs = (learner_file(learner), target, split_file)
     if out is not None:
@@ -69,6 +72,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         split_file=split_file,
         split_seed=split_seed,
         data_root=data_root,
+        log=log,
     )
     if out is not None:
         result.save(out)
@@ -92,6 +96,7 @@ def run_transfer(
     split_file: Path | None,
     split_seed: int,
     data_root: Path | None,
+    log: str | None = None,
 ) -> tuple[TransferResult, str]:
     """Load what the flags name and train, with a progress bar; also say which split was used."""
     theta = read_learner(learner, embedding_size, config.seed)
@@ -99,7 +104,7 @@ def run_transfer(
         data, split = read_graph(
             target, data_root=data_root, split_file=split_file, split_seed=split_seed
         )
-    with epoch_bar("training", config.epochs) as on_epoch:
+    with epochs_shown("training", config, log) as on_epoch:
         result = training.transfer(theta, data, config, on_epoch=on_epoch)
     return result, split
 

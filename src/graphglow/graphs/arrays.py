@@ -24,12 +24,12 @@ PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
 """Plain containers that PyG itself does not register as safe to load."""
 
 
-def read_npz(path: Path) -> Data:
+def read_npz(path: Path, need_labels: bool = True) -> Data:
     """Read ``x``, ``y`` and, where given, ``edge_index``, ``edge_weight``, ``train|val|test``."""
-    return graph_from_fields(read_npz_arrays(path, "the graph file"), str(path))
+    return graph_from_fields(read_npz_arrays(path, "the graph file"), str(path), need_labels)
 
 
-def read_pt(path: Path) -> Data:
+def read_pt(path: Path, need_labels: bool = True) -> Data:
     """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
     try:
         with warnings.catch_warnings(), torch.serialization.safe_globals(PARTS_OF_DATA):
@@ -46,20 +46,19 @@ def read_pt(path: Path) -> Data:
             f"{path} must hold a torch_geometric Data or a dict of tensors; "
             f"got {type(content).__name__}"
         )
-    return graph_from_fields(fields, str(path))
+    return graph_from_fields(fields, str(path), need_labels)
 
 
-def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
+def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool = True) -> Data:
     """Make a graph, not yet checked, from arrays or tensors by name; ``what`` names it in errors.
 
     Shapes:
         x [N, D], y [N] (integers, or text: then ``class_names`` is set), edge_index [2, E],
         edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
     """
-    for name in ("x", "y"):
-        if fields.get(name) is None:
-            found = ", ".join(sorted(map(str, fields))[:10]) or "nothing"
-            raise InputError(f"{what} must hold x and y; got {found}")
+    if fields.get("x") is None or (need_labels and fields.get("y") is None):
+        found = ", ".join(sorted(map(str, fields))[:10]) or "nothing"
+        raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
     if fields.get("edge_index") is None and fields.get("adj_t") is not None:
         raise InputError(f"{what} must hold edges as edge_index [2, E]; got adj_t only")
     _refuse_misspelt(fields, what)
@@ -82,6 +81,8 @@ def graph_from_fields(fields: Mapping[str, object], what: str) -> Data:
             value = value.tolist()
         if isinstance(value, list):
             data[name] = value
+    if isinstance(fields.get("feature_columns"), dict):  # how a table was encoded
+        data.feature_columns = fields["feature_columns"]
     return data
 
 

@@ -17,13 +17,17 @@ from graphglow.graphs.split import random_split
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-def check_graph(data: Data, *, split_seed: int = 0) -> Data:
+def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
     Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
     there are no edges, and, where no mask is given, a seeded 50/25/25 split of the labelled nodes.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each.
+
+    Without ``need_labels`` a graph may have no ``y``, no label or one class: nothing can be trained
+    on it, but its features and edges are checked and completed all the same, and masks that are
+    not given are empty where they cannot be drawn.
 
     Shapes:
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
@@ -36,7 +40,9 @@ def check_graph(data: Data, *, split_seed: int = 0) -> Data:
     data.x = _checked_features(data.x)
     num_nodes = data.x.shape[0]
     _check_sizes(data, num_nodes)
-    data.y = _checked_labels(data.y, num_nodes)
+    if data.y is None and not need_labels:
+        data.y = torch.full((num_nodes,), -1)
+    data.y = _checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
     data.edge_index, weight = _checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     if weight is not None:
         data.edge_weight = weight
@@ -44,7 +50,7 @@ def check_graph(data: Data, *, split_seed: int = 0) -> Data:
         data.edge_index = knn_edges(data.x)
         data.pop("edge_weight", None)
         data.knn_graph = True
-    return complete_masks(data, split_seed)
+    return complete_masks(data, split_seed, need_labels=need_labels)
 
 
 def _check_sizes(data: Data, num_nodes: int) -> None:
@@ -87,7 +93,9 @@ def _checked_features(x: object) -> Tensor:
     return x
 
 
-def _checked_labels(y: object, num_nodes: int) -> Tensor:
+def _checked_labels(
+    y: object, num_nodes: int, class_names: list[str] | None, need_labels: bool
+) -> Tensor:
     if not isinstance(y, Tensor):
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
     if y.ndim == 2 and y.shape[1] == 1:
@@ -102,11 +110,12 @@ def _checked_labels(y: object, num_nodes: int) -> Tensor:
     if int(y.min()) < -1:
         raise InputError(f"y must be -1 (unlabelled) or a class from 0; got {int(y.min())}")
     classes = torch.unique(y[y >= 0])
-    if len(classes) == 0:
+    if len(classes) == 0 and need_labels:
         raise InputError("y must label at least two classes; got no label at all")
-    if len(classes) == 1:
-        raise InputError(f"y must label at least two classes; got only class {int(classes[0])}")
-    if int(classes[-1]) >= num_nodes:
+    if len(classes) == 1 and need_labels:
+        only = class_names[int(classes[0])] if class_names else int(classes[0])
+        raise InputError(f"y must label at least two classes; got only class {only}")
+    if len(classes) and int(classes[-1]) >= num_nodes:
         raise InputError(
             f"y must hold classes below the node count {num_nodes}; got {int(classes[-1])}"
         )
@@ -150,8 +159,11 @@ def _checked_edges(
     return edge_index, weight
 
 
-def complete_masks(data: Data, split_seed: int) -> Data:
-    """Check the masks of an otherwise checked graph, or split at random if it has none."""
+def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> Data:
+    """Check the masks of an otherwise checked graph, or split at random if it has none.
+
+    Without ``need_labels`` training and validation may be empty.
+    """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
         train, val, test = random_split(data.y, seed=split_seed)
@@ -169,7 +181,7 @@ def complete_masks(data: Data, split_seed: int) -> Data:
         if both:
             raise InputError(f"{a} and {b} must not overlap; got {both} nodes in both")
     for name in ("train_mask", "val_mask"):
-        if not data[name].any():
+        if need_labels and not data[name].any():
             raise InputError(f"{name} must hold at least one labelled node; got none")
     return data
 

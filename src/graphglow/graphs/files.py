@@ -1,9 +1,11 @@
 """Graphs in files of the user's own: which reader for which file.
 
-No reader unpickles: ``.pt`` is read with ``weights_only=True`` and ``.npz`` without pickles.
+A reader takes the path and whether a graph without labels is an error. No reader unpickles: ``.pt``
+is read with ``weights_only=True`` and ``.npz`` without pickles.
 """
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -11,21 +13,51 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.arrays import read_npz, read_pt
 from graphglow.graphs.networkx_graph import read_graphml
-from graphglow.graphs.table_folder import read_table_folder
+from graphglow.graphs.table_file import SUFFIXES, is_table_file
+from graphglow.graphs.table_folder import read_table_folder, read_tables
 
-READERS = {".pt": read_pt, ".pth": read_pt, ".npz": read_npz, ".graphml": read_graphml}
-ACCEPTED = ".pt, .npz, .graphml, or a folder with a nodes table and an edges table (csv, parquet)"
+READERS: dict[str, Callable[[Path, bool], Data]] = {
+    ".pt": read_pt,
+    ".pth": read_pt,
+    ".npz": read_npz,
+    ".graphml": read_graphml,
+}
+ACCEPTED = (
+    ".pt, .npz, .graphml, a folder with a nodes table and an edges table (csv, parquet), "
+    "NODES.csv+EDGES.csv, or a nodes table alone"
+)
 
 
-def read_graph_file(path: Path) -> Data:
-    """Read a graph, not yet checked, from a file or folder that exists."""
+def read_graph_file(
+    path: Path, *, columns: Mapping[str, str] | None = None, need_labels: bool = True
+) -> Data:
+    """Read a graph, not yet checked, from a file or folder that exists.
+
+    A table alone is one of nodes without edges, except that ``nodes.csv`` in a folder with
+    ``edges.csv`` stands for the folder.
+    """
     if not os.access(path, os.R_OK):
         raise InputError(f"a graph file must be readable; got {path}")
     if path.is_dir():
-        return read_table_folder(path)
+        return read_table_folder(path, columns=columns, need_labels=need_labels)
+    if is_table_file(path):
+        if path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}:
+            return read_table_folder(path.parent, columns=columns, need_labels=need_labels)
+        return read_tables(path, None, columns=columns, need_labels=need_labels)
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
+    if columns is not None:
+        raise InputError(f"columns can be chosen for tables only; got {path}")
     if path.stat().st_size == 0:
         raise InputError(f"a graph file must not be empty; got {path}")
-    return reader(path)
+    return reader(path, need_labels)
+
+
+def pair_of_tables(source: str) -> tuple[Path, Path] | None:
+    """``people.csv+relations.csv`` as two tables that exist; None if it is something else."""
+    for place in (i for i, letter in enumerate(source) if letter == "+"):
+        nodes, edges = (Path(part).expanduser() for part in (source[:place], source[place + 1 :]))
+        if source[:place] and source[place + 1 :] and nodes.exists() and edges.exists():
+            return nodes, edges
+    return None

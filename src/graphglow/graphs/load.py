@@ -1,21 +1,28 @@
-"""One loader for every door: a known name, a file or folder, a PyG ``Data``, a NetworkX graph."""
+"""One loader for every door: names, files, tables, and graph objects of other libraries."""
 
 import difflib
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from torch_geometric.data import Data
+from torch_geometric.data import Data, Dataset
 
 from graphglow.errors import InputError
 from graphglow.graphs.check import MASKS, check_graph, complete_masks
 from graphglow.graphs.dataset_info import DatasetInfo
+from graphglow.graphs.dataset_path import is_dataset_path, read_dataset_path
+from graphglow.graphs.dgl_graph import from_dgl, is_dgl
 from graphglow.graphs.facebook100 import FACEBOOK100
-from graphglow.graphs.files import ACCEPTED, read_graph_file
+from graphglow.graphs.files import ACCEPTED, pair_of_tables, read_graph_file
+from graphglow.graphs.ogb import PREFIX as OGB
+from graphglow.graphs.ogb import read_ogb
 from graphglow.graphs.planetoid import PLANETOID
 from graphglow.graphs.split import apply_split_file
 from graphglow.graphs.synthetic import SYNTHETIC
+from graphglow.graphs.table_file import is_frame
+from graphglow.graphs.table_folder import read_tables
 from graphglow.graphs.tables import TABLES
 
 DATASETS: dict[str, DatasetInfo] = {
@@ -27,6 +34,10 @@ DATASETS: dict[str, DatasetInfo] = {
 def load_graph(
     source: "str | Path | Data | Any",
     *,
+    x: Any = None,
+    y: Any = None,
+    columns: Mapping[str, str] | None = None,
+    need_labels: bool = True,
     data_root: str | Path | None = None,
     split_file: str | Path | None = None,
     split_seed: int = 0,
@@ -34,9 +45,18 @@ def load_graph(
     """Load a graph from anywhere, checked and completed (see :func:`check_graph`).
 
     Args:
-        source: A name in ``DATASETS`` (any case; it goes before a file of the same name), a path
-            to a ``.pt``, ``.npz`` or ``.graphml`` file or to a folder with ``nodes.csv|parquet``
-            and ``edges.csv|parquet``, a PyG ``Data``, or a NetworkX graph.
+        source: A name in ``DATASETS`` (any case; it goes before a file of the same name);
+            ``"ogb:ogbn-arxiv"``; a class path such as
+            ``"torch_geometric.datasets.Amazon:name=Photo"``; a path to a ``.pt``, ``.npz`` or
+            ``.graphml`` file, to a folder with ``nodes.csv|parquet`` and ``edges.csv|parquet``, or
+            to a table of nodes alone; two tables as ``"people.csv+relations.csv"`` or as a pair of
+            paths or DataFrames; a PyG ``Data``, or a data set of one; a NetworkX graph, a DGL
+            graph, or a SciPy sparse adjacency matrix.
+        x: Node features, for a SciPy adjacency matrix.
+        y: Labels, for a SciPy adjacency matrix.
+        columns: Names of columns in tables that are not called as usual, e.g. ``{"id": "person",
+            "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``.
+        need_labels: Whether a graph without labels is an error; else ``y`` may be all -1.
         data_root: Where the raw files of named data sets are; else ``GRAPHGLOW_DATA``, else
             ``data/`` in the working folder.
         split_file: An ``.npz`` with index arrays ``train``, ``val``, ``test``, which replaces any
@@ -51,13 +71,22 @@ def load_graph(
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
-    data = _read(source, data_root, split_seed)
+    if isinstance(source, str | Path):
+        tables = {"columns": columns, "need_labels": need_labels}
+        data = _read_name_or_path(source, data_root, split_seed, tables)
+    else:
+        data = _read_object(source, x, y, columns, need_labels)
+    if (x is not None or y is not None) and not _is_scipy(source):
+        raise InputError(
+            f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
+        )
     if split_file is None:
-        return check_graph(data, split_seed=split_seed)
+        return check_graph(data, split_seed=split_seed, need_labels=need_labels)
     bare = data.clone()
     for mask in MASKS:
         bare.pop(mask, None)
-    return complete_masks(apply_split_file(check_graph(bare), split_file), split_seed)
+    checked = check_graph(bare, need_labels=need_labels)
+    return complete_masks(apply_split_file(checked, split_file), split_seed)
 
 
 def data_folder(data_root: str | Path | None) -> Path:
@@ -65,33 +94,83 @@ def data_folder(data_root: str | Path | None) -> Path:
     return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
 
 
-def _read(source: object, data_root: str | Path | None, split_seed: int) -> Data:
+def _read_object(
+    source: object, x: Any, y: Any, columns: Mapping[str, str] | None, need_labels: bool
+) -> Data:
+    if isinstance(source, Dataset) and len(source) == 1:
+        source = source[0]
     if isinstance(source, Data):
         data = source.clone()
-        data.name = str(data.get("name") or "graph")
-        return data
-    if isinstance(source, str | Path):
-        return _read_name_or_path(source, data_root, split_seed)
-    networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
-    if networkx is not None and isinstance(source, networkx.Graph):
+    elif is_frame(source):
+        data = read_tables(source, None, columns=columns, need_labels=need_labels)
+    elif _is_pair(source):
+        data = read_tables(*source, columns=columns, need_labels=need_labels)
+    elif _is_scipy(source):
+        from graphglow.graphs.scipy_graph import from_scipy
+
+        data = from_scipy(source, x=x, y=y, name="the graph")
+    elif is_dgl(source):
+        data = from_dgl(source)
+    elif _is_networkx(source):
         from graphglow.graphs.networkx_graph import from_networkx
 
-        return from_networkx(source, name=str(source.name or "graph"))
-    raise InputError(
-        "a graph must be a name, a path, a torch_geometric Data or a NetworkX graph; "
-        f"got {type(source).__name__}"
-    )
+        graph: Any = source
+        data = from_networkx(graph, name=str(graph.name or "graph"), need_labels=need_labels)
+        data.name = graph.name
+    else:
+        raise InputError(
+            "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a "
+            f"NetworkX graph, DGL graph or SciPy sparse matrix; got {type(source).__name__}"
+        )
+    data.name = str(data.get("name") or "graph")
+    return data
 
 
-def _read_name_or_path(source: str | Path, data_root: str | Path | None, split_seed: int) -> Data:
-    name, path = str(source).lower(), Path(source).expanduser()
+def _is_pair(source: object) -> TypeGuard[Sequence[Any]]:
+    """A nodes table and an edges table, or None for no edges."""
+    if not isinstance(source, tuple | list) or len(source) != 2 or source[0] is None:
+        return False
+    return all(t is None or isinstance(t, str | Path) or is_frame(t) for t in source)
+
+
+def _is_scipy(source: object) -> bool:
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(source))
+
+
+def _is_networkx(source: object) -> bool:
+    networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
+    return networkx is not None and isinstance(source, networkx.Graph)
+
+
+def _stem(path: Path) -> str:
+    return Path(path.name.removesuffix(".gz")).stem
+
+
+def _read_name_or_path(
+    source: str | Path, data_root: str | Path | None, split_seed: int, tables: dict[str, Any]
+) -> Data:
+    name, path, root = str(source).lower(), Path(source).expanduser(), data_folder(data_root)
     if name in DATASETS and (isinstance(source, str) or not path.exists()):
-        data = DATASETS[name].read(data_folder(data_root), split_seed)
+        data = DATASETS[name].read(root, split_seed)
         data.name = name
         return data
     if str(source) and path.exists():
-        data = read_graph_file(path)
-        data.name = path.stem if path.is_file() else path.resolve().name
+        data = read_graph_file(path, **tables)
+        data.name = _stem(path) if path.is_file() else path.resolve().name
+        return data
+    pair = pair_of_tables(str(source))
+    if pair is not None:
+        data = read_tables(*pair, **tables)
+        data.name = _stem(pair[0])
+        return data
+    if name.startswith(OGB):
+        data = read_ogb(str(source), root)
+        data.name = str(source).removeprefix(OGB)
+        return data
+    if is_dataset_path(str(source)):
+        data = read_dataset_path(str(source), root, split_seed)
+        data.name = str(source).rpartition(".")[2]
         return data
     near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
     raise InputError(

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs.labels import encode_labels
-from graphglow.graphs.node_features import encode_features
+from graphglow.graphs.node_features import RowName, encode_features
 from graphglow.graphs.table_folder import add_masks
 
 LABELS = ("y", "class", "label")
@@ -19,7 +19,7 @@ LABELS = ("y", "class", "label")
 NOT_FEATURES = {*LABELS, "split", "x", "id", "node_id", "name"}
 
 
-def read_graphml(path: Path) -> Data:
+def read_graphml(path: Path, need_labels: bool = True) -> Data:
     """Read a graph, not yet checked, from a GraphML file."""
     import networkx as nx
 
@@ -29,10 +29,10 @@ def read_graphml(path: Path) -> Data:
         raise InputError(
             f"{path} must be a GraphML file; it is damaged or foreign ({type(error).__name__})"
         ) from error
-    return from_networkx(graph, name=str(path))
+    return from_networkx(graph, name=str(path), need_labels=need_labels)
 
 
-def from_networkx(graph: Any, *, name: str) -> Data:
+def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
     """Turn a NetworkX graph into a ``Data``, not yet checked.
 
     Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
@@ -45,18 +45,24 @@ def from_networkx(graph: Any, *, name: str) -> Data:
     attributes = [graph.nodes[node] for node in nodes]
     keys = set().union(*attributes)
     label = next((key for key in LABELS if key in keys), None)
-    if label is None:
+    if label is None and need_labels:
         raise InputError(
             f"nodes of {name} must have an attribute {', '.join(LABELS)}; got {_listed(keys)}"
         )
-    y, class_names = encode_labels([a.get(label) for a in attributes], f"{label} of {name}")
-    x = _vectors(attributes, name) if "x" in keys else _numbers(attributes, keys, name)
+
+    def node_name(position: int) -> str:
+        return f"node {nodes[position]!r}"
+
+    labels = [None if label is None else a.get(label) for a in attributes]
+    y, class_names = encode_labels(labels, f"{label} of {name}", row_name=node_name)
+    x = _vectors(attributes, name) if "x" in keys else _numbers(attributes, keys, name, node_name)
     data = Data(x=x, y=y)
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
-    if class_names is not None:
+    if class_names:
         data.class_names = class_names
     if "split" in keys:
-        add_masks(data, [str(a.get("split") or "").strip() for a in attributes], name)
+        split = [str(a.get("split") or "").strip() for a in attributes]
+        add_masks(data, split, name, node_name)
     _add_edges(data, graph, nodes, name)
     return data
 
@@ -98,7 +104,9 @@ def _vector(value: Any, what: str) -> np.ndarray:
     raise InputError(f"{what} must be a list of numbers; got {str(value)[:40]!r}")
 
 
-def _numbers(attributes: list[dict[str, Any]], keys: set[Any], name: str) -> Tensor:
+def _numbers(
+    attributes: list[dict[str, Any]], keys: set[Any], name: str, node_name: RowName
+) -> Tensor:
     import pandas as pd
 
     columns = {
@@ -111,7 +119,7 @@ def _numbers(attributes: list[dict[str, Any]], keys: set[Any], name: str) -> Ten
             f"nodes of {name} must have features: an attribute x (a list) or numeric attributes; "
             f"got {_listed(keys)}"
         )
-    return encode_features(pd.DataFrame(columns), name)
+    return encode_features(pd.DataFrame(columns), name, row_name=node_name)
 
 
 def _listed(keys: set[Any]) -> str:

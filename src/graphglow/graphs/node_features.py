@@ -1,75 +1,265 @@
-"""Columns of any kind as node features: numbers standardised, text and booleans one-hot."""
+"""Columns of any kind as node features: numbers and dates standardised, text one-hot.
 
+The arithmetic is scikit-learn's. A column of text is numbers if every filled cell is one, dates if
+every filled cell is one (``2024-01-31``, with or without a time), and categories otherwise; if only
+most cells are numbers or dates, the first that is not is an error. Text in which values hardly
+repeat is a name or a comment, no category: the column is left out with an :class:`InputWarning`.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
+from graphglow.graphs.table_rows import MISSING
 
 MAX_CATEGORIES = 1000
-"""A text column with more distinct values is refused: it is a name or a comment, no category."""
+"""A text column with more distinct values is left out."""
+FEW_CATEGORIES = 20
+"""So is one with more than these, if they are more than half as many as its filled cells."""
+LARGEST = 1e100
+DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?"
+PLAIN = str | bool | int | float | np.generic
+
+RowName = Callable[[int], str]
+"""Names the row at a position in errors."""
 
 
-def encode_features(frame: Any, what: str) -> Tensor:
-    """Turn a pandas DataFrame into features.
+def row_from_one(position: int) -> str:
+    return f"row {position + 1}"
+
+
+def encode_features(
+    frames: Any, what: str, *, row_name: RowName = row_from_one, decimal: str = "."
+) -> Tensor:
+    """Turn pandas tables into features; see :func:`encode_columns`."""
+    return encode_columns(frames, what, row_name=row_name, decimal=decimal)[0]
+
+
+def encode_columns(
+    frames: Any, what: str, *, row_name: RowName = row_from_one, decimal: str = "."
+) -> tuple[Tensor, list[dict[str, Any]]]:
+    """Turn pandas tables into features: first the numbers of a table, then its categories.
 
     A number that is missing takes the mean of its column; a category that is missing is a row of
     zeros. A constant column of numbers becomes zeros.
 
     Args:
-        frame: One row per node.
+        frames: One DataFrame with a row per node, or several, each with some of the columns.
         what: Names the table in errors.
+        row_name: Names a row in errors.
+        decimal: The decimal point of numbers that came as text.
+
+    Returns:
+        ``x``, and how it was made, in its order and as plain values: ``{"name", "mean", "scale"}``
+        of a column of numbers (scale 0 if constant; ``"date": True`` if they are days since 1970),
+        ``{"name", "categories"}`` of a column of text.
 
     Shapes:
         N rows of columns -> x [N, D]
     """
-    import pandas as pd
-
-    blocks: list[np.ndarray] = []
-    for name in frame.columns:
-        column, where = frame[name], f"column {name!r} of {what}"
-        if pd.api.types.is_bool_dtype(column) or not pd.api.types.is_numeric_dtype(column):
-            blocks.append(_one_hot(column, where))
-        else:
-            blocks.append(_standardised(column, where))
-    if not blocks:
-        raise InputError(f"{what} must have at least one feature column; got none")
-    return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
-
-
-def _standardised(column: Any, where: str) -> np.ndarray:
-    values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    infinite = np.isinf(values)
-    if infinite.any():
-        row = int(infinite.argmax())
-        raise InputError(f"{where} must be finite; got {values[row]} in row {row + 1}")
-    known = ~np.isnan(values)
-    if not known.any():
-        return np.zeros((len(values), 1))
-    values = np.where(known, values - values[known].mean(), 0.0)
-    spread = values[known].std()
-    scaled: np.ndarray = values / spread if spread > 1e-12 else np.zeros_like(values)
-    return scaled[:, None]
-
-
-def _one_hot(column: Any, where: str) -> np.ndarray:
-    import pandas as pd
-
-    known = column[column.notna()]
-    for value in known.iloc[:1]:
-        if not isinstance(value, str | bool | int | float | np.generic):
-            raise InputError(
-                f"{where} must hold numbers, text or booleans; got {type(value).__name__}"
-            )
-    text = column.astype(object).where(column.notna(), "").astype(str).str.strip()
-    categories = sorted(set(text) - {""})
-    if len(categories) > MAX_CATEGORIES:
+    blocks: list[Any] = []
+    columns: list[dict[str, Any]] = []
+    left_out: list[str] = []
+    for frame in [frames] if hasattr(frames, "columns") else frames:
+        for block, made in _blocks(frame, what, row_name, decimal, left_out):
+            blocks.append(block)
+            columns += made
+    if not any(block.shape[1] for block in blocks):
+        but = f" but {', '.join(left_out)}" if left_out else ""
+        raise InputError(f"{what} must have at least one feature column; got none{but}")
+    x = _joined(blocks)
+    if not x.any():
         raise InputError(
-            f"{where} must have at most {MAX_CATEGORIES} distinct values to be a category; "
-            f"got {len(categories)} (leave the column out, or make it numbers)"
+            f"{what} must have a feature column that differs between rows; got the same value, or "
+            "blanks, in all of each"
         )
-    position = pd.Index(categories, dtype=object).get_indexer(text)  # -1 for missing
-    encoded: np.ndarray = position[:, None] == np.arange(len(categories))
-    return encoded
+    return x, columns
+
+
+def _blocks(
+    frame: Any, what: str, row_name: RowName, decimal: str, left_out: list[str]
+) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+    numbers: dict[str, np.ndarray] = {}
+    categories: dict[str, Any] = {}
+    dates: set[str] = set()
+    for name in frame.columns:
+        where = f"column {name!r} of {what}"
+        values, kind = _numbers(frame[name], where, row_name, decimal)
+        if values is not None:
+            numbers[name] = _checked(values, where, row_name)
+            dates |= {name} if kind == "date" else set()
+            continue
+        text = _text(frame[name])
+        reason = _no_category(text)
+        if reason is None:
+            categories[name] = text
+        else:
+            left_out.append(str(name))
+            warnings.warn(
+                f"{where} is left out: {reason} are names or comments, not categories",
+                InputWarning,
+                stacklevel=2,
+            )
+    if numbers:
+        scaled, mean, scale = _standardised(np.stack(list(numbers.values()), axis=1))
+        made: list[dict[str, Any]] = [
+            {"name": str(name), "mean": float(m), "scale": float(s)}
+            | ({"date": True} if name in dates else {})
+            for name, m, s in zip(numbers, mean, scale, strict=True)
+        ]
+        yield scaled, made
+    if categories:
+        known = {name: sorted(set(text) - {""}) for name, text in categories.items()}
+        made = [{"name": str(name), "categories": values} for name, values in known.items()]
+        yield _one_hot(list(categories.values()), list(known.values())), made
+
+
+def _numbers(
+    column: Any, where: str, row_name: RowName, decimal: str
+) -> tuple[np.ndarray | None, str]:
+    """The column as float64 with NaN for blanks, and its kind; None if it holds categories."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(column):
+        return None, "category"
+    if pd.api.types.is_datetime64_any_dtype(column):
+        return _days(column), "date"
+    if pd.api.types.is_numeric_dtype(column):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan), "number"
+    if pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime"):
+        return _days(pd.to_datetime(column, utc=True, errors="coerce")), "date"
+    _refuse_objects(column, where, row_name)
+    text = _text(column)
+    filled = (text != "").to_numpy()
+    values = np.full(len(text), np.nan)
+    written = text[filled].str.replace(",", ".") if decimal == "," else text[filled]
+    values[filled] = pd.to_numeric(written, errors="coerce").to_numpy(np.float64)
+    if _all_of_a_kind(~np.isnan(values), text, "numbers", where, row_name):
+        return values, "number"
+    if _all_of_a_kind(text.str.fullmatch(DATE).to_numpy(bool), text, "dates", where, row_name):
+        dates = pd.to_datetime(text.where(filled), format="ISO8601", utc=True, errors="coerce")
+        _all_of_a_kind(dates.notna().to_numpy(), text, "dates", where, row_name)
+        return _days(dates), "date"
+    return None, "category"
+
+
+def _all_of_a_kind(fits: np.ndarray, text: Any, kind: str, where: str, row_name: RowName) -> bool:
+    """Whether all filled cells fit; an error if only most of them do."""
+    filled = (text != "").to_numpy()
+    bad = filled & ~fits
+    if not bad.any():
+        return True
+    if 2 * bad.sum() <= filled.sum():
+        row = int(bad.argmax())
+        raise InputError(
+            f"{where} must be {kind} in every filled cell, as most are; got "
+            f"{text.iloc[row][:40]!r} in {row_name(row)}"
+        )
+    return False
+
+
+def _days(dates: Any) -> np.ndarray:
+    """Dates as days since 1970, NaN for blanks."""
+    import pandas as pd
+
+    days = (dates - pd.Timestamp(0, tz=dates.dt.tz)) / pd.Timedelta(days=1)
+    values: np.ndarray = days.to_numpy(dtype=np.float64, na_value=np.nan)
+    return values
+
+
+def _checked(values: np.ndarray, where: str, row_name: RowName) -> np.ndarray:
+    bad = np.abs(values) > LARGEST  # NaN, a blank, is not
+    if bad.any():
+        row = int(bad.argmax())
+        rule = "finite" if np.isinf(values[row]) else f"below {LARGEST:g}"
+        raise InputError(f"{where} must be {rule}; got {values[row]:g} in {row_name(row)}")
+    return values
+
+
+def _refuse_objects(column: Any, where: str, row_name: RowName) -> None:
+    import decimal
+
+    import pandas as pd
+
+    if pd.api.types.infer_dtype(column, skipna=True) not in (
+        "mixed",
+        "bytes",
+        "period",
+        "interval",
+    ):
+        return
+    for row, value in enumerate(column):
+        if not isinstance(value, PLAIN | decimal.Decimal) and value is not None:
+            raise InputError(
+                f"{where} must hold numbers, dates, text or booleans; got {type(value).__name__} "
+                f"in {row_name(row)}"
+            )
+
+
+def _text(column: Any) -> Any:
+    """Stripped text, with an empty one for each blank."""
+    known = column.notna()
+    text = column.astype(object).where(known, "").astype(str).str.strip()
+    return text.where(~text.isin(MISSING), "")
+
+
+def _no_category(text: Any) -> str | None:
+    """Why a column of text is no category, or None if it is one."""
+    filled = text[text != ""]
+    distinct = filled.nunique()
+    if distinct > MAX_CATEGORIES or (distinct > FEW_CATEGORIES and 2 * distinct > len(filled)):
+        return f"{distinct} different texts in {len(filled)} filled cells"
+    return None
+
+
+def _standardised(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean 0 and deviation 1 over the filled cells; blanks become the mean.
+
+    Shapes:
+        [N, D] -> [N, D] (float32), mean [D], scale [D], which is 0 for constant columns
+    """
+    from sklearn.impute import SimpleImputer
+    from sklearn.preprocessing import StandardScaler
+
+    values[:, np.isnan(values).all(axis=0)] = 0.0
+    constant = np.nanmax(values, axis=0) == np.nanmin(values, axis=0)
+    scaler = StandardScaler()
+    filler = SimpleImputer(strategy="constant", fill_value=0.0)
+    scaled = filler.fit_transform(scaler.fit_transform(values)).astype(np.float32)
+    scaled[:, constant] = 0.0  # and not the rounding errors of their mean
+    return scaled, scaler.mean_, np.where(constant, 0.0, scaler.scale_)
+
+
+def _one_hot(columns: list[Any], categories: list[list[str]]) -> Any:
+    """A sparse matrix: a column per category; blanks are rows of zeros."""
+    from sklearn.preprocessing import OneHotEncoder
+
+    table = np.stack([text.to_numpy(dtype=object) for text in columns], axis=1)
+    encoder = OneHotEncoder(
+        categories=[np.array(known, dtype=object) for known in categories],
+        handle_unknown="ignore",
+        sparse_output=True,
+        dtype=np.float32,
+    )
+    return encoder.fit_transform(table)
+
+
+def _joined(blocks: list[Any]) -> Tensor:
+    """One dense matrix; the parts are given up one by one, so that memory holds it about once."""
+    x = np.zeros((blocks[0].shape[0], sum(block.shape[1] for block in blocks)), dtype=np.float32)
+    start = 0
+    blocks.reverse()
+    while blocks:
+        block = blocks.pop()
+        if isinstance(block, np.ndarray):
+            x[:, start : start + block.shape[1]] = block
+        else:
+            entries = block.tocoo()
+            x[entries.row, start + entries.col] = entries.data
+        start += block.shape[1]
+    return torch.from_numpy(x)

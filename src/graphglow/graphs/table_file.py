@@ -1,82 +1,63 @@
-"""CSV and Parquet files as pandas tables; a damaged file is one sentence."""
+"""Tables by what they are: CSV or Parquet, in one file or in a folder of parts, or a DataFrame."""
 
-import warnings
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from graphglow.errors import InputError
+from graphglow.graphs.csv_table import CSV_SUFFIXES, CsvTable
+from graphglow.graphs.frame_table import FrameTable
+from graphglow.graphs.parquet_table import ParquetTable, require_pyarrow
+from graphglow.graphs.table_rows import TableRows
 
-MISSING = ["", "nan", "NaN", "NA", "N/A", "n/a", "null", "NULL", "None"]
-"""What counts as blank in a column of features; other columns are text as written."""
+SUFFIXES = (*CSV_SUFFIXES, ".parquet")
 
-
-def read_columns(path: Path) -> list[str]:
-    """Return the column names."""
-    if path.suffix == ".parquet":
-        return [str(name) for name in _read_parquet(path).columns]
-    return [str(name) for name in _read_csv(path, nrows=0).columns]
+__all__ = ["SUFFIXES", "find_table", "is_frame", "is_table_file", "open_table", "require_pyarrow"]
 
 
-def read_frame(path: Path, *, text: list[str]) -> Any:
-    """Return the table; in CSV the columns in ``text`` are kept as they are written."""
-    if path.suffix == ".parquet":
-        frame = _read_parquet(path)
-        frame.columns = [str(name) for name in frame.columns]
-        return frame.reset_index(drop=True)
-    values = [name for name in read_columns(path) if name not in text]
-    return _read_csv(path, text=text, na_values=dict.fromkeys(values, MISSING))
-
-
-def require_pyarrow() -> None:
-    """Raise one sentence where Parquet cannot be read or written."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
+def find_table(folder: Path, name: str) -> TableRows | None:
+    """Open ``name.csv``, ``name.parquet`` and the like, or the parts in the folder ``name/``."""
+    found = [folder / f"{name}{s}" for s in SUFFIXES if (folder / f"{name}{s}").is_file()]
+    if (folder / name).is_dir():
+        found.append(folder / name)
+    if len(found) > 1:
+        given = " and ".join(path.name for path in found)
         raise InputError(
-            "Parquet files need pyarrow: pip install graphglow[parquet]; got no pyarrow here"
-        ) from error
+            f"a graph folder must hold one {name} table; got two in {folder} ({given})"
+        )
+    return open_table(found[0]) if found else None
 
 
-def _read_parquet(path: Path) -> Any:
-    import pandas as pd
-
-    require_pyarrow()
-    try:
-        return pd.read_parquet(path, engine="pyarrow")
-    except Exception as error:  # pyarrow errors of a damaged file
-        raise InputError(
-            f"{path} must be a Parquet table; it is damaged or foreign ({_first_line(error)})"
-        ) from error
-
-
-def _read_csv(
-    path: Path,
-    *,
-    nrows: int | None = None,
-    text: list[str] | None = None,
-    na_values: dict[str, list[str]] | None = None,
-) -> Any:
-    import pandas as pd
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the header
-            return pd.read_csv(
-                path,
-                nrows=nrows,
-                dtype=dict.fromkeys(text or [], str),
-                na_values=na_values,
-                keep_default_na=False,
-                index_col=False,
-                skipinitialspace=True,
-                encoding="utf-8-sig",
-                low_memory=False,
-            )
-    except Exception as error:  # parser, encoding and value errors of a damaged file
-        raise InputError(
-            f"{path} must be a CSV table with a header; it cannot be read ({_first_line(error)})"
-        ) from error
+def open_table(source: Any) -> TableRows:
+    """Open a table: a path to a file or a folder of parts, or a DataFrame."""
+    if is_frame(source):
+        return FrameTable(source, "the DataFrame")
+    path = Path(source).expanduser()
+    if not path.is_dir():
+        return _of_files([path], path)
+    parts = sorted(p for p in path.iterdir() if is_table_file(p) and p.name[0] not in "._")
+    return _of_files(parts, path)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+def is_table_file(path: Path) -> bool:
+    return path.is_file() and path.name.lower().endswith(SUFFIXES)
+
+
+def is_frame(source: object) -> bool:
+    pandas = sys.modules.get("pandas")  # never imported: then it is no DataFrame
+    return pandas is not None and isinstance(source, pandas.DataFrame)
+
+
+def _of_files(files: Sequence[Path], path: Path) -> TableRows:
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"a table must exist; got {file}")
+    if files and all(file.name.lower().endswith(CSV_SUFFIXES) for file in files):
+        return CsvTable(files)
+    if files and all(file.name.lower().endswith(".parquet") for file in files):
+        return ParquetTable(files)
+    raise InputError(
+        f"a table must be one of {', '.join(SUFFIXES)}, or a folder of such parts, all of one "
+        f"kind; got {path}"
+    )

@@ -1,14 +1,17 @@
-"""A folder with a nodes table and an edges table, as CSV or Parquet.
+"""Graphs as tables: one of nodes and, where there are edges, one of edges.
 
 ``nodes``: an id column (``id``, ``node_id`` or ``node``), a label column (``label``, ``y`` or
 ``class``), optionally ``split`` (``train``, ``val``, ``test`` or blank); all other columns are
 features. ``edges``: ``source`` and ``target`` (or ``from`` and ``to``, ``src`` and ``dst``; two
-columns alone may have any name), optionally ``weight``. No column is guessed by its place: a
-wrong guess would be a wrong graph without a word. Without an edges table the check builds a kNN
-graph. Rows are counted from 1, below the header.
+columns alone may have any name), optionally ``weight``. Without an edges table the check builds a
+kNN graph. Errors name rows as a spreadsheet shows them: in CSV the header is row 1.
+
+Edges are read in batches and kept as numbers; of the nodes table, Parquet is read some columns at
+a time.
 """
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,162 +20,235 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs.frame_table import FrameTable
 from graphglow.graphs.labels import encode_labels
-from graphglow.graphs.node_features import encode_features
+from graphglow.graphs.node_features import RowName, encode_columns, row_from_one
+from graphglow.graphs.parquet_table import ParquetTable
 from graphglow.graphs.split import mask_from
-from graphglow.graphs.table_file import read_columns, read_frame
+from graphglow.graphs.table_columns import (
+    check_roles,
+    end_columns,
+    find_column,
+    need_column,
+    note_misspelt,
+)
+from graphglow.graphs.table_file import find_table, open_table
+from graphglow.graphs.table_rows import TableRows
 
-ID_COLUMNS = ("id", "node_id", "node")
-LABEL_COLUMNS = ("label", "y", "class")
-END_COLUMNS = (("source", "target"), ("from", "to"), ("src", "dst"))
 SPLIT_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+COLUMNS_AT_ONCE = 64
+WHY_LABELS = " (what is to be predicted; blank where unknown)"
 
 
-def read_table_folder(folder: Path) -> Data:
+def read_table_folder(
+    folder: Path, *, columns: Mapping[str, str] | None = None, need_labels: bool = True
+) -> Data:
     """Read a graph, not yet checked, from the tables in ``folder``."""
-    nodes_file = _table(folder, "nodes")
-    if nodes_file is None:
+    nodes = find_table(folder, "nodes")
+    if nodes is None:
         raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {folder}")
-    data, ids = _read_nodes(nodes_file)
-    edges_file = _table(folder, "edges")
-    if edges_file is not None:
-        _add_edges(data, ids, edges_file)
+    return graph_of_tables(nodes, find_table(folder, "edges"), columns, need_labels)
+
+
+def read_tables(
+    nodes: Any, edges: Any, *, columns: Mapping[str, str] | None = None, need_labels: bool = True
+) -> Data:
+    """Read a graph, not yet checked, from two tables: paths or DataFrames; no edges is ``None``."""
+    return graph_of_tables(
+        open_table(nodes), None if edges is None else open_table(edges), columns, need_labels
+    )
+
+
+def graph_of_tables(
+    nodes: TableRows, edges: TableRows | None, columns: Mapping[str, str] | None, need_labels: bool
+) -> Data:
+    """Make a graph, not yet checked, from opened tables."""
+    chosen = check_roles(columns)
+    data, ids = _read_nodes(nodes, chosen, need_labels)
+    if edges is not None:
+        _add_edges(data, ids, edges, chosen)
     return data
 
 
-def _table(folder: Path, name: str) -> Path | None:
-    found = [
-        path for path in (folder / f"{name}.csv", folder / f"{name}.parquet") if path.is_file()
-    ]
-    if len(found) > 1:
-        raise InputError(f"a graph folder must hold one {name} table; got two in {folder}")
-    return found[0] if found else None
+def _read_nodes(table: TableRows, chosen: dict[str, str], need_labels: bool) -> tuple[Data, Any]:
+    import pandas as pd
 
-
-def _read_nodes(path: Path) -> tuple[Data, list[str]]:
-    columns = read_columns(path)
-    lower = {str(name).lower(): name for name in columns}
-    label = _label_column(columns, lower, path)
-    split = lower.get("split")
-    id_column = next((lower[name] for name in ID_COLUMNS if name in lower), None)
-    if id_column is None:
-        raise InputError(
-            f"{path} must have an id column, called {', '.join(ID_COLUMNS)}; got the columns "
-            f"{', '.join(map(str, columns[:20]))}"
-        )
+    id_column = need_column("id", table.columns, table.what, chosen)
+    if need_labels:
+        label: str | None = need_column("label", table.columns, table.what, chosen, WHY_LABELS)
+    else:
+        label = find_column("label", table.columns, table.what, chosen)
+    split = find_column("split", table.columns, table.what, chosen)
+    if split is None:
+        note_misspelt("split", table.columns, table.what, "is read as a feature, not as the split")
     known = [name for name in (id_column, label, split) if name is not None]
-    frame = read_frame(path, text=known)
+    features = [name for name in table.columns if name not in known]
+    whole = not isinstance(table, ParquetTable)  # else column by column
+    frame = table.frame(table.columns if whole else known, text=known)
     if len(frame) == 0:
-        raise InputError(f"{path} must have at least one row; got the header only")
-    ids = _text(frame[id_column])
-    _check_ids(ids, path)
-    y, class_names = encode_labels(frame[label], f"column {label!r} of {path}")
-    data = Data(x=encode_features(frame.drop(columns=known), str(path)), y=y)
+        raise InputError(f"{table.what} must have at least one row; got the header only")
+    if len(frame) == 1:
+        raise InputError(f"{table.what} must have at least two nodes; got one row")
+    keys = frame.index.to_numpy()
+
+    def row_name(position: int) -> str:
+        return table.row_name(keys[position])
+
+    ids = pd.Index(text_of(frame[id_column]), dtype=object)
+    _check_ids(ids, f"column {id_column!r} of {table.what}", row_name)
+    data = Data()
+    data.y = torch.full((len(ids),), -1)
+    if label is not None:
+        where = f"column {label!r} of {table.what}"
+        data.y, class_names = encode_labels(frame[label], where, row_name=row_name)
+        if class_names:
+            data.class_names = class_names
+        if need_labels:
+            _check_classes(data, where)
     data.node_id = own_ids(ids)
-    if class_names is not None:
-        data.class_names = class_names
     if split is not None:
-        add_masks(data, _text(frame[split]), str(path))
+        add_masks(data, text_of(frame[split]).tolist(), table.what, row_name)
+    parts = [frame[features]] if whole else _column_groups(table, features)
+    data.x, made = encode_columns(parts, table.what, row_name=row_name, decimal=table.decimal)
+    data.feature_columns = {"columns": made}
     return data, ids
 
 
-def _label_column(columns: list[Any], lower: dict[str, Any], path: Path) -> Any:
-    labels = [lower[name] for name in LABEL_COLUMNS if name in lower]
-    if len(labels) != 1:
-        got = " and ".join(map(str, labels)) or f"the columns {', '.join(map(str, columns[:20]))}"
+def _check_classes(data: Data, where: str) -> None:
+    """The check's own rule, with the names of the file and the class."""
+    classes = data.y[data.y >= 0].unique().tolist()
+    names = data.get("class_names") or list(range(len(data.y)))
+    if len(classes) < 2:
+        got = f"only {str(names[classes[0]])!r}" if classes else "no label at all"
+        raise InputError(f"{where} must label at least two classes; got {got}")
+
+
+def _column_groups(table: TableRows, features: list[str]) -> Iterator[Any]:
+    for start in range(0, len(features), COLUMNS_AT_ONCE):
+        yield table.frame(features[start : start + COLUMNS_AT_ONCE])
+
+
+def _check_ids(ids: Any, where: str, row_name: RowName) -> None:
+    blank = ids == ""
+    if blank.any():
         raise InputError(
-            f"{path} must have one label column, called {', '.join(LABEL_COLUMNS)}; got {got}"
+            f"{where} must have an id in every row; got a blank in {row_name(int(blank.argmax()))}"
         )
-    return labels[0]
-
-
-def _check_ids(ids: list[str], path: Path) -> None:
-    first: dict[str, int] = {}
-    for row, value in enumerate(ids, start=1):
-        if value == "":
-            raise InputError(f"{path} must have an id in every row; got a blank in row {row}")
-        if value in first:
-            raise InputError(
-                f"{path} must have unique ids; got {value!r} in rows {first[value]} and {row}"
-            )
-        first[value] = row
-
-
-def _add_edges(data: Data, ids: list[str], path: Path) -> None:
-    import pandas as pd
-
-    columns = read_columns(path)
-    lower = {str(name).lower(): name for name in columns}
-    named = next((pair for pair in END_COLUMNS if set(pair) <= set(lower)), None)
-    if named is None and len([name for name in lower if name != "weight"]) != 2:
+    twice = ids.duplicated()
+    if twice.any():
+        second = int(twice.argmax())
+        first = int((ids == ids[second]).argmax())
         raise InputError(
-            f"{path} must have the columns source and target; got "
-            f"{', '.join(map(str, columns[:20]))}"
+            f"{where} must have unique ids; got {ids[second]!r} in "
+            f"{row_name(first).split(' (')[0]} and {row_name(second)}"
         )
-    ends = [lower[name] for name in named or [n for n in lower if n != "weight"]]
-    index = pd.Index(ids)
-    if not named and path.suffix == ".csv" and all(str(name) in index for name in ends):
+
+
+def _add_edges(data: Data, ids: Any, table: TableRows, chosen: dict[str, str]) -> None:
+    ends, named = end_columns(table.columns, table.what, chosen)
+    if not named and not isinstance(table, FrameTable) and all(name in ids for name in ends):
         raise InputError(
-            f"{path} must start with a header such as source,target; got the edge "
+            f"{table.what} must start with a header such as source,target; got the edge "
             f"{ends[0]}, {ends[1]}"
         )
-    frame = read_frame(path, text=ends)
-    rows = []
-    for name in ends:
-        values = _text(frame[name])
-        position = index.get_indexer(values)
-        if (position < 0).any():
-            row = int((position < 0).argmax())
+    weight = find_column("weight", table.columns, table.what, chosen)
+    if weight is None:
+        note_misspelt("weight", table.columns, table.what, "is not read as the weight")
+    read = [*ends, *([] if weight is None else [weight])]
+    position = _Positions(ids)
+    blocks, weights = [], []
+    for frame in table.batches(read, text=ends):
+        blocks.append(np.stack([position.of(frame[name], name, table) for name in ends]))
+        if weight is not None:
+            weights.append(_weights(frame[weight], table))
+    narrow = np.concatenate(blocks, axis=1) if blocks else np.empty((2, 0), np.int32)
+    blocks.clear()
+    data.edge_index = torch.from_numpy(narrow).long()
+    if weight is not None:
+        data.edge_weight = torch.from_numpy(np.concatenate([np.empty(0, np.float32), *weights]))
+
+
+class _Positions:
+    """Where each id stands in the nodes table; whole numbers are looked up as such if they can."""
+
+    def __init__(self, ids: Any) -> None:
+        import pandas as pd
+
+        numbers = own_ids(ids)
+        self.by_text = ids
+        self.by_number = pd.Index(numbers, dtype=np.int64) if type(numbers[0]) is int else None
+
+    def of(self, column: Any, name: str, table: TableRows) -> np.ndarray:
+        """One end of a batch of edges -> node numbers [E] (int32)."""
+        import pandas as pd
+
+        if self.by_number is not None and pd.api.types.is_integer_dtype(column.dtype):
+            values = column
+            found = self.by_number.get_indexer(column)
+        else:
+            values = text_of(column)
+            found = self.by_text.get_indexer(values)
+        if (found < 0).any():
+            row = int((found < 0).argmax())
+            value = str(values.iloc[row])
             raise InputError(
-                f"{path} must name nodes of the nodes table; got {name} {values[row]!r} "
-                f"in row {row + 1}"
+                f"column {name!r} of {table.what} must name nodes of the nodes table; got "
+                f"{f'{name} {value!r}' if value else 'a blank'} in "
+                f"{table.row_name(column.index[row])}"
             )
-        rows.append(torch.from_numpy(position.astype(np.int64)))
-    data.edge_index = torch.stack(rows)
-    if "weight" in lower:
-        data.edge_weight = _weights(frame[lower["weight"]], path)
+        numbers: np.ndarray = found.astype(np.int32)
+        return numbers
 
 
-def _weights(column: Any, path: Path) -> torch.Tensor:
+def _weights(column: Any, table: TableRows) -> np.ndarray:
     import pandas as pd
 
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    text = column.astype(str).str.replace(",", ".") if table.decimal == "," else column
+    values = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         row = int(bad.argmax())
-        raise InputError(
-            f"weights in {path} must be numbers from 0; got {column.iloc[row]!r} in row {row + 1}"
+        given = column.iloc[row]
+        got = (
+            "a blank" if pd.isna(given) else repr(given if isinstance(given, str) else f"{given:g}")
         )
-    return torch.from_numpy(values.astype(np.float32))
+        raise InputError(
+            f"column {column.name!r} of {table.what}: weights must be numbers from 0; got {got} in "
+            f"{table.row_name(column.index[row])}"
+        )
+    narrow: np.ndarray = values.astype(np.float32)
+    return narrow
 
 
-def add_masks(data: Data, split: list[str], what: str) -> None:
+def add_masks(data: Data, split: list[str], what: str, row_name: RowName = row_from_one) -> None:
     """Set the masks from one of ``train``, ``val``, ``test`` or a blank per node."""
     names = [SPLIT_NAMES.get(value.lower(), value) for value in split]
-    for row, name in enumerate(names, start=1):
+    for row, name in enumerate(names):
         if name not in ("train", "val", "test", ""):
             raise InputError(
-                f"split of {what} must be train, val, test or blank; got {name!r} in row {row}"
+                f"split of {what} must be train, val, test or blank; got {name!r} in "
+                f"{row_name(row)}"
             )
     array = np.asarray(names)
     for name in ("train", "val", "test"):
         data[f"{name}_mask"] = mask_from(array == name, len(names), f"{name} of {what}")
 
 
-def own_ids(ids: list[str]) -> list[int] | list[str]:
+def own_ids(ids: Any) -> list[int] | list[str]:
     """The ids as integers where every one of them is written as an integer."""
     if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value) for value in ids):
         return [int(value) for value in ids]
-    return ids
+    return list(ids)
 
 
-def _text(column: Any) -> list[str]:
+def text_of(column: Any) -> Any:
+    """Stripped text, empty for blanks; whole numbers that pandas keeps as floats are whole."""
     import pandas as pd
 
     if pd.api.types.is_float_dtype(column):  # integers with blanks, as pandas keeps them
         whole = column.dropna()
-        if (whole == whole.round()).all():
+        if (whole == whole.round()).all() and (whole.abs() < 2**53).all():
             column = column.astype("Int64")
-    text = column.astype(object).where(column.notna(), "").astype(str).str.strip()
-    values: list[str] = text.tolist()
-    return values
+    if isinstance(column.dtype, pd.StringDtype):  # the common case, and much faster
+        return column.fillna("").str.strip().astype(object)
+    return column.astype(object).where(column.notna(), "").astype(str).str.strip().astype(object)

@@ -1,6 +1,6 @@
 """Write a graph, in the format that the suffix names, whole or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import coalesce, is_undirected
 
 from graphglow.errors import InputError
 from graphglow.graphs.arrays import OWN_NAMES, SPLITS
 from graphglow.storage import atomic_path
+
+TABLES = (".csv", ".parquet")
 
 
 def write_graph(data: Data, path: str | Path) -> None:
@@ -31,35 +32,80 @@ def write_graph(data: Data, path: str | Path) -> None:
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise InputError(f"a graph file must be one of {', '.join(WRITERS)}; got {path}")
-    if not isinstance(data, Data) or not isinstance(data.edge_index, Tensor):
-        raise InputError(f"a graph to write must be a Data with edge_index; got {data!r:.80}")
+    _check_is_graph(data)
     with atomic_path(path) as temporary:
         writer(data, temporary)
 
 
-def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> None:
-    """Write one row per node: its id, the predicted class, its probability, and all of them.
+def _check_is_graph(data: object) -> None:
+    if not isinstance(data, Data) or not isinstance(data.edge_index, Tensor):
+        raise InputError(f"a graph to write must be a Data with edge_index; got {data!r:.80}")
 
-    Columns: ``id``, ``predicted``, ``probability``, then ``p_<class>`` for each class, with the
-    user's own ids and class names where the graph has them. ``.csv`` or ``.parquet``.
+
+def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> None:
+    """Write :func:`prediction_frame` as ``.csv`` or ``.parquet``."""
+    path = prediction_file(path)
+    write_table(prediction_frame(data, probabilities), path, "a predictions file")
+
+
+def prediction_frame(data: Data, probabilities: Tensor) -> Any:
+    """One row per node, as a pandas DataFrame.
+
+    Columns: ``id``, ``predicted``, ``probability``, then ``p_<class>`` for each class, then
+    ``label``, the known class or a blank, and ``split``: ``train``, ``val``, ``test`` or a blank.
+    Ids and classes are the user's own where the graph has them. ``label`` and ``split`` are left
+    out where the graph has none.
 
     Shapes:
         probabilities [N, C]
     """
     import pandas as pd
 
-    path = prediction_file(path)
     array = _array(probabilities)
-    names = data.get("class_names") or list(range(array.shape[1]))
-    best = array.argmax(axis=1)
-    ids = data.get("node_id")
+    given = data.get("class_names")
+    names = list(range(array.shape[1])) if given is None else list(given)
     columns: dict[str, Any] = {
-        "id": range(len(array)) if ids is None else ids,
-        "predicted": [names[c] for c in best],
+        "id": own_ids(data, len(array)),
+        "predicted": [names[c] for c in array.argmax(axis=1)],
         "probability": array.max(axis=1),
     }
     columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names)}
-    frame = pd.DataFrame(columns)
+    if data.get("y") is not None:
+        labels = [None if c < 0 else names[c] for c in data.y.tolist()]
+        whole = given is None and None in labels  # numbers beside blanks stay whole numbers
+        columns["label"] = pd.array(labels, dtype="Int64") if whole else labels
+    if any(data.get(f"{name}_mask") is not None for name in SPLITS):
+        columns["split"] = split_names(data)
+    return pd.DataFrame(columns)
+
+
+def prediction_file(path: str | Path) -> Path:
+    """Return ``path`` if predictions can be written in the format that its suffix names."""
+    return table_file(path, "a predictions file")
+
+
+def table_file(path: str | Path, what: str, also: Sequence[str] = ()) -> Path:
+    """Return ``path`` if a table can be written there: ``.csv`` or ``.parquet``.
+
+    Args:
+        path: Where to write.
+        what: Names it in errors.
+        also: More suffixes that the caller takes, for the error.
+    """
+    from graphglow.graphs.table_file import require_pyarrow
+
+    path = Path(path).expanduser()
+    if path.suffix.lower() not in TABLES:
+        *most, last = *also, *TABLES
+        raise InputError(f"{what} must be {', '.join(most)} or {last}; got {path}")
+    if path.suffix.lower() == ".parquet":
+        require_pyarrow()
+    return path
+
+
+def write_table(frame: Any, path: str | Path, what: str, also: Sequence[str] = ()) -> None:
+    """Write a pandas DataFrame as :func:`table_file` allows, whole or not at all."""
+    path = table_file(path, what, also)
     with atomic_path(path) as temporary:
         if path.suffix.lower() == ".csv":
             frame.to_csv(temporary, index=False)
@@ -67,16 +113,23 @@ def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> No
             frame.to_parquet(temporary, index=False)
 
 
-def prediction_file(path: str | Path) -> Path:
-    """Return ``path`` if predictions can be written in the format that its suffix names."""
-    from graphglow.graphs.table_file import require_pyarrow
+def split_names(data: Data) -> list[str]:
+    """``train``, ``val``, ``test`` or a blank for each node."""
+    split = [""] * int(data.num_nodes or 0)
+    for name in SPLITS:
+        if data.get(f"{name}_mask") is not None:
+            for node in np.flatnonzero(_array(data[f"{name}_mask"])):
+                split[node] = name
+    return split
 
-    path = Path(path).expanduser()
-    if path.suffix.lower() not in (".csv", ".parquet"):
-        raise InputError(f"a predictions file must be .csv or .parquet; got {path}")
-    if path.suffix.lower() == ".parquet":
-        require_pyarrow()
-    return path
+
+def own_ids(data: Data, num_nodes: int) -> list[Any]:
+    """The user's own ids, all of one type; the indices where there are none."""
+    ids = data.get("node_id")
+    if ids is None:
+        return list(range(num_nodes))
+    plain = [own.item() if hasattr(own, "item") else own for own in ids]
+    return plain if len(set(map(type, plain))) <= 1 else [str(own) for own in plain]
 
 
 def _write_pt(data: Data, path: Path) -> None:
@@ -113,37 +166,76 @@ def _edge_table(data: Data) -> Any:
     import pandas as pd
 
     source, target = _array(data.edge_index)
-    ids = np.asarray(data.node_id) if data.get("node_id") is not None else None
-    columns = {
-        "source": source if ids is None else ids[source],
-        "target": target if ids is None else ids[target],
-        "weight": _weight(data),
-    }
-    for name in ("input_weight", "latent_weight"):
-        if data.get(f"edge_{name}") is not None:
-            columns[name] = _array(data[f"edge_{name}"])
-    return pd.DataFrame(columns)
+    columns: dict[str, Any] = {"source": source, "target": target}
+    if data.get("node_id") is not None:
+        ids = pd.Series(own_ids(data, int(data.num_nodes or 0)))
+        columns = {name: ids.to_numpy()[index] for name, index in columns.items()}
+    return pd.DataFrame(columns | _edge_values(data))
 
 
 def _write_graphml(data: Data, path: Path) -> None:
-    """Undirected where both directions are there with one weight; of duplicates the largest."""
+    """GraphML knows no lists: features are JSON text, exact for float32."""
     import networkx as nx
 
-    edge_index, weight = coalesce(
-        data.edge_index.cpu(), torch.from_numpy(_weight(data)), data.num_nodes, reduce="max"
-    )
-    undirected = is_undirected(edge_index, weight, data.num_nodes)
-    graph = nx.Graph() if undirected else nx.DiGraph()
-    ids = data.get("node_id") or list(range(int(data.num_nodes or 0)))
+    graph = to_networkx(data)
+    for _, attributes in graph.nodes(data=True):
+        if "x" in attributes:
+            attributes["x"] = f"[{','.join(f'{v:.9g}' for v in attributes['x'])}]"
+    nx.write_graphml_xml(graph, path)
+
+
+def to_networkx(data: Data) -> Any:
+    """Turn a graph into a NetworkX one, whose nodes are called by the user's own ids.
+
+    A ``Graph`` where both directions of every edge are there with the same numbers, else a
+    ``DiGraph``; of duplicates the one with the largest weight. Node attributes: ``x`` (a list),
+    ``y`` (the class by its own name; unlabelled nodes have none) and ``split``. Edge attributes:
+    ``weight``, and ``input_weight``, ``latent_weight`` where the graph has them. ``load_graph``
+    takes it back.
+    """
+    import networkx as nx
+
+    _check_is_graph(data)
+    ends, table = _without_duplicates(_array(data.edge_index), _edge_values(data))
+    both_ways = _is_symmetric(ends, table)
+    graph = nx.Graph() if both_ways else nx.DiGraph()
+    ids = own_ids(data, int(data.num_nodes or 0))
     graph.add_nodes_from(ids)
     for key, values in _node_attributes(data).items():
         for node, value in zip(ids, values, strict=True):
             if value is not None:
                 graph.nodes[node][key] = value
-    for u, v, w in zip(*edge_index.tolist(), weight.tolist(), strict=True):
-        if not undirected or u <= v:
-            graph.add_edge(ids[u], ids[v], weight=w)
-    nx.write_graphml_xml(graph, path)
+    rows = zip(*(values.tolist() for values in table.values()), strict=True)
+    for u, v, row in zip(*ends.tolist(), rows, strict=True):
+        if not both_ways or u <= v:
+            graph.add_edge(ids[u], ids[v], **dict(zip(table, row, strict=True)))
+    return graph
+
+
+def _edge_values(data: Data) -> dict[str, np.ndarray]:
+    """The weights of each edge by name: [E] each."""
+    values = {"weight": _weight(data)}
+    for name in ("input_weight", "latent_weight"):
+        if data.get(f"edge_{name}") is not None:
+            values[name] = _array(data[f"edge_{name}"]).reshape(-1)
+    return values
+
+
+def _without_duplicates(
+    ends: np.ndarray, table: dict[str, np.ndarray]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Sorted by source and target; of duplicates the one with the largest weight."""
+    key = ends[0] * (1 + ends.max(initial=0)) + ends[1]
+    order = np.lexsort((-table["weight"], key))
+    kept = order[np.unique(key[order], return_index=True)[1]]
+    return ends[:, kept], {name: values[kept] for name, values in table.items()}
+
+
+def _is_symmetric(ends: np.ndarray, table: dict[str, np.ndarray]) -> bool:
+    """Whether the sorted edges are there in both directions with the same numbers."""
+    back = np.lexsort((ends[0], ends[1]))
+    same = np.array_equal(ends, ends[::-1, back])
+    return same and all(np.array_equal(values, values[back]) for values in table.values())
 
 
 def _node_attributes(data: Data) -> dict[str, list[Any]]:
@@ -153,14 +245,10 @@ def _node_attributes(data: Data) -> dict[str, list[Any]]:
         attributes["y"] = [
             None if c < 0 else (names[c] if names is not None else c) for c in data.y.tolist()
         ]
-    if data.get("x") is not None:  # GraphML knows no lists: JSON text, exact for float32
-        attributes["x"] = [f"[{','.join(f'{v:.9g}' for v in row)}]" for row in data.x.tolist()]
-    split: list[Any] = [None] * int(data.num_nodes or 0)
-    for name in SPLITS:
-        if data.get(f"{name}_mask") is not None:
-            attributes["split"] = split
-            for node in np.flatnonzero(_array(data[f"{name}_mask"])):
-                split[node] = name
+    if data.get("x") is not None:
+        attributes["x"] = data.x.tolist()
+    if any(data.get(f"{name}_mask") is not None for name in SPLITS):
+        attributes["split"] = [name or None for name in split_names(data)]
     return attributes
 
 

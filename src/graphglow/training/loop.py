@@ -27,10 +27,17 @@ class Epoch(NamedTuple):
     val_loss: float
     val_accuracy: float
     refinements: int
+    run: int = 0
+    """For ``on_epoch`` only: the place of its run in a batch. A history is that of one run."""
 
 
 OnEpoch = Callable[[Epoch], None]
 """Called for each epoch in order, for progress and logging; on a GPU some epochs later."""
+
+
+def of_run(on_epoch: OnEpoch | None, run: int) -> OnEpoch | None:
+    """``on_epoch`` for the run at this place, where a batch is trained one after another."""
+    return None if on_epoch is None else lambda epoch: on_epoch(epoch._replace(run=run))
 
 
 class Observer(NamedTuple):
@@ -162,7 +169,7 @@ class Loop:
                 _check_finite(epoch, run, len(history))
                 runs_history.append(epoch)
                 if on_epoch is not None:
-                    on_epoch(epoch)
+                    on_epoch(epoch._replace(run=run))
 
 
 def _check_finite(epoch: Epoch, run: int, runs: int) -> None:

@@ -45,29 +45,17 @@ def strongest_edges(
 ) -> Edges:
     """Return each node's ``top_k`` strongest incoming edges of M; zero entries are no edges."""
     num_nodes = adj.shape[0]
-    if latent is None:
-        input_weight = 1.0
-    parts = [] if input_weight == 1 else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
+    operator = OperatorRows(adj, latent, input_weight, block_elements)
     found: list[Edges] = []
     for rows in row_blocks(num_nodes, max(1, block_elements // num_nodes)):
-        count = rows.stop - rows.start
-        learned = adj.values.new_zeros(count, num_nodes)
-        for part in parts:
-            part.add_to(learned, rows)
-        learned *= 1 - input_weight
-        given = torch.zeros_like(learned)
-        begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
-        degree = adj.crow[rows.start + 1 : rows.stop + 1] - adj.crow[rows.start : rows.stop]
-        local = torch.arange(count, device=learned.device).repeat_interleave(degree)
-        given[local, adj.col[begin:end]] = input_weight * adj.values[begin:end]
+        given, learned = operator.parts(rows)
         total = learned + given
+        here = torch.arange(len(total), device=total.device)
         if not self_loops:
-            here = torch.arange(count, device=learned.device)
             total[here, here + rows.start] = 0
         weight, source = total.topk(min(top_k, num_nodes), dim=1)
         kept = weight > 0
-        target = (torch.arange(count, device=learned.device) + rows.start)[:, None]
-        target = target.expand_as(source)
+        target = (here + rows.start)[:, None].expand_as(source)
         found.append(
             Edges(
                 torch.stack([source[kept], target[kept]]),
@@ -78,6 +66,45 @@ def strongest_edges(
         )
     pairs = torch.cat([edges.pairs for edges in found], dim=1)
     return Edges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
+
+
+class OperatorRows:
+    """Rows of the two parts of M, lambda A and (1 - lambda) L, for any A and any block of rows.
+
+    Args:
+        adj: A.
+        latent: What L is made of; without it lambda is 1.
+        input_weight: lambda.
+        block_elements: Entries of the largest temporary.
+    """
+
+    @torch.no_grad()
+    def __init__(
+        self,
+        adj: SparseMatrix,
+        latent: Structure | None,
+        input_weight: float,
+        block_elements: int = BLOCK_ELEMENTS,
+    ) -> None:
+        self.adj = adj
+        self.input_weight = 1.0 if latent is None else input_weight
+        alone = self.input_weight == 1
+        self.latent = [] if alone else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
+
+    @torch.no_grad()
+    def parts(self, rows: slice) -> tuple[Tensor, Tensor]:
+        """What the nodes in ``rows`` hear of all nodes, by input and by latent edges: [rows, N]."""
+        adj, count = self.adj, rows.stop - rows.start
+        learned = adj.values.new_zeros(count, adj.shape[1])
+        for part in self.latent:
+            part.add_to(learned, rows)
+        learned *= 1 - self.input_weight
+        given = torch.zeros_like(learned)
+        begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
+        degree = adj.crow[rows.start + 1 : rows.stop + 1] - adj.crow[rows.start : rows.stop]
+        local = torch.arange(count, device=learned.device).repeat_interleave(degree)
+        given[local, adj.col[begin:end]] = self.input_weight * adj.values[begin:end]
+        return given, learned
 
 
 def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:

@@ -1,29 +1,31 @@
 """What a transfer gives back: predictions, the refined graph, and how it went."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
-from graphglow.gnn import Backbone, backbone_class
-from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
-from graphglow.storage import load_tensors, save_tensors
-from graphglow.structure import ObjectiveConfig, StructureLearner
+from graphglow.gnn import Backbone
+from graphglow.graphs import Graph, write_predictions
+from graphglow.structure import StructureLearner
 from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
+from graphglow.training.explain import Explainer
+from graphglow.training.explanation import Explanation
 from graphglow.training.loop import Epoch
+from graphglow.training.new_nodes import NewPredictions, predict_new, predict_new_tables
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.refined_graph import strongest_edges
+from graphglow.training.result_file import read_result, save_result
 from graphglow.training.runs import Runs
 from graphglow.training.task import accuracy
 
-GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
-GRAPH_LISTS = ("node_id", "class_names")
+OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
+"""What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,6 +58,14 @@ class TransferResult:
         runs = Runs.of([self.config])
         return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
 
+    @property
+    def refinement(self) -> Refinement:
+        """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
+
+        On the device that the result was trained on; computed once.
+        """
+        return self._final
+
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
         return self._final.logits.softmax(dim=1).cpu()
@@ -65,8 +75,78 @@ class TransferResult:
         return self._final.logits.argmax(dim=1).cpu()
 
     def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``."""
+        """Write every node's id, predicted class, probabilities, known class and split.
+
+        As ``.csv`` or ``.parquet``, with the graph's own ids and class names.
+        """
         write_predictions(self.data, self.predict_proba(), path)
+
+    def predict_new(
+        self,
+        x: Any,
+        edges: Any = None,
+        *,
+        edge_weight: Any = None,
+        node_id: Sequence[int | str] | None = None,
+    ) -> NewPredictions:
+        """Predict nodes that were added after training, without training again.
+
+        The trained weights and the pivots, which are old nodes, stay; edges count in both
+        directions. The new nodes take part in message passing, so what is predicted for one
+        depends, as for old nodes, on the others that come with it. Not with backbone linkx, which
+        has a weight for each node of the training graph.
+
+        Args:
+            x: Features of the M new nodes, as ``result.data.x`` has them: not scaled to unit
+                length, but with the columns of a table already encoded.
+            edges: Pairs of node indices; old nodes are 0 .. N - 1, the new ones N .. N + M - 1, and
+                each edge has at least one new end. None: the nodes have no edges, or, where the
+                training graph was made of nearest neighbours, each is joined to its nearest nodes.
+            edge_weight: One per edge, at least 0; by default 1.
+            node_id: Ids of the new nodes, for the tables that are written.
+
+        Shapes:
+            x [M, F], edges [2, E], edge_weight [E]
+        """
+        return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
+
+    def predict_new_tables(
+        self, nodes: Any, edges: Any = None, *, columns: Mapping[str, str] | None = None
+    ) -> NewPredictions:
+        """:meth:`predict_new` from tables, with ids: files (``.csv``, ``.parquet``) or DataFrames.
+
+        Args:
+            nodes: As the nodes table that the graph was loaded from, with ids that are new; a label
+                and a split are passed over. Columns are encoded as those of training were: a
+                category that training has not seen counts as missing.
+            edges: ``source`` and ``target``, ids of old or new nodes, and optionally ``weight``.
+            columns: Which column is what where names do not say so, as in ``load_graph``.
+        """
+        return predict_new_tables(self, nodes, edges, columns)
+
+    def explain(
+        self,
+        node: int | str,
+        top_k: int = 10,
+        *,
+        label: int | str | None = None,
+        against: int | str | None = None,
+    ) -> Explanation:
+        """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
+
+        Exact, for backbones whose scores are a sum over neighbours: appnp, gat, gcn, gpr, sage.
+
+        Args:
+            node: Its own id; its index where the graph has no ids.
+            top_k: Nodes listed, those that contributed most.
+            label: The class to explain; by default the predicted one.
+            against: Explain the lead over this class instead of the score itself.
+        """
+        return self._explainer.explain(node, top_k=top_k, label=label, against=against)
+
+    @cached_property
+    def _explainer(self) -> Explainer:
+        return Explainer(self)
 
     @property
     def val_accuracy(self) -> float:
@@ -105,9 +185,9 @@ class TransferResult:
             self_loops=self_loops,
         )
         refined = self.data.clone()
-        for name in list(refined.keys()):
-            if refined.is_edge_attr(name):  # they belong to the input's edges
-                del refined[name]
+        of_edges = [name for name in self.data.keys() if self.data.is_edge_attr(name)]  # noqa: SIM118
+        for name in set(of_edges) - set(OF_NODES):  # PyG asks for no more than the length
+            del refined[name]
         refined.edge_index = edges.pairs.cpu()
         refined.edge_weight = edges.weight.cpu()
         refined.edge_input_weight = edges.input_part.cpu()
@@ -149,91 +229,9 @@ class TransferResult:
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file, atomically."""
-        tensors = {f"gnn.{name}": t for name, t in self.gnn.state_dict().items()}
-        tensors |= {f"learner.{name}": t for name, t in self.learner.state_dict().items()}
-        tensors["pivots"] = self.pivots
-        for name in GRAPH_TENSORS:
-            if self.data.get(name) is not None:
-                tensors[f"graph.{name}"] = self.data[name]
-        meta: dict[str, Any] = {
-            "config": asdict(self.config),
-            "learner": {
-                "config": asdict(self.learner.config),
-                "provenance": self.learner.provenance,
-            },
-            "history": [list(epoch) for epoch in self.history],
-            "train_seconds": self.train_seconds,
-            "seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
-            "name": self.graph.name,
-            "lists": {n: _plain(self.data[n]) for n in GRAPH_LISTS if n in self.data},
-        }
-        save_tensors(path, "result", tensors, meta)
+        save_result(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> "TransferResult":
         """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
-        tensors, meta = load_tensors(path, "result")
-        try:
-            return cls._from_parts(tensors, meta, str(path))
-        except InputError:
-            raise
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-            RuntimeError,
-            AttributeError,
-            ArithmeticError,
-        ) as error:
-            text = " ".join(str(error).split())
-            raise InputError(f"{path} must be a whole graphglow result; {text}") from error
-
-    @classmethod
-    def _from_parts(
-        cls, tensors: dict[str, Tensor], meta: dict[str, Any], origin: str
-    ) -> "TransferResult":
-        def group(prefix: str) -> dict[str, Tensor]:
-            return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-
-        if "learner" not in meta:
-            raise InputError(
-                f"{origin} must hold a structure learner; got a plain GNN, which an older "
-                "graphglow saved (graphglow fit trains one now)"
-            )
-        learner = StructureLearner.from_tensors(group("learner."), meta["learner"], origin)
-        settings = dict(meta["config"])
-        settings["objective"] = ObjectiveConfig(**settings["objective"])
-        config = TransferConfig(**(settings | {"device": "cpu"}))
-        data = Data(**group("graph."), **meta["lists"], name=str(meta["name"]))
-        data = check_graph(data)
-        graph = graph_of(data)
-        gnn = backbone_class(config.backbone)(
-            graph.num_features,
-            graph.num_classes,
-            config.backbone_shape(learner.config.embedding_size, graph.num_nodes),
-            torch.Generator(),
-        )
-        gnn.load_state_dict(group("gnn."))
-        if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
-            raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
-        pivots = tensors["pivots"].to(torch.int64)
-        if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
-            raise InputError(f"{origin} must hold pivots that are nodes of its graph")
-        return cls(
-            data=data,
-            graph=graph,
-            config=config,
-            learner=learner.requires_grad_(False).eval(),
-            gnn=gnn.requires_grad_(False).eval(),
-            pivots=pivots,
-            history=[Epoch(*row) for row in meta["history"]],
-            train_seconds=float(meta["train_seconds"]),
-            seconds=float(meta["seconds"]),
-            peak_memory_bytes=int(meta["peak_memory_bytes"]),
-        )
-
-
-def _plain(values: Any) -> list[Any]:
-    """Node ids and class names as JSON can hold them: numbers and text, no arrays."""
-    return [value.item() if hasattr(value, "item") else value for value in values]
+        return cls(**read_result(path))

@@ -25,7 +25,7 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, Observer, OnEpoch
+from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
 from graphglow.training.result import TransferResult
 from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, Trained
@@ -95,8 +95,8 @@ def transfer_many(
     if len(configs) > 1 and not batched:
         each = learners if len(learners) > 1 else learners * len(configs)
         return [
-            _train([theta], data, [config], on_epoch)[0]
-            for theta, config in zip(each, configs, strict=True)
+            _train([theta], data, [config], of_run(on_epoch, run))[0]
+            for run, (theta, config) in enumerate(zip(each, configs, strict=True))
         ]
     return _train(learners, data, configs, on_epoch)
 

@@ -1,0 +1,229 @@
+"""Nodes that were added after training: the trained GNN runs once on the graph that they make.
+
+Nothing is trained. The weights and the pivots, which are old nodes, stay; the adjacency is
+normalised with the new edges, the new nodes have rows in the learned graph like all others, and
+their features are scaled to unit length as in training.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.gnn import BACKBONES
+from graphglow.graphs import graph_of
+from graphglow.graphs.check import MASKS
+from graphglow.graphs.new_tables import read_new_nodes
+from graphglow.graphs.write import prediction_frame, write_table
+from graphglow.training.device import memory_advice
+from graphglow.training.refine import last_refinement
+from graphglow.training.runs import Runs
+
+if TYPE_CHECKING:  # which imports this
+    from graphglow.training.result import TransferResult
+
+BOUND_TO_THEIR_NODES = ("linkx",)
+"""Backbones with a weight for each node of the graph they were trained on."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NewPredictions:
+    """What is predicted for M new nodes; ``data`` has their ids and the names of the classes.
+
+    Shapes:
+        probabilities [M, C]
+    """
+
+    data: Data
+    probabilities: Tensor
+
+    def __repr__(self) -> str:
+        count, classes = self.probabilities.shape
+        return f"NewPredictions(nodes={count}, classes={classes})"
+
+    def predict_proba(self) -> Tensor:
+        """Class probabilities: [M, C]."""
+        return self.probabilities
+
+    def predict(self) -> Tensor:
+        """The most probable class: [M]."""
+        return self.probabilities.argmax(dim=1)
+
+    def to_frame(self) -> Any:
+        """``id``, ``predicted``, ``probability`` and all probabilities as a pandas DataFrame."""
+        return prediction_frame(self.data, self.probabilities)
+
+    def write(self, path: str | Path) -> None:
+        """Write the frame as ``.csv`` or ``.parquet``."""
+        write_table(self.to_frame(), path, "a predictions file")
+
+
+def predict_new(
+    result: "TransferResult",
+    x: Any,
+    edges: Any,
+    *,
+    edge_weight: Any,
+    node_id: Sequence[int | str] | None,
+) -> NewPredictions:
+    """See :meth:`TransferResult.predict_new`."""
+    _check_backbone(result.config.backbone)
+    old, num_old = result.data, result.graph.num_nodes
+    new_x = _features(x, result.graph.num_features)
+    num_new = len(new_x)
+    if edges is None:
+        if edge_weight is not None:
+            raise InputError("edge_weight must come with edges; got edge_weight alone")
+        nearest = bool(old.get("knn_graph", False))
+        pairs = _nearest(new_x, old.x) if nearest else torch.empty(2, 0, dtype=torch.int64)
+    else:
+        pairs = _pairs(edges, num_old, num_new)
+    ids = list(range(num_old, num_old + num_new)) if node_id is None else list(node_id)
+    if len(ids) != num_new:
+        raise InputError(f"node_id must have one id per new node ({num_new}); got {len(ids)}")
+    logits = grown_logits(result, new_x, pairs, _weights(edge_weight, pairs.shape[1]))
+    names = {} if old.get("class_names") is None else {"class_names": old.class_names}
+    return NewPredictions(
+        Data(num_nodes=num_new, node_id=ids, **names), logits[num_old:].softmax(dim=1).cpu()
+    )
+
+
+def grown_logits(
+    result: "TransferResult", x: Tensor, pairs: Tensor, weight: Tensor | None
+) -> Tensor:
+    """Evaluate the graph with its new nodes, the old ones first.
+
+    Shapes:
+        x [M, F], pairs [2, E], weight [E] or None -> [N + M, C]
+    """
+    graph = graph_of(_grown(result.data, x, pairs, weight))
+    graph = graph.to(result.pivots.device, result.graph.adj.values.dtype)
+    runs = Runs.of([result.config])
+    with memory_advice(graph.num_nodes, result.config):
+        final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
+    return final.logits
+
+
+def predict_new_tables(
+    result: "TransferResult", nodes: Any, edges: Any, columns: Mapping[str, str] | None
+) -> NewPredictions:
+    """See :meth:`TransferResult.predict_new_tables`."""
+    _check_backbone(result.config.backbone)
+    new = read_new_nodes(nodes, edges, result.data, columns)
+    return predict_new(
+        result, new.x, new.edge_index, edge_weight=new.edge_weight, node_id=new.node_id
+    )
+
+
+def _check_backbone(name: str) -> None:
+    if name in BOUND_TO_THEIR_NODES:
+        able = ", ".join(sorted(set(BACKBONES) - set(BOUND_TO_THEIR_NODES)))
+        raise InputError(
+            f"new nodes need a backbone without a weight for each node ({able}); got {name}"
+        )
+
+
+def _grown(old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None) -> Data:
+    """The graph with the new nodes behind the old ones: unlabelled, and in no part of the split."""
+    grown = Data(
+        name=old.get("name", "graph"),
+        x=torch.cat([old.x, x]),
+        y=torch.cat([old.y, old.y.new_full((len(x),), -1)]),
+        edge_index=torch.cat([old.edge_index, pairs], dim=1),
+    )
+    for mask in MASKS:
+        grown[mask] = torch.cat([old[mask], old[mask].new_zeros(len(x))])
+    known = old.get("edge_weight")
+    if known is not None or weight is not None:
+        known = torch.ones(old.edge_index.shape[1]) if known is None else known
+        weight = torch.ones(pairs.shape[1]) if weight is None else weight
+        grown.edge_weight = torch.cat([known, weight])
+    return grown
+
+
+def _features(x: Any, num_features: int) -> Tensor:
+    values = _tensor(x, "x")
+    if values.ndim != 2 or values.shape[1] != num_features:
+        raise InputError(
+            f"x must have a row per new node and the {num_features} columns of training; got "
+            f"shape {tuple(values.shape)}"
+        )
+    if values.is_complex():
+        raise InputError(f"x must hold real numbers; got {values.dtype}")
+    values = values.to(torch.float32)
+    bad = (~values.isfinite()).nonzero()
+    if len(bad):
+        row, column = bad[0].tolist()
+        raise InputError(
+            f"x must be finite; got {values[row, column].item()} at new node {row}, column {column}"
+        )
+    return values
+
+
+def _nearest(x: Tensor, old: Tensor, k: int = 10) -> Tensor:
+    """Join each new node to its ``k`` nearest old ones, by cosine as in training: [2, M * k]."""
+    from sklearn.neighbors import NearestNeighbors
+
+    if not len(x):
+        return torch.empty(2, 0, dtype=torch.int64)
+    unit, unit_old = (F.normalize(values, dim=1).numpy() for values in (x, old))
+    k = min(k, len(old))
+    index = NearestNeighbors(n_neighbors=k).fit(unit_old).kneighbors(unit, return_distance=False)
+    here = len(old) + torch.arange(len(x)).repeat_interleave(k)
+    return torch.stack([torch.from_numpy(index).flatten(), here])
+
+
+def _pairs(edges: Any, num_old: int, num_new: int) -> Tensor:
+    pairs = _tensor(edges, "edges")
+    if pairs.numel() == 0:
+        return torch.empty(2, 0, dtype=torch.int64)
+    if pairs.ndim != 2 or pairs.shape[0] != 2:
+        raise InputError(f"edges must have shape [2, E]; got {tuple(pairs.shape)}")
+    if pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool:
+        raise InputError(f"edges must hold integers; got {pairs.dtype}")
+    pairs = pairs.to(torch.int64)
+    low, high, last = int(pairs.min()), int(pairs.max()), num_old + num_new - 1
+    if low < 0 or high > last:
+        raise InputError(
+            f"edges must lie in [0, {last}], with the new nodes from {num_old} on; got "
+            f"{low if low < 0 else high}"
+        )
+    among_old = (pairs < num_old).all(dim=0).nonzero()
+    if len(among_old):
+        u, v = pairs[:, int(among_old[0])].tolist()
+        raise InputError(f"each edge must have a new end, {num_old} or above; got {u} - {v}")
+    return pairs
+
+
+def _weights(weight: Any, count: int) -> Tensor | None:
+    if weight is None:
+        return None
+    values = _tensor(weight, "edge_weight")
+    if values.numel() != count or values.is_complex():
+        raise InputError(
+            f"edge_weight must have one number per edge ({count}); got shape {tuple(values.shape)}"
+        )
+    values = values.to(torch.float32).flatten()
+    if not bool((values.isfinite() & (values >= 0)).all()):
+        raise InputError("edge_weight must be finite and non-negative; got a value that is not")
+    return values
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    """Whatever PyTorch, NumPy, SciPy or pandas calls an array, on the CPU."""
+    if isinstance(value, Tensor):
+        given = value.detach().cpu()
+        return given if given.layout == torch.strided else given.to_dense()
+    if hasattr(value, "toarray"):  # SciPy's sparse matrices
+        value = value.toarray()
+    try:
+        return torch.from_numpy(np.array(value))
+    except (TypeError, ValueError) as error:  # text, objects, ragged lists
+        raise InputError(f"{name} must be an array of numbers; got {value!r:.60}") from error

@@ -1,0 +1,213 @@
+"""A PyG transform: a graph's edges become those that the structure learner proposes."""
+
+import copy
+import math
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+from torch_geometric.transforms import BaseTransform
+
+from graphglow.errors import InputError
+from graphglow.graphs import check_graph
+from graphglow.graphs.adjacency import normalised_adjacency
+from graphglow.graphs.check import MASKS
+from graphglow.graphs.graph import normalised_features
+from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops import EPS
+from graphglow.structure import Structure, StructureLearner
+from graphglow.structure.config import at_least, one_of
+from graphglow.training.config import TransferConfig
+from graphglow.training.device import check_runnable, memory_advice, resolve_device
+from graphglow.training.named_learner import named_learner
+from graphglow.training.refined_graph import strongest_edges
+from graphglow.training.result import OF_NODES
+from graphglow.training.transfer import transfer
+
+Mode = Literal["replace", "augment"]
+
+
+class RefineStructure(BaseTransform):  # type: ignore[misc]
+    """Replace or augment ``edge_index`` and ``edge_weight`` by the frozen learner's graph.
+
+    ::
+
+        transform = T.Compose([T.RandomNodeSplit(), graphglow.RefineStructure("universal")])
+        data = transform(data)  # for any PyG model: GCNConv(..)(data.x, data.edge_index, ..)
+
+    **With labels and a split** a small GNN is trained under the learner, as in
+    :func:`graphglow.transfer`, and its structure is taken. Labels outside ``train_mask`` and
+    ``val_mask`` are never read. **Without** (no ``y``, or no masks), or with
+    ``use_labels=False``, the structure comes from the features alone: they are propagated over the
+    input graph, once per layer of ``config`` (with encoder ``mlp`` not at all), centred, projected
+    at random to the learner's width, by ``config.seed``, and compared by the frozen learner. That
+    is unsupervised; the paper neither proposes nor tests it.
+
+    The learned edges are directed, have no self-loops, and their weights have mean 1, so that
+    layers which add self-loops of weight 1 and normalise, as ``GCNConv`` does, weigh them as
+    they weigh plain edges. (The exact operator of one layer is
+    :meth:`TransferResult.refined_graph`.) All attributes of edges are dropped, since learned
+    edges have none; everything else stays. Without any edges a kNN graph over the features
+    stands in as the input.
+
+    Args:
+        learner: A structure learner, the name of one of the package's, or a file.
+        mode: ``"replace"``: each node's ``top_k`` strongest incoming edges of the mixture of input
+            and learned graph. ``"augment"``: the input edges as they are, then each node's
+            ``top_k`` strongest learned edges where the input has none; these have the share
+            ``1 - config.input_weight`` of the whole weight, as in the paper's mixture.
+        top_k: Edges kept per node.
+        config: Settings of the transfer. Without labels only ``encoder``, ``num_layers``,
+            ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend`` and ``device``
+            count.
+        use_labels: True requires labels and a split, False ignores them; None uses them if there.
+
+    Shapes:
+        edge_index [2, E'], edge_weight [E']
+    """
+
+    def __init__(
+        self,
+        learner: StructureLearner | str | Path = "universal",
+        mode: Mode = "replace",
+        top_k: int = 16,
+        config: TransferConfig | None = None,
+        *,
+        use_labels: bool | None = None,
+    ) -> None:
+        one_of("mode", mode, get_args(Mode))
+        at_least("top_k", top_k, 1)
+        if config is not None and not isinstance(config, TransferConfig):
+            raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
+        self.learner = named_learner(learner)
+        self.mode: Mode = mode
+        self.top_k = top_k
+        self.config = config or TransferConfig()
+        self.use_labels = use_labels
+        if mode == "augment" and self.config.input_weight == 0:
+            raise InputError(
+                "mode augment must go with an input_weight above 0, or the input edges count for "
+                "nothing; got 0 (mode replace drops them)"
+            )
+        self._named = learner if isinstance(learner, str) else type(learner).__name__
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(learner={self._named!r}, mode={self.mode!r}, "
+            f"top_k={self.top_k})"
+        )
+
+    def forward(self, data: Data) -> Data:
+        if isinstance(data, Batch) or not isinstance(data, Data):
+            raise InputError(
+                "RefineStructure takes one torch_geometric Data at a time; "
+                f"got {type(data).__name__}"
+            )
+        learnt = self._from_labels(data) if self._labels_count(data) else self._from_features(data)
+        has_edges = data.edge_index is not None and data.edge_index.shape[1] > 0
+        kept, kept_weight = self._input_edges(learnt.data, has_edges)
+        pairs, weight = self._learned_edges(learnt, has_input=len(kept_weight) > 0)
+        refined = copy.copy(data)
+        for name in list(refined.keys()):
+            if name == "adj_t" or (name not in OF_NODES and refined.is_edge_attr(name)):
+                del refined[name]
+        device = data.x.device
+        weight = self._scaled(weight, kept_weight)
+        refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
+        refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
+        return refined
+
+    def _labels_count(self, data: Data) -> bool:
+        """Whether to train on the labels of ``data``."""
+        if self.use_labels is False:
+            return False
+        y = data.get("y")
+        there = isinstance(y, Tensor) and not bool((y == -1).all())
+        there = there and all(data.get(name) is not None for name in ("train_mask", "val_mask"))
+        if self.use_labels and not there:
+            raise InputError(
+                "use_labels needs labels y, train_mask and val_mask (T.RandomNodeSplit makes the "
+                "masks); got a graph without"
+            )
+        return there
+
+    def _from_labels(self, data: Data) -> "Learnt":
+        """The structure of a GNN trained on the training and validation nodes."""
+        hidden = check_graph(data)
+        hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
+        result = transfer(self.learner, hidden, self.config)
+        latent = result.refinement.latent
+        assert latent is not None  # there is a learner
+        return Learnt(hidden, result.graph.adj, latent)
+
+    @torch.no_grad()
+    def _from_features(self, data: Data) -> "Learnt":
+        """The structure of propagated, centred and randomly projected features."""
+        bare = copy.copy(data)
+        for name in ("y", *MASKS):  # not read, not even checked
+            bare.pop(name, None)
+        checked = check_graph(bare, need_labels=False)
+        config = self.config
+        device = resolve_device(config.device)
+        check_runnable(config, self.learner, device)
+        num_nodes, num_features = checked.x.shape
+        generator = torch.Generator().manual_seed(config.seed)
+        width = self.learner.config.embedding_size
+        projection = torch.randn(num_features, width, generator=generator) / math.sqrt(width)
+        pivots = torch.randperm(num_nodes, generator=generator)[: config.num_pivots]
+        adj = normalised_adjacency(checked.edge_index, checked.get("edge_weight"), num_nodes)
+        adj = adj.to(device)
+        with memory_advice(num_nodes, config):
+            z = normalised_features(checked.x).to(device) @ projection.to(device)  # [N, D]
+            if config.encoder == "gcn":
+                for _ in range(config.num_layers):
+                    z = adj @ z
+            latent = (
+                copy.deepcopy(self.learner)
+                .to(device)
+                .structure(
+                    z - z.mean(0),
+                    pivots.to(device),
+                    backend=config.backend,
+                    precision=config.precision,
+                )
+            )
+        return Learnt(checked, adj, latent)
+
+    def _input_edges(self, checked: Data, has_edges: bool) -> tuple[Tensor, Tensor]:
+        """The input edges that stay, with their weights: [2, E], [E]."""
+        edge_index: Tensor = checked.edge_index
+        if self.mode == "replace" or not has_edges:  # kNN edges only stand in
+            return edge_index[:, :0], torch.empty(0)
+        weight: Tensor | None = checked.get("edge_weight")
+        return edge_index, torch.ones(edge_index.shape[1]) if weight is None else weight
+
+    def _learned_edges(self, learnt: "Learnt", *, has_input: bool) -> tuple[Tensor, Tensor]:
+        """The edges to add, with the weights of one layer: [2, E], [E]."""
+        adj, share = learnt.adj, self.config.input_weight
+        if self.mode == "augment":
+            share = 0.0
+            if has_input:  # -infinity where the input has an edge: such an entry is never kept
+                adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
+        edges = strongest_edges(adj, learnt.latent, share, self.top_k, self_loops=False)
+        if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
+            return edges.pairs[:, :0].cpu(), torch.empty(0)
+        return edges.pairs.cpu(), edges.weight.cpu().float()
+
+    def _scaled(self, weight: Tensor, kept_weight: Tensor) -> Tensor:
+        """Weights of mean 1, or of the share that is theirs beside ``kept_weight``."""
+        total = float(len(weight))
+        if float(kept_weight.sum()) > 0:
+            share = self.config.input_weight
+            total = float(kept_weight.sum()) * (1 - share) / share
+        return weight * (total / weight.sum().clamp_min(EPS))
+
+
+class Learnt(NamedTuple):
+    """A checked graph, its normalised adjacency and its learned structure."""
+
+    data: Data
+    adj: SparseMatrix
+    latent: Structure

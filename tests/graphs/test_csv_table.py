@@ -1,0 +1,178 @@
+"""CSV as spreadsheets and people write it."""
+
+import gzip
+import re
+import tempfile
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphglow.errors import InputError
+from graphglow.graphs import csv_table as module
+from graphglow.graphs import load_graph
+
+NODES = "id,label,f\nann,u,1\nbob,v,2.5\ncyd,,4\n"
+EDGES = "source,target,weight\nann,bob,0.5\nbob,cyd,2\n"
+
+
+def load(folder, nodes, edges=EDGES, suffix="csv", **options):
+    for name, content in (("nodes", nodes), ("edges", edges)):
+        raw = content if isinstance(content, bytes) else content.encode()
+        (folder / f"{name}.{suffix}").write_bytes(
+            gzip.compress(raw) if suffix.endswith("gz") else raw
+        )
+    return load_graph(folder, **options)
+
+
+def check(data) -> None:
+    assert data.node_id == ["ann", "bob", "cyd"]
+    assert data.y.tolist() == [0, 1, -1]
+    assert data.edge_index.tolist() == [[0, 1], [1, 2]]
+    assert data.edge_weight.tolist() == [0.5, 2.0]
+    assert data.x[0, 0] < data.x[1, 0] < data.x[2, 0]
+
+
+FORMS = {
+    "plain": lambda text: text.encode(),
+    "byte order mark": lambda text: text.encode("utf-8-sig"),
+    "utf-16": lambda text: text.encode("utf-16"),
+    "crlf": lambda text: text.replace("\n", "\r\n").encode(),
+    "cr": lambda text: text.replace("\n", "\r").encode(),
+    "no last newline": lambda text: text.rstrip("\n").encode(),
+    "blank lines": lambda text: ("\n\n" + text.replace("\n", "\n\n") + "\n\n").encode(),
+    "lines of separators": lambda text: (text + ",,\n,,\n").encode(),
+    "tabs": lambda text: text.replace(",", "\t").encode(),
+    "bars": lambda text: text.replace(",", "|").encode(),
+    "semicolons": lambda text: text.replace(",", ";").encode(),
+    "decimal commas": lambda text: text.replace(",", ";").replace(".", ",").encode(),
+    "told separator": lambda text: ("sep=;\n" + text.replace(",", ";")).encode(),
+    "quotes": lambda text: re.sub(r"[^,\n]+", r'"\g<0>"', text).encode(),
+    "spaces": lambda text: text.replace(",", ", ").encode(),
+    "index of pandas": lambda text: "".join(f"{i or ''},{r}\n" for i, r in _rows(text)).encode(),
+}
+
+
+def _rows(text):
+    return enumerate(text.splitlines())
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "tsv"])
+def test_every_form_is_the_same_graph(form, suffix, tmp_path):
+    check(load(tmp_path, FORMS[form](NODES), FORMS[form](EDGES), suffix))
+
+
+def test_separators_and_newlines_in_quotes(tmp_path):
+    nodes = 'id,label,"f, of x"\n"ann, b.",u,1\n"two\nlines",v,2\n'
+    data = load(tmp_path, nodes, 'source,target\n"ann, b.","two\nlines"\n')
+    assert data.node_id == ["ann, b.", "two\nlines"]
+    assert data.feature_columns["columns"][0]["name"] == "f, of x"
+    assert data.edge_index.tolist() == [[0], [1]]
+
+
+WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(ids=st.lists(WORDS, min_size=4, max_size=9, unique=True), sep=st.sampled_from(",;\t|"))
+def test_any_text_is_an_id(ids, sep):
+    nodes = pd.DataFrame(
+        {"id": ids, "label": [i % 2 for i in range(len(ids))], "f": range(len(ids))}
+    )
+    edges = pd.DataFrame({"source": ids, "target": ids[::-1]})
+    with tempfile.TemporaryDirectory() as folder:
+        nodes.to_csv(f"{folder}/nodes.csv", index=False, sep=sep)
+        edges.to_csv(f"{folder}/edges.csv", index=False, sep=sep)
+        data = load_graph(folder)
+    assert [str(i) for i in data.node_id] == ids
+    assert data.edge_index.tolist() == [list(range(len(ids))), list(range(len(ids)))[::-1]]
+
+
+def test_ids_are_text_as_written(tmp_path):
+    nodes = "id,label,f\n007,u,1\nNA,v,2\n123456789012345678901234567890,u,3\n1e3,v,4\n"
+    edges = "source,target\nNA,123456789012345678901234567890\n1e3,007\n"
+    data = load(tmp_path, nodes, edges)
+    assert data.node_id == ["007", "NA", "123456789012345678901234567890", "1e3"]
+    assert data.edge_index.tolist() == [[1, 3], [2, 0]]
+
+
+def test_huge_integers_are_numbers(tmp_path):
+    data = load(tmp_path, NODES.replace("4\n", "99999999999999999999999\n"))
+    assert data.x[2, 0] == pytest.approx(2**0.5)
+
+
+def test_short_rows_end_in_blanks(tmp_path):
+    assert load(tmp_path, NODES.replace("cyd,,4", "cyd")).x[2, 0] == 0.0
+
+
+def test_rows_are_those_of_a_spreadsheet(tmp_path):
+    nodes = 'sep=,\n\nid,label,f\n"two\nlines",u,1\n\nbob,v,2\nbob,u,3\n'
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, nodes)
+    assert "got 'bob' in row 6 and row 7 (the header is row 3)" in str(caught.value)
+
+
+BAD = {
+    "latin-1": ("id,label,f\nann,u,1\nbob,\xe4,2\n".encode("latin-1"), "got other bytes in row 3"),
+    "spreadsheet": (b"PK\x03\x04" + bytes(range(256)), "got a spreadsheet or an archive (save"),
+    "half a quote": (b'id,label,f\nann,u,1\nbob,"v,2\n', "it cannot be read (Error tokenizing"),
+    "blank": (b"\n\n \n", "must be a CSV table with a header; it is empty"),
+    "foreign": (b"<html></html>", "must have an id column, called id, node_id, node; got the"),
+    "zeros": (b"\x00" * 50, "nodes.csv must "),
+    "spaces": (b"id label f\nann u 1\n", "got the columns id label f"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files(case, tmp_path):
+    content, message = BAD[case]
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        load(tmp_path, content)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("keep", [1, 15, 40])
+def test_damaged_gz(keep, tmp_path):
+    (tmp_path / "nodes.csv.gz").write_bytes(gzip.compress(NODES.encode())[:keep])
+    with pytest.raises(InputError, match=r"nodes\.csv\.gz must be a CSV table with a header"):
+        load_graph(tmp_path)
+
+
+def test_parts_and_batches(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "BATCH_ROWS", 2)
+    for name, parts in {
+        "nodes": ["id,label,f\nann,u,1\n", "id,f,label\nbob,2.5,v\ncyd,4,\n"],
+        "edges": ["source,target,weight\nann,bob,0.5\n", "source,target,weight\nbob,cyd,2\n"],
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "_SUCCESS").write_text("")
+        for i, part in enumerate(parts):
+            (tmp_path / name / f"part-{i}.csv").write_text(part)
+    check(load_graph(tmp_path))
+    (tmp_path / "edges" / "part-2.csv").write_text(EDGES + "ann,bob,1\nann,cyd,1\nann,zoe,1\n")
+    with pytest.raises(InputError, match=r"'zoe' in row 6 of .*part-2.csv \(the header is row 1\)"):
+        load_graph(tmp_path)
+    (tmp_path / "nodes" / "part-2.csv").write_text("id,label\n")
+    with pytest.raises(InputError, match="must have the same columns; got 'f' in only one of"):
+        load_graph(tmp_path)
+
+
+def test_a_column_is_of_one_kind_in_all_parts(tmp_path):
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "a.csv").write_text("id,label,code\n1,u,007\n2,v,08\n")
+    (tmp_path / "nodes" / "b.csv").write_text("id,label,code\n3,u,x1\n4,v,x2\n5,v,x1\n")
+    data = load_graph(tmp_path)
+    assert data.feature_columns["columns"] == [
+        {"name": "code", "categories": ["007", "08", "x1", "x2"]}
+    ]
+
+
+@pytest.mark.parametrize("names", [[], ["a.txt"], ["a.csv", "b.parquet"]])
+def test_folders_that_are_no_tables(names, tmp_path):
+    (tmp_path / "nodes").mkdir()
+    for name in names:
+        (tmp_path / "nodes" / name).write_text(NODES)
+    with pytest.raises(InputError, match=r"a table must be one of \.csv, .* all of one kind; got"):
+        load_graph(tmp_path)

@@ -1,0 +1,143 @@
+"""New nodes from tables: the ids and the encoding are those of training."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graphs.new_tables import read_new_nodes
+
+COLUMNS = [
+    {"name": "age", "mean": 40.0, "scale": 10.0},
+    {"name": "joined", "mean": 0.0, "scale": 2.0, "date": True},
+    {"name": "same", "mean": 3.0, "scale": 0.0},
+    {"name": "town", "categories": ["0x7", "Ulm", "York"]},
+    {"name": "member", "categories": ["False", "True"]},
+]
+HEADER = "id,town,age,joined,same,member,label\n"
+
+
+def graph(**changes) -> Data:
+    fields = {"y": torch.tensor([0, 1, -1]), "x": torch.zeros(3, 8), "node_id": ["a", "b", "c"]}
+    fields["feature_columns"] = {"columns": COLUMNS}
+    return Data(**{k: v for k, v in (fields | changes).items() if v is not None})
+
+
+def read(folder, nodes: str, edges: str | None = None, data: Data | None = None):
+    (folder / "new.csv").write_text(nodes)
+    if edges is not None:
+        (folder / "edges.csv").write_text(edges)
+    joined = None if edges is None else folder / "edges.csv"
+    return read_new_nodes(folder / "new.csv", joined, data or graph())
+
+
+def test_columns_are_encoded_as_in_training(tmp_path):
+    rows = "n1,Ulm,50,1970-01-03,3,true,x\nn2,Rome,,,9,,\n"
+    found = read(tmp_path, HEADER + rows)
+    expected = [[1, 1, 0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0]]
+    torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float32))
+    assert found.node_id == ["n1", "n2"]
+    assert found.edge_index is None
+
+
+def test_a_frame_and_a_parquet_file_do_as_well(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "id": ["n1"],
+            "age": [30],
+            "town": ["York"],
+            "joined": pd.to_datetime(["1970-01-05"]),
+            "same": [1.5],
+            "member": [False],
+        }
+    )
+    frame.to_parquet(tmp_path / "new.parquet")
+    expected = torch.tensor([[-1.0, 2, 0, 0, 0, 1, 1, 0]])
+    for nodes in (frame, tmp_path / "new.parquet"):
+        torch.testing.assert_close(read_new_nodes(nodes, None, graph()).x, expected)
+
+
+def test_edges_name_old_and_new_nodes(tmp_path):
+    rows = "7,Ulm,1,,1,,\n8,Ulm,1,,1,,\n"
+    found = read(tmp_path, HEADER + rows, "from,to\n7,a\n8,7\n")
+    assert found.edge_index.tolist() == [[3, 4], [0, 3]]
+    assert found.edge_weight is None
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0]])
+def test_weights_are_read_where_they_are(weights):
+    nodes = pd.DataFrame({"id": ["p", "q"], "u": [1.0, 2.0], "v": [3, 4]})
+    edges = pd.DataFrame({"source": ["p", "b"], "target": ["a", "q"]})
+    if weights is not None:
+        edges["weight"] = weights
+    found = read_new_nodes(nodes, edges, graph(x=torch.zeros(3, 2), feature_columns=None))
+    assert found.x.tolist() == [[1, 3], [2, 4]]
+    assert found.edge_index.tolist() == [[3, 1], [0, 4]]
+    assert (None if found.edge_weight is None else found.edge_weight.tolist()) == weights
+
+
+def test_nodes_without_ids_go_by_their_number():
+    nodes = pd.DataFrame({"id": [3], "u": [1.0]})
+    edges = pd.DataFrame({"source": [3], "target": [1]})
+    data = graph(x=torch.zeros(3, 1), feature_columns=None, node_id=None)
+    assert read_new_nodes(nodes, edges, data).edge_index.tolist() == [[3], [1]]
+
+
+ROW = "n1,Ulm,1,,1,,\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("town,age\nUlm,1\n", None, "must have an id column"),
+        ("id,age\nn1,1\n", None, "every column of training; got none called 'joined'"),
+        (
+            HEADER + "a,Ulm,1,,1,,\n",
+            None,
+            "ids that are new; got 'a', a node of training, in row 2",
+        ),
+        (HEADER + ROW + ROW, None, "unique ids; got 'n1' in row 2 .*and row 3"),
+        (HEADER + ",Ulm,1,,1,,\n", None, "an id in every row; got a blank in row 2"),
+        (
+            HEADER + "n1,Ulm,old,,1,,\n",
+            None,
+            "column 'age' of .*new.csv must be numbers; got 'old'",
+        ),
+        (HEADER + "n1,Ulm,inf,,1,,\n", None, "column 'age' of .* must be finite"),
+        (HEADER + "n1,Ulm,1,soon,1,,\n", None, "column 'joined' of .* must be dates; got 'soon'"),
+        (HEADER + ROW, "source,target\nn1,z\n", "'target' of .*old or new nodes; got 'z' in row 2"),
+        (HEADER + ROW, "source,target\na,b\n", "must have a new end; got a - b in row 2"),
+        (HEADER + ROW, "source,target,weight\nn1,b,-1\n", "'weight' of .*numbers from 0; got '-1'"),
+        (HEADER + ROW, "a,b,c\n1,2,3\n", "must have the columns source and target"),
+    ],
+)
+def test_errors_name_the_file_the_column_and_the_row(tmp_path, nodes, edges, said):
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, nodes, edges)
+
+
+def test_arrays_need_every_feature(tmp_path):
+    plain = graph(x=torch.zeros(3, 2), feature_columns=None)
+    with pytest.raises(InputError, match="the 2 features of training, in order; got 1 other"):
+        read(tmp_path, "id,u,label\nn,1,x\n", data=plain)
+    with pytest.raises(InputError, match=r"column 'v' of .* must be filled; got a blank in row 2"):
+        read(tmp_path, "id,u,v\nn,1,\n", data=plain)
+
+
+def test_what_is_no_table(tmp_path):
+    with pytest.raises(InputError, match="a table must exist"):
+        read_new_nodes(tmp_path / "none.csv", None, graph())
+    (tmp_path / "a.txt").write_text("")
+    with pytest.raises(InputError, match="a table must be one of"):
+        read_new_nodes(tmp_path / "a.txt", None, graph())
+
+
+def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_path):
+    columns = {"columns": [{"name": "code", "categories": ["007", "7"]}]}
+    data = graph(x=torch.zeros(3, 2), feature_columns=columns)
+    assert read(tmp_path, "id,code\nn,007\n", data=data).x.tolist() == [[1, 0]]
+    assert read(tmp_path, "id,code\nn,7\n", data=data).x.tolist() == [[0, 1]]
+    frame = pd.DataFrame({"id": ["n"], "code": np.array([7])})
+    assert read_new_nodes(frame, None, data).x.tolist() == [[0, 1]]

@@ -1,0 +1,118 @@
+"""The page of one decision: whole, self-contained, and safe whatever names it shows."""
+
+import json
+import re
+import shutil
+import sys
+
+import pytest
+from parsed_page import Page
+from synthetic_rows import CLASSES, NODE
+
+from graphglow.errors import InputError
+from graphglow.report.explanation import summary, write_explanation
+from graphglow.report.template import is_report
+
+pytest.importorskip("plotly", reason="needs plotly (the report extra)")
+
+
+@pytest.fixture(scope="module")
+def why(transfer):
+    return transfer.explain(NODE.format(3))
+
+
+@pytest.fixture(scope="module")
+def page(why, tmp_path_factory):
+    path = tmp_path_factory.mktemp("why") / "why.html"
+    why.write(path)
+    return path
+
+
+def test_the_page_is_whole_and_loads_nothing(page):
+    text = page.read_text()
+    parsed = Page(text)
+    assert all(link.startswith("#") for link in parsed.loads)
+    assert parsed.scopeless == 0
+    assert is_report(page)
+    assert "Why node <img src=x onerror=hacked()> 3 is predicted to be" in parsed.text
+    assert text.count("<script") == 3
+
+
+def test_the_numbers_are_those_of_the_explanation(page, why):
+    parsed = Page(page.read_text())
+    assert f"{why.score:.4f}" in parsed.text
+    for one in why.contributions:
+        assert str(one.id) in parsed.text
+    figures = re.search(r'id="figures">(.*?)</script>', page.read_text(), re.DOTALL).group(1)
+    bars = json.loads(figures)["figures"]["chart-1"]["data"]
+    assert [bar["name"] for bar in bars] == ["by the input graph", "by the learned graph"]
+
+
+def test_bars_hold_every_part_of_the_sum(why):
+    from graphglow.report.explanation_charts import bar_chart
+
+    shown = bar_chart(why).figure.data
+    given, learned = (sum(bar.x) for bar in shown)
+    assert given == pytest.approx(why.input_total)
+    assert learned == pytest.approx(why.latent_total)
+
+
+def test_the_star_has_a_line_for_each_other_node(why):
+    from graphglow.report.explanation_charts import star_chart
+
+    figure = star_chart(why).figure
+    others = [one for one in why.contributions if one.node != why.node]
+    lines = [trace for trace in figure.data if trace.mode == "lines"]
+    marks = [trace for trace in figure.data if trace.mode != "lines"]
+    assert len(lines) == len(others)
+    assert sum(len(trace.x) for trace in marks) == len(others) + 1
+    assert all("<img" not in text for trace in marks for text in trace.text)
+
+
+def test_the_summary_says_the_class_and_the_shares(transfer):
+    for node in range(0, 60, 7):
+        why = transfer.explain(NODE.format(node))
+        said = summary(why)
+        assert why.predicted in said
+        assert ("not known" in said) == (why.label is None)
+    lead = transfer.explain(NODE.format(1), label=CLASSES[2], against=CLASSES[0])
+    assert f"plain rather than {CLASSES[0]}" in summary(lead)
+
+
+def test_an_explanation_of_a_node_that_hears_itself_alone(transfer, tmp_path):
+    write_explanation(transfer.explain(NODE.format(2), 1), tmp_path / "why.html")
+    assert (tmp_path / "why.html").is_file()
+
+
+def test_plotly_is_asked_for_in_one_sentence(why, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    with pytest.raises(InputError, match=r"graphglow\[report\]"):
+        why.write(tmp_path / "why.html")
+    assert not list(tmp_path.iterdir())
+
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)")
+def test_it_draws_in_a_browser_with_the_network_off(page):
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
+    wrong = []
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for width in (1280, 390):
+            context = browser.new_context(offline=True, viewport={"width": width, "height": 900})
+            shown = context.new_page()
+            shown.on("console", lambda message: wrong.append(message.text))
+            shown.on("pageerror", lambda error: wrong.append(str(error)))
+            shown.goto(page.as_uri())
+            for plot in shown.locator(".plot").all():
+                plot.scroll_into_view_if_needed()
+                plot.locator(".main-svg").first.wait_for()
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width
+            shown.click("#theme")
+            shown.click("table.sortable >> nth=0 >> button >> nth=5")
+        browser.close()
+    assert wrong == []

@@ -1,0 +1,172 @@
+"""``graphglow predict`` and ``graphglow explain``, from the user's tables to theirs."""
+
+import csv
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from graphglow import TransferResult, load_graph
+from graphglow.cli import main
+from graphglow.graphs.new_tables import read_new_nodes
+
+TOWNS = ("Ulm", "York")
+
+
+def person(number: int) -> dict[str, object]:
+    """Town and group go together; ages differ; some cells are blank."""
+    group = number % 2
+    return {
+        "id": f"p{number}",
+        "age": "" if number % 7 == 3 else 20 + 30 * group + number % 5,
+        "town": "" if number % 11 == 5 else TOWNS[group],
+        "joined": f"20{10 + group}-01-{1 + number % 28:02d}",
+        "active": number % 3 == 0,
+        "group": ("chess", "rowing")[group],
+    }
+
+
+def write(path, rows, **rename):
+    names = [rename.get(name, name) for name in rows[0]]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(names)
+        writer.writerows(row.values() for row in rows)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder of tables, and a transfer to it, saved."""
+    folder = tmp_path_factory.mktemp("people")
+    (folder / "graph").mkdir()
+    rows = [person(number) for number in range(40)]
+    write(folder / "graph" / "nodes.csv", rows, group="label")
+    edges = [{"source": f"p{n}", "target": f"p{(n + 2) % 40}"} for n in range(40)]
+    write(folder / "graph" / "edges.csv", edges)
+    words = ["transfer", "--learner", "random", "--target", str(folder / "graph")]
+    words += ["--embedding-size", "6", "--epochs", "30", "--num-pivots", "8"]
+    assert main([*words, "--out", str(folder / "people.safetensors")]) == 0
+    new = [{k: v for k, v in person(n).items() if k != "group"} for n in range(40, 46)]
+    write(folder / "new.csv", new)
+    joined = [{"source": f"p{n}", "target": f"p{n - 40}"} for n in range(40, 46)]
+    write(folder / "joined.csv", joined)
+    return folder
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        status = main([str(word) for word in words])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def refused(run):
+    def refused(*words):
+        status, out, err = run(*words)
+        assert (status, out, len(err.splitlines())) == (2, "", 1), err
+        return err
+
+    return refused
+
+
+def predict_words(home, out, *more):
+    inputs = ["--result", home / "people.safetensors", "--nodes", home / "new.csv"]
+    return ["predict", *inputs, "--edges", home / "joined.csv", "--out", out, *more]
+
+
+def test_the_table_of_training_is_encoded_to_the_features_of_training(home):
+    """Whatever the loader makes of a column, new nodes get the same."""
+    data = load_graph(home / "graph")
+    frame = pd.read_csv(home / "graph" / "nodes.csv", dtype=str, keep_default_na=False)
+    frame["id"] = "new " + frame["id"]
+    found = read_new_nodes(frame, None, data).x
+    np.testing.assert_allclose(found, data.x, atol=1e-6)
+    frame.to_csv(home / "again.csv", index=False)
+    np.testing.assert_allclose(read_new_nodes(home / "again.csv", None, data).x, data.x, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
+def test_new_people_are_put_into_their_groups(run, home, tmp_path, name):
+    status, out, err = run(*predict_words(home, tmp_path / name, "--json"))
+    assert (status, err) == (0, "")
+    facts = json.loads(out)
+    assert facts["predicted"] == {"chess": 3, "rowing": 3}
+    assert (facts["nodes"], facts["out"]) == (6, str(tmp_path / name))
+    frame = (pd.read_parquet if name.endswith("t") else pd.read_csv)(tmp_path / name)
+    assert list(frame) == ["id", "predicted", "probability", "p_chess", "p_rowing"]
+    assert frame.id.tolist() == [f"p{n}" for n in range(40, 46)]
+    assert frame.predicted.tolist() == ["chess", "rowing"] * 3
+    result = TransferResult.load(home / "people.safetensors")
+    expected = result.predict_new_tables(home / "new.csv", home / "joined.csv").predict_proba()
+    np.testing.assert_allclose(frame[["p_chess", "p_rowing"]], expected, atol=1e-6)
+
+
+def test_predictions_for_people(run, home, tmp_path):
+    status, out, _ = run(*predict_words(home, tmp_path / "p.csv"))
+    assert status == 0
+    assert "predicted chess" in out
+
+
+def test_without_edges_the_learned_graph_alone_joins_them(run, home, tmp_path):
+    words = ["--result", home / "people.safetensors", "--nodes", home / "new.csv"]
+    assert run("predict", *words, "--out", tmp_path / "p.csv")[0] == 0
+    assert len(pd.read_csv(tmp_path / "p.csv")) == 6
+
+
+def test_bad_words_to_predict_are_refused_before_work(refused, home, tmp_path):
+    out = tmp_path / "p.csv"
+    assert "must be .csv or .parquet" in refused(*predict_words(home, tmp_path / "p.txt"))
+    assert "one of the inputs" in refused(*predict_words(home, home / "new.csv", "--overwrite"))
+    out.write_text("mine")
+    assert "--overwrite" in refused(*predict_words(home, out))
+    assert out.read_text() == "mine"
+    words = predict_words(home, tmp_path / "q.csv")
+    words[words.index(home / "new.csv")] = home / "graph" / "nodes.csv"
+    assert "ids that are new; got 'p0'" in refused(*words)
+    assert not (tmp_path / "q.csv").exists()
+
+
+def explain_words(home, *more):
+    return ["explain", "--result", home / "people.safetensors", "--node", "p5", *more]
+
+
+def test_a_decision_as_json_adds_up(run, home):
+    status, out, err = run(*explain_words(home, "--json", "--top-k", "3"))
+    assert (status, err) == (0, "")
+    facts = json.loads(out)
+    assert (facts["id"], facts["explained"], len(facts["contributions"])) == ("p5", "rowing", 3)
+    parts = sum(one["contribution"] for one in facts["contributions"])
+    parts += facts["others_input"] + facts["others_latent"] + facts["own"] + facts["bias"]
+    assert parts == pytest.approx(facts["score"], abs=1e-4)
+    assert facts["out"] is None
+
+
+def test_a_decision_for_people(run, home):
+    status, out, _ = run(*explain_words(home, "--label", "chess", "--against", "rowing"))
+    assert status == 0
+    assert "chess rather than rowing" in out
+    assert "by the learned graph" in out
+
+
+@pytest.mark.parametrize("name", ["why.html", "why.csv", "why.parquet"])
+def test_a_decision_is_written(run, refused, home, tmp_path, name):
+    assert run(*explain_words(home, "--out", tmp_path / name))[0] == 0
+    assert (tmp_path / name).stat().st_size > 0
+    if name == "why.html":  # a page of ours may be replaced
+        assert run(*explain_words(home, "--out", tmp_path / name))[0] == 0
+    else:
+        assert "--overwrite" in refused(*explain_words(home, "--out", tmp_path / name))
+
+
+def test_bad_words_to_explain_are_refused(refused, home, tmp_path):
+    assert "must end in .html" in refused(*explain_words(home, "--out", tmp_path / "why.txt"))
+    assert "got 'tennis'" in refused(*explain_words(home, "--label", "tennis"))
+    assert "top_k must be >= 1" in refused(*explain_words(home, "--top-k", "0"))
+    words = ["explain", "--result", home / "people.safetensors", "--node", "q5"]
+    assert "the id of a node (nearest: " in refused(*words)
+    (tmp_path / "mine.html").write_text("mine")
+    assert "--overwrite" in refused(*explain_words(home, "--out", tmp_path / "mine.html"))

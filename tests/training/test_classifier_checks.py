@@ -1,0 +1,63 @@
+"""Scikit-learn's own checks of an estimator, with those that cannot pass and why."""
+
+from collections import Counter
+
+import pytest
+import sklearn
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.fixes import parse_version
+from tiny_graphs import learner, small_data, transfer_config
+
+from graphglow.training.classifier import GlowClassifier
+
+ROWS = (
+    "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "
+    "classifier was built with, and X holds its index"
+)
+SAME_WITH_NODES = "; tests/training/test_classifier_nodes.py checks the same with node indices"
+EXPECTED = {
+    "check_array_api_input": ROWS,  # skipped where SCIPY_ARRAY_API is not set
+    "check_classifier_data_not_an_array": ROWS + SAME_WITH_NODES,
+    "check_classifiers_classes": ROWS + SAME_WITH_NODES,
+    "check_classifiers_train": ROWS + SAME_WITH_NODES,
+    "check_dict_unchanged": ROWS + SAME_WITH_NODES,
+    "check_dont_overwrite_parameters": ROWS,
+    "check_dtype_object": ROWS,
+    "check_estimators_dtypes": ROWS,
+    "check_estimators_fit_returns_self": ROWS + SAME_WITH_NODES,
+    "check_estimators_nan_inf": ROWS,
+    "check_estimators_overwrite_params": ROWS + SAME_WITH_NODES,
+    "check_estimators_pickle": ROWS + SAME_WITH_NODES,
+    "check_f_contiguous_array_estimator": ROWS,
+    "check_fit2d_1feature": ROWS + SAME_WITH_NODES,
+    "check_fit2d_predict1d": ROWS,
+    "check_fit_check_is_fitted": ROWS + SAME_WITH_NODES,
+    "check_fit_idempotent": ROWS + SAME_WITH_NODES,
+    "check_fit_score_takes_y": ROWS + SAME_WITH_NODES,
+    "check_methods_sample_order_invariance": ROWS + SAME_WITH_NODES,
+    "check_methods_subset_invariance": ROWS + SAME_WITH_NODES,
+    "check_n_features_in": ROWS + SAME_WITH_NODES,
+    "check_n_features_in_after_fitting": ROWS,
+    "check_pipeline_consistency": ROWS,
+    "check_positive_only_tag_during_fit": ROWS,
+    "check_readonly_memmap_input": ROWS,
+    "check_supervised_y_2d": ROWS + SAME_WITH_NODES,
+}
+
+
+@pytest.mark.skipif(
+    parse_version(sklearn.__version__) < parse_version("1.6"),
+    reason="check_estimator takes expected_failed_checks from scikit-learn 1.6 on",
+)
+def test_scikit_learns_checks_pass_but_those_that_fit_rows_of_features():
+    clf = GlowClassifier(learner(), transfer_config(epochs=2), graph=small_data(num_nodes=300))
+    results = check_estimator(clf, expected_failed_checks=EXPECTED, on_fail=None, on_skip=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert failed == {}
+    assert [
+        r["check_name"] for r in results if r["status"] == "passed" and r["check_name"] in EXPECTED
+    ] == []
+    reasons = {str(r["exception"]) for r in results if r["status"] == "xfail"}
+    assert all("nodes must be a list of indices" in reason for reason in reasons)
+    counts = Counter(r["status"] for r in results)
+    assert counts["passed"] >= 25
