@@ -211,9 +211,9 @@ def test_cells_without_a_source_are_named(capsys, files, tmp_path):
     argv += ["--sources", "cora", "--data-root", str(tmp_path)]
     assert main(argv) == 2  # no data here
     assert capsys.readouterr().err.splitlines()[0] == (
-        "graphglow: 5 cells left out, without a source among those given: GraphGLOW on cornell5 "
+        "graphglow: 10 cells left out, without a source among those given: GraphGLOW on cornell5 "
         "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "
-        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1)"
+        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 5 more"
     )
 
 

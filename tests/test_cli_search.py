@@ -197,7 +197,10 @@ def test_trials_that_fail_are_said(run, monkeypatch):
             "either --sources to pre-train on or a --learner",
         ),
         ("--methods graphglow --targets one.npz --learner l.st --sources two.npz", "got both"),
-        ("--methods graphglow --targets one.npz --learner l.st", "learner file must exist"),
+        (
+            "--methods graphglow --targets one.npz --learner l.st",
+            "--learner must be citation, social, universal or an existing",
+        ),
         ("--methods graphglow --targets one.npz --sources one.npz", "got only one"),
         ("--methods gcn --targets one.npz --settings one.npz", "must end in .json"),
         ("--methods gcn --targets one.npz --settings bad.json", "settings file must be JSON"),

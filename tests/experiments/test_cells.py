@@ -15,6 +15,7 @@ from graphglow.experiments.cells import (
     EXPERIMENTS,
     NAMES,
     PRETRAINED,
+    WIDER,
     Cell,
     split_of,
 )
@@ -58,9 +59,10 @@ def test_every_experiment_says_what_it_is(name):
 def test_tables_have_the_papers_rows_and_the_controls(name, table):
     made = list(EXPERIMENTS[name]())
     assert {cell.method for cell in made} == {*table, *CONTROLS}
-    assert len(made) == 7 * (len(table) + len(CONTROLS))
+    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(WIDER))
     for cell in made:
-        assert (cell.paper is None) == (cell.method in CONTROLS)
+        ours = cell.method in CONTROLS or cell.tuned_as in WIDER
+        assert (cell.paper is None) == ours
     assert cells(name)["gcn/cora"].paper == (0.816, 0.004)
 
 
@@ -102,7 +104,8 @@ def test_runs_that_differ_in_anything_are_different():
     runs = [run_of(cell) for cell in EXPERIMENTS["ablation"]() if cell.target == "cora"]
     assert len(set(runs)) == len(ABLATIONS) + 1
     table = cells("table2")
-    assert len({run_of(cell) for cell in table.values()}) == len(table)
+    plain = {key: cell for key, cell in table.items() if cell.tuned_as not in WIDER}
+    assert len({run_of(cell) for cell in plain.values()}) == len(plain)
     damaged = [c for c in EXPERIMENTS["edges"]() if c.method == "gcn" and c.target == "citeseer"]
     assert len({run_of(cell) for cell in damaged}) == 3 * 5 + 1
     observed = cells("homophily")["graphglow/reed98"]
@@ -120,7 +123,9 @@ def test_the_device_is_no_part_of_a_run_and_epochs_are():
 def test_ablations_reach_pretraining_and_transfer():
     made = cells("ablation")
     run, before = configs_of(made["no-iteration/cora"], 3, NONE, PLAIN)
-    assert (run.refinements, before.refinements, run.seed, before.seed) == (1, 1, 3, 3)
+    assert (run.refinements, before.refinements, run.seed, before.seed) == (1, 1, 3, 0)
+    several = Protocol(learners=2)
+    assert configs_of(made["no-iteration/cora"], 3, NONE, several).pretraining.seed == 1
     tuned = {"pretrain": {"objective": {"entropy": 0.7, "sparsity": 0.2}}}
     settings = Settings({"graphglow": {"cora": tuned}})
     before = configs_of(made["no-regularisation/cora"], 0, settings, PLAIN).pretraining
@@ -142,7 +147,7 @@ def test_attention_is_pretrained_with_settings_of_either_kind():
         "transfer": {"dropout": 0.2},
     }
     found = [
-        configs_of(cell, 0, Settings({"graphglow-attention": {"cora": tuned}}), PLAIN)
+        configs_of(cell, 0, Settings({"graphglow": {"cora": tuned}}), PLAIN)
         for tuned in (flat, parts)
     ]
     assert found[0] == found[1]
@@ -186,7 +191,7 @@ def test_selection():
     assert sum(cell.method == "gcn" for cell in only) == 7
     whole, left_out = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
     assert {c.key for c in whole if c.method == "graphglow"} == {
-        f"graphglow/{target}" for target in paper.SOCIAL
+        f"{key}/{target}" for key in ("graphglow", "graphglow-backbone") for target in paper.SOCIAL
     }
     assert {(c.method, c.target) for c in left_out} == {
         (method, target)

@@ -113,15 +113,24 @@ def test_experiments_share_their_runs(out):
 
 def test_cells_with_one_learner_train_it_once(out, pretrained):
     swept = [cell("graphglow", key=f"{x}", settings={"input_weight": x}) for x in (0.2, 0.4)]
-    run(swept, out)
+    run(swept, out, learners=2)
     assert sorted(pretrained) == [("wine", 0), ("wine", 1)]
-    run([cell("graphglow", key="more", settings={"input_weight": 0.6})], out)
+    run([cell("graphglow", key="more", settings={"input_weight": 0.6})], out, learners=2)
     assert len(pretrained) == 2
     assert len(list(learner_folder(out).glob("wine-seed*.safetensors"))) == 2
-    run([cell("graphglow", key="mlp", pretraining={"encoder": "mlp"})], out)
+    run([cell("graphglow", key="mlp", pretraining={"encoder": "mlp"})], out, learners=2)
     assert len(pretrained) == 4
     seconds = {(row["seed"], row["pretrain_seconds"]) for row in rows(out)}
     assert len(seconds) == 4
+
+
+def test_seeds_share_one_learner_unless_told_otherwise(out, pretrained):
+    run([cell("graphglow")], out)
+    assert pretrained == [("wine", 0)]
+    assert [row["pretraining"]["seed"] for row in rows(out)] == [0, 0]
+    run([cell("graphglow")], out, learners=2)
+    assert pretrained == [("wine", 0), ("wine", 1)]
+    assert len(rows(out)) == 3  # the first seed's learner is the same
 
 
 def test_a_damaged_learner_is_made_anew(out, pretrained):

@@ -29,9 +29,9 @@ def test_graphglow_is_searched_with_its_pretraining():
     assert row["sources"] == ["a", "b"]
     assert set(row["settings"]) == {"pretrain", "transfer"}
     made = config_of(PretrainConfig, row["settings"]["pretrain"])
-    assert (made.refinements, made.learner.similarity) == (10, "cosine")
+    assert (made.refinements, made.learner.similarity) == (4, "cosine")
     assert made.episodes in (1, 2, 3)
-    assert row["settings"]["transfer"]["refinements"] == 10
+    assert row["settings"]["transfer"]["refinements"] == 4
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -40,7 +40,7 @@ def drawing(structure: LearnedStructure, count: int = NODES_DRAWN) -> Drawing:
     given = _within(structure.input_edges, place, new=False)
     new = given[:, :0] if refined is None else _within(refined, place, new=True)
     shown = given[:, :INPUT_EDGES_DRAWN], new[:, :NEW_EDGES_DRAWN]
-    start = _between_corners(structure.final.logits[nodes])
+    start = _between_corners(structure.result.refinement.logits[nodes])
     return Drawing(nodes, _settled(start, *shown), *shown, given.shape[1], new.shape[1])
 
 

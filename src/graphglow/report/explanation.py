@@ -1,7 +1,5 @@
 """One decision as a page: who spoke for it, by which graph, in pictures and in numbers."""
 
-import base64
-import hashlib
 import math
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from graphglow.report.figure import (
     embedded_figures,
     plotly_script,
     require_plotly,
+    script_hash,
     template,
 )
 from graphglow.report.results_page import PlacedCharts
@@ -48,7 +47,7 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
         figures=figures,
         plotly=plotly,
         script=script,
-        hashes=Markup(" ".join(f"'{_hash(text)}'" for text in (plotly, script))),
+        hashes=Markup(" ".join(f"'{script_hash(text)}'" for text in (plotly, script))),
     )
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -117,9 +116,3 @@ def _parts(e: Explanation) -> dict[str, float]:
 
 def _signed(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:+.3f}".replace("-", "\u2212")
-
-
-def _hash(script: str) -> str:
-    """What a content security policy calls a script by: only these two may run."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"

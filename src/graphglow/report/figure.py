@@ -1,5 +1,7 @@
 """Charts as Plotly figures that a page can show: plain text in them, no colours of a theme."""
 
+import base64
+import hashlib
 import json
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +30,7 @@ def require_plotly() -> None:
         import plotly  # noqa: F401
     except ImportError as error:
         raise InputError(
-            "graphglow report needs Plotly, which is not installed; got no module named plotly "
+            "a page with charts needs Plotly; got a Python without it "
             '(pip install "graphglow[report]")'
         ) from error
 
@@ -112,3 +114,9 @@ def _inert(text: str) -> str:
     for character in "<>&\u2028\u2029":  # in JSON they stand in strings only
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def script_hash(script: str) -> str:
+    """What a content security policy calls a script by: only those that it names may run."""
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from graphglow.experiments.structure_metrics import edge_homophily, heard_over_latent
 from graphglow.training import TransferResult
-from graphglow.training.refine import Refinement, last_refinement
-from graphglow.training.runs import Runs
 
 TOP_K = 16
 """Strongest incoming edges of each node that make up the refined graph."""
@@ -96,20 +94,11 @@ class LearnedStructure:
         names = range(self.num_nodes) if given is None else given
         return [str(name) for name in names]
 
-    @cached_property
-    def final(self) -> Refinement:
-        """The last refinement of an evaluation pass."""
-        result = self.result
-        runs = Runs.of([result.config])
-        return last_refinement(
-            result.gnn, result.learner, result.graph, result.pivots, runs, wait=True
-        )
-
     def similarities(self, rows: int, columns: int) -> Similarities:
         """Gamma of at most ``rows`` nodes and ``columns`` pivots, sampled by class."""
         nodes = sample_by_class(self.y, rows)
         at = sample_by_class(self.y[self.result.pivots], columns)
-        structure = self.final.structure
+        structure = self.result.refinement.structure
         assert structure is not None  # a transfer has a learner
         values = torch.cat([structure.gamma(slice(n, n + 1))[:, at] for n in nodes.tolist()])
         return Similarities(nodes, self.result.pivots[at], values)
@@ -152,8 +141,8 @@ class LearnedStructure:
 
     def learned_share(self) -> Share:
         """Homophily of the whole learned graph, all pairs of nodes, without the input graph."""
-        assert self.final.latent is not None  # a transfer has a learner
-        share = edge_homophily(heard_over_latent(self.final.latent, self.y), self.y)
+        assert self.result.refinement.latent is not None  # a transfer has a learner
+        share = edge_homophily(heard_over_latent(self.result.refinement.latent, self.y), self.y)
         return Share(None, None, share if math.isfinite(share) else None)
 
     def strongest(self, *, new: bool) -> list[ListedEdge]:
@@ -174,7 +163,7 @@ class LearnedStructure:
 
     @cached_property
     def predicted(self) -> Tensor:
-        return self.final.logits.argmax(dim=1)
+        return self.result.refinement.logits.argmax(dim=1)
 
     def confusion(self) -> Tensor | None:
         """Test nodes by class (rows) and predicted class (columns): [C, C]; None without any."""

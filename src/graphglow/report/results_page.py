@@ -1,7 +1,5 @@
 """The page of ``graphglow report``: result rows and saved transfers in one self-contained file."""
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,6 +14,7 @@ from graphglow.report.figure import (
     embedded_figures,
     plotly_script,
     require_plotly,
+    script_hash,
     template,
 )
 from graphglow.report.learned_structure import LARGEST_REFINED, TOP_K, LearnedStructure
@@ -96,7 +95,7 @@ def write_results(
         figures=lambda: Markup(_page_data(placed)),
         plotly=plotly,
         script=script,
-        hashes=Markup(" ".join(f"'{_hash(text)}'" for text in (plotly, script))),
+        hashes=Markup(" ".join(f"'{script_hash(text)}'" for text in (plotly, script))),
     )
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
@@ -149,9 +148,3 @@ def _transfer(path: Path, result: TransferResult, count: int) -> TransferSection
 def _page_data(placed: PlacedCharts) -> str:
     templates = embedded({theme: template(theme) for theme in THEMES})
     return f'{{"templates": {templates}, "figures": {embedded_figures(placed.charts)}}}'
-
-
-def _hash(script: str) -> str:
-    """What a content security policy calls a script by: only these two may run."""
-    digest = hashlib.sha256(script.encode()).digest()
-    return f"sha256-{base64.b64encode(digest).decode()}"
