@@ -190,7 +190,7 @@ def main_table(rows: Sequence[Row]) -> str:
         "Table 2 of the paper, transfer across domains: test accuracy in %, mean and standard "
         f"deviation over {SEEDS} seeds, bold where it is the best of all methods that were run.\n\n"
         f"{markdown(['method', *titles], lines)}{notes.markdown()}\n"
-        f"{said}- All methods, Table 1, times and ablations: "
+        f"{said}- All methods, Table 1 and the figures made so far: "
         "[docs/reproduction.md](docs/reproduction.md).\n"
     )
 

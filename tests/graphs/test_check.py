@@ -7,8 +7,9 @@ import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import check_graph
+from graphglow.graphs.split import random_split
 
 
 def mask(*nodes: int, size: int = 12) -> torch.Tensor:
@@ -189,3 +190,11 @@ def test_an_only_class_is_named(small_graph):
     small_graph.y, small_graph.class_names = torch.zeros(12, dtype=torch.int64), ["good", "bad"]
     with pytest.raises(InputError, match="at least two classes; got only class good"):
         check_graph(small_graph)
+
+
+def test_a_class_that_a_random_split_leaves_out_is_said():
+    y = torch.tensor([0, 1] * 20 + [2])
+    data = Data(x=torch.rand(41, 3), y=y, edge_index=torch.tensor([[0, 1], [1, 2]]))
+    seeds = [s for s in range(20) if 40 not in random_split(y, seed=s)[0]]
+    with pytest.warns(InputWarning, match="no training node has the label 2 in this random split"):
+        check_graph(data, split_seed=seeds[0])

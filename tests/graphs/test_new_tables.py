@@ -7,7 +7,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs import new_tables
 from graphglow.graphs.new_tables import read_new_nodes
+from graphglow.graphs.table_file import open_table
 
 COLUMNS = [
     {"name": "age", "mean": 40.0, "scale": 10.0},
@@ -141,3 +143,10 @@ def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_p
     assert read(tmp_path, "id,code\nn,7\n", data=data).x.tolist() == [[0, 1]]
     frame = pd.DataFrame({"id": ["n"], "code": np.array([7])})
     assert read_new_nodes(frame, None, data).x.tolist() == [[0, 1]]
+
+
+def test_edges_without_a_header_are_refused(tmp_path):
+    (tmp_path / "edges.csv").write_text("n1,p0\n")
+    old = ["p0", "p1"]
+    with pytest.raises(InputError, match="must start with a header such as source,target"):
+        new_tables._read_edges(open_table(tmp_path / "edges.csv"), [*old, "n1"], 2, {})

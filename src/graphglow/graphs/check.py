@@ -3,6 +3,7 @@
 Each rule is one sentence: what must hold, then what was received.
 """
 
+import warnings
 from itertools import combinations
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.knn import knn_edges
 from graphglow.graphs.split import random_split
 
@@ -159,6 +160,20 @@ def _checked_edges(
     return edge_index, weight
 
 
+def _say_unlearned(data: Data, train: Tensor) -> None:
+    """Warn of classes that a random split has left without a training node."""
+    left = sorted(set(data.y[data.y >= 0].tolist()) - set(data.y[train].tolist()))
+    if left:
+        names = data.get("class_names") or range(int(data.y.max()) + 1)
+        listed = ", ".join(str(names[c]) for c in left)
+        warnings.warn(
+            f"no training node has the label {listed} in this random split, so that it cannot be "
+            "learned; another split seed or a split of your own can mend that",
+            InputWarning,
+            stacklevel=4,
+        )
+
+
 def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> Data:
     """Check the masks of an otherwise checked graph, or split at random if it has none.
 
@@ -170,6 +185,7 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
         for name, index in zip(MASKS, (train, val, test), strict=True):
             data[name] = torch.zeros(data.y.shape[0], dtype=torch.bool)
             data[name][index] = True
+        _say_unlearned(data, train)
     elif "train_mask" not in given or "val_mask" not in given:
         raise InputError(
             f"train_mask and val_mask must come together (or no mask at all); got only {given[0]}"

@@ -15,7 +15,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.table_columns import check_roles, end_columns, find_column, need_column
+from graphglow.graphs.frame_table import FrameTable
+from graphglow.graphs.table_columns import (
+    check_roles,
+    end_columns,
+    find_column,
+    need_column,
+    refuse_headerless,
+)
 from graphglow.graphs.table_file import open_table
 from graphglow.graphs.table_folder import text_of
 from graphglow.graphs.table_rows import MISSING, TableRows
@@ -193,7 +200,9 @@ def _read_edges(
 ) -> tuple[Tensor, Tensor | None]:
     import pandas as pd
 
-    ends, _ = end_columns(table.columns, table.what, chosen)
+    ends, named = end_columns(table.columns, table.what, chosen)
+    if not named and not isinstance(table, FrameTable):
+        refuse_headerless(ends, set(ids), table.what)
     weight = find_column("weight", table.columns, table.what, chosen)
     frame = table.frame([*ends, *([] if weight is None else [weight])], text=ends)
     index, found = pd.Index(ids, dtype=object), []

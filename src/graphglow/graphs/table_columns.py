@@ -5,7 +5,7 @@ No column is guessed by its place: a wrong guess would be a wrong graph without 
 
 import difflib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from graphglow.errors import InputError, InputWarning
 
@@ -90,6 +90,15 @@ def end_columns(
             f"{listed(columns, ['source', 'target'])}"
         )
     return others, False
+
+
+def refuse_headerless(ends: Sequence[str], ids: Container[str], what: str) -> None:
+    """Raise where what stands for the names of the two columns are ids of nodes: an edge."""
+    if all(name in ids for name in ends):
+        raise InputError(
+            f"{what} must start with a header such as source,target; got the edge "
+            f"{ends[0]}, {ends[1]}"
+        )
 
 
 def note_misspelt(role: str, columns: Sequence[str], what: str, instead: str) -> None:

@@ -31,6 +31,7 @@ from graphglow.graphs.table_columns import (
     find_column,
     need_column,
     note_misspelt,
+    refuse_headerless,
 )
 from graphglow.graphs.table_file import find_table, open_table
 from graphglow.graphs.table_rows import TableRows
@@ -146,11 +147,8 @@ def _check_ids(ids: Any, where: str, row_name: RowName) -> None:
 
 def _add_edges(data: Data, ids: Any, table: TableRows, chosen: dict[str, str]) -> None:
     ends, named = end_columns(table.columns, table.what, chosen)
-    if not named and not isinstance(table, FrameTable) and all(name in ids for name in ends):
-        raise InputError(
-            f"{table.what} must start with a header such as source,target; got the edge "
-            f"{ends[0]}, {ends[1]}"
-        )
+    if not named and not isinstance(table, FrameTable):
+        refuse_headerless(ends, ids, table.what)
     weight = find_column("weight", table.columns, table.what, chosen)
     if weight is None:
         note_misspelt("weight", table.columns, table.what, "is not read as the weight")
