@@ -25,22 +25,26 @@ PAGES = sorted(page for page in DOCS.glob("*.md") if FENCE.search(page.read_text
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
-    state = ""  # Python blocks share their names, as a reader's session does
+    """As one script: Python blocks share their names, as a reader's session does."""
+    script = ["import subprocess, sys"]
     for language, block in FENCE.findall(page.read_text()):
-        if language == "python":
-            state += block
-            run([sys.executable, "-W", "ignore", "-c", state], tmp_path)
-            continue
-        for line in block.splitlines():
-            if line.startswith("graphglow ") and not line.startswith(tuple(LONG)):
-                run([sys.executable, "-m", *shlex.split(line, comments=True)], tmp_path)
-            else:
-                assert line.startswith((*LONG, "#")) or not line.strip(), f"cannot run {line!r}"
+        lines = [block] if language == "python" else [called(line) for line in block.splitlines()]
+        script += lines
+    run([sys.executable, "-W", "ignore", "-c", "\n".join(script)], tmp_path)
+
+
+def called(line: str) -> str:
+    """A line of a shell block as Python; nothing for one that is not to be run here."""
+    if line.startswith((*LONG, "#")) or not line.strip():
+        return ""
+    assert line.startswith("graphglow "), f"cannot run {line!r}"
+    words = shlex.split(line, comments=True)
+    return f"subprocess.run([sys.executable, '-m', *{words!r}], check=True)"
 
 
 def run(words: list[str], folder: Path) -> None:
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, f"{words[-1]}\n{done.stderr}"
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(
