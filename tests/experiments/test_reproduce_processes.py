@@ -19,7 +19,7 @@ from graphglow.experiments.workers import Worker
 HERE = Path(__file__).parent
 CELLS = [cell(), cell("graphglow")]
 SEEDS = 8
-EPOCHS = 20
+EPOCHS = 60
 SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")

@@ -42,7 +42,9 @@ def test_names_of_an_axis_are_unique() -> None:
 
 
 def test_similarities_are_those_of_the_structure(structure: LearnedStructure) -> None:
-    gamma = structure.final.structure.gamma()  # type: ignore[union-attr]
+    latent = structure.result.refinement.structure
+    assert latent is not None
+    gamma = latent.gamma()
     whole = structure.similarities(100, 100)
     column = {int(node): i for i, node in enumerate(structure.result.pivots)}
     expected = gamma[whole.nodes][:, [column[int(node)] for node in whole.pivots]]
