@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from graphglow.experiments.workers import Worker
 HERE = Path(__file__).parent
 CELLS = [cell(), cell("graphglow")]
 SEEDS = 8
-EPOCHS = 60
+EPOCHS = 20
 SCRIPT = """
 import sys, warnings
 warnings.simplefilter("ignore")
@@ -55,6 +56,8 @@ def reproducing(folder, *, epochs=EPOCHS, processes=2):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # a suite that runs in the background hands on an ignored Ctrl-C
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield process, folder / "rows.jsonl"
