@@ -13,7 +13,7 @@ from graphglow.errors import InputError
 from graphglow.experiments.wording import counted
 from graphglow.report import is_report
 from graphglow.report.figure import require_plotly
-from graphglow.report.result_rows import RowFile, read_rows
+from graphglow.report.result_rows import RowFile, read_rows, without_repeats
 from graphglow.report.results_page import write_results
 from graphglow.storage import existing_file
 from graphglow.training import TransferResult
@@ -62,7 +62,8 @@ def report(  # noqa: D417 (flags.py says the rest)
         note(sentence)
     with waiting("drawing"):
         experiments = write_results(files, transfers, out, title=title)
-    runs = sum(len(file.rows) for file in files)
+    shown, replaced = without_repeats([row for file in files for row in file.rows])
+    runs = len(shown)
     if json:
         print_json(
             {
@@ -78,6 +79,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         )
         return
     parts = [f"{counted(runs, 'run')} of {', '.join(experiments)}"] if runs else []
+    parts += [f"{counted(replaced, 'older row')} replaced"] if replaced else []
     parts += [counted(len(transfers), "saved transfer")] if transfers else []
     say(f"shown: {'; '.join(parts)}")
     say(f"report: {out.absolute()} ({out.stat().st_size / 1e6:.1f} MB)")
