@@ -48,3 +48,20 @@ def test_equals_the_dense_equation(num_rounds, input_weight):
     torch.testing.assert_close(z, near @ xw + model.bias)
     expected = torch.cat(rounds, dim=1) @ model.weight_out + model.bias_out
     torch.testing.assert_close(logits, expected)
+
+
+def test_a_crowded_second_hop_multiplies_as_a_dense_matrix():
+    """The leaves of a star are all two steps apart; those of a path are not."""
+    for edges, crowded in (([[0] * 19, range(1, 20)], True), ([range(19), range(1, 20)], False)):
+        data = small_data(num_nodes=20)
+        data.edge_index = torch.tensor([list(ends) for ends in edges])
+        _, two = float64(data).hops
+        assert (two.dense is not None) == crowded
+        v = torch.rand(20, 3, dtype=torch.float64, requires_grad=True)
+        plain = two.with_values(two.values)
+        assert plain.dense is None
+        weight = torch.rand(20, 3, dtype=torch.float64)
+        (grad,) = torch.autograd.grad(((two @ v) * weight).sum(), v)
+        (expected,) = torch.autograd.grad(((plain @ v) * weight).sum(), v)
+        torch.testing.assert_close(two @ v, plain @ v)
+        torch.testing.assert_close(grad, expected)

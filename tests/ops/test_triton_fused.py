@@ -52,8 +52,12 @@ def scaled_inputs(n, p, *, case, width, **sizes):
 
 
 def assert_close_to_scale(got, want, **tolerance):
-    """Against the largest entry of the exact result: float32 sums lose their small entries."""
-    scale = want.abs().max().clamp_min(1e-3)
+    """Against the largest entry of the exact result: float32 sums lose their small entries.
+
+    Where the exact one is 0 (one node, one pivot: the normalisation undoes any change), what
+    cancels are terms of the size of the inputs.
+    """
+    scale = want.abs().max().clamp_min(0.1)
     torch.testing.assert_close(got.double() / scale, want / scale, **tolerance)
 
 

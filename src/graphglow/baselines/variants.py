@@ -138,10 +138,12 @@ LINEAR_SPACE: Space = {
     "embedding_size": (64,),
     "input_weight": (0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
     "refinements": (4,),
+    "encoder": ("gcn", "mlp"),
 }
 """What is searched of GraphGLOW and its variants. Of Appendix C's space, d, T, H and P are fixed
 here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
-all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out."""
+all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out. The
+encoder, which the paper compares in an experiment of its own, is chosen along."""
 PIVOT_SPACE: Space = {**LINEAR_SPACE, "num_pivots": (400,)}
 BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
 """Ours: the GNN itself, where it is searched too (``search --methods random-backbone``)."""

@@ -6,6 +6,7 @@ Nothing here, and nothing behind it, sees a test label: graphs come as :class:`B
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
@@ -16,7 +17,8 @@ from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph
-from graphglow.experiments.settings import config_of
+from graphglow.experiments.cell_config import with_encoder
+from graphglow.experiments.settings import config_of, locked
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import at_least, one_of
 from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
@@ -24,7 +26,11 @@ from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 from graphglow.training.loop import OnEpoch
 from graphglow.training.runs import MAY_DIFFER
 
+STEPS: Space = {"learner_learning_rate": (0.01, 0.1)}
+"""The step size of theta, the one setting of pre-training that moves targets by much: a small one
+leaves theta near its random start, a large one fits it to the sources."""
 PRETRAIN_SPACE: Space = {
+    **STEPS,
     "learner.embedding_size": HIDDEN,
     "learner.num_heads": (4, 6),
     "objective": OBJECTIVES["objective"],
@@ -32,9 +38,10 @@ PRETRAIN_SPACE: Space = {
     "refinements": PIVOT_SPACE["refinements"],
 }
 """Appendix C, what makes a structure learner: its shape (d, H), the weights of its objective
-(alpha, rho; a frozen learner has none), E, and T. Learning rate, dropout, lambda, P and the
-tolerance are settings of both parts. Here the transfer's are searched, and pre-training keeps its
-defaults: one learner then serves all trials that differ in them only, as it serves all targets.
+(alpha, rho; a frozen learner has none), theta's step, E, and T. The GNN's learning rate, dropout,
+lambda, P and the tolerance are settings of both parts. Here the transfer's are searched, and
+pre-training keeps its defaults: one learner then serves all trials that differ in them only, as it
+serves all targets. The encoder is that of the target.
 """
 TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
 """Appendix C, what the target's GNN is trained with; its width is the learner's d."""
@@ -185,6 +192,7 @@ class GlowCandidate:
         sources: To pre-train on; none where a learner is given.
         learner: To transfer; then only the transfer's settings are searched.
         backbones: Whether the target's GNN is searched too.
+        pretrain_space: What is searched of pre-training; ``STEPS`` alone needs few learners.
         folder: Where pre-trained learners are kept for other trials, workers and reruns; None
             keeps them in memory.
     """
@@ -197,6 +205,7 @@ class GlowCandidate:
         sources: Sequence[BlindGraph] = (),
         learner: StructureLearner | None = None,
         backbones: bool = False,
+        pretrain_space: Space | None = None,
         folder: Path | None = None,
     ) -> None:
         if bool(sources) == (learner is not None):
@@ -207,6 +216,7 @@ class GlowCandidate:
         self.target, self.config = target, config
         self.sources, self.learner, self.folder = sources, learner, folder
         self.transfer_space: Space = {**TRANSFER_SPACE, **(BACKBONES if backbones else {})}
+        self.pretrain_space = PRETRAIN_SPACE if pretrain_space is None else pretrain_space
         self.digests = [source.digest for source in sources]
         self._made: dict[str, StructureLearner] = {}
 
@@ -214,7 +224,7 @@ class GlowCandidate:
     def space(self) -> Space:
         space = {f"transfer.{name}": values for name, values in self.transfer_space.items()}
         if self.learner is None:
-            space |= {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
+            space |= {f"pretrain.{name}": values for name, values in self.pretrain_space.items()}
         return space
 
     def transfers(self, settings: Mapping[str, Any]) -> list[TransferConfig]:
@@ -224,7 +234,7 @@ class GlowCandidate:
     def pretraining(self, settings: Mapping[str, Any]) -> PretrainConfig:
         return config_of(
             PretrainConfig,
-            settings["pretrain"],
+            with_encoder(settings["pretrain"], settings["transfer"]),
             epochs=self.config.pretrain_epochs,
             seed=self.config.seed,
             device=self.config.device,
@@ -255,13 +265,17 @@ class GlowCandidate:
         return {"learner": learner_digest(self.learner)}
 
     def _pretrained(self, config: PretrainConfig, on_epoch: OnEpoch | None) -> StructureLearner:
-        learner = self._known(config)
-        if learner is None:
-            learner = pretrain([source.data for source in self.sources], config, on_epoch=on_epoch)
-            if self.folder is None:
-                self._made[self._key(config)] = learner
-            else:
-                learner.save(self._file(config))
+        """The learner, made if it is not there; another process that wants the same one waits."""
+        file = None if self.folder is None else self._file(config)
+        with nullcontext() if file is None else locked(file):
+            learner = self._known(config)
+            if learner is None:
+                graphs = [source.data for source in self.sources]
+                learner = pretrain(graphs, config, on_epoch=on_epoch)
+                if file is None:
+                    self._made[self._key(config)] = learner
+                else:
+                    learner.save(file)
         return learner
 
     def _known(self, config: PretrainConfig) -> StructureLearner | None:

@@ -69,10 +69,16 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
     early = {"seed": seed % protocol.learners, "device": protocol.device}
     if protocol.pretrain_epochs is not None:
         early["epochs"] = protocol.pretrain_epochs
+    after = merged(after, cell.settings)
+    before = with_encoder(merged(before, cell.pretraining), after)
     return Configs(
-        config_of(TransferConfig, merged(after, cell.settings), **fixed),
-        config_of(PretrainConfig, merged(before, cell.pretraining), **early),
+        config_of(TransferConfig, after, **fixed), config_of(PretrainConfig, before, **early)
     )
+
+
+def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of pre-training: where they name no encoder, it is the transfer's."""
+    return {**({"encoder": after["encoder"]} if "encoder" in after else {}), **before}
 
 
 def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -300,7 +300,6 @@ def encoder() -> Iterator[Cell]:
                 sources=paper.of_the_other_kind(target),
                 series=kind,
                 settings={"encoder": kind},
-                pretraining={"encoder": kind},
                 paper=paper.accuracy(paper.ENCODERS, kind, target),
             )
 

@@ -25,6 +25,7 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.baselines import METHODS
+from graphglow.baselines.method import Space
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph, blinded
 from graphglow.experiments.candidates import (
@@ -79,6 +80,7 @@ def search(
     work: Work | None = None,
     sources: Sequence[Data] = (),
     learner: StructureLearner | None = None,
+    pretrain_space: Space | None = None,
     split: str | None = None,
     on_progress: OnProgress | None = None,
 ) -> dict[str, Any]:
@@ -95,6 +97,7 @@ def search(
         work: Where to keep things.
         sources: For graphglow, to pre-train on.
         learner: For graphglow, instead of sources.
+        pretrain_space: For graphglow, what of pre-training is searched, if not Appendix C's.
         split: What the split of the target is called, for the row.
         on_progress: Called after every epoch.
 
@@ -111,7 +114,9 @@ def search(
     target = blinded(data)
     blind_sources = [blinded(source) for source in sources]
     del data, sources  # nothing below can read a test label
-    candidate = _candidate(method, target, config, blind_sources, learner, work.learners)
+    candidate = _candidate(
+        method, target, config, blind_sources, learner, pretrain_space, work.learners
+    )
     study = _study_name(method, target, candidate, config)
     facts = {
         "experiment": "search",
@@ -195,13 +200,20 @@ def _candidate(
     config: SearchConfig,
     sources: Sequence[BlindGraph],
     learner: StructureLearner | None,
+    pretrain_space: Space | None,
     folder: Path | None,
 ) -> Candidate:
     name, backbones = (WIDER[method][0], True) if method in WIDER else (method, False)
     if name != GLOW:
         return FitCandidate(name, target, config, backbones=backbones)
     return GlowCandidate(
-        target, config, sources=sources, learner=learner, backbones=backbones, folder=folder
+        target,
+        config,
+        sources=sources,
+        learner=learner,
+        backbones=backbones,
+        pretrain_space=pretrain_space,
+        folder=folder,
     )
 
 

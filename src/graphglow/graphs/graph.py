@@ -15,7 +15,7 @@ from graphglow.graphs.check import check_graph
 from graphglow.graphs.sparse import SparseMatrix
 
 DENSE_ABOVE = 0.2
-"""Features with a larger share of non-zeros are kept as a dense matrix: it multiplies faster."""
+"""A matrix with a larger share of non-zeros is kept dense: it multiplies faster."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,10 @@ class Graph:
 
     @cached_property
     def hops(self) -> tuple[SparseMatrix, SparseMatrix]:
-        """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern."""
+        """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern.
+
+        In a social graph half of all nodes can be two steps away: then it multiplies as a dense one.
+        """
         one = self.neighbours
         parts = (np.ones(len(one.col), np.int64), one.col.cpu().numpy(), one.crow.cpu().numpy())
         pattern = sp.csr_array(parts, shape=one.shape)
@@ -89,7 +92,9 @@ class Graph:
         two.sort_indices()
         crow, col = (torch.from_numpy(a).to(one.col.device) for a in (two.indptr, two.indices))
         far = SparseMatrix.symmetric(crow, col, one.values.new_ones(two.nnz), self.num_nodes)
-        return _symmetrically_normalised(one), _symmetrically_normalised(far)
+        two_steps = _symmetrically_normalised(far)
+        crowded = two_steps.density > DENSE_ABOVE
+        return _symmetrically_normalised(one), two_steps.with_dense() if crowded else two_steps
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Graph":
         return replace(

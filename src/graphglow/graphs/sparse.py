@@ -37,6 +37,8 @@ class SparseMatrix:
     col_t: Tensor
     order: Tensor | None
     shape: tuple[int, int]
+    dense: Tensor | None = None
+    """The same as a dense matrix, where that multiplies faster (:meth:`with_dense`)."""
 
     @classmethod
     def from_scipy(cls, matrix: sp.spmatrix | sp.sparray) -> "SparseMatrix":
@@ -78,10 +80,16 @@ class SparseMatrix:
 
     def with_values(self, values: Tensor) -> "SparseMatrix":
         """The same pattern with other values: [E], or [B, E] for a batch of matrices."""
-        return replace(self, values=values)
+        return replace(self, values=values, dense=None)
+
+    def with_dense(self) -> "SparseMatrix":
+        """The same, kept as a dense matrix besides, which products then use."""
+        return replace(self, dense=self.to_dense())
 
     def __matmul__(self, dense: Tensor) -> Tensor:
         """``S @ dense``: [.., M, F] -> [.., N, F]; differentiable in ``dense`` only."""
+        if self.dense is not None:
+            return self.dense @ dense
         out: Tensor = _Matmul.apply(self, dense)  # type: ignore[no-untyped-call]
         return out
 
