@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -31,7 +31,6 @@ from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line
 
-PAIRS = (("graphglow", "random-theta"), ("graphglow-backbone", "random-backbone"))
 LARGE = ("pubmed", "cornell5")
 BORROWED = {
     "pubmed": "citeseer",
@@ -115,60 +114,6 @@ def studies(args: argparse.Namespace) -> list[Study]:
     return sorted(made, key=lambda study: (_place(study.method), study.target not in LARGE))
 
 
-def share(folder: Path, path: Path) -> list[str]:
-    """Let GraphGLOW and its random control share trials with lambda = 1, where theta plays no part.
-
-    Else the luck of the draw alone would tell two equal models apart. Returns what has changed.
-    """
-    changed = []
-    with locked(path):
-        settings = read_settings(path)
-        for pair in PAIRS:
-            for target in GRAPHS:
-                found = {method: settled(folder / f"{target}-{method}.db") for method in pair}
-                for method, other in (pair, pair[::-1]):
-                    shared = [one for one in found[other] if one.settings["input_weight"] == 1]
-                    best = max((*found[method], *shared), key=lambda one: one.score, default=None)
-                    if best is None or best in found[method]:
-                        continue
-                    sources = of_the_other_kind(target) if has_learner(method) else ()
-                    given = best.settings | {"embedding_size": 64}
-                    if has_learner(method):
-                        given = {"transfer": best.settings}
-                    settings = settings.having(method, target, given, sources)
-                    changed.append(f"{method} on {target}: {best.score:.4f}, of {other}")
-        write_settings(path, settings)
-    return changed
-
-
-class Scored(NamedTuple):
-    """A trial: the settings of the target's GNN, less the width, and its validation accuracy."""
-
-    settings: dict[str, Any]
-    score: float
-
-
-def settled(file: Path) -> list[Scored]:
-    """The trials in a file that have a score."""
-    import optuna
-
-    if not file.exists():
-        return []
-    storage = f"sqlite:///{file}"
-    found = []
-    for summary in optuna.get_all_study_summaries(storage):
-        for trial in optuna.load_study(study_name=summary.study_name, storage=storage).trials:
-            if trial.state == optuna.trial.TrialState.COMPLETE:
-                given = {
-                    name.removeprefix("transfer."): value
-                    for name, value in trial.params.items()
-                    if not name.startswith("pretrain.")
-                }
-                given.pop("embedding_size", None)
-                found.append(Scored(given, trial.values[0]))
-    return found
-
-
 def borrow(path: Path) -> None:
     """Fill in what was not searched on a graph with what was found on one of its kind."""
     with locked(path):
@@ -203,7 +148,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=2, help="runs of a trial; 1 on large graphs")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after")
-    parser.add_argument("--share", action="store_true", help="share trials with lambda 1, and end")
     parser.add_argument(
         "--borrow", action="store_true", help="fill in what was not searched, and end"
     )
@@ -212,9 +156,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/search"))
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
     args = parser.parse_args(argv)
-    if args.share:
-        print("\n".join(share(args.folder, args.settings)))
-        return
     if args.borrow:
         borrow(args.settings)
         return

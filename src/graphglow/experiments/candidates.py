@@ -254,10 +254,14 @@ class GlowCandidate:
     def scores(
         self, trials: Sequence[Mapping[str, Any]], on_epoch: OnEpoch | None
     ) -> list[list[float]]:
-        learner = self.learner or self._pretrained(self.pretraining(trials[0]), on_epoch)
+        learner = self.learner_of(trials[0], on_epoch)
         configs = [config for settings in trials for config in self.transfers(settings)]
         results = transfer_many(learner, self.target.data, configs, on_epoch=on_epoch)
         return _by_trial([result.val_accuracy for result in results], len(trials))
+
+    def learner_of(self, settings: Mapping[str, Any], on_epoch: OnEpoch | None) -> StructureLearner:
+        """The learner that a trial transfers: the one given, or one pre-trained as it asks."""
+        return self.learner or self._pretrained(self.pretraining(settings), on_epoch)
 
     def facts(self) -> dict[str, Any]:
         if self.learner is None:
