@@ -51,6 +51,8 @@ PAIRS = {
 }
 """Who has whose trials with lambda = 1 besides its own."""
 LARGE = ("pubmed", "cornell5")
+CROSSED = 2
+"""So many of the other's best trials with lambda < 1 are finalists too."""
 FIRST_SEED = 100
 """Finals are run with seeds that neither the searches nor the tables have."""
 Settings = dict[str, Any]
@@ -95,7 +97,8 @@ def trials_of(file: Path, method: str) -> list[Scored]:
 def finalists(folder: Path, method: str, target: str, count: int) -> list[Scored]:
     """The best of a method's own trials and those that it shares, no settings twice.
 
-    As many besides of those with lambda < 1, where the method has a lambda.
+    As many besides of those with lambda < 1, where the method has a lambda, and a few of the
+    other's: what is good for one of two such similar models may be for the other.
     """
     own = trials_of(folder / f"{target}-{method}.db", method)
     other = PAIRS.get(method)
@@ -109,7 +112,20 @@ def finalists(folder: Path, method: str, target: str, count: int) -> list[Scored
             settings = of_method(one, method)
             seen.setdefault(json.dumps(settings, sort_keys=True), one._replace(settings=settings))
         chosen |= dict(list(seen.items())[:count])
-    return list(chosen.values())
+    crossed = [one for one in given if one.on][:CROSSED]
+    return [*chosen.values(), *(new for one in crossed for new in crossing(one, method))]
+
+
+def crossing(one: Scored, method: str) -> list[Scored]:
+    """What is good for the other of a pair, tried here; by GraphGLOW with each of theta's steps."""
+    settings = of_method(one, method)
+    if not has_learner(method):
+        return [one._replace(settings=settings)]
+    steps = STEPS["learner_learning_rate"]
+    return [
+        one._replace(settings={**settings, "pretrain": {"learner_learning_rate": step}})
+        for step in steps
+    ]
 
 
 def held(path: Path, method: str, target: str) -> list[Scored]:
