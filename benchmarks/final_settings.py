@@ -1,6 +1,7 @@
 """Run the best trials of the searches again, with more seeds, and settle the settings by them.
 
     python benchmarks/final_settings.py --processes 6
+    python benchmarks/final_settings.py --seeds 0         no runs: by the scores of the trials
 
 A trial of ``search_settings.py`` is two runs, and the best of many such is partly luck. Here the
 best few of each method on each graph are run again with seeds of their own, as long as tables
@@ -34,6 +35,7 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
+from graphglow.experiments.cell_rows import latest, read_rows
 from graphglow.experiments.cells import LEARNED_ON, WIDER, split_of
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
@@ -53,6 +55,7 @@ PAIRS = {
 LARGE = ("pubmed", "cornell5")
 CROSSED = 2
 """So many of the other's best trials with lambda < 1 are finalists too."""
+CROSS = "the other of the pair"
 FIRST_SEED = 100
 """Finals are run with seeds that neither the searches nor the tables have."""
 Settings = dict[str, Any]
@@ -112,7 +115,7 @@ def finalists(folder: Path, method: str, target: str, count: int) -> list[Scored
             settings = of_method(one, method)
             seen.setdefault(json.dumps(settings, sort_keys=True), one._replace(settings=settings))
         chosen |= dict(list(seen.items())[:count])
-    crossed = [one for one in given if one.on][:CROSSED]
+    crossed = [one._replace(found_by=CROSS) for one in given if one.on][:CROSSED]
     return [*chosen.values(), *(new for one in crossed for new in crossing(one, method))]
 
 
@@ -128,14 +131,18 @@ def crossing(one: Scored, method: str) -> list[Scored]:
     ]
 
 
-def held(path: Path, method: str, target: str) -> list[Scored]:
-    """What a settings file has: it stays in the race."""
+def held(path: Path, method: str, target: str, rows: Path) -> list[Scored]:
+    """What a settings file has: it stays in the race, with the score of its runs in Table 2."""
     sources = of_the_other_kind(target) if has_learner(method) else ()
     given = read_settings(path).of(method, target, sources)
     if not given:
         return []
     whole = given if has_learner(method) else {"transfer": given}
-    return [Scored({"pretrain": {}, **whole}, math.nan, "held before")]
+    cell = ("table2", f"{method}/{target}")
+    ran = [row for row in latest(read_rows(rows)) if (row["experiment"], row["cell"]) == cell]
+    scores = [row["val_accuracy"] for row in ran if row["val_accuracy"] is not None]
+    mean = statistics.mean(scores) if scores else -math.inf
+    return [Scored({"pretrain": {}, **whole}, mean, "held before")]
 
 
 def of_method(one: Scored, method: str) -> Settings:
@@ -197,10 +204,11 @@ def settle(final: Final) -> str:
     torch.set_num_threads(1)
     count = args.finalists_large if target in LARGE else args.finalists
     found = finalists(args.folder, method, target, count)
-    found += held(args.held, method, target) if args.held else []
+    found += held(args.held, method, target, args.rows) if args.held else []
     if not found:
         return f"{method} on {target}: no trials"
-    runs = list(zip(found, scores(final, found), strict=True))
+    ran = scores(final, found) if args.seeds else [[one.score] for one in found]
+    runs = list(zip(found, ran, strict=True))
     said = []
     on = LEARNED_ON_OF.get(method)
     with locked(args.settings):
@@ -208,6 +216,7 @@ def settle(final: Final) -> str:
             scored = [(one, values) for one, values in some if not isinstance(values, InputError)]
             if name is None or not scored:
                 continue
+            scored = scored if args.seeds else [run for run in scored if run[0].found_by != CROSS]
             best, values = max(scored, key=lambda run: statistics.mean(run[1]))
             keep(name, target, best, values, runs, args)
             said.append(f"{name} on {target}: {statistics.mean(values):.4f}")
@@ -243,18 +252,20 @@ def keep(
         "sources": list(sources) or None,
         "settings": given,
         "val_accuracy": statistics.mean(values),
-        "val_accuracies": values,
+        "val_accuracies": values if args.seeds else None,
         "found_by": best.found_by,
         "trials": len(trials_of(args.folder / f"{target}-{method}.db", method)),
         "finalists": [
             {
                 "settings": one.settings,
                 "found_by": one.found_by,
-                "search_val_accuracy": None if math.isnan(one.score) else one.score,
-                "val_accuracies": None if isinstance(values, InputError) else values,
+                "search_val_accuracy": one.score if math.isfinite(one.score) else None,
+                "val_accuracies": None if isinstance(ran, InputError) else ran,
             }
-            for one, values in runs
-        ],
+            for one, ran in runs
+        ]
+        if args.seeds
+        else None,
         "provenance": provenance(),
     }
     append_line(args.settings.with_name("search.jsonl"), json.dumps(row))
@@ -266,7 +277,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--methods", nargs="+", default=["graphglow", "random-theta", "gcn"])
     parser.add_argument("--targets", nargs="+", default=list(GRAPHS))
     parser.add_argument("--finalists", type=int, default=4)
-    parser.add_argument("--seeds", type=int, default=5, help="runs of a finalist")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of a finalist; 0: none")
     parser.add_argument("--finalists-large", type=int, default=3, help="on PubMed and Cornell5")
     parser.add_argument("--seeds-large", type=int, default=3, help="on PubMed and Cornell5")
     parser.add_argument("--processes", type=int, default=1)
@@ -274,7 +285,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("runs/search"))
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
-    parser.add_argument("--held", type=Path, help="a settings file whose entries run too")
+    parser.add_argument("--held", type=Path, help="a settings file whose entries take part too")
+    rows = Path("results/reproduce.jsonl")
+    parser.add_argument("--rows", type=Path, default=rows, help="with --held: where they ran")
     args = parser.parse_args(argv)
     wanted = [Final(method, target, args) for method in args.methods for target in args.targets]
     wanted.sort(key=lambda final: final.target not in LARGE)  # the longest first
