@@ -213,10 +213,13 @@ def settle(final: Final) -> str:
     on = LEARNED_ON_OF.get(method)
     with locked(args.settings):
         for name, some in ((method, runs), (on, [run for run in runs if run[0].on])):
-            scored = [(one, values) for one, values in some if not isinstance(values, InputError)]
+            scored = [
+                (one, values)
+                for one, values in some
+                if not isinstance(values, InputError) and (args.seeds or one.found_by != CROSS)
+            ]
             if name is None or not scored:
                 continue
-            scored = scored if args.seeds else [run for run in scored if run[0].found_by != CROSS]
             best, values = max(scored, key=lambda run: statistics.mean(run[1]))
             keep(name, target, best, values, runs, args)
             said.append(f"{name} on {target}: {statistics.mean(values):.4f}")
@@ -271,8 +274,7 @@ def keep(
     append_line(args.settings.with_name("search.jsonl"), json.dumps(row))
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    """Settle, and say a line for each method and graph as it ends."""
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--methods", nargs="+", default=["graphglow", "random-theta", "gcn"])
     parser.add_argument("--targets", nargs="+", default=list(GRAPHS))
@@ -288,7 +290,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--held", type=Path, help="a settings file whose entries take part too")
     rows = Path("results/reproduce.jsonl")
     parser.add_argument("--rows", type=Path, default=rows, help="with --held: where they ran")
-    args = parser.parse_args(argv)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Settle, and say a line for each method and graph as it ends."""
+    args = parsed(argv)
     wanted = [Final(method, target, args) for method in args.methods for target in args.targets]
     wanted.sort(key=lambda final: final.target not in LARGE)  # the longest first
     context = multiprocessing.get_context("spawn")

@@ -24,6 +24,7 @@ SEEDS = ReproduceConfig.seeds
 LONGEST_REASON = 200
 DAGGER = "&dagger;"
 """Marks a figure of the backbone alone."""
+DOUBLE_DAGGER = "&Dagger;"
 TITLES = {
     "cornell5": "Cornell5",
     "johnshopkins55": "JohnsHopkins55",
@@ -108,6 +109,8 @@ class Notes:
         self.numbers: dict[str, int] = {}
         self.alone = False
         """Whether a cell is marked as one of a backbone alone."""
+        self.behind = False
+        """Whether a cell is marked as made with earlier settings."""
 
     def mark(self, reason: str) -> str:
         text = " ".join(reason.split())
@@ -120,8 +123,14 @@ class Notes:
         self.alone = self.alone or bool(cell.alone)
         return f" {DAGGER}" if cell.alone else ""
 
+    def earlier(self) -> str:
+        """The mark of a cell whose settings have changed since it was run."""
+        self.behind = True
+        return f" {DOUBLE_DAGGER}"
+
     def markdown(self) -> str:
         lines = [f"- {DAGGER} {ALONE}\n"] if self.alone else []
+        lines += [f"- {DOUBLE_DAGGER} made before its settings were changed\n"] * self.behind
         lines += [f"- [{number}] {text}\n" for text, number in self.numbers.items()]
         return "\n" + "".join(lines) if lines else ""
 
@@ -141,6 +150,8 @@ def score(grid: Grid, place: Place, notes: Notes, beside: str = "", *, bold: boo
             told.insert(0, f"{len(failures)} failed {notes.mark(failures[0])}")
         if len(cell.scores) != SEEDS:
             told.insert(0, seeds(len(cell.scores)))
+        if any(row.get("outdated") for row in grid.rows.get(place, ())):
+            text += notes.earlier()
     return f"{text} ({'; '.join(told)})" if told else text
 
 

@@ -1,31 +1,29 @@
 """The searches behind docs/reproduction.md: how the settings of each method came about."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphglow.experiments import paper
-from graphglow.experiments.cell_config import as_compared, config_kind, in_parts, merged
-from graphglow.experiments.cells import EXPERIMENTS, NAMES, PRETRAINED, WIDER
+from graphglow.experiments.cell_config import (
+    as_compared,
+    config_kind,
+    in_parts,
+    merged,
+    tuned_settings,
+)
+from graphglow.experiments.cells import EXPERIMENTS, LEARNED_ON, NAMES, PRETRAINED, WIDER, Cell
 from graphglow.experiments.settings import Settings
 from reproduction_cells import NO_ROWS, NOTHING, TITLES, Row, machine, markdown, percent
 
-SHARED = {
-    "graphglow": "random-theta",
-    "random-theta": "graphglow",
-    "graphglow-backbone": "random-backbone",
-    "random-backbone": "graphglow-backbone",
-}
-"""Whose trials with lambda = 1 count as a method's own: theta plays no part in them."""
-LABELS = {**NAMES, **{key: label for key, (_, label) in WIDER.items()}}
-Studies = Mapping[tuple[str, str, str], Row]
-"""The last row by method, target and sources."""
+OURS = {**LEARNED_ON, **WIDER}
+LABELS = {**NAMES, **{key: label for key, (_, label) in OURS.items()}}
 
 
-def search(found: Sequence[Row], settings: Settings) -> str:
+def search(found: Sequence[Row]) -> str:
     """Validation accuracy of the settings taken, and how each came about."""
-    studies = {(row["method"], row["target"], sought(row)): row for row in found}
+    studies = {(row["method"], row["target"], sought(row)): row for row in found}  # the last
     if not studies:
         return NO_ROWS
     known = list(LABELS)
@@ -37,7 +35,7 @@ def search(found: Sequence[Row], settings: Settings) -> str:
     for method, kind in names:
         label = LABELS.get(method, method) + (f", {kind}" if kind else "")
         mine = [studies.get((method, graph, kind)) for graph in paper.GRAPHS]
-        lines.append([label, *(came_about(row, studies, settings) for row in mine)])
+        lines.append([label, *(came_about(row) for row in mine)])
     titles = ["method", *(TITLES[graph] for graph in paper.GRAPHS)]
     return f"{summary(list(studies.values()))}\n\n{markdown(titles, lines)}"
 
@@ -58,14 +56,12 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
-def came_about(row: Row | None, studies: Studies, settings: Settings) -> str:
+def came_about(row: Row | None) -> str:
     """``82.4 (30 x 2)``: validation accuracy, trials and runs of each; or where it comes from."""
     if row is None:
         return NOTHING
-    other = sharing(row, studies, settings)
-    if other is not None:
-        score = other.get("val_accuracy") if is_search(other) else None
-        return (f"{percent(score)} " if score is not None else "") + "(shared)"
+    if "found_by" in row:
+        return settled(row)
     if "borrowed_from" in row:
         return f"of {TITLES.get(row['borrowed_from'], row['borrowed_from'])}"
     if "taken_from" in row:
@@ -78,45 +74,34 @@ def came_about(row: Row | None, studies: Studies, settings: Settings) -> str:
     return f"{percent(row['val_accuracy'])} {told}"
 
 
-def sharing(row: Row, studies: Studies, settings: Settings) -> Row | None:
-    """The row of the other of a pair, if a trial of it with lambda = 1 was taken instead."""
-    method, target = row["method"], row["target"]
-    held = of_target(settings.of(method, target, row["sources"] or ()))
-    if method not in SHARED or held.get("input_weight") != 1:
-        return None
-    if held == of_target(row["settings"] or {}):
-        return None
-    others = (r for (m, t, _), r in studies.items() if (m, t) == (SHARED[method], target))
-    other = next(others, None)
-    if other is None:
-        return None
-    same = held == of_target(other["settings"] or {})
-    return other if same else other | {"val_accuracy": None}
+def settled(row: Row) -> str:
+    """``82.4 (70; 9 x 3)``: of 70 trials 9 ran again, 3 times each; then, whose it was."""
+    method, finalists = row["method"], row["finalists"] or []
+    runs = max((len(one["val_accuracies"] or ()) for one in finalists), default=0)
+    again = f"; {len(finalists)} x {runs}" if finalists else ""
+    own = LEARNED_ON[method][0] if method in LEARNED_ON else method
+    whose = "" if row["found_by"] == own else f"; {row['found_by']}"
+    return f"{percent(row['val_accuracy'])} ({row['trials']}{again}{whose})"
 
 
-def of_target(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the GNN of the target is trained with; its width is the learner's."""
-    found = dict(settings.get("transfer", settings))
-    found.pop("embedding_size", None)
-    return found
-
-
-def outdated(rows: Iterable[Row], settings: Settings) -> list[str]:
-    """Cells whose last rows were made with other settings than those that are held today."""
+def marked(rows: Iterable[Row], settings: Settings) -> list[Row]:
+    """Rows, each with whether it was made with other settings than those that are held today."""
     cells = {(cell.experiment, cell.key): cell for made in EXPERIMENTS.values() for cell in made()}
-    found: dict[str, None] = {}
-    for row in rows:
-        cell = cells.get((row["experiment"], row["cell"]))
-        if cell is None or not isinstance(row.get("config"), dict):
-            continue
-        tuned = settings.of(cell.tuned_as or cell.method, cell.target, cell.sources)
-        if cell.method in PRETRAINED:
-            tuned = in_parts(tuned)[1]
-        held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
-        used = as_compared(config_kind(cell.method), row["config"])
-        if any(held.get(name) != used.get(name) for name in tuned):
-            found.setdefault(f"{cell.experiment} {cell.key}")
-    return list(found)
+    return [
+        {**row, "outdated": _outdated(row, cells.get((row["experiment"], row["cell"])), settings)}
+        for row in rows
+    ]
+
+
+def _outdated(row: Row, cell: Cell | None, settings: Settings) -> bool:
+    if cell is None or not isinstance(row.get("config"), dict):
+        return False
+    tuned = tuned_settings(cell, settings)
+    if cell.method in PRETRAINED:
+        tuned = in_parts(tuned)[1]
+    held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
+    used = as_compared(config_kind(cell.method), row["config"])
+    return any(held.get(name) != used.get(name) for name in tuned)
 
 
 def sought(row: Row) -> str:

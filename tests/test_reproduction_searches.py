@@ -49,31 +49,39 @@ def test_the_search_is_told_by_method_and_sources(folder):
 
 
 def test_settings_that_were_not_searched_say_where_they_come_from(folder):
-    off, on = {"input_weight": 1.0, "dropout": 0.2}, {"input_weight": 0.5, "dropout": 0.2}
-    plain = {"experiment": "search", "sources": None, "settings": on, "provenance": ORIGIN}
-    sources = list(GRAPHS[:4])
+    plain = {"experiment": "search", "sources": None, "settings": {}, "provenance": ORIGIN}
     rows = [
-        study("graphglow", "cora", 0.8, sources=sources, settings={"transfer": off}),
-        study("random-theta", "cora", 0.7, settings=on | {"embedding_size": 64}),
-        study("random-theta", "citeseer", 0.6, settings=on | {"embedding_size": 64}),
-        study("graphglow", "pubmed", None, sources=sources, settings=None, trials=0),
         plain | {"method": "random-theta", "target": "pubmed", "borrowed_from": "citeseer"},
         plain | {"method": "gat", "target": "cora", "taken_from": "earlier.jsonl", "drawn": 48},
         plain | {"method": "gat", "target": "pubmed", "taken_from": "earlier.jsonl", "drawn": 0},
     ]
     folder.write("search.jsonl", rows)
-    held = {"graphglow": {"cora": {"transfer": off}}}
-    held["random-theta"] = {"cora": off | {"embedding_size": 64}, "citeseer": on}
-    (folder.root / "settings.json").write_text(json.dumps(held))
     table = folder.block("search")
     assert "Entries borrowed: 1; taken: 2." in table
     empty = "| - | - | - | - |"
-    assert f"| random theta {empty} 80.0 (shared) | 60.0 (30 x 2) | of CiteSeer |" in table
-    assert f"| GraphGLOW, cross-domain {empty} 80.0 (30 x 2) | - | none (0 of 30 x 2) |" in table
+    assert f"| random theta {empty} - | - | of CiteSeer |" in table
     assert f"| GAT {empty} taken (48) | - | taken (not searched) |" in table
 
 
-def test_cells_made_before_their_settings_were_changed_are_named(folder):
+def test_finals_say_how_many_ran_again_and_whose_trial_won(folder):
+    ran = [{"val_accuracies": [0.7, 0.8, 0.9]}, {"val_accuracies": None}]
+    final = {"experiment": "search", "sources": None, "settings": {}, "provenance": ORIGIN}
+    final |= {"trials": 70, "finalists": ran, "val_accuracy": 0.8}
+    rows = [
+        study("random-theta", "cora", 0.7),
+        final | {"method": "random-theta", "target": "cora", "found_by": "graphglow"},
+        final | {"method": "random-on", "target": "cora", "found_by": "random-theta"},
+        final | {"method": "gcn", "target": "cora", "found_by": "held before", "finalists": None},
+    ]
+    folder.write("search.jsonl", rows)
+    table = folder.block("search")
+    empty = "| - | - | - | - |"
+    assert f"| random theta {empty} 80.0 (70; 2 x 3; graphglow) |" in table
+    assert f"| random theta, lambda < 1 {empty} 80.0 (70; 2 x 3) |" in table
+    assert f"| GCN {empty} 80.0 (70; held before) |" in table
+
+
+def test_cells_made_before_their_settings_were_changed_are_marked(folder):
     gcn, dot, ours = cells("table2", "gcn/cora", "graphglow-dot/cora", "graphglow/cora")
     (swept,) = cells("sensitivity", "lambda/0.1/cora")
     rows = five(gcn, 0.8, config={"dropout": 0.5}) + five(dot, 0.8, config={"input_weight": 0.3})
@@ -83,9 +91,11 @@ def test_cells_made_before_their_settings_were_changed_are_named(folder):
     held = {"gcn": {"cora": {"dropout": 0.2}}, "random-theta": {"cora": {"input_weight": 1.0}}}
     held["graphglow"] = {"cora": {"transfer": {"input_weight": 0.5}}}
     (folder.root / "settings.json").write_text(json.dumps(held))
-    told = folder.block("rows")
-    named = "table2 gcn/cora, table2 graphglow-dot/cora"
-    assert f"- made before their settings were changed: {named}\n" in told
+    assert "- made before their settings were changed: 2 cells, marked\n" in folder.block("rows")
+    table = folder.block("table2")
+    assert table.count("80.0 +- 1.0** &Dagger;") == 2
+    assert table.endswith("\n- &Dagger; made before its settings were changed\n")
     held["gcn"]["cora"]["dropout"], held["random-theta"]["cora"]["input_weight"] = 0.5, 0.3
     (folder.root / "settings.json").write_text(json.dumps(held))
     assert "made before" not in folder.block("rows")
+    assert "&Dagger;" not in folder.block("table2")

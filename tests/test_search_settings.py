@@ -11,10 +11,21 @@ import pytest
 from graphglow.experiments.settings import Settings, read_settings, write_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import final_settings
 import reproduce_rows
 import search_settings
+from reproduction_folder import cells, five
 
 CITATION = ("cora", "citeseer", "pubmed")
+
+
+def settle(folder: Path, *methods: str, target: str = "reed98", **more: Path) -> None:
+    """By the scores of the trials alone."""
+    given = [f"--{name}={path}" for name, path in more.items()]
+    paths = [f"--folder={folder}", f"--settings={folder / 'settings.json'}"]
+    for method in methods:
+        args = final_settings.parsed(["--seeds=0", "--targets", target, *paths, *given])
+        final_settings.settle(final_settings.Final(method, target, args))
 
 
 def study(folder: Path, target: str, method: str, trials: list[tuple[dict, float]]) -> None:
@@ -35,23 +46,53 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_without_the_learned_graph_both_have_each_other_s_trials(folder: Path) -> None:
-    ours = {"transfer.input_weight": 0.5, "transfer.dropout": 0.2}
+    ours = {"transfer.input_weight": 0.5, "transfer.dropout": 0.2, "pretrain.episodes": 3}
     off = {"input_weight": 1.0, "dropout": 0.6, "embedding_size": 64}
     study(folder, "reed98", "graphglow", [(ours, 0.7)])
     study(folder, "reed98", "random-theta", [(off, 0.8), ({**off, "dropout": 0.0}, 0.6)])
-    changed = search_settings.share(folder, folder / "settings.json")
-    assert changed == ["graphglow on reed98: 0.8000, of random-theta"]
+    settle(folder, "graphglow", "random-theta")
     settings = read_settings(folder / "settings.json")
     assert settings.of("graphglow", "reed98", CITATION) == {
-        "transfer": {"input_weight": 1.0, "dropout": 0.6}
+        "pretrain": {},
+        "transfer": {"input_weight": 1.0, "dropout": 0.6},
     }
+    assert settings.of("graphglow-on", "reed98", CITATION) == {
+        "pretrain": {"episodes": 3},
+        "transfer": {"input_weight": 0.5, "dropout": 0.2},
+    }
+    assert settings.of("random-theta", "reed98") == off
+    assert settings.of("random-on", "reed98") == {}  # it has no such trial of its own
+    rows = [json.loads(line) for line in (folder / "search.jsonl").read_text().splitlines()]
+    told = {row["method"]: (row["found_by"], row["trials"], row["val_accuracy"]) for row in rows}
+    assert told["graphglow"] == ("random-theta", 1, 0.8)
+    assert told["graphglow-on"] == ("graphglow", 1, 0.7)
+    assert told["random-theta"] == ("random-theta", 2, 0.8)
 
 
-def test_a_better_trial_with_the_learned_graph_is_not_shared(folder: Path) -> None:
-    study(folder, "cora", "graphglow", [({"transfer.input_weight": 0.5}, 0.9)])
-    study(folder, "cora", "random-theta", [({"input_weight": 1.0, "embedding_size": 64}, 0.8)])
-    assert search_settings.share(folder, folder / "settings.json") == []
-    assert read_settings(folder / "settings.json").entries == {}
+def test_what_was_held_stays_in_the_race(folder: Path) -> None:
+    study(folder, "cora", "gcn", [({"dropout": 0.2}, 0.80)])
+    held = folder / "held.json"
+    write_settings(held, Settings().having("gcn", "cora", {"dropout": 0.5}))
+    (cell,) = cells("table2", "gcn/cora")
+    for accuracy, wins in ((0.79, 0.2), (0.81, 0.5)):
+        lines = (json.dumps(row | {"val_accuracy": accuracy}) for row in five(cell, 0.7))
+        (folder / "rows.jsonl").write_text("\n".join(lines))
+        settle(folder, "gcn", target="cora", held=held, rows=folder / "rows.jsonl")
+        assert read_settings(folder / "settings.json").of("gcn", "cora") == {"dropout": wins}
+
+
+def test_finals_have_the_best_once_and_what_is_good_for_the_other(folder: Path) -> None:
+    on = {"transfer.input_weight": 0.5, "transfer.dropout": 0.2}
+    better, other = {**on, "transfer.dropout": 0.6}, {"input_weight": 0.3, "dropout": 0.0}
+    study(folder, "cora", "graphglow", [(on, 0.7), (on, 0.72), (better, 0.8)])
+    study(folder, "cora", "random-theta", [(other, 0.9)])
+    found = final_settings.finalists(folder, "graphglow", "cora", 2)
+    assert [one.score for one in found] == [0.8, 0.72, 0.9, 0.9]
+    steps = [one.settings["pretrain"].get("learner_learning_rate") for one in found]
+    assert steps == [None, None, 0.01, 0.1]
+    (crossed,) = final_settings.finalists(folder, "random-theta", "cora", 2)[1:2]
+    assert crossed.settings == {"transfer": {"input_weight": 0.5, "dropout": 0.6}
+                                | {"embedding_size": 64}}  # fmt: skip
 
 
 def test_what_was_not_searched_is_borrowed_and_says_so(folder: Path) -> None:

@@ -13,6 +13,7 @@ from graphglow.experiments.cells import (
     ABLATIONS,
     CONTROLS,
     EXPERIMENTS,
+    LEARNED_ON,
     NAMES,
     PRETRAINED,
     WIDER,
@@ -26,6 +27,7 @@ from graphglow.training import PretrainConfig, TransferConfig
 
 EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
 NONE, PLAIN = Settings(), Protocol()
+OURS = {**LEARNED_ON, **WIDER}
 
 
 def cells(name):
@@ -59,9 +61,9 @@ def test_every_experiment_says_what_it_is(name):
 def test_tables_have_the_papers_rows_and_the_controls(name, table):
     made = list(EXPERIMENTS[name]())
     assert {cell.method for cell in made} == {*table, *CONTROLS}
-    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(WIDER))
+    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(OURS))
     for cell in made:
-        ours = cell.method in CONTROLS or cell.tuned_as in WIDER
+        ours = cell.method in CONTROLS or cell.key.split("/")[0] in OURS
         assert (cell.paper is None) == ours
     assert cells(name)["gcn/cora"].paper == (0.816, 0.004)
 
@@ -104,7 +106,7 @@ def test_runs_that_differ_in_anything_are_different():
     runs = [run_of(cell) for cell in EXPERIMENTS["ablation"]() if cell.target == "cora"]
     assert len(set(runs)) == len(ABLATIONS) + 1
     table = cells("table2")
-    plain = {key: cell for key, cell in table.items() if cell.tuned_as not in WIDER}
+    plain = {key: cell for key, cell in table.items() if key.split("/")[0] not in OURS}
     assert len({run_of(cell) for cell in plain.values()}) == len(plain)
     damaged = [c for c in EXPERIMENTS["edges"]() if c.method == "gcn" and c.target == "citeseer"]
     assert len({run_of(cell) for cell in damaged}) == 3 * 5 + 1
@@ -159,6 +161,24 @@ def test_attention_is_pretrained_with_settings_of_either_kind():
     assert in_parts({}) == ({}, {})
 
 
+def test_figures_have_the_best_settings_with_the_learned_graph_on():
+    cell = cells("edges")["delete/0.1/graphglow/citeseer"]
+    off, on = {"transfer": {"input_weight": 1.0}}, {"transfer": {"input_weight": 0.5}}
+    known = Settings().having("graphglow", "citeseer", off, cell.sources)
+    assert configs_of(cell, 0, known, PLAIN).run.input_weight == 1.0  # none other is known
+    known = known.having("graphglow-on", "citeseer", on, cell.sources)
+    assert configs_of(cell, 0, known, PLAIN).run.input_weight == 0.5
+    table = cells("table2")
+    assert configs_of(table["graphglow/citeseer"], 0, known, PLAIN).run.input_weight == 1.0
+    assert configs_of(table["graphglow-on/citeseer"], 0, known, PLAIN).run.input_weight == 0.5
+
+
+def test_sources_and_target_have_one_encoder():
+    cell = cells("table2")["graphglow/cora"]
+    known = Settings().having("graphglow", "cora", {"transfer": {"encoder": "mlp"}}, cell.sources)
+    assert configs_of(cell, 0, known, PLAIN).pretraining.encoder == "mlp"
+
+
 def test_settings_are_those_of_the_sources_where_known():
     cell = cells("table2")["graphglow/reed98"]
     known = Settings().having("graphglow", "reed98", {"transfer": {"dropout": 0.1}}, cell.sources)
@@ -191,7 +211,9 @@ def test_selection():
     assert sum(cell.method == "gcn" for cell in only) == 7
     whole, left_out = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
     assert {c.key for c in whole if c.method == "graphglow"} == {
-        f"{key}/{target}" for key in ("graphglow", "graphglow-backbone") for target in paper.SOCIAL
+        f"{key}/{target}"
+        for key in ("graphglow", "graphglow-on", "graphglow-backbone")
+        for target in paper.SOCIAL
     }
     assert {(c.method, c.target) for c in left_out} == {
         (method, target)

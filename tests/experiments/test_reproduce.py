@@ -298,7 +298,7 @@ def test_lines_that_are_no_rows_do_no_harm(out):
 
 def test_damaged_lines_are_named_and_foreign_files_are_left_alone(out):
     run([cell()], out)
-    first, second = (json.loads(line) for line in out.read_text().splitlines())
+    first, second = read_rows(out)
     absurd = [{**first, "val_accuracy": None}, {**second, "train_seconds": -1}]
     lines = ["{cut", *map(json.dumps, absurd), json.dumps({"benchmark": "op"})]
     out.write_text("\n".join(lines) + "\n")
@@ -320,6 +320,24 @@ def test_damaged_lines_are_named_and_foreign_files_are_left_alone(out):
         assert out.read_bytes() == content
     out.write_text('{"experiment": "ti')  # a writer that was killed at its first row
     assert run([cell()], out).made == 2
+
+
+def test_what_rows_have_in_common_stands_in_the_file_once(out):
+    run([cell()], out, seeds=3)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    common = {line["as"]: line["value"] for line in lines if set(line) == {"as", "value"}}
+    assert len(lines) == 3 + len(common)
+    assert {line["config"]["as"] for line in lines if "config" in line} <= set(common)
+    rows = read_rows(out)
+    assert [row["config"]["seed"] for row in rows] == [0, 1, 2]
+    assert {row["config"]["epochs"] for row in rows} == {2}
+    assert all(row["provenance"]["commit"] for row in rows)
+    damaged = [json.dumps(line) for line in lines if "experiment" in line][:1]
+    out.write_text("\n".join([*damaged, json.dumps({"as": 3, "value": {}})]) + "\n")
+    assert [why.split(";")[0] for why in find_rows(out).damaged] == [
+        "line 1: config must be defined in a line before",
+        "line 2: what rows have in common must have at most 100 fields",
+    ]
 
 
 def test_a_bug_is_a_row_that_says_so(out, monkeypatch):

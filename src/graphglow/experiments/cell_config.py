@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, get_args
 
 from graphglow.baselines import method_named
-from graphglow.experiments.cells import PRETRAINED, Cell
+from graphglow.experiments.cells import LEARNED_ON, PRETRAINED, Cell
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.structure import LearnerConfig
 from graphglow.structure.config import at_least, one_of
@@ -59,7 +59,7 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
     for name in ("epochs", "patience"):
         if getattr(protocol, name) is not None:
             fixed[name] = getattr(protocol, name)
-    tuned = settings.of(cell.tuned_as or cell.method, cell.target, cell.sources)
+    tuned = tuned_settings(cell, settings)
     if cell.method not in PRETRAINED:
         kind = method_named(cell.method).config
         return Configs(config_of(kind, merged(tuned, cell.settings), **fixed), None)
@@ -74,6 +74,17 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
     return Configs(
         config_of(TransferConfig, after, **fixed), config_of(PretrainConfig, before, **early)
     )
+
+
+def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """What the settings file has for a cell.
+
+    Where the best settings with the learned graph on are asked for and none are known, the best.
+    """
+    name = cell.tuned_as or cell.method
+    names = (name, LEARNED_ON[name][0]) if name in LEARNED_ON else (name,)
+    found = (settings.of(one, cell.target, cell.sources) for one in names)
+    return next((one for one in found if one), {})
 
 
 def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

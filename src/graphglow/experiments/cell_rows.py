@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import Configs, as_compared, config_kind
 from graphglow.experiments.cells import Cell
-from graphglow.experiments.row_checks import Row, check_row, is_result, read_records
+from graphglow.experiments.row_checks import Row, check_row, in_parts, is_result, read_records
+from graphglow.storage import append_line
 from graphglow.training import PretrainConfig
 
 Slot = tuple[str, str, int]
@@ -139,6 +140,16 @@ def latest(rows: Iterable[Row]) -> list[Row]:
         if slot is not None:
             found[slot] = row
     return list(found.values())
+
+
+def append_row(path: Path, row: Row, defined: set[str]) -> None:
+    """Add a row to a file, after what it has in common with others and is not ``defined`` yet."""
+    short, common = in_parts(row)
+    for key, value in common.items():
+        if key not in defined:
+            append_line(path, as_line({"as": key, "value": value}))
+            defined.add(key)
+    append_line(path, as_line(short))
 
 
 def as_line(row: Row) -> str:

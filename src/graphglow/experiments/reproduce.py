@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from graphglow.experiments.cell_rows import as_line, read_rows, taken_over
+from graphglow.experiments.cell_rows import append_row, read_rows, taken_over
 from graphglow.experiments.cell_run import Job, Learning, Place, RunFailed
 from graphglow.experiments.cells import Cell
 from graphglow.experiments.learner_files import check_data
@@ -27,7 +27,6 @@ from graphglow.experiments.schedule import Entry, Lesson, Schedule
 from graphglow.experiments.settings import Settings
 from graphglow.experiments.time_left import TimeLeft
 from graphglow.experiments.workers import Here, Worker, Workers, threads_for
-from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 
 KILLED = "the run must fit in memory; its process was killed, as the system does where it does not"
@@ -160,6 +159,7 @@ class _Work:
         self.time_left = TimeLeft()
         self.total = len(schedule.left())
         self.made, self.failed, self.rows = 0, 0, 0
+        self.defined: set[str] = set()  # in the file, by this process
         self.errors: dict[str, tuple[str, int]] = {}  # by the rule that was broken
 
     def copy(self, rows: Iterable[Row]) -> None:
@@ -232,7 +232,7 @@ class _Work:
                 self.errors[rule] = first, count + 1
 
     def _append(self, row: Row) -> None:
-        append_line(self.out, as_line(row))
+        append_row(self.out, row, self.defined)
         self.rows += 1
 
     def _tell(self, *beginning: Job) -> None:

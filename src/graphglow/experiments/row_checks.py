@@ -4,6 +4,7 @@ A row is one run of one method on one target with one seed. Who reads rows, to g
 to show them, reads them here; nobody trusts a file.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,9 @@ PERHAPS_NAMES = ("split", "series", "device")
 SHARES = ("test_accuracy", "val_accuracy", "paper", "paper_std")
 NOT_NEGATIVE = ("train_seconds", "total_seconds", "pretrain_seconds", "peak_memory_bytes", "epochs")
 AT_LEAST_ONE = ("runs_at_once", "processes")
+IN_COMMON = ("config", "pretraining", "provenance")
+"""What rows have in common stands in a file once (:func:`in_parts`)."""
+MOST_FIELDS = 100
 OF_A_RESULT = (*NAMES, "seed", "test_accuracy")
 """What every row of a run has; an object that lacks one of these is something else."""
 
@@ -63,12 +67,15 @@ def read_records(path: Path) -> Records:
 
 
 def _read_into(found: Records, file: BinaryIO) -> None:
+    defined: dict[str, Row] = {}
     for number, line in enumerate(_lines(file), 1):
         try:
             if line is None:
                 raise ValueError(f"longer than {LONGEST_LINE:,} bytes")
-            if line.strip():
-                found.objects.append((number, _object(line)))
+            record = _object(line) if line.strip() else None
+            if record is None or _defines(record, defined):
+                continue
+            found.objects.append((number, _whole(record, defined)))
         except (ValueError, RecursionError) as error:
             found.damaged.append(f"line {number}: {_reason(error)}")
             if not found.objects and len(found.damaged) >= TRIED:
@@ -84,6 +91,48 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
         while line and not line.endswith(b"\n"):
             line = file.readline(LONGEST_LINE)
         yield None
+
+
+def in_parts(row: Row) -> tuple[Row, dict[str, Row]]:
+    """A row without what many rows have in common, and that by its fingerprint.
+
+    ``{"config": {"as": "5f0c..", "seed": 0}}`` stands for the value of the line
+    ``{"as": "5f0c..", "value": {..}}``, which must come first, with this seed.
+    """
+    short, common = dict(row), {}
+    for name in IN_COMMON:
+        value = row.get(name)
+        if isinstance(value, dict) and len(value) <= MOST_FIELDS:
+            shared = {key: item for key, item in value.items() if key != "seed"}
+            text = json.dumps(shared, sort_keys=True)
+            key = hashlib.sha256(text.encode()).hexdigest()[:12]
+            common[key] = shared
+            short[name] = {"as": key, **({"seed": value["seed"]} if "seed" in value else {})}
+    return short, common
+
+
+def _defines(record: Row, defined: dict[str, Row]) -> bool:
+    """Whether a line only says what others mean; it is remembered."""
+    if set(record) != {"as", "value"}:
+        return False
+    key, value = record["as"], record["value"]
+    if not isinstance(key, str) or not isinstance(value, dict) or len(value) > MOST_FIELDS:
+        raise ValueError(f"what rows have in common must have at most {MOST_FIELDS} fields")
+    defined[key] = value
+    return True
+
+
+def _whole(record: Row, defined: Mapping[str, Row]) -> Row:
+    """The row of a line, with what it has in common with others."""
+    for name in IN_COMMON:
+        given = record.get(name)
+        if isinstance(given, dict) and "as" in given:
+            key = given["as"]
+            if not isinstance(key, str) or key not in defined or not set(given) <= {"as", "seed"}:
+                raise ValueError(f"{name} must be defined in a line before; got {given!r:.60}")
+            seed = {"seed": given["seed"]} if "seed" in given else {}
+            record = {**record, name: {**defined[key], **seed}}
+    return record
 
 
 def _object(line: bytes) -> Row:

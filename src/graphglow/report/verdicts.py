@@ -3,16 +3,19 @@
 import statistics
 from typing import NamedTuple
 
-from graphglow.experiments.cells import NAMES, WIDER
+from graphglow.experiments.cells import LEARNED_ON, NAMES, WIDER
 from graphglow.report.comparison import Comparison, Line, Versus, against
 
 JUDGED = {
     "graphglow": ("gcn", "random-theta"),
+    "graphglow-on": ("gcn", "random-on"),
     "graphglow-backbone": ("gcn", "random-backbone"),
     "graphglow-star": ("gcn", "random-theta"),
 }
 """Lines of ours, and what each must beat to be worth its while: the same GNN without a learned
 graph, and the same model whose structure learner was never trained."""
+LABELS = {key: label for key, (_, label) in {**LEARNED_ON, **WIDER}.items()}
+"""Of lines that share their method with another."""
 FALLBACK = ("graphglow-star",)
 """Judged only where none of the others is."""
 
@@ -44,12 +47,11 @@ def verdict_tables(table: Comparison) -> list[Verdicts]:
 
 def line_of(table: Comparison, key: str) -> Line | None:
     """The line that goes by the label of a key; else the only one of that method."""
-    if key in WIDER:
-        return next((line for line in table.lines if line.name == WIDER[key][1]), None)
+    if key in LABELS:
+        return next((line for line in table.lines if line.name == LABELS[key]), None)
     lines = [line for line in table.lines if line.method == key]
     named = [line for line in lines if line.name.lower() in (key, NAMES.get(key, key).lower())]
-    wide = [label for _, label in WIDER.values()]
-    lines = [line for line in lines if line.name not in wide]
+    lines = [line for line in lines if line.name not in LABELS.values()]
     return next(iter(named or (lines if len(lines) == 1 else [])), None)
 
 
