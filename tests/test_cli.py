@@ -309,7 +309,10 @@ def test_usage_errors_of_a_process(encoding: str, colour: str) -> None:
         ("transfer --learner random --target wine --bogus 1", "unknown options: --bogus"),
         ("transfer --learner random --target wine --epoch 3", "perhaps you meant: --epochs"),
         ("transfer --learner random --target wine extra", "unknown options: extra"),
-        ("transfer --learner random --target wine --epochs x", "bad value for --epochs"),
+        (
+            "transfer --learner random --target wine --epochs x",
+            "--epochs must be a whole number; got 'x'",
+        ),
         ("transfer --learner random --target wine --device tpu", "'tpu'"),
         ("pretrain --out l.st", "--sources"),
         ("pretrain --sources --out l.st", "at least one source"),

@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from graphglow import __version__
 from graphglow.commands import COMMANDS
 from graphglow.errors import InputError, InputWarning
+from graphglow.version import __version__
 
 HELP = """\
 usage: graphglow COMMAND [OPTIONS]
@@ -30,11 +30,17 @@ options:
   -h, --help   show this help; graphglow COMMAND --help shows a command's options
   --version    show the version
 
+your own graph is two tables: people.csv with the columns id, label (blank where it is not known)
+and whatever else you know of them; relations.csv with source and target, ids of the first. Other
+names of columns are given by --columns id=person label=risk. The first two lines below predict the
+blanks and write the better graph; a name from graphglow datasets does in the place of the tables.
+
 examples:
+  graphglow transfer --learner universal --target people.csv+relations.csv \\
+      --predictions labels.csv --out result.safetensors
+  graphglow refine --result result.safetensors --out refined.csv
   graphglow demo
-  graphglow transfer --learner universal --target breast_cancer
   graphglow fit --method gcn --target breast_cancer
-  graphglow refine --learner universal --target my_graph.npz --out refined.csv
   graphglow pretrain --sources digits synthetic --out learner.safetensors
 """
 

@@ -12,6 +12,7 @@ import torch
 with warnings.catch_warnings():  # PyG scripts a class at import, which newer torch deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
     from graphglow.graphs import synthetic_graph
+    from graphglow.graphs.split import with_random_split
     from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
     from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer
 
@@ -66,7 +67,7 @@ TRANSFER = MODEL | {"epochs": 20, "patience": None, "train_learner": False}
 
 
 def graph(seed):
-    return synthetic_graph(
+    made = synthetic_graph(
         num_nodes=80,
         num_classes=3,
         num_features=16,
@@ -75,6 +76,7 @@ def graph(seed):
         feature_noise=1.0,
         seed=seed,
     )
+    return with_random_split(made, 0)
 
 
 def rows(history):

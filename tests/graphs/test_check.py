@@ -9,7 +9,6 @@ from torch_geometric.data import Data, HeteroData
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import check_graph
-from graphglow.graphs.split import random_split
 
 
 def mask(*nodes: int, size: int = 12) -> torch.Tensor:
@@ -90,22 +89,25 @@ BAD = {
         lambda d: {"train_mask": [True] * 12, "val_mask": mask(1)},
         "train_mask must have one entry per node (12); got list",
     ),
-    "one mask": (lambda d: {"train_mask": mask(0)}, "must come together (or no mask at all); got"),
+    "one mask": (
+        lambda d: {"train_mask": mask(0)},
+        "a split must have training and validation nodes",
+    ),
     "overlap": (
         lambda d: {"train_mask": mask(0, 1, 2), "val_mask": mask(1, 2)},
-        "train_mask and val_mask must not overlap; got 2 nodes in both",
+        "training and validation nodes must not overlap; got 2 nodes in both",
     ),
     "overlap test": (
         lambda d: {"train_mask": mask(0), "val_mask": mask(1), "test_mask": mask(1)},
-        "val_mask and test_mask must not overlap; got 1 nodes in both",
+        "validation and test nodes must not overlap; got 1 nodes in both",
     ),
     "empty train": (
         lambda d: {"train_mask": mask(), "val_mask": mask(1)},
-        "train_mask must hold at least one labelled node; got none",
+        "at least one labelled node for training (train_mask); got none",
     ),
     "unlabelled validation": (
         lambda d: {"train_mask": mask(0), "val_mask": mask(11)},
-        "val_mask must hold at least one labelled node; got none",
+        "at least one labelled node for validation (val_mask); got none",
     ),
 }
 
@@ -193,8 +195,16 @@ def test_an_only_class_is_named(small_graph):
 
 
 def test_a_class_that_a_random_split_leaves_out_is_said():
-    y = torch.tensor([0, 1] * 20 + [2])
-    data = Data(x=torch.rand(41, 3), y=y, edge_index=torch.tensor([[0, 1], [1, 2]]))
-    seeds = [s for s in range(20) if 40 not in random_split(y, seed=s)[0]]
-    with pytest.warns(InputWarning, match="no training node has the label 2 in this random split"):
-        check_graph(data, split_seed=seeds[0])
+    data = Data(x=torch.rand(5, 3), y=torch.tensor([0, 0, 1, 2, 3]))
+    data.class_names = ["red", "red too", "red three", "red four"]
+    with pytest.warns(InputWarning, match="no training node has the label red .* in this random"):
+        check_graph(data)
+
+
+def test_of_several_splits_one_must_be_chosen(small_graph):
+    for name in ("train_mask", "val_mask", "test_mask"):
+        small_graph[name] = torch.zeros(12, 10, dtype=torch.bool)
+    with pytest.raises(
+        InputError, match=r"choose one.*data\.train_mask = data\.train_mask\[:, 0\]"
+    ):
+        check_graph(small_graph)

@@ -117,7 +117,10 @@ def test_rows_are_those_of_a_spreadsheet(tmp_path):
 BAD = {
     "latin-1": ("id,label,f\nann,u,1\nbob,\xe4,2\n".encode("latin-1"), "got other bytes in row 3"),
     "spreadsheet": (b"PK\x03\x04" + bytes(range(256)), "got a spreadsheet or an archive (save"),
-    "half a quote": (b'id,label,f\nann,u,1\nbob,"v,2\n', "it cannot be read (Error tokenizing"),
+    "half a quote": (
+        b'id,label,f\nann,u,1\nbob,"v,2\n',
+        "must close every quotation mark; got one that is not, in row 3",
+    ),
     "blank": (b"\n\n \n", "must be a CSV table with a header; it is empty"),
     "foreign": (b"<html></html>", "must have an id column, called id, node_id, node; got the"),
     "zeros": (b"\x00" * 50, "nodes.csv must "),

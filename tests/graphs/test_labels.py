@@ -12,9 +12,9 @@ from graphglow.graphs.labels import encode_labels
     [
         (["b", "a", "", "b"], [1, 0, -1, 1], ["a", "b"]),
         (["b ", " a", None, float("nan")], [1, 0, -1, -1], ["a", "b"]),
-        ([0, 1, -1, 2], [0, 1, -1, 2], None),
-        (["0", "1", "", "-1"], [0, 1, -1, -1], None),
-        ([0.0, 1.0, np.nan], [0, 1, -1], None),  # integers with blanks, as pandas keeps them
+        ([0, 1, -1, 2], [0, 1, -1, 2], ["0", "1", "2"]),
+        (["0", "1", "", "-1"], [0, 1, -1, -1], ["0", "1"]),
+        ([0.0, 1.0, np.nan], [0, 1, -1], ["0", "1"]),  # integers with blanks, as pandas keeps them
         ([2019, 2021, 2019], [0, 1, 0], ["2019", "2021"]),
         ([1, 2, 1], [0, 1, 0], ["1", "2"]),
         ([True, False, True], [1, 0, 1], ["False", "True"]),

@@ -6,13 +6,14 @@ import time
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import torch_geometric.datasets
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs import DATASETS, check_graph, load_graph
+from graphglow.graphs import DATASETS, check_graph, load_graph, write_graph
 from graphglow.graphs.graph import prepare
 
 FREE = sorted(name for name, info in DATASETS.items() if not info.needs_data)
@@ -165,14 +166,14 @@ def test_a_download_lands_in_the_root(reed, tmp_path, monkeypatch):
         ("pubmud", "nearest: pubmed"),
         ("synthetik", "nearest: synthetic"),
         ("qqqq", "nearest: amherst41, breast_cancer"),
-        ("nowhere/graph.npz", "or an existing path"),
+        ("nowhere/graph.npz", "a graph file must exist; got nowhere/graph.npz"),
         ("", "got ''"),
         (7, "a pair of tables, a torch_geometric Data or a NetworkX graph, DGL graph or SciPy"),
         ((1, 2), "got tuple"),
         ((None, None), "got tuple"),
         (("a.csv", None), "a table must exist; got a.csv"),
         ("os.path.Evil", "a class path must be torch_geometric.datasets.NAME (other code is not"),
-        ("my.graph.npz", "or an existing path"),
+        ("my.graph.npz", "a graph file must exist; got my.graph.npz"),
         (None, "got NoneType"),
     ],
 )
@@ -224,7 +225,46 @@ def test_files_without_labels(suffix, tmp_path, small_graph):
 
 def test_columns_and_arrays_where_they_do_not_belong(tmp_path, small_graph):
     torch.save(small_graph, tmp_path / "g.pt")
-    with pytest.raises(InputError, match="columns can be chosen for tables only; got"):
+    with pytest.raises(InputError, match="columns can be chosen in tables only"):
         load_graph(tmp_path / "g.pt", columns={"id": "a"})
     with pytest.raises(InputError, match="x and y go with a SciPy adjacency matrix only; got Data"):
         load_graph(small_graph, x=[[1.0]])
+
+
+@pytest.mark.parametrize(
+    "source", ["wine", "ogb:ogbn-arxiv", "torch_geometric.datasets.KarateClub"]
+)
+def test_columns_of_what_is_no_table_are_refused(source, tmp_path, small_graph):
+    for given in (source, small_graph):
+        with pytest.raises(InputError, match="columns can be chosen in tables only"):
+            load_graph(given, columns={"id": "person"}, data_root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("people.csv+gone.csv", "the table of edges must exist; got gone.csv"),
+        ("gone.csv+people.csv", "the table of nodes must exist; got gone.csv"),
+        ("a.csv+b.parquet", "the tables of nodes and edges must exist; got a.csv and b.parquet"),
+        ("people.csv+gone", "the table of edges must exist; got gone"),
+    ],
+)
+def test_half_a_pair_of_tables(source, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "people.csv").write_text("id,label,f\na,0,1\nb,1,2\n")
+    with pytest.raises(InputError) as caught:
+        load_graph(source)
+    assert str(caught.value) == said
+
+
+def test_every_class_has_a_name_whatever_the_door(tmp_path, small_graph):
+    nodes = pd.DataFrame({"id": ["a", "b", "c", "d"], "label": [0, 1, 0, 1], "f": [1, 2, 3, 4]})
+    named = nx.Graph([("a", "b")])
+    nx.set_node_attributes(named, {"a": {"y": 0, "f": 1.0}, "b": {"y": 1, "f": 2.0}})
+    write_graph(load_graph(small_graph), tmp_path / "g.npz")
+    for door in (small_graph, "synthetic-small", nodes, named, tmp_path / "g.npz"):
+        data = load_graph(door)
+        assert data.class_names == [str(c) for c in range(int(data.y.max()) + 1)]
+    assert load_graph(nodes).node_id == ["a", "b", "c", "d"]
+    small_graph.y[:] = -1
+    assert load_graph(small_graph, need_labels=False).class_names == []

@@ -44,6 +44,43 @@ def test_columns_are_encoded_as_in_training(tmp_path):
     assert found.edge_index is None
 
 
+def test_names_of_columns_may_differ_in_case(tmp_path):
+    header = "ID,Town,AGE, joined ,same,Member\n"
+    found = read(tmp_path, header + "n1,Ulm,50,1970-01-03,3,true\n")
+    assert found.x.tolist() == [[1, 1, 0, 0, 1, 0, 0, 1]]
+    said = r"must have every column of training; got none called 'town' among id, Town, TOWN, age"
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, "id,Town,TOWN,age,joined,same,member\nn1,Ulm,Ulm,50,,3,true\n")
+
+
+def test_cells_are_read_as_those_of_training(tmp_path):
+    columns = [
+        {"name": "a", "mean": 0.0, "scale": 1.0, "decimal": ","},
+        {"name": "b", "mean": 0.0, "scale": 1.0},
+        {"name": "c", "mean": 0.0, "scale": 1.0, "date": "dmy"},
+    ]
+    data = graph(feature_columns={"columns": columns})
+    found = read(
+        tmp_path, 'id,a,b,c\nn1,"1,500","1,500",02/01/1970\nn2,1,50%,1970-01-03\n', data=data
+    )
+    assert found.x.tolist() == [[1.5, 1500.0, 1.0], [1.0, 0.5, 2.0]]
+    with pytest.raises(
+        InputError, match=r"column 'c' .* must be dates such as 31/01/2024; got '1970"
+    ):
+        read(tmp_path, "id,a,b,c\nn1,1,1,1970/01/01\n", data=data)
+
+
+def test_columns_that_were_chosen_in_training_need_not_be_said_again(tmp_path):
+    columns = [{"name": "age", "mean": 40.0, "scale": 10.0}]
+    chosen = {"id": "person", "source": "payer", "target": "payee"}
+    data = graph(feature_columns={"columns": columns, "chosen": chosen})
+    found = read(tmp_path, "person,age\nn1,50\n", "when,payer,payee\n1,n1,a\n", data)
+    assert found.node_id == ["n1"]
+    assert found.edge_index.tolist() == [[3], [0]]
+    assert read(tmp_path, "id,age\nn1,50\n", "source,target\nn1,a\n", data).node_id == ["n1"]
+    assert read(tmp_path, "PERSON,age\nn1,50\n", None, data).node_id == ["n1"]
+
+
 def test_a_frame_and_a_parquet_file_do_as_well(tmp_path):
     frame = pd.DataFrame(
         {
@@ -108,7 +145,11 @@ ROW = "n1,Ulm,1,,1,,\n"
             "column 'age' of .*new.csv must be numbers; got 'old'",
         ),
         (HEADER + "n1,Ulm,inf,,1,,\n", None, "column 'age' of .* must be finite"),
-        (HEADER + "n1,Ulm,1,soon,1,,\n", None, "column 'joined' of .* must be dates; got 'soon'"),
+        (
+            HEADER + "n1,Ulm,1,soon,1,,\n",
+            None,
+            "column 'joined' of .* must be dates such as 2024-01-31; got 'soon'",
+        ),
         (HEADER + ROW, "source,target\nn1,z\n", "'target' of .*old or new nodes; got 'z' in row 2"),
         (HEADER + ROW, "source,target\na,b\n", "must have a new end; got a - b in row 2"),
         (HEADER + ROW, "source,target,weight\nn1,b,-1\n", "'weight' of .*numbers from 0; got '-1'"),
@@ -149,4 +190,4 @@ def test_edges_without_a_header_are_refused(tmp_path):
     (tmp_path / "edges.csv").write_text("n1,p0\n")
     old = ["p0", "p1"]
     with pytest.raises(InputError, match="must start with a header such as source,target"):
-        new_tables._read_edges(open_table(tmp_path / "edges.csv"), [*old, "n1"], 2, {})
+        new_tables._read_edges(open_table(tmp_path / "edges.csv"), [*old, "n1"], 2, {}, ())

@@ -95,7 +95,40 @@ def test_nothing_but_names():
 def test_dates_are_days(dates):
     x, columns = encode_columns(pd.DataFrame({"a": dates}), "t")
     assert x.tolist() == [[-1.0], [1.0], [0.0]]
-    assert columns == [{"name": "a", "mean": 19724.0, "scale": 1.0, "date": True}]
+    assert columns == [{"name": "a", "mean": 19724.0, "scale": 1.0, "date": "iso"}]
+
+
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        (["10%", "30%"], "is read as numbers: '10%' as 0.1"),
+        (["1,000", "3,000"], "is read as numbers: '1,000' as 1000"),
+        (["1", "3,000"], "is read as numbers: '3,000' as 3000"),
+        (["0,5", "1,5"], "is read as numbers: '0,5' as 0.5"),
+        (["13/01/2021", "15/01/2021"], "is read as dates: '13/01/2021' as 2021-01-13"),
+        (["01.02.2021", "03.02.2021"], "is read as dates: '01.02.2021' as 2021-02-01"),
+    ],
+)
+def test_numbers_and_dates_that_are_not_written_plainly_are_said(cells, said):
+    with pytest.warns(InputWarning, match=re.escape(f"column 'a' of t {said}")):
+        x, _ = encode_columns(pd.DataFrame({"a": cells}), "t")
+    assert x.tolist() == [[-1.0], [1.0]]
+
+
+def test_dates_whose_day_cannot_be_told_are_left_out():
+    frame = pd.DataFrame({"a": ["01/03/2021", "02/03/2021"], "b": [1, 3]})
+    said = "column 'a' of t is left out: in '01/03/2021' day and month cannot be told apart"
+    with pytest.warns(InputWarning, match=re.escape(said)):
+        x, columns = encode_columns(frame, "t")
+    assert x.tolist() == [[-1.0], [1.0]]
+    assert [column["name"] for column in columns] == ["b"]
+
+
+def test_what_new_rows_must_know_is_kept():
+    frame = pd.DataFrame({"a": ["0,5", "1,5"], "b": ["13/01/2021", "15/01/2021"]})
+    with pytest.warns(InputWarning):
+        _, (a, b) = encode_columns(frame, "t")
+    assert (a["decimal"], b["date"]) == (",", "dmy")
 
 
 def test_decimal_commas_and_decimals():

@@ -139,7 +139,7 @@ def test_the_index_of_pandas(tmp_path):
         ({"id": ["a", None, "b"]}, r"got a blank in row 2 \(counted from 1\)"),
         ({"id": ["a", "b", "a"]}, r"got 'a' in row 1 and row 3 \(counted from 1\)"),
         ({"f": [1.0, np.inf, 2.0]}, r"column 'f' of .* must be finite; got inf in row 2 \(counted"),
-        ({"f": [[1.0], [2.0], [3.0]]}, "must hold numbers, dates, text or booleans; got ndarray"),
+        ({"f": [[1.0], [2.0], [3.0]]}, "must hold numbers, dates, text or booleans; got list<"),
     ],
 )
 def test_bad_cells(change, message, tmp_path):

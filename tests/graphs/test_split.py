@@ -3,10 +3,12 @@ import re
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.split import few_label_split, mask_from, random_split
+from graphglow.graphs.split import few_label_split, mask_from, random_split, stratified_split
 
 
 def test_half_a_quarter_a_quarter_of_the_labelled():
@@ -16,6 +18,39 @@ def test_half_a_quarter_a_quarter_of_the_labelled():
     assert (len(train), len(val), len(test)) == (40, 20, 20)
     together = torch.cat([train, val, test]).sort()[0]
     assert torch.equal(together, torch.arange(20, 100))
+
+
+def test_each_class_is_split_alike():
+    y = torch.tensor([0] * 40 + [1] * 8 + [2] * 4 + [-1] * 5)
+    for seed in range(5):
+        parts = stratified_split(y, seed=seed)
+        counts = [y[part].bincount(minlength=3).tolist() for part in parts]
+        assert counts == [[20, 4, 2], [10, 2, 1], [10, 2, 1]]
+        assert torch.equal(torch.cat(parts).sort()[0], torch.arange(52))
+    one, other = (stratified_split(y, seed=seed)[0] for seed in (0, 1))
+    assert not torch.equal(one, other)
+    assert torch.equal(one, stratified_split(y, seed=0)[0])
+
+
+@given(sizes=st.lists(st.integers(1, 9), min_size=2, max_size=8), seed=st.integers(0, 99))
+@settings(max_examples=50, deadline=None)
+def test_every_class_is_learned_where_there_is_room(sizes, seed):
+    y = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    train, val, test = stratified_split(y, seed=seed)
+    assert len(train) == max(1, len(y) // 2)
+    assert len(val) == max(1, len(y) // 4)
+    assert len(train) + len(val) + len(test) == len(y)
+    if len(train) >= len(sizes):
+        assert len(y[train].unique()) == len(sizes)
+        for label, size in enumerate(sizes if min(sizes) > 1 else []):
+            assert abs(int((y[train] == label).sum()) - size / 2) <= 1
+
+
+def test_a_graph_of_a_name_keeps_the_split_of_the_paper():
+    data = load_graph("synthetic-small", split_seed=3)
+    train, _, test = random_split(data.y, seed=3)
+    assert torch.equal(data.train_mask.nonzero()[:, 0], train)
+    assert torch.equal(data.test_mask.nonzero()[:, 0], test)
 
 
 def write(path, **arrays):

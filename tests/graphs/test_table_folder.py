@@ -100,7 +100,58 @@ def test_other_column_names_and_order(tmp_path):
     assert data.node_id == ["007", "07", "7"]  # text as written
     assert data.edge_index.tolist() == [[0, 2], [2, 1]]
     assert data.get("edge_weight") is None
-    assert data.get("class_names") is None
+    assert data.class_names == ["0", "1"]
+
+
+def test_columns_that_are_left_out(tmp_path):
+    home = folder(tmp_path, edges="a,b,since\nann,bob,1999\n")
+    data = load_graph(home, columns={"leave_out": ["job", "since"]})
+    assert data.x.shape == (5, 1)
+    assert data.edge_index.tolist() == [[0], [1]]
+    assert load_graph(home, columns={"leave_out": "job", "source": "a", "target": "b"}).x.shape == (
+        5,
+        1,
+    )
+    said = "nodes.csv must have the column 'jop', which is to be left out; got .* (nearest: 'job')"
+    with pytest.raises(InputError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        load_graph(home, columns={"leave_out": ["jop"]})
+    with pytest.raises(InputError, match="role to what is left out; got 'job' in both"):
+        load_graph(home, columns={"leave_out": ["job"], "label": "job"})
+
+
+def test_a_column_has_one_role(tmp_path):
+    home = folder(tmp_path)
+    with pytest.raises(InputError, match="one role only; got 'id' as id and label"):
+        load_graph(home, columns={"id": "id", "label": "id"})
+    with pytest.raises(InputError, match="one role only; got 'a' as source and target"):
+        load_graph(home, columns={"source": "a", "target": "a"})
+    data = load_graph(home, columns={"id": "id", "label": "job"})  # "label" is a feature then
+    assert data.class_names == ["clerk", "cook"]
+    assert data.x.shape == (5, 3)  # age, bad, good
+    edges = pd.DataFrame({"source": [3.0], "from": ["ann"], "to": ["bob"]})
+    data = load_graph((home / "nodes.csv", edges), columns={"weight": "source"})
+    assert (data.edge_index.tolist(), data.edge_weight.tolist()) == ([[0], [1]], [3.0])
+
+
+def test_ids_that_a_program_has_changed_are_recognised_in_the_error(tmp_path):
+    home = folder(tmp_path, "id,label,f\n007,a,1\nBob,b,2\n", "source,target\n7,Bob\n")
+    with pytest.raises(InputError, match=r"got source '7' in row 2 .*; there is a node '007'"):
+        load_graph(home)
+    (home / "edges.csv").write_text("source,target\n007,BOB\n")
+    with pytest.raises(InputError, match=r"got target 'BOB' .*; there is a node 'Bob': ids are"):
+        load_graph(home)
+
+
+def test_one_end_of_an_edge_may_be_chosen(tmp_path):
+    home = folder(tmp_path, edges="payer,to,since\nann,bob,1999\n")
+    assert load_graph(home, columns={"source": "payer"}).edge_index.tolist() == [[0], [1]]
+    with pytest.raises(InputError, match="must have a source column, called source, from, src"):
+        load_graph(home, columns={"target": "to"})
+
+
+def test_weights_with_thousands(tmp_path):
+    home = folder(tmp_path, edges='source,target,weight\nann,bob,"1,500"\nbob,cyd,50%\n')
+    assert load_graph(home).edge_weight.tolist() == [1500.0, 0.5]
 
 
 def test_the_id_column_need_not_be_the_first(tmp_path):
@@ -151,7 +202,10 @@ BAD_NODES = {
     "no labels": ("id,label,f\na,,1\nb,,2\n", "got no label at all"),
     "one class": ("id,label,f\na,u,1\nb,u,2\n", "at least two classes; got only 'u'"),
     "split": ("id,label,f,split\na,0,1,train\nb,1,2,dev\n", "blank; got 'dev' in row 3"),
-    "no train": ("id,label,f,split\na,0,1,val\nb,1,2,test\n", "train_mask must hold at least one"),
+    "no train": (
+        "id,label,f,split\na,0,1,val\nb,1,2,test\n",
+        "nodes.csv must say train in at least one row that has a label; got none",
+    ),
     "no features": ("id,label\na,0\nb,1\n", "must have at least one feature column; got none"),
     "constant": (
         "id,label,f\na,0,1\nb,1,1\n",

@@ -26,9 +26,9 @@ def graph(small_graph) -> Data:
     return data
 
 
-def pairs(data: Data) -> dict[tuple[int, int], float]:
+def pairs(data: Data, name: str = "edge_weight") -> dict[tuple[int, int], float]:
     ends = map(tuple, data.edge_index.T.tolist())
-    return dict(zip(ends, data.edge_weight.tolist(), strict=True))
+    return dict(zip(ends, data[name].tolist(), strict=True))
 
 
 @pytest.mark.parametrize("suffix", [".pt", ".npz", ".graphml"])
@@ -44,7 +44,8 @@ def test_a_whole_graph_comes_back(suffix, graph, tmp_path):
         assert back.class_names == graph.class_names
     assert all(torch.equal(back[name], graph[name]) for name in names)
     assert back.node_id == graph.node_id
-    assert pairs(back) == pytest.approx(pairs(graph))
+    for name in ("edge_weight", "edge_input_weight", "edge_latent_weight"):
+        assert pairs(back, name) == pytest.approx(pairs(graph, name))
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".CSV"])

@@ -24,7 +24,7 @@ def why(transfer):
 @pytest.fixture(scope="module")
 def page(why, tmp_path_factory):
     path = tmp_path_factory.mktemp("why") / "why.html"
-    why.write(path)
+    write_explanation(why, path)
     return path
 
 
@@ -87,8 +87,17 @@ def test_an_explanation_of_a_node_that_hears_itself_alone(transfer, tmp_path):
 def test_plotly_is_asked_for_in_one_sentence(why, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly", None)
     with pytest.raises(InputError, match=r"graphglow\[report\]"):
-        why.write(tmp_path / "why.html")
+        write_explanation(why, tmp_path / "why.html")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_suffix_says_what_is_written(why, tmp_path):
+    write_explanation(why, tmp_path / "why.csv")
+    assert (tmp_path / "why.csv").read_text().startswith("node,id,label")
+    with pytest.raises(InputError, match=r"must be \.html, \.htm, \.csv or \.parquet; got"):
+        write_explanation(why, tmp_path / "why.txt")
+    with pytest.raises(InputError, match=r"graphglow\.report\.write_explanation"):
+        why.write(tmp_path / "why.html")
 
 
 CHROMIUM = next(

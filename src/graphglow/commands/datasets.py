@@ -1,31 +1,28 @@
 """``graphglow datasets``."""
 
 from pathlib import Path
-from typing import Annotated
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
-from tyro.conf import arg
 
-from graphglow.commands.flags import UNUSED, DataRoot, Json
+from graphglow.commands.flags import DataRoot, Json, UnusedDevice, UnusedSeed
 from graphglow.commands.terminal import print_json, say, show
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import PRETRAINED
-from graphglow.training.config import Device
 
 
 def datasets(
     data_root: DataRoot = None,
     json: Json = False,
-    seed: Annotated[int, arg(help=UNUSED)] = 0,
-    device: Annotated[Device, arg(help=UNUSED)] = "auto",
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
 ) -> None:
     """List the graphs that are known by name.
 
-    Any other graph is given by a path: a .pt, .npz or .graphml file, or a folder with
-    nodes.csv and edges.csv (or .parquet). The pre-trained structure learners that come with the
-    package are listed too.
+    Any other graph is given by a path: two tables as people.csv+relations.csv (or .parquet), a
+    folder with nodes.csv and edges.csv, or a .pt, .npz or .graphml file. The pre-trained structure
+    learners that come with the package are listed too.
     """
     root = data_folder(data_root)
     present = _folders_with_raw_files(root)

@@ -1,29 +1,34 @@
 """``graphglow explain``."""
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import arg
 
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import UNUSED, Json, OptionalFile, Overwrite
+from graphglow.commands.flags import (
+    Json,
+    OptionalFile,
+    Overwrite,
+    SavedTransfer,
+    UnusedDataRoot,
+    UnusedDevice,
+    UnusedSeed,
+)
 from graphglow.commands.terminal import percent, print_json, say, show_facts, waiting
 from graphglow.graphs.table_file import require_pyarrow
 from graphglow.report import is_report
-from graphglow.report.explanation import summary
+from graphglow.report.explanation import PAGES, summary, write_explanation
 from graphglow.report.figure import require_plotly
 from graphglow.structure.config import at_least
 from graphglow.training import TransferResult
-from graphglow.training.config import Device
-from graphglow.training.explanation import PAGES, Explanation
+from graphglow.training.explanation import Explanation
 
-InFile = Annotated[Path, arg(metavar="FILE")]
 OptionalClass = Annotated[str | None, arg(metavar="CLASS", help_behavior_hint="(optional)")]
 
 
 def explain(  # noqa: D417 (flags.py says the rest)
-    result: InFile,
+    result: SavedTransfer,
     node: Annotated[str, arg(metavar="ID")],
     out: OptionalFile = None,
     top_k: int = 10,
@@ -31,18 +36,15 @@ def explain(  # noqa: D417 (flags.py says the rest)
     against: OptionalClass = None,
     overwrite: Overwrite = False,
     json: Json = False,
-    seed: Annotated[int, arg(help=UNUSED)] = 0,
-    device: Annotated[Device, arg(help=UNUSED)] = "auto",
-    data_root: Annotated[
-        Path | None, arg(metavar="FOLDER", help=UNUSED, help_behavior_hint="")
-    ] = None,
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
+    data_root: UnusedDataRoot = None,
 ) -> None:
     """Show which nodes carried a decision, over your edges or over learned ones.
 
     Example: graphglow explain --result wine.safetensors --node 4 --out why.html
 
     Args:
-        result: A saved transfer, from graphglow transfer --out.
         node: The node's own id; its index where the graph has no ids.
         out: Where to write: .html is a page with pictures that opens offline, .csv and .parquet
             are the table. Without it the table is only printed.
@@ -67,7 +69,7 @@ def explain(  # noqa: D417 (flags.py says the rest)
     with waiting("explaining"):
         why = trained.explain(node, top_k, label=label, against=against)
         if out is not None:
-            why.write(out)
+            write_explanation(why, out)
     if json:
         print_json({"command": "explain", **asdict(why), "out": out})
         return

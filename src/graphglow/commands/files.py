@@ -10,7 +10,9 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs import DATASETS, load_graph
-from graphglow.graphs.split import random_split
+from graphglow.graphs.files import pair_of_tables
+from graphglow.graphs.split import random_split, stratified_split
+from graphglow.graphs.table_columns import LEAVE_OUT
 from graphglow.pretrained import PRETRAINED, load_pretrained, nearest, pretrained_file
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.config import LARGEST_SEED
@@ -28,7 +30,8 @@ def check_output(
     ``inputs`` are files the command reads: the output may never be one of them.
     """
     path = path.expanduser()
-    if any(name and _holds(Path(str(name)).expanduser().resolve(), path) for name in inputs):
+    read = [part for name in inputs if name for part in _files_of(str(name))]
+    if any(_holds(part.expanduser().resolve(), path) for part in read):
         raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
@@ -51,6 +54,11 @@ def check_output(
             f"the output path must be writable; got {path} ({error.strerror})"
         ) from error
     return path
+
+
+def _files_of(name: str) -> Sequence[Path]:
+    """What a graph is read from: one path, or the two of ``people.csv+relations.csv``."""
+    return (Path(name), *(pair_of_tables(name) or ()))
 
 
 def _holds(read: Path, path: Path) -> bool:
@@ -104,15 +112,43 @@ def read_graph(
     data_root: Path | None,
     split_file: Path | None = None,
     split_seed: int = 0,
+    columns: Sequence[str] = (),
 ) -> tuple[Data, str]:
-    """Load a graph and say which split it has."""
+    """Load a graph and say which split it has; ``columns`` are those of ``--columns``."""
     if not 0 <= split_seed <= LARGEST_SEED:
         raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {split_seed}")
-    data = load_graph(name, data_root=data_root, split_file=split_file, split_seed=split_seed)
+    data = load_graph(
+        name,
+        columns=read_columns(columns),
+        data_root=data_root,
+        split_file=split_file,
+        split_seed=split_seed,
+    )
     if split_file is not None:
         return data, f"file:{split_file}"
-    drawn = random_split(data.y, seed=split_seed)
+    draw = random_split if name.lower() in DATASETS else stratified_split
+    drawn = draw(data.y, seed=split_seed)
     masks = (data.train_mask, data.val_mask, data.test_mask)
     if all(torch.equal(m.nonzero()[:, 0], i) for m, i in zip(masks, drawn, strict=True)):
         return data, f"random seed {split_seed}"
     return data, "public" if name.lower() in DATASETS else "own"
+
+
+def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
+    """``--columns id=person leave_out=notes`` as ``load_graph`` takes it."""
+    columns: dict[str, str | list[str]] = {}
+    left_out: list[str] = []
+    for text in given:
+        role, sign, name = text.partition("=")
+        role = role.strip().lower().replace("-", "_")
+        if not (role and sign and name):
+            raise InputError(
+                f"--columns must be pairs such as id=person leave_out=notes; got {text!r}"
+            )
+        if role in columns:
+            raise InputError(f"--columns must say once which column is {role}; got it twice")
+        if role == LEAVE_OUT:
+            left_out.append(name)
+        else:
+            columns[role] = name
+    return columns | ({LEAVE_OUT: left_out} if left_out else {})

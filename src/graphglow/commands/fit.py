@@ -12,7 +12,15 @@ from graphglow.baselines import METHODS, method_named
 from graphglow.baselines.method import Family
 from graphglow.commands import COMMANDS, usage
 from graphglow.commands.files import check_output, read_graph
-from graphglow.commands.flags import DataRoot, GraphName, Json, Log, OptionalFile, Overwrite
+from graphglow.commands.flags import (
+    Columns,
+    DataRoot,
+    GraphName,
+    Json,
+    Log,
+    OptionalFile,
+    Overwrite,
+)
 from graphglow.commands.terminal import epochs_shown, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable
 from graphglow.errors import InputError
@@ -34,6 +42,7 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
         method: Annotated[str, arg(metavar="NAME")],
         target: GraphName,
         config: Annotated[kind, arg(name="")],  # type: ignore[valid-type]
+        columns: Columns = (),
         split_file: OptionalFile = None,
         split_seed: int = 0,
         predictions: OptionalFile = None,
@@ -59,7 +68,11 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
             )
         with waiting(f"loading {target}"):
             data, split = read_graph(
-                target, data_root=data_root, split_file=split_file, split_seed=split_seed
+                target,
+                columns=columns,
+                data_root=data_root,
+                split_file=split_file,
+                split_seed=split_seed,
             )
         with epochs_shown("training", settings, log) as on_epoch:
             result = baselines.fit(method, data, settings, on_epoch=on_epoch)

@@ -1,32 +1,34 @@
 """``graphglow predict``."""
 
-from pathlib import Path
-from typing import Annotated
-
-from tyro.conf import arg
-
-from graphglow.commands.files import check_output
-from graphglow.commands.flags import UNUSED, Json, OptionalFile, OutFile, Overwrite
+from graphglow.commands.files import check_output, read_columns
+from graphglow.commands.flags import (
+    Columns,
+    InFile,
+    Json,
+    OptionalFile,
+    OutFile,
+    Overwrite,
+    SavedTransfer,
+    UnusedDataRoot,
+    UnusedDevice,
+    UnusedSeed,
+)
 from graphglow.commands.terminal import print_json, show_facts, waiting
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferResult
-from graphglow.training.config import Device
-
-InFile = Annotated[Path, arg(metavar="FILE")]
 
 
 def predict(  # noqa: D417 (flags.py says the rest)
-    result: InFile,
+    result: SavedTransfer,
     nodes: InFile,
     out: OutFile,
     edges: OptionalFile = None,
+    columns: Columns = (),
     overwrite: Overwrite = False,
     json: Json = False,
-    seed: Annotated[int, arg(help=UNUSED)] = 0,
-    device: Annotated[Device, arg(help=UNUSED)] = "auto",
-    data_root: Annotated[
-        Path | None, arg(metavar="FOLDER", help=UNUSED, help_behavior_hint="")
-    ] = None,
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
+    data_root: UnusedDataRoot = None,
 ) -> None:
     """Predict the classes of nodes added after training, without training again.
 
@@ -34,9 +36,9 @@ def predict(  # noqa: D417 (flags.py says the rest)
     --edges new_edges.csv --out predictions.csv
 
     Args:
-        result: A saved transfer, from graphglow transfer --out.
         nodes: The new nodes (.csv or .parquet): ids that are new, and the columns of the nodes
-            table that the graph was loaded from. A label and a split are passed over.
+            table that the graph was loaded from. A label and a split are passed over. What was
+            said by --columns at the transfer holds here too.
         edges: Their edges (.csv or .parquet): source and target, ids of old or new nodes, each
             with a new end, and optionally weight. Without it the nodes have no edges, or, where
             the graph was made of nearest neighbours, those to their nearest nodes.
@@ -45,7 +47,7 @@ def predict(  # noqa: D417 (flags.py says the rest)
     out = check_output(prediction_file(out), overwrite=overwrite, inputs=(result, nodes, edges))
     trained = TransferResult.load(result.expanduser())
     with waiting("predicting"):
-        found = trained.predict_new_tables(nodes, edges)
+        found = trained.predict_new_tables(nodes, edges, columns=read_columns(columns))
         found.write(out)
     frame = found.to_frame()
     counts = {str(name): int(count) for name, count in frame["predicted"].value_counts().items()}

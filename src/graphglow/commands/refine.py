@@ -4,10 +4,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
+from torch_geometric.data import Data
 from tyro.conf import FlagCreatePairsOff, arg
 
 from graphglow.commands.files import check_output, learner_file
 from graphglow.commands.flags import (
+    Columns,
     DataRoot,
     EmbeddingSize,
     Json,
@@ -39,6 +41,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     result: OptionalFile = None,
     top_k: int = 16,
     self_loops: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True,
+    columns: Columns = (),
     split_file: OptionalFile = None,
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
@@ -59,7 +62,8 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
             say how much of a weight came by the input graph and how much was learned.
         learner: The structure learner, as in graphglow transfer: citation, social, universal, a
             file, or random.
-        target: The target graph, as in graphglow transfer.
+        target: The target graph: a name (see graphglow datasets), a file or folder, or two tables
+            as people.csv+relations.csv.
         result: A saved transfer, instead of --learner and --target; it has its own settings.
         top_k: Strongest incoming edges kept for each node.
         self_loops: Leave out what a node passes to itself.
@@ -80,6 +84,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         others = {
             "learner": learner,
             "target": target,
+            "columns": columns,
             "split_file": split_file,
             "split_seed": split_seed,
             "embedding_size": embedding_size,
@@ -100,6 +105,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
             split_seed=split_seed,
             data_root=data_root,
             log=log,
+            columns=columns,
         )
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)
@@ -117,6 +123,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         "refined_edges": after.edges,
         "input_homophily": before.homophily,
         "refined_homophily": after.homophily,
+        "refined_homophily_by_weight": _by_weight(graph),
     }
     if json:
         print_json(facts)
@@ -124,9 +131,20 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     shown = readable({**facts, "split": split or f"saved in {result}"})
     shown["edges"] = f"{before.edges:,} in the input, {after.edges:,} refined (directed, no loops)"
     shown["edge homophily"] = (
-        f"{percent(before.homophily)} in the input, {percent(after.homophily)} refined"
+        f"{percent(before.homophily)} in the input; refined {percent(after.homophily)} of the "
+        f"edges, {percent(facts['refined_homophily_by_weight'])} of their weight"
     )
     show_facts("Refined graph", shown)
+
+
+def _by_weight(graph: Data) -> float | None:
+    """The share of the weight between labelled nodes that joins nodes of one class."""
+    source, target = graph.edge_index
+    y, weight = graph.y, graph.edge_weight.double()
+    known = (y[source] >= 0) & (y[target] >= 0) & (source != target)
+    same = known & (y[source] == y[target])
+    whole = float(weight[known].sum())
+    return float(weight[same].sum()) / whole if whole > 0 else None
 
 
 def _saved(path: Path, config: TransferConfig, others: list[str]) -> TransferResult:

@@ -6,7 +6,14 @@ from typing import Annotated, NamedTuple
 from tyro.conf import Positional, arg
 
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
-from graphglow.commands.flags import UNUSED, Json, OutFile, Overwrite
+from graphglow.commands.flags import (
+    Json,
+    OutFile,
+    Overwrite,
+    UnusedDataRoot,
+    UnusedDevice,
+    UnusedSeed,
+)
 from graphglow.commands.notes import note
 from graphglow.commands.terminal import print_json, say, waiting
 from graphglow.errors import InputError
@@ -17,7 +24,6 @@ from graphglow.report.result_rows import RowFile, read_rows, without_repeats
 from graphglow.report.results_page import write_results
 from graphglow.storage import existing_file
 from graphglow.training import TransferResult
-from graphglow.training.config import Device
 
 
 def report(  # noqa: D417 (flags.py says the rest)
@@ -26,11 +32,9 @@ def report(  # noqa: D417 (flags.py says the rest)
     title: str = "graphglow results",
     overwrite: Overwrite = False,
     json: Json = False,
-    seed: Annotated[int, arg(help=UNUSED)] = 0,
-    device: Annotated[Device, arg(help=UNUSED)] = "auto",
-    data_root: Annotated[
-        Path | None, arg(metavar="FOLDER", help=UNUSED, help_behavior_hint="")
-    ] = None,
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
+    data_root: UnusedDataRoot = None,
 ) -> None:
     """Show results as one page that opens offline: tables, charts, learned structures.
 

@@ -21,7 +21,7 @@ from graphglow.errors import InputError
 from graphglow.experiments import reproduce as experiments
 from graphglow.experiments.cell_rows import find_rows
 from graphglow.experiments.cells import EXPERIMENTS
-from graphglow.experiments.learner_files import check_data
+from graphglow.experiments.learner_files import without_files
 from graphglow.experiments.plan import Plan, ReproduceConfig
 from graphglow.experiments.reproduce import Interrupted, OnProgress, Outcome, Progress
 from graphglow.experiments.schedule import Schedule
@@ -29,6 +29,7 @@ from graphglow.experiments.selection import select_cells
 from graphglow.experiments.settings import Settings, read_settings
 from graphglow.experiments.settings_check import check_settings
 from graphglow.experiments.wording import counted, shortened
+from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file
 
 ALL = "all"
@@ -60,7 +61,8 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     (lambda and P), encoder (GCN against MLP); or all.
 
     Each run is a row in the file. A rerun makes only the runs that have none, or whose settings
-    have changed; runs that several experiments ask for are made once. Ctrl-C keeps what is done.
+    have changed; runs that several experiments ask for are made once. There is no --resume, since
+    it always resumes: Ctrl-C or a kill keeps what is done, and the same command goes on.
     The paper's graphs must be there: see --data-root.
 
     Example: graphglow reproduce table1 --targets reed98 --methods gcn graphglow --seeds 3
@@ -73,7 +75,9 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             less than the paper does; rows say so.
         out: The file of rows; learners lie in a folder beside it.
         settings: The tuned settings that graphglow search wrote; defaults where it has none.
-        dry_run: Say what is missing, graphs' raw files too, and run nothing.
+        dry_run: Say what is missing, graphs' raw files too, and run nothing: no data is needed.
+            "From others" are rows that are there for another cell, "with others" runs that are made
+            for another cell; the missing ones add up to the runs that are to be made.
     """
     names = _named(experiment)
     cells, left_out = select_cells(names, methods, targets, sources)
@@ -93,8 +97,13 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         schedule = Schedule(
             plan.jobs(batch_seeds=config.batch_seeds), experiments.learner_folder(out)
         )
-        _say_plan(plan, len(schedule.lessons), out, json=json)
-        check_data(schedule.graphs(), data_root)
+        absent = without_files(schedule.graphs(), data_root)
+        _say_plan(plan, len(schedule.lessons), absent, out, json=json)
+        if absent:
+            note(
+                f"the raw files of {', '.join(absent)} are not all in {data_folder(data_root)}; "
+                "runs need them: see --data-root"
+            )
         return
     try:
         with _bar() as on_progress:
@@ -145,7 +154,7 @@ def _say_damage(damaged: Sequence[str], out: Path) -> None:
         note(f"{lines} in {out}{first}: {damaged[0]}; they are left alone and count for nothing")
 
 
-def _say_plan(plan: Plan, learners: int, out: Path, *, json: bool) -> None:
+def _say_plan(plan: Plan, learners: int, absent: list[str], out: Path, *, json: bool) -> None:
     if json:
         runs = [
             {"experiment": cell.experiment, "cell": cell.key, "seed": wanted.configs.run.seed}
@@ -160,13 +169,14 @@ def _say_plan(plan: Plan, learners: int, out: Path, *, json: bool) -> None:
                 "counts": plan.counts,
                 "runs": len(plan.wanted),
                 "learners": learners,
+                "graphs_without_files": absent,
                 "missing": runs,
             }
         )
         return
     table = Table(title=f"Rows in {escape(str(out))}", title_justify="left")
     table.add_column("experiment")
-    for name in ("done", "failed", "from others", "missing"):
+    for name in ("done", "failed", "from others", "with others", "missing"):
         table.add_column(name, justify="right")
     for experiment, counts in plan.counts.items():
         table.add_row(experiment, *(f"{count:,}" for count in counts.values()))

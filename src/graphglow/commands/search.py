@@ -46,9 +46,10 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
     """Search the settings of methods by validation accuracy, with one budget for all.
 
     Settings are drawn from each method's space (Appendix C of the paper) by Optuna's TPE, or all
-    of them are tried where they are few. Test labels are never seen. Ctrl-C keeps the finished
-    trials, and the same command goes on from there; several processes or machines may run it at
-    once on one storage. Needs Optuna: pip install "graphglow[search]".
+    of them are tried where they are few. Test labels are never seen. There is no --resume, since
+    it always resumes: Ctrl-C or a kill keeps the finished trials, and the same command goes on
+    from there; several processes or machines may run it at once on one storage.
+    Needs Optuna: pip install "graphglow[search]".
 
     Example: graphglow search --methods gcn appnp --targets wine --trials 10 --epochs 100
 

@@ -13,6 +13,25 @@ from graphglow.errors import InputError
 
 Command = Callable[..., None]
 
+OUR_WORDS = (
+    (r"^Missing from graphglow [^:]+", "required options are missing"),
+    (
+        r"^Error parsing (\S+): invalid literal for int.*?: (.*)",
+        r"\1 must be a whole number; got \2",
+    ),
+    (r"^Error parsing (\S+): could not convert \S+ to float: ", r"\1 must be a number; got "),
+    (r"^Error parsing (\S+): Could not .* for arguments: \[(.*)\]", r"bad value for \1; got \2"),
+    (r"^Error parsing (\S+):", r"bad value for \1:"),
+    (
+        r"^[Ii]nvalid choice (.+) for argument '(.+)'\. Expected one of \((.*)\)",
+        lambda m: f"{m[2]} must be one of {m[3].replace(chr(39), '').rstrip(',')}; got {m[1]}",
+    ),
+    (r"^[Mm]issing value for argument '(.+)'\. Expected.*", r"\1 must be followed by a value"),
+    (r"\bUnrecognized options", "unknown options"),
+    ("Perhaps you meant", "perhaps you meant"),
+)
+"""What tyro says, as a pattern, and how we say it."""
+
 
 def parse(
     command: Command,
@@ -92,8 +111,6 @@ def one_line(box: str) -> str:
         else:
             parts.append(" ".join(line.strip() for line in section))
     text = "; ".join(parts) or "the command line must be valid"
-    text = re.sub(r"^Missing from graphglow [^:]+", "required options are missing", text)
-    text = re.sub(r"^Error parsing (\S+):", r"bad value for \1:", text)
-    text = re.sub(r"\bUnrecognized options", "unknown options", text)
-    text = text.replace("Perhaps you meant", "perhaps you meant")
-    return text[0].lower() + text[1:].rstrip(".")
+    for theirs, ours in OUR_WORDS:
+        text = re.sub(theirs, ours, text)
+    return text[0].lower() + text[1:].rstrip(". ")

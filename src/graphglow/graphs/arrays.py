@@ -2,8 +2,10 @@
 
 import difflib
 import warnings
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +15,13 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from graphglow.errors import InputError
+from graphglow.graphs.archive import check_unpacked, check_zip
 from graphglow.graphs.labels import encode_labels
 from graphglow.graphs.npz import read_npz_arrays
-from graphglow.graphs.split import mask_from
+from graphglow.graphs.split import SPLITS, mask_from
+from graphglow.storage import existing_file
 
 TENSORS = ("x", "y", "edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight")
-SPLITS = ("train", "val", "test")
 OWN_NAMES = ("node_id", "class_names")
 PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
 """Plain containers that PyG itself does not register as safe to load."""
@@ -31,11 +34,27 @@ def read_npz(path: Path, need_labels: bool = True) -> Data:
 
 def read_pt(path: Path, need_labels: bool = True) -> Data:
     """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
+    fields = _fields_of_pt(existing_file(path, "the graph file"))
+    for name, value in fields.items():
+        if isinstance(value, Tensor):
+            _check_tensor(value, f"{name} of {path}", path)
+    return graph_from_fields(fields, str(path), need_labels)
+
+
+def _fields_of_pt(path: Path) -> dict[str, object]:
     try:
-        with warnings.catch_warnings(), torch.serialization.safe_globals(PARTS_OF_DATA):
+        with path.open("rb") as raw, zipfile.ZipFile(raw) as archive:
+            check_zip(archive, path, packed=False)  # torch.save packs nothing
+        with (
+            warnings.catch_warnings(),
+            torch.serialization.safe_globals(PARTS_OF_DATA),
+            torch.sparse.check_sparse_tensor_invariants(True),  # type: ignore[no-untyped-call]
+        ):
             warnings.simplefilter("ignore")  # torch warns of foreign archives before it refuses
             content = torch.load(path, map_location="cpu", weights_only=True)
         fields = content.to_dict() if isinstance(content, Data) else content
+    except InputError:
+        raise
     except Exception as error:  # zipfile, pickle and RuntimeError; torch's advice is unsafe
         raise InputError(
             f"{path} must hold a torch_geometric Data or a dict of tensors; it is damaged, foreign "
@@ -46,7 +65,20 @@ def read_pt(path: Path, need_labels: bool = True) -> Data:
             f"{path} must hold a torch_geometric Data or a dict of tensors; "
             f"got {type(content).__name__}"
         )
-    return graph_from_fields(fields, str(path), need_labels)
+    return {name: value for name, value in fields.items() if isinstance(name, str)}
+
+
+def _check_tensor(tensor: Tensor, what: str, path: Path) -> None:
+    """Raise unless a tensor holds numbers that are in the file, each where it says it is."""
+    if tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_nested:
+        raise InputError(f"{what} must hold plain numbers; got a tensor of another kind")
+    if tensor.layout != torch.strided:
+        check_unpacked(tensor.numel() * tensor.element_size(), path)  # as it will be when dense
+    elif tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        raise InputError(
+            f"{what} must hold all its numbers; got an expanded tensor of shape "
+            f"{tuple(tensor.shape)} (save x.contiguous())"
+        )
 
 
 def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool = True) -> Data:
@@ -66,24 +98,42 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
     for name in TENSORS:
         value = fields.get(name)
         if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "US":
-            data.y, data.class_names = encode_labels(value.astype(str), f"y of {what}")
+            data.y, data.class_names = encode_labels(_text(value, what), f"y of {what}")
         elif value is not None:
             data[name] = _tensor(value, f"{name} of {what}")
     for name in SPLITS:
         value = fields.get(name, fields.get(f"{name}_mask"))
         if value is not None:
             where = f"{name} of {what}"
-            array = _tensor(value, where).numpy()
-            data[f"{name}_mask"] = mask_from(array, _num_nodes(data.x), where)
+            index = _tensor(value, where)
+            if index.is_floating_point() or index.is_complex():
+                raise InputError(f"{where} must hold node indices or booleans; got {index.dtype}")
+            data[f"{name}_mask"] = mask_from(index.numpy(), _num_nodes(data.x), where)
     for name in OWN_NAMES:
         value = fields.get(name)
         if isinstance(value, np.ndarray | Tensor):
             value = value.tolist()
         if isinstance(value, list):
-            data[name] = value
+            data[name] = _names(value, f"{name} of {what}")
     if isinstance(fields.get("feature_columns"), dict):  # how a table was encoded
         data.feature_columns = fields["feature_columns"]
     return data
+
+
+def _names(values: list[Any], what: str) -> list[Any]:
+    for value in values:
+        if not isinstance(value, str | int | float):
+            raise InputError(f"{what} must be text or numbers; got {type(value).__name__}")
+    return values
+
+
+def _text(value: np.ndarray, what: str) -> np.ndarray:
+    if value.ndim != 1:
+        raise InputError(f"y of {what} must have one label per node; got shape {value.shape}")
+    try:
+        return value.astype(str)
+    except UnicodeError as error:
+        raise InputError(f"y of {what} must be plain text; got other bytes") from error
 
 
 def _num_nodes(x: Tensor) -> int:
@@ -92,6 +142,8 @@ def _num_nodes(x: Tensor) -> int:
 
 def _tensor(value: object, what: str) -> Tensor:
     if isinstance(value, Tensor):
+        if value.layout != torch.strided and not what.startswith("x of "):
+            raise InputError(f"{what} must be dense; got a sparse tensor")
         return value.detach()
     if not isinstance(value, np.ndarray):
         raise InputError(f"{what} must be an array; got {type(value).__name__}")

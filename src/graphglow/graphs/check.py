@@ -13,16 +13,17 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.knn import knn_edges
-from graphglow.graphs.split import random_split
+from graphglow.graphs.split import stratified_split
 
 MASKS = ("train_mask", "val_mask", "test_mask")
+PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 
 def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
     Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
-    there are no edges, and, where no mask is given, a seeded 50/25/25 split of the labelled nodes.
+    there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each.
 
@@ -165,7 +166,8 @@ def _say_unlearned(data: Data, train: Tensor) -> None:
     left = sorted(set(data.y[data.y >= 0].tolist()) - set(data.y[train].tolist()))
     if left:
         names = data.get("class_names") or range(int(data.y.max()) + 1)
-        listed = ", ".join(str(names[c]) for c in left)
+        listed = ", ".join(str(names[c]) for c in left[:5])
+        listed += f" (and {len(left) - 5} more)" if len(left) > 5 else ""
         warnings.warn(
             f"no training node has the label {listed} in this random split, so that it cannot be "
             "learned; another split seed or a split of your own can mend that",
@@ -181,24 +183,30 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
     """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
-        train, val, test = random_split(data.y, seed=split_seed)
+        train, val, test = stratified_split(data.y, seed=split_seed)
         for name, index in zip(MASKS, (train, val, test), strict=True):
             data[name] = torch.zeros(data.y.shape[0], dtype=torch.bool)
             data[name][index] = True
         _say_unlearned(data, train)
     elif "train_mask" not in given or "val_mask" not in given:
         raise InputError(
-            f"train_mask and val_mask must come together (or no mask at all); got only {given[0]}"
+            "a split must have training and validation nodes, train_mask and val_mask (or no mask "
+            f"at all: then one is drawn); got only {' and '.join(given)}"
         )
     for name in MASKS:
         data[name] = _checked_mask(name, data.get(name), data.y)
     for a, b in combinations(MASKS, 2):
         both = int((data[a] & data[b]).sum())
         if both:
-            raise InputError(f"{a} and {b} must not overlap; got {both} nodes in both")
+            raise InputError(
+                f"{PARTS[a]} and {PARTS[b]} nodes must not overlap; got {both} nodes in both "
+                f"({a}, {b})"
+            )
     for name in ("train_mask", "val_mask"):
         if need_labels and not data[name].any():
-            raise InputError(f"{name} must hold at least one labelled node; got none")
+            raise InputError(
+                f"a split must have at least one labelled node for {PARTS[name]} ({name}); got none"
+            )
     return data
 
 
@@ -207,7 +215,12 @@ def _checked_mask(name: str, mask: object, y: Tensor) -> Tensor:
         return torch.zeros_like(y, dtype=torch.bool)
     if not isinstance(mask, Tensor) or mask.shape != y.shape:
         got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputError(f"{name} must have one entry per node ({len(y)}); got {got}")
+        hint = ""
+        if isinstance(mask, Tensor) and mask.ndim == 2 and len(mask) == len(y):
+            hint = (
+                f" (a column per split: choose one of all masks, data.{name} = data.{name}[:, 0])"
+            )
+        raise InputError(f"{name} must have one entry per node ({len(y)}); got {got}{hint}")
     if mask.dtype != torch.bool:
         raise InputError(f"{name} must be boolean; got {mask.dtype}")
     return mask.detach().cpu() & (y >= 0)

@@ -11,13 +11,15 @@ import io
 import itertools
 import re
 import warnings
+import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from graphglow.errors import InputError
+from graphglow.graphs.archive import Unpacked
 from graphglow.graphs.table_rows import BATCH_ROWS, MISSING, TableRows, columns_of_parts
 
 SEPARATORS = ",;\t|"
@@ -87,9 +89,8 @@ def _keyed(frame: Any, part: int, header: Header) -> Any:
 def _opened(path: Path) -> Iterator[TextIO]:
     """The text of a file; what can be wrong with it becomes one sentence."""
     try:
-        with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as raw:
-            start = raw.read(2)
-            raw.seek(0)
+        with _bytes_of(path) as raw:
+            start = raw.peek(2)[:2]
             if start == b"PK":
                 raise InputError(
                     f"{path} must be a CSV table; got a spreadsheet or an archive (save the table "
@@ -98,20 +99,33 @@ def _opened(path: Path) -> Iterator[TextIO]:
             encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
             with io.TextIOWrapper(raw, encoding=encoding, newline="") as text:
                 yield text
+    except InputError:
+        raise
     except UnicodeError as error:
         raise InputError(
             f"{path} must be UTF-8 text (spreadsheets call it CSV UTF-8); got other bytes in "
             f"row {_bad_line(path)}"
         ) from error
-    except (OSError, EOFError, csv.Error) as error:  # a damaged .gz, a disk error
+    except (OSError, EOFError, zlib.error, csv.Error) as error:  # a damaged .gz, a disk error
         raise InputError(f"{path} {_NO_TABLE} ({_first_line(error)})") from error
 
 
 _NO_TABLE = "must be a CSV table with a header; it cannot be read"
 
 
+@contextmanager
+def _bytes_of(path: Path) -> Iterator[Any]:
+    """The bytes of a file, unpacked up to a limit."""
+    if path.suffix.lower() != ".gz":
+        with path.open("rb") as raw:
+            yield raw
+        return
+    with gzip.open(path, "rb") as packed, io.BufferedReader(Unpacked(packed, path)) as raw:
+        yield raw
+
+
 def _bad_line(path: Path) -> int:
-    with (gzip.open if path.suffix.lower() == ".gz" else open)(path, "rb") as raw:
+    with suppress(OSError, EOFError, zlib.error), _bytes_of(path) as raw:
         for number, line in enumerate(raw, start=1):
             try:
                 line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -172,6 +186,8 @@ def _frames(
         except pd.errors.EmptyDataError:  # nothing below the header
             yield pd.DataFrame({name: pd.Series(dtype=str) for name in columns})
             return
+        except pd.errors.ParserError as error:  # a quote that is never closed
+            raise InputError(f"{path} {_NO_TABLE} ({_first_line(error)})") from error
         with reader:
             while (frame := _next(reader, rows, path, header)) is not None:
                 yield frame[list(columns)]
@@ -186,7 +202,7 @@ def _next(reader: Any, rows: int | None, path: Path, header: Header) -> Any:
             return reader.read(rows)
     except StopIteration:
         return None
-    except UnicodeError:
+    except (UnicodeError, InputError):
         raise
     except Exception as error:  # parser and value errors of a damaged file
         ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
@@ -195,6 +211,12 @@ def _next(reader: Any, rows: int | None, path: Path, header: Header) -> Any:
             raise InputError(
                 f"{path} must be a CSV table with a header and at most {expected} cells in every "
                 f"row; got {got} in row {line + header.row} (the header is row {header.row})"
+            ) from error
+        opened = re.search(r"EOF inside string starting at row (\d+)", str(error))
+        if opened:
+            raise InputError(
+                f"{path} must close every quotation mark; got one that is not, in row "
+                f"{int(opened[1]) + header.row + 1} (the header is row {header.row})"
             ) from error
         if isinstance(error, pd.errors.ParserWarning):
             raise InputError(

@@ -5,7 +5,7 @@ is read with ``weights_only=True`` and ``.npz`` without pickles.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from torch_geometric.data import Data
@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.arrays import read_npz, read_pt
 from graphglow.graphs.networkx_graph import read_graphml
+from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.table_file import SUFFIXES, is_table_file
 from graphglow.graphs.table_folder import read_table_folder, read_tables
 
@@ -26,10 +27,11 @@ ACCEPTED = (
     ".pt, .npz, .graphml, a folder with a nodes table and an edges table (csv, parquet), "
     "NODES.csv+EDGES.csv, or a nodes table alone"
 )
+TABLES_ONLY = "columns can be chosen in tables only: .csv, .parquet, DataFrames"
 
 
 def read_graph_file(
-    path: Path, *, columns: Mapping[str, str] | None = None, need_labels: bool = True
+    path: Path, *, columns: Columns | None = None, need_labels: bool = True
 ) -> Data:
     """Read a graph, not yet checked, from a file or folder that exists.
 
@@ -38,6 +40,8 @@ def read_graph_file(
     """
     if not os.access(path, os.R_OK):
         raise InputError(f"a graph file must be readable; got {path}")
+    if not path.is_dir() and not path.is_file():
+        raise InputError(f"a graph file must be a regular file; got {path}")
     if path.is_dir():
         return read_table_folder(path, columns=columns, need_labels=need_labels)
     if is_table_file(path):
@@ -47,17 +51,47 @@ def read_graph_file(
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
-    if columns is not None:
-        raise InputError(f"columns can be chosen for tables only; got {path}")
+    if columns:
+        raise InputError(f"{TABLES_ONLY}; got {path}")
     if path.stat().st_size == 0:
         raise InputError(f"a graph file must not be empty; got {path}")
     return reader(path, need_labels)
 
 
+def own_path(source: str | Path) -> Path:
+    """A path with ``~`` filled in, as far as there is such a user."""
+    try:
+        return Path(source).expanduser()
+    except RuntimeError:
+        return Path(source)
+
+
+def is_there(path: Path) -> bool:
+    """Whether something is at ``path``; what cannot be the name of a file is not there."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long, a zero byte
+        return False
+
+
 def pair_of_tables(source: str) -> tuple[Path, Path] | None:
     """``people.csv+relations.csv`` as two tables that exist; None if it is something else."""
     for place in (i for i, letter in enumerate(source) if letter == "+"):
-        nodes, edges = (Path(part).expanduser() for part in (source[:place], source[place + 1 :]))
-        if source[:place] and source[place + 1 :] and nodes.exists() and edges.exists():
+        nodes, edges = (own_path(part) for part in (source[:place], source[place + 1 :]))
+        if source[:place] and source[place + 1 :] and is_there(nodes) and is_there(edges):
             return nodes, edges
     return None
+
+
+def refuse_missing_files(source: str) -> None:
+    """Raise where a file, or two as ``people.csv+relations.csv``, is meant that is not there."""
+    for place in (i for i, letter in enumerate(source) if letter == "+"):
+        parts = [own_path(part) for part in (source[:place], source[place + 1 :])]
+        missing = [part for part in parts if not is_there(part)]
+        if all(part.name.lower().endswith(SUFFIXES) for part in parts) or len(missing) == 1:
+            what = "the table of nodes" if missing[0] == parts[0] else "the table of edges"
+            if len(missing) == 2:
+                what = "the tables of nodes and edges"
+            raise InputError(f"{what} must exist; got {' and '.join(map(str, missing))}")
+    if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
+        raise InputError(f"a graph file must exist; got {source}")

@@ -82,7 +82,7 @@ class Graph:
     def hops(self) -> tuple[SparseMatrix, SparseMatrix]:
         """Nodes one step away, and exactly two, both as D^-1/2 (.) D^-1/2 of the pattern.
 
-        In a social graph half of all nodes can be two steps away: then it multiplies as a dense one.
+        In a social graph half of all nodes can be two steps away; that one is dense.
         """
         one = self.neighbours
         parts = (np.ones(len(one.col), np.int64), one.col.cpu().numpy(), one.crow.cpu().numpy())

@@ -16,7 +16,7 @@ EXACT = 2**53
 
 def encode_labels(
     labels: Any, what: str, *, row_name: RowName = row_from_one
-) -> tuple[Tensor, list[str] | None]:
+) -> tuple[Tensor, list[str]]:
     """Number the classes; blank, missing and -1 mean unlabelled.
 
     Labels are numbers if at least half of them are; then all must be.
@@ -27,8 +27,7 @@ def encode_labels(
         row_name: Names a row in errors.
 
     Returns:
-        ``y`` [N] with -1 for unlabelled, and the class names in order, or ``None`` where the labels
-        were the numbers 0..C-1 already.
+        ``y`` [N] with -1 for unlabelled, and the class names in order; numbers as text.
     """
     import pandas as pd
 
@@ -52,7 +51,7 @@ def encode_labels(
 
 def _encode_numbers(
     number: Any, num_nodes: int, what: str, row_name: RowName
-) -> tuple[Tensor, list[str] | None]:
+) -> tuple[Tensor, list[str]]:
     values = number.to_numpy(dtype=np.float64)
     bad = ~((values == np.floor(values)) & (values >= -1) & np.isfinite(values))
     if bad.any():
@@ -64,8 +63,7 @@ def _encode_numbers(
     number = number.astype(np.int64)
     number = number[number >= 0]
     classes = sorted(set(number.tolist()))
-    names = [str(c) for c in classes] if classes != list(range(len(classes))) else None
-    return _positions(number, classes, num_nodes), names
+    return _positions(number, classes, num_nodes), [str(c) for c in classes]
 
 
 def _positions(present: Any, classes: list[Any], num_nodes: int) -> Tensor:

@@ -3,24 +3,34 @@
 import difflib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeGuard
 
 from torch_geometric.data import Data, Dataset
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.check import MASKS, check_graph, complete_masks
 from graphglow.graphs.dataset_info import DatasetInfo
 from graphglow.graphs.dataset_path import is_dataset_path, read_dataset_path
 from graphglow.graphs.dgl_graph import from_dgl, is_dgl
 from graphglow.graphs.facebook100 import FACEBOOK100
-from graphglow.graphs.files import ACCEPTED, pair_of_tables, read_graph_file
+from graphglow.graphs.files import (
+    ACCEPTED,
+    TABLES_ONLY,
+    is_there,
+    own_path,
+    pair_of_tables,
+    read_graph_file,
+    refuse_missing_files,
+)
 from graphglow.graphs.ogb import PREFIX as OGB
 from graphglow.graphs.ogb import read_ogb
 from graphglow.graphs.planetoid import PLANETOID
-from graphglow.graphs.split import apply_split_file
+from graphglow.graphs.split import apply_split_file, with_random_split
 from graphglow.graphs.synthetic import SYNTHETIC
+from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.table_file import is_frame
 from graphglow.graphs.table_folder import read_tables
 from graphglow.graphs.tables import TABLES
@@ -36,7 +46,7 @@ def load_graph(
     *,
     x: Any = None,
     y: Any = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
     need_labels: bool = True,
     data_root: str | Path | None = None,
     split_file: str | Path | None = None,
@@ -55,18 +65,22 @@ def load_graph(
         x: Node features, for a SciPy adjacency matrix.
         y: Labels, for a SciPy adjacency matrix.
         columns: Names of columns in tables that are not called as usual, e.g. ``{"id": "person",
-            "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``.
+            "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``, and those
+            that are not to be read: ``{"leave_out": ["phone", "notes"]}``.
         need_labels: Whether a graph without labels is an error; else ``y`` may be all -1.
         data_root: Where the raw files of named data sets are; else ``GRAPHGLOW_DATA``, else
             ``data/`` in the working folder.
         split_file: An ``.npz`` with index arrays ``train``, ``val``, ``test``, which replaces any
             split of the graph.
-        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
+        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own:
+            within each class for graphs of the user's own, over all labelled nodes, as the paper
+            draws it, for those in ``DATASETS``.
 
     Returns:
         A new ``Data`` with ``x``, ``y``, ``edge_index``, ``train_mask``, ``val_mask``,
-        ``test_mask``, ``name``, and, where the source has them, ``edge_weight``, ``node_id`` (the
-        user's own ids) and ``class_names``.
+        ``test_mask``, ``name``, ``class_names`` (text; the classes' numbers where they have no
+        names), and, where the source has them, ``edge_weight`` and ``node_id``, the user's own ids:
+        a node without an id is known by its index.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
@@ -81,12 +95,21 @@ def load_graph(
             f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
         )
     if split_file is None:
-        return check_graph(data, split_seed=split_seed, need_labels=need_labels)
+        return _named(check_graph(data, split_seed=split_seed, need_labels=need_labels))
     bare = data.clone()
     for mask in MASKS:
         bare.pop(mask, None)
-    checked = check_graph(bare, need_labels=need_labels)
-    return complete_masks(apply_split_file(checked, split_file), split_seed)
+    with warnings.catch_warnings():  # of a random split that is not used
+        warnings.simplefilter("ignore", InputWarning)
+        checked = check_graph(bare, need_labels=need_labels)
+    return _named(complete_masks(apply_split_file(checked, split_file), split_seed))
+
+
+def _named(data: Data) -> Data:
+    """``data`` with a name for each class."""
+    if data.get("class_names") is None:
+        data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
+    return data
 
 
 def data_folder(data_root: str | Path | None) -> Path:
@@ -95,10 +118,12 @@ def data_folder(data_root: str | Path | None) -> Path:
 
 
 def _read_object(
-    source: object, x: Any, y: Any, columns: Mapping[str, str] | None, need_labels: bool
+    source: object, x: Any, y: Any, columns: Columns | None, need_labels: bool
 ) -> Data:
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
+    if columns and not (is_frame(source) or _is_pair(source)):
+        raise InputError(f"{TABLES_ONLY}; got {type(source).__name__}")
     if isinstance(source, Data):
         data = source.clone()
     elif is_frame(source):
@@ -150,12 +175,13 @@ def _stem(path: Path) -> str:
 def _read_name_or_path(
     source: str | Path, data_root: str | Path | None, split_seed: int, tables: dict[str, Any]
 ) -> Data:
-    name, path, root = str(source).lower(), Path(source).expanduser(), data_folder(data_root)
-    if name in DATASETS and (isinstance(source, str) or not path.exists()):
+    name, path, root = str(source).lower(), own_path(source), data_folder(data_root)
+    if name in DATASETS and (isinstance(source, str) or not is_there(path)):
+        _refuse_columns(name, tables["columns"])
         data = DATASETS[name].read(root, split_seed)
         data.name = name
-        return data
-    if str(source) and path.exists():
+        return with_random_split(data, split_seed)
+    if str(source) and is_there(path):
         data = read_graph_file(path, **tables)
         data.name = _stem(path) if path.is_file() else path.resolve().name
         return data
@@ -164,6 +190,7 @@ def _read_name_or_path(
         data = read_tables(*pair, **tables)
         data.name = _stem(pair[0])
         return data
+    _refuse_columns(str(source), tables["columns"])
     if name.startswith(OGB):
         data = read_ogb(str(source), root)
         data.name = str(source).removeprefix(OGB)
@@ -172,8 +199,14 @@ def _read_name_or_path(
         data = read_dataset_path(str(source), root, split_seed)
         data.name = str(source).rpartition(".")[2]
         return data
+    refuse_missing_files(str(source))
     near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
     raise InputError(
         f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
         f"({ACCEPTED}); got {str(source)!r}"
     )
+
+
+def _refuse_columns(source: str, columns: Columns | None) -> None:
+    if columns:
+        raise InputError(f"{TABLES_ONLY}; got {source!r}")

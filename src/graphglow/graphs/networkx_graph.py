@@ -1,8 +1,11 @@
 """NetworkX graphs, and GraphML files through NetworkX."""
 
+import warnings
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import Any
+from xml.parsers import expat
 
 import numpy as np
 import torch
@@ -16,6 +19,7 @@ from graphglow.graphs.table_folder import add_masks
 
 LABELS = ("y", "class", "label")
 """Where a graph has several, the first: programs for drawing put the node's name in ``label``."""
+PARTS_OF_WEIGHT = ("input_weight", "latent_weight")
 NOT_FEATURES = {*LABELS, "split", "x", "id", "node_id", "name"}
 
 
@@ -24,7 +28,12 @@ def read_graphml(path: Path, need_labels: bool = True) -> Data:
     import networkx as nx
 
     try:
-        graph = nx.read_graphml(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # NetworkX's of what it passes over
+            _refuse_document_type(path)
+            graph = nx.read_graphml(path)
+    except InputError:
+        raise
     except Exception as error:  # XML, key and type errors of a damaged file
         raise InputError(
             f"{path} must be a GraphML file; it is damaged or foreign ({type(error).__name__})"
@@ -32,12 +41,33 @@ def read_graphml(path: Path, need_labels: bool = True) -> Data:
     return from_networkx(graph, name=str(path), need_labels=need_labels)
 
 
+class _PrologRead(Exception):
+    """The first element has come: there is no document type."""
+
+
+def _refuse_document_type(path: Path) -> None:
+    """Raise if the file declares one: its entities can make gigabytes of a few lines."""
+    parser = expat.ParserCreate()
+
+    def refuse(*_: object) -> None:
+        raise InputError(f"{path} must be GraphML without a document type; got <!DOCTYPE ...>")
+
+    def stop(*_: object) -> None:
+        raise _PrologRead
+
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
+    with path.open("rb") as file, suppress(_PrologRead):
+        parser.ParseFile(file)
+
+
 def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
     """Turn a NetworkX graph into a ``Data``, not yet checked.
 
     Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
     ``x`` (a list of numbers, or its JSON text) or any numeric attributes, which are standardised.
-    Edge attribute: ``weight`` (missing: 1). Undirected edges come in both directions.
+    Edge attributes: ``weight`` (missing: 1) and, where every edge has them, ``input_weight`` and
+    ``latent_weight``, as :func:`~graphglow.graphs.write.to_networkx` writes them. Undirected edges
+    come in both directions.
     """
     nodes = list(graph.nodes)
     if not nodes:
@@ -58,28 +88,35 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
     x = _vectors(attributes, name) if "x" in keys else _numbers(attributes, keys, name, node_name)
     data = Data(x=x, y=y)
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
-    if class_names:
-        data.class_names = class_names
+    data.class_names = class_names
     if "split" in keys:
         split = [str(a.get("split") or "").strip() for a in attributes]
-        add_masks(data, split, name, node_name)
+        add_masks(data, split, f"split of {name}", node_name)
     _add_edges(data, graph, nodes, name)
     return data
 
 
 def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str) -> None:
     position = {node: i for i, node in enumerate(nodes)}
-    edges = list(graph.edges(data="weight"))
+    edges = list(graph.edges(data=True))
     ends = [(position[u], position[v]) for u, v, _ in edges]
     edge_index = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T.contiguous()
     both = not graph.is_directed()
     data.edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1) if both else edge_index
-    if any(weight is not None for _, _, weight in edges):
-        try:
-            weight = torch.tensor([1.0 if w is None else float(w) for _, _, w in edges])
-        except (TypeError, ValueError) as error:
-            raise InputError(f"edge weights of {name} must be numbers; got {error}") from error
-        data.edge_weight = weight.repeat(2) if both else weight
+    for key in ("weight", *PARTS_OF_WEIGHT):
+        given = [attributes.get(key) for _, _, attributes in edges]
+        some = any(value is not None for value in given)
+        if some and (key == "weight" or None not in given):
+            values = _floats(given, f"edge {key}s of {name}")
+            data[f"edge_{key}"] = values.repeat(2) if both else values
+
+
+def _floats(values: list[Any], what: str) -> Tensor:
+    """Missing is 1."""
+    try:
+        return torch.tensor([1.0 if value is None else float(value) for value in values])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be numbers; got {error}") from error
 
 
 def _vectors(attributes: list[dict[str, Any]], name: str) -> Tensor:
@@ -98,8 +135,9 @@ def _vector(value: Any, what: str) -> np.ndarray:
     try:
         array = np.asarray(json.loads(value) if isinstance(value, str) else value)
         if value is not None and array.ndim <= 1:
-            return np.atleast_1d(array).astype(np.float32)
-    except (TypeError, ValueError):
+            with np.errstate(over="ignore"):  # infinity, which the check refuses
+                return np.atleast_1d(array).astype(np.float32)
+    except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     raise InputError(f"{what} must be a list of numbers; got {str(value)[:40]!r}")
 
@@ -110,7 +148,7 @@ def _numbers(
     import pandas as pd
 
     columns = {
-        str(key): [float("nan") if a.get(key) is None else float(a[key]) for a in attributes]
+        str(key): [float("nan") if a.get(key) is None else _float(a[key]) for a in attributes]
         for key in sorted(keys - NOT_FEATURES, key=str)
         if all(isinstance(a[key], Real) for a in attributes if a.get(key) is not None)
     }
@@ -120,6 +158,13 @@ def _numbers(
             f"got {_listed(keys)}"
         )
     return encode_features(pd.DataFrame(columns), name, row_name=node_name)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond floats: infinity, which is refused
+        return float("inf")
 
 
 def _listed(keys: set[Any]) -> str:

@@ -2,8 +2,10 @@
 
 ``data.feature_columns["columns"]`` says how the nodes table of training became features, column by
 column and in the order of the features: ``{"name", "mean", "scale"}`` for numbers, with ``"date"``
-true where they are days of dates, and ``{"name", "categories"}`` for text. A graph that did not
-come from tables has none: its new nodes have one column of numbers per feature, in order.
+where they are days of dates, and ``{"name", "categories"}`` for text; ``["chosen"]`` says which
+columns the user had named as what. A graph that did not come from tables has neither: its new nodes
+have one column of numbers per feature, in order. Names of columns may differ from those of training
+in case and in spaces around them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +17,15 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs.feature_columns import check_feature_columns
 from graphglow.graphs.frame_table import FrameTable
+from graphglow.graphs.table_cells import EXAMPLES, days_of, parse_dates, parse_numbers
 from graphglow.graphs.table_columns import (
+    Columns,
     check_roles,
     end_columns,
     find_column,
+    listed,
     need_column,
     refuse_headerless,
 )
@@ -41,42 +47,81 @@ class NewNodes(NamedTuple):
     node_id: list[str]
 
 
-def read_new_nodes(
-    nodes: Any, edges: Any, data: Data, columns: Mapping[str, str] | None = None
-) -> NewNodes:
+def read_new_nodes(nodes: Any, edges: Any, data: Data, columns: Columns | None = None) -> NewNodes:
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Args:
         nodes: An id and the features; a label and a split are passed over.
         edges: Pairs of ids, old or new, each with a new end; optionally a weight.
         data: The graph of training.
-        columns: Which column is what, where names do not say so, as in ``load_graph``.
+        columns: Which column is what, where names do not say so, as in ``load_graph``; what was
+            said there holds here too.
     """
-    chosen, table = check_roles(columns), open_table(nodes)
+    check_feature_columns(data)
+    table = open_table(nodes)
+    asked = check_roles(columns)
+    chosen = _roles_of_training(data, table) | asked.roles
     id_column = need_column("id", table.columns, table.what, chosen)
-    known = (data.get("feature_columns") or {}).get("columns")
-    text = [c["name"] for c in known or [] if "categories" in c and c["name"] in table.columns]
+    known = _as_called_here((data.get("feature_columns") or {}).get("columns"), table)
+    text = [c["here"] for c in known or [] if "categories" in c]
     frame = table.frame(table.columns, text=[id_column, *text])
     ids = text_of(frame[id_column])
     old = [str(own) for own in data.get("node_id", range(len(data.y)))]
     _check_new_ids(ids, set(old), f"column {id_column!r} of {table.what}", table)
     if known is None:
         others = {find_column(role, table.columns, table.what, chosen) for role in _NO_FEATURES}
-        names = [name for name in table.columns if name not in {id_column, *others}]
+        others |= {id_column, *asked.leave_out}
+        names = [name for name in table.columns if name not in others]
         x = _plain_numbers(frame, names, int(data.x.shape[1]), table)
     else:
-        x = encode_like(frame, known, table)
+        x = _encoded(frame, known, table)
     new_ids = [str(value) for value in ids]
     if edges is None:
         return NewNodes(x, None, None, new_ids)
-    return NewNodes(x, *_read_edges(open_table(edges), [*old, *new_ids], len(old), chosen), new_ids)
+    chosen = _roles_of_training(data, edge_table := open_table(edges)) | asked.roles
+    found = _read_edges(edge_table, [*old, *new_ids], len(old), chosen, asked.leave_out)
+    return NewNodes(x, *found, new_ids)
 
 
 _NO_FEATURES = ("label", "split")
 
 
-def encode_like(frame: Any, columns: Sequence[Mapping[str, Any]], table: TableRows) -> Tensor:
-    """Encode a table as that of training was; all its columns must be there.
+def _roles_of_training(data: Data, table: TableRows) -> dict[str, str]:
+    """Which columns were chosen as what when the graph was loaded, as far as they are here."""
+    chosen: dict[str, str] = (data.get("feature_columns") or {}).get("chosen") or {}
+    here = {name.lower(): name for name in reversed(table.columns)}
+    found = {role: here.get(name.lower()) for role, name in chosen.items()}
+    return {
+        role: chosen[role] if chosen[role] in table.columns else name
+        for role, name in found.items()
+        if name is not None
+    }
+
+
+def _as_called_here(
+    columns: Sequence[Mapping[str, Any]] | None, table: TableRows
+) -> list[dict[str, Any]] | None:
+    """The columns of training, each with its name in ``table`` as ``here``; all must be there."""
+    if columns is None:
+        return None
+    alike: dict[str, list[str]] = {}
+    for name in table.columns:
+        alike.setdefault(name.strip().lower(), []).append(name)
+    found = []
+    for column in columns:
+        name = str(column["name"])
+        near = alike.get(name.strip().lower(), [])
+        if name not in table.columns and len(near) != 1:
+            raise InputError(
+                f"{table.what} must have every column of training; got none called {name!r} among "
+                f"{listed(table.columns, [name])}"
+            )
+        found.append({**column, "here": name if name in table.columns else near[0]})
+    return found
+
+
+def _encoded(frame: Any, columns: Sequence[Mapping[str, Any]], table: TableRows) -> Tensor:
+    """Encode a table as that of training was.
 
     A number that is missing takes the mean of training; a category that is missing, or that
     training has not seen, is a row of zeros.
@@ -84,18 +129,16 @@ def encode_like(frame: Any, columns: Sequence[Mapping[str, Any]], table: TableRo
     Shapes:
         M rows -> [M, F]
     """
-    missing = [str(c["name"]) for c in columns if c["name"] not in frame.columns]
-    if missing:
-        raise InputError(
-            f"{table.what} must have every column of training; got none called {missing[0]!r}"
-        )
     blocks: list[np.ndarray] = []
     for column in columns:
-        values = frame[column["name"]]
+        values = frame[column["here"]]
         if "categories" in column:
             blocks.append(_one_hot(values, list(column["categories"])))
             continue
-        numbers = _days(values, table) if column.get("date") else _numbers(values, table)
+        if column.get("date"):
+            numbers = _days(values, column["date"], table)
+        else:
+            numbers = _numbers(values, table, column.get("decimal", table.decimal))
         centred, scale = np.nan_to_num(numbers - float(column["mean"])), float(column["scale"])
         blocks.append((centred / scale if scale > 0 else 0 * centred)[:, None])
     return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
@@ -118,43 +161,43 @@ def _plain_numbers(frame: Any, names: list[str], count: int, table: TableRows) -
             f"{table.what} must have an id and the {count} features of training, in order; got "
             f"{len(names)} other columns"
         )
-    columns = [_numbers(frame[name], table) for name in names]
+    columns = [_numbers(frame[name], table, table.decimal) for name in names]
     for name, values in zip(names, columns, strict=True):
         _refuse_blanks(np.isnan(values), frame[name], table)
     return torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))
 
 
-def _numbers(values: Any, table: TableRows) -> np.ndarray:
+def _numbers(values: Any, table: TableRows, decimal: str) -> np.ndarray:
     """As float64, with NaN for blanks; what is no number is refused with its row."""
     import pandas as pd
 
-    if not pd.api.types.is_numeric_dtype(values):
-        text = text_of(values)
-        text = text.where(~text.isin(MISSING), "")
-        numbers = pd.to_numeric(
-            text.str.replace(",", ".") if table.decimal == "," else text, errors="coerce"
-        )
-        bad = numbers.isna() & (text != "")
-        _refuse(bad.to_numpy(), values, "numbers", table)
-        values = numbers.set_axis(values.index)
-    out: np.ndarray = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    if pd.api.types.is_numeric_dtype(values):
+        out: np.ndarray = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        text = _filled(values)
+        out = parse_numbers(text, decimal).values
+        _refuse(np.isnan(out) & (text != "").to_numpy(), values, "numbers", table)
     _refuse(np.isinf(out), values, "finite", table)
     return out
 
 
-def _days(values: Any, table: TableRows) -> np.ndarray:
-    """Dates as days since 1970, with NaN for blanks."""
+def _days(values: Any, order: Any, table: TableRows) -> np.ndarray:
+    """Dates as days since 1970, with NaN for blanks; ``order`` is that of training."""
     import pandas as pd
 
-    dates = values
-    if not pd.api.types.is_datetime64_any_dtype(values):
-        text = text_of(values)
-        filled = ~text.isin(MISSING)
-        dates = pd.to_datetime(text.where(filled), format="ISO8601", utc=True, errors="coerce")
-        _refuse((dates.isna() & filled).to_numpy(), values, "dates", table)
-    days = (dates - pd.Timestamp(0, tz=dates.dt.tz)) / pd.Timedelta(days=1)
-    out: np.ndarray = days.to_numpy(dtype=np.float64, na_value=np.nan)
-    return out
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return days_of(values)
+    text = _filled(values)
+    order = order if order in EXAMPLES else "iso"  # older files say no more than that it is a date
+    days = parse_dates(text, order).days
+    rule = f"dates such as {EXAMPLES[order]}"
+    _refuse(np.isnan(days) & (text != "").to_numpy(), values, rule, table)
+    return days
+
+
+def _filled(values: Any) -> Any:
+    text = text_of(values)
+    return text.where(~text.isin(MISSING), "")
 
 
 def _refuse(bad: np.ndarray, values: Any, rule: str, table: TableRows) -> None:
@@ -196,11 +239,15 @@ def _check_new_ids(ids: Any, old: set[str], where: str, table: TableRows) -> Non
 
 
 def _read_edges(
-    table: TableRows, ids: list[str], num_old: int, chosen: dict[str, str]
+    table: TableRows,
+    ids: list[str],
+    num_old: int,
+    chosen: dict[str, str],
+    leave_out: tuple[str, ...],
 ) -> tuple[Tensor, Tensor | None]:
     import pandas as pd
 
-    ends, named = end_columns(table.columns, table.what, chosen)
+    ends, named = end_columns(table.columns, table.what, chosen, leave_out)
     if not named and not isinstance(table, FrameTable):
         refuse_headerless(ends, set(ids), table.what)
     weight = find_column("weight", table.columns, table.what, chosen)
@@ -221,7 +268,7 @@ def _read_edges(
         )
     if weight is None:
         return pairs, None
-    values = _numbers(frame[weight], table)
+    values = _numbers(frame[weight], table, table.decimal)
     _refuse_blanks(np.isnan(values), frame[weight], table)
     _refuse(values < 0, frame[weight], "numbers from 0", table)
     return pairs, torch.from_numpy(values.astype(np.float32))

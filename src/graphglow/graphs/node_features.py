@@ -1,20 +1,28 @@
 """Columns of any kind as node features: numbers and dates standardised, text one-hot.
 
 The arithmetic is scikit-learn's. A column of text is numbers if every filled cell is one, dates if
-every filled cell is one (``2024-01-31``, with or without a time), and categories otherwise; if only
+every filled cell is one (:mod:`graphglow.graphs.table_cells`), and categories otherwise; if only
 most cells are numbers or dates, the first that is not is an error. Text in which values hardly
 repeat is a name or a comment, no category: the column is left out with an :class:`InputWarning`.
+So are dates whose days and months cannot be told apart.
 """
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from graphglow.errors import InputError, InputWarning
+from graphglow.graphs.table_cells import (
+    UNCLEAR,
+    days_of,
+    looks_like_dates,
+    parse_dates,
+    parse_numbers,
+)
 from graphglow.graphs.table_rows import MISSING
 
 MAX_CATEGORIES = 1000
@@ -22,7 +30,6 @@ MAX_CATEGORIES = 1000
 FEW_CATEGORIES = 20
 """So is one with more than these, if they are more than half as many as its filled cells."""
 LARGEST = 1e100
-DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?"
 PLAIN = str | bool | int | float | np.generic
 
 RowName = Callable[[int], str]
@@ -56,7 +63,8 @@ def encode_columns(
 
     Returns:
         ``x``, and how it was made, in its order and as plain values: ``{"name", "mean", "scale"}``
-        of a column of numbers (scale 0 if constant; ``"date": True`` if they are days since 1970),
+        of a column of numbers (scale 0 if constant), with ``"date"``, the order of its parts, if
+        they are days since 1970, and ``"decimal"`` if its decimal sign is not the file's;
         ``{"name", "categories"}`` of a column of text.
 
     Shapes:
@@ -81,36 +89,37 @@ def encode_columns(
     return x, columns
 
 
+class _Column(NamedTuple):
+    """A column of numbers: [N] with NaN for blanks, and what new rows must know to read alike."""
+
+    values: np.ndarray
+    facts: dict[str, str]
+
+
 def _blocks(
     frame: Any, what: str, row_name: RowName, decimal: str, left_out: list[str]
 ) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-    numbers: dict[str, np.ndarray] = {}
+    numbers: dict[str, _Column] = {}
     categories: dict[str, Any] = {}
-    dates: set[str] = set()
     for name in frame.columns:
         where = f"column {name!r} of {what}"
-        values, kind = _numbers(frame[name], where, row_name, decimal)
-        if values is not None:
-            numbers[name] = _checked(values, where, row_name)
-            dates |= {name} if kind == "date" else set()
+        found = _numbers(frame[name], where, row_name, decimal)
+        if isinstance(found, _Column):
+            numbers[name] = found._replace(values=_checked(found.values, where, row_name))
             continue
         text = _text(frame[name])
-        reason = _no_category(text)
+        reason = found or _no_category(text)
         if reason is None:
             categories[name] = text
         else:
             left_out.append(str(name))
-            warnings.warn(
-                f"{where} is left out: {reason} are names or comments, not categories",
-                InputWarning,
-                stacklevel=2,
-            )
+            _warn(f"{where} is left out: {reason}")
     if numbers:
-        scaled, mean, scale = _standardised(np.stack(list(numbers.values()), axis=1))
+        values = np.stack([column.values for column in numbers.values()], axis=1)
+        scaled, mean, scale = _standardised(values)
         made: list[dict[str, Any]] = [
-            {"name": str(name), "mean": float(m), "scale": float(s)}
-            | ({"date": True} if name in dates else {})
-            for name, m, s in zip(numbers, mean, scale, strict=True)
+            {"name": str(name), "mean": float(m), "scale": float(s), **column.facts}
+            for (name, column), m, s in zip(numbers.items(), mean, scale, strict=True)
         ]
         yield scaled, made
     if categories:
@@ -119,33 +128,53 @@ def _blocks(
         yield _one_hot(list(categories.values()), list(known.values())), made
 
 
-def _numbers(
-    column: Any, where: str, row_name: RowName, decimal: str
-) -> tuple[np.ndarray | None, str]:
-    """The column as float64 with NaN for blanks, and its kind; None if it holds categories."""
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, InputWarning, stacklevel=2)
+
+
+def _numbers(column: Any, where: str, row_name: RowName, decimal: str) -> _Column | str | None:
+    """The column as numbers; why it must be left out; or None if it holds categories."""
     import pandas as pd
 
     if isinstance(column.dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(column):
-        return None, "category"
+        return None
     if pd.api.types.is_datetime64_any_dtype(column):
-        return _days(column), "date"
+        return _Column(days_of(column), {"date": "iso"})
     if pd.api.types.is_numeric_dtype(column):
-        return column.to_numpy(dtype=np.float64, na_value=np.nan), "number"
+        return _Column(column.to_numpy(dtype=np.float64, na_value=np.nan), {})
     if pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime"):
-        return _days(pd.to_datetime(column, utc=True, errors="coerce")), "date"
+        dates = pd.to_datetime(column, utc=True, errors="coerce")
+        return _Column(days_of(dates), {"date": "iso"})
     _refuse_objects(column, where, row_name)
     text = _text(column)
-    filled = (text != "").to_numpy()
-    values = np.full(len(text), np.nan)
-    written = text[filled].str.replace(",", ".") if decimal == "," else text[filled]
-    values[filled] = pd.to_numeric(written, errors="coerce").to_numpy(np.float64)
+    values, sign = parse_numbers(text, decimal)
     if _all_of_a_kind(~np.isnan(values), text, "numbers", where, row_name):
-        return values, "number"
-    if _all_of_a_kind(text.str.fullmatch(DATE).to_numpy(bool), text, "dates", where, row_name):
-        dates = pd.to_datetime(text.where(filled), format="ISO8601", utc=True, errors="coerce")
-        _all_of_a_kind(dates.notna().to_numpy(), text, "dates", where, row_name)
-        return _days(dates), "date"
-    return None, "category"
+        _say_how_numbers(text, values, where, decimal)
+        return _Column(values, {} if sign == decimal else {"decimal": sign})
+    if not _all_of_a_kind(looks_like_dates(text), text, "dates", where, row_name):
+        return None
+    days, order = parse_dates(text)
+    if order == UNCLEAR:
+        first = text[text != ""].iloc[0]
+        return f"in {first!r} day and month cannot be told apart (write dates as 2024-01-31)"
+    _all_of_a_kind(~np.isnan(days), text, "dates", where, row_name)
+    if order in ("dmy", "mdy"):
+        row = int((~np.isnan(days)).argmax())
+        day = pd.Timestamp(0) + pd.Timedelta(days=days[row])
+        _warn(f"{where} is read as dates: {text.iloc[row]!r} as {day:%Y-%m-%d}")
+    return _Column(days, {"date": order})
+
+
+def _say_how_numbers(text: Any, values: np.ndarray, where: str, decimal: str) -> None:
+    """Say how the first number that is not written plainly is read."""
+    import pandas as pd
+
+    plain = text.str.replace(",", ".", regex=False) if decimal == "," else text
+    odd = pd.to_numeric(plain, errors="coerce").to_numpy(np.float64) != values
+    odd &= ~np.isnan(values)
+    if odd.any():
+        row = int(odd.argmax())
+        _warn(f"{where} is read as numbers: {text.iloc[row]!r} as {values[row]:.10g}")
 
 
 def _all_of_a_kind(fits: np.ndarray, text: Any, kind: str, where: str, row_name: RowName) -> bool:
@@ -161,15 +190,6 @@ def _all_of_a_kind(fits: np.ndarray, text: Any, kind: str, where: str, row_name:
             f"{text.iloc[row][:40]!r} in {row_name(row)}"
         )
     return False
-
-
-def _days(dates: Any) -> np.ndarray:
-    """Dates as days since 1970, NaN for blanks."""
-    import pandas as pd
-
-    days = (dates - pd.Timestamp(0, tz=dates.dt.tz)) / pd.Timedelta(days=1)
-    values: np.ndarray = days.to_numpy(dtype=np.float64, na_value=np.nan)
-    return values
 
 
 def _checked(values: np.ndarray, where: str, row_name: RowName) -> np.ndarray:
@@ -213,7 +233,10 @@ def _no_category(text: Any) -> str | None:
     filled = text[text != ""]
     distinct = filled.nunique()
     if distinct > MAX_CATEGORIES or (distinct > FEW_CATEGORIES and 2 * distinct > len(filled)):
-        return f"{distinct} different texts in {len(filled)} filled cells"
+        return (
+            f"{distinct} different texts in {len(filled)} filled cells are names or comments, not "
+            "categories"
+        )
     return None
 
 

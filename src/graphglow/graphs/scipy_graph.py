@@ -73,6 +73,4 @@ def add_labels(data: Data, y: Any, name: str) -> None:
         return
     if array.ndim != 1:
         raise InputError(f"y of {name} must have one label per node; got shape {array.shape}")
-    data.y, class_names = encode_labels(array, f"y of {name}")
-    if class_names is not None:
-        data.class_names = class_names
+    data.y, data.class_names = encode_labels(array, f"y of {name}")

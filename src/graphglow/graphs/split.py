@@ -10,6 +10,8 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.npz import read_npz_arrays
 
+SPLITS = ("train", "val", "test")
+
 
 def random_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Split the labelled nodes at random into 50 / 25 / 25 % (Appendix B of the paper).
@@ -17,8 +19,44 @@ def random_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     Shapes:
         y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
     """
+    return _parts(_shuffled(y, seed))
+
+
+def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Split the labelled nodes of each class at random into 50 / 25 / 25 %, as nearly as can be.
+
+    Training has a node of every class if it has at least as many nodes as there are classes; a
+    class of two has its other node in validation or test.
+
+    Shapes:
+        y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
+    """
+    order = _shuffled(y, seed)
+    _, code, count = torch.unique(y[order], return_inverse=True, return_counts=True)
+    by_class = code.argsort(stable=True)
+    first = count.cumsum(0) - count  # where each class begins
+    rank = torch.empty_like(code)
+    rank[by_class] = torch.arange(len(order)) - first.repeat_interleave(count)
+    share = rank / count[code]  # 0 for one of each class, near 1 for its last
+    return _parts(order[share.argsort(stable=True)])
+
+
+def with_random_split(data: Data, seed: int) -> Data:
+    """Set the masks of :func:`random_split` where there are labels and no mask."""
+    if not any(data.get(f"{name}_mask") is not None for name in SPLITS):
+        for name, index in zip(SPLITS, random_split(data.y, seed=seed), strict=True):
+            data[f"{name}_mask"] = torch.zeros(len(data.y), dtype=torch.bool)
+            data[f"{name}_mask"][index] = True
+    return data
+
+
+def _shuffled(y: Tensor, seed: int) -> Tensor:
+    """The labelled nodes, in an order that the seed says."""
     labelled = (y >= 0).nonzero()[:, 0]
-    order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+    return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+
+
+def _parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     n_train, n_val = max(1, len(order) // 2), max(1, len(order) // 4)
     train, val, test = torch.tensor_split(order, [n_train, n_train + n_val])
     return train.sort()[0], val.sort()[0], test.sort()[0]
@@ -32,8 +70,7 @@ def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Te
     """
     if per_class < 1:
         raise InputError(f"per_class must be >= 1; got {per_class}")
-    labelled = (y >= 0).nonzero()[:, 0]
-    order = labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
+    order = _shuffled(y, seed)
     classes = torch.nn.functional.one_hot(y[order])  # [n, C]
     rank = classes.cumsum(0)[torch.arange(len(order)), y[order]]  # 1, 2, .. within each class
     train, rest = order[rank <= per_class], order[rank > per_class]
@@ -48,13 +85,16 @@ def apply_split_file(data: Data, path: str | Path) -> Data:
     """
     arrays = read_npz_arrays(path, "the split file")
     data = data.clone()
-    for name in ("train", "val", "test"):
+    for name in SPLITS:
         if name not in arrays:
             raise InputError(
                 f"{path} must hold the arrays train, val and test; "
                 f"got {', '.join(sorted(arrays)) or 'nothing'}"
             )
-        data[f"{name}_mask"] = mask_from(arrays[name], int(data.num_nodes), f"{name} of {path}")
+        mask = mask_from(arrays[name], int(data.num_nodes), f"{name} of {path}")
+        if name != "test" and not (mask & (data.y >= 0)).any():
+            raise InputError(f"{name} of {path} must hold at least one labelled node; got none")
+        data[f"{name}_mask"] = mask
     return data
 
 

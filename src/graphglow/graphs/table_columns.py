@@ -1,11 +1,13 @@
 """Which column is what: by the names people give them, or by those that the caller says.
 
-No column is guessed by its place: a wrong guess would be a wrong graph without a word.
+No column is guessed by its place: a wrong guess would be a wrong graph without a word. The one
+exception is a table of edges with two columns and perhaps ``weight``: it can mean nothing else.
 """
 
 import difflib
 import warnings
 from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
 
 from graphglow.errors import InputError, InputWarning
 
@@ -18,17 +20,64 @@ NAMES: dict[str, tuple[str, ...]] = {
     "weight": ("weight",),
 }
 """Role of a column -> what it may be called, in upper or lower case."""
+OF_ONE_TABLE = (("id", "label", "split"), ("source", "target", "weight"))
 
 
-def check_roles(columns: Mapping[str, str] | None) -> dict[str, str]:
-    """Return ``columns`` as a dict if its keys are roles; ``None`` is no choice at all."""
-    chosen = dict(columns or {})
-    for role, name in chosen.items():
-        if role not in NAMES or not isinstance(name, str):
+LEAVE_OUT = "leave_out"
+Columns = Mapping[str, str | Sequence[str]]
+"""Role -> name of the column; ``leave_out`` -> names of columns that are not to be read."""
+
+
+class Chosen(NamedTuple):
+    """What the caller says of columns."""
+
+    roles: dict[str, str]
+    leave_out: tuple[str, ...]
+
+
+def check_roles(columns: Columns | None) -> Chosen:
+    """Return what ``columns`` says if its keys are roles; ``None`` is no choice at all."""
+    roles: dict[str, str] = {}
+    leave_out: tuple[str, ...] = ()
+    for role, name in (columns or {}).items():
+        names = (name,) if isinstance(name, str) else tuple(name or ())
+        if role == LEAVE_OUT and all(isinstance(one, str) for one in names):
+            leave_out = names
+        elif role in NAMES and isinstance(name, str):
+            roles[role] = name
+        else:
             raise InputError(
-                f"columns must give names to some of {', '.join(NAMES)}; got {role!r}: {name!r}"
+                f"columns must give names to some of {', '.join(NAMES)}, or name those to "
+                f"{LEAVE_OUT}; got {role!r}: {name!r}"
             )
-    return chosen
+    both = [name for name in leave_out if name in roles.values()]
+    if both:
+        raise InputError(
+            f"columns must not give a role to what is left out; got {both[0]!r} in both"
+        )
+    for role, name in roles.items():
+        others = [other for other in _with(role) if other != role and roles.get(other) == name]
+        if others:
+            raise InputError(
+                f"columns must name a column for one role only; got {name!r} as {role} and "
+                f"{others[0]}"
+            )
+    return Chosen(roles, leave_out)
+
+
+def _with(role: str) -> tuple[str, ...]:
+    """All roles of the table that ``role`` is one of."""
+    return next(roles for roles in OF_ONE_TABLE if role in roles)
+
+
+def check_left_out(names: Sequence[str], columns: Sequence[str], what: str) -> None:
+    """Raise where a column that is to be left out is not there: it may be misspelt."""
+    for name in names:
+        if name not in columns:
+            raise InputError(
+                f"{what} must have the column {name!r}, which is to be left out; got "
+                f"{listed(columns, [name])}"
+            )
 
 
 def chosen_column(role: str, columns: Sequence[str], what: str, chosen: dict[str, str]) -> str:
@@ -45,7 +94,8 @@ def find_column(role: str, columns: Sequence[str], what: str, chosen: dict[str, 
     """The column of that role, if there is one; an error if there are several."""
     if role in chosen:
         return chosen_column(role, columns, what, chosen)
-    found = [name for name in columns if name.lower() in NAMES[role]]
+    taken = {chosen.get(other) for other in _with(role)}
+    found = [name for name in columns if name.lower() in NAMES[role] and name not in taken]
     if role == "id":  # "node" may be a feature beside "id"
         found = sorted(found, key=lambda name: NAMES["id"].index(name.lower()))[:1]
     if len(found) > 1:
@@ -64,13 +114,16 @@ def need_column(
         article = "an" if role == "id" else "a"
         raise InputError(
             f"{what} must have {article} {role} column, called {called(role)}{why}; got the "
-            f"columns {listed(columns, NAMES[role])}"
+            f"columns {listed(columns, NAMES[role])} (columns {role}=NAME can say which it is)"
         )
     return name
 
 
 def end_columns(
-    columns: Sequence[str], what: str, chosen: dict[str, str]
+    columns: Sequence[str],
+    what: str,
+    chosen: dict[str, str],
+    leave_out: Container[str] = (),
 ) -> tuple[list[str], bool]:
     """The two ends of an edge, and whether their names say so.
 
@@ -79,15 +132,22 @@ def end_columns(
     """
     if "source" in chosen and "target" in chosen:
         return [chosen_column(role, columns, what, chosen) for role in ("source", "target")], True
+    if "source" in chosen or "target" in chosen:
+        one, other = ("source", "target") if "source" in chosen else ("target", "source")
+        ends = {one: chosen_column(one, columns, what, chosen)}
+        ends[other] = need_column(other, columns, what, chosen)
+        return [ends["source"], ends["target"]], True
+    columns = [c for c in columns if c not in leave_out and c != chosen.get("weight")]
     lower = {name.lower(): name for name in columns}
     for pair in zip(NAMES["source"], NAMES["target"], strict=True):
         if set(pair) <= set(lower):
             return [lower[name] for name in pair], True
-    others = [name for name in columns if name != chosen.get("weight") and name.lower() != "weight"]
+    others = [name for name in columns if name.lower() != "weight" or "weight" in chosen]
     if len(others) != 2:
         raise InputError(
             f"{what} must have the columns source and target; got "
-            f"{listed(columns, ['source', 'target'])}"
+            f"{listed(columns, ['source', 'target'])} (columns source=NAME target=NAME can say "
+            "which they are)"
         )
     return others, False
 
@@ -122,5 +182,5 @@ def listed(columns: Sequence[str], wanted: Sequence[str]) -> str:
     """The columns, and which of them has a name most like one that is wanted."""
     text = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
     lower = {name.lower(): name for name in columns}
-    near = [m for name in wanted for m in difflib.get_close_matches(name.lower(), lower, 1, 0.6)]
+    near = [m for name in wanted for m in difflib.get_close_matches(name.lower(), lower, 1, 0.65)]
     return f"{text or 'none'} (nearest: {lower[near[0]]!r})" if near else text or "none"

@@ -11,7 +11,7 @@ a time.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,11 @@ from graphglow.graphs.labels import encode_labels
 from graphglow.graphs.node_features import RowName, encode_columns, row_from_one
 from graphglow.graphs.parquet_table import ParquetTable
 from graphglow.graphs.split import mask_from
+from graphglow.graphs.table_cells import parse_numbers
 from graphglow.graphs.table_columns import (
+    Chosen,
+    Columns,
+    check_left_out,
     check_roles,
     end_columns,
     find_column,
@@ -42,7 +46,7 @@ WHY_LABELS = " (what is to be predicted; blank where unknown)"
 
 
 def read_table_folder(
-    folder: Path, *, columns: Mapping[str, str] | None = None, need_labels: bool = True
+    folder: Path, *, columns: Columns | None = None, need_labels: bool = True
 ) -> Data:
     """Read a graph, not yet checked, from the tables in ``folder``."""
     nodes = find_table(folder, "nodes")
@@ -52,7 +56,7 @@ def read_table_folder(
 
 
 def read_tables(
-    nodes: Any, edges: Any, *, columns: Mapping[str, str] | None = None, need_labels: bool = True
+    nodes: Any, edges: Any, *, columns: Columns | None = None, need_labels: bool = True
 ) -> Data:
     """Read a graph, not yet checked, from two tables: paths or DataFrames; no edges is ``None``."""
     return graph_of_tables(
@@ -61,19 +65,22 @@ def read_tables(
 
 
 def graph_of_tables(
-    nodes: TableRows, edges: TableRows | None, columns: Mapping[str, str] | None, need_labels: bool
+    nodes: TableRows, edges: TableRows | None, columns: Columns | None, need_labels: bool
 ) -> Data:
     """Make a graph, not yet checked, from opened tables."""
-    chosen = check_roles(columns)
-    data, ids = _read_nodes(nodes, chosen, need_labels)
+    asked = check_roles(columns)
+    there = nodes.columns if edges is None else [*nodes.columns, *edges.columns]
+    check_left_out(asked.leave_out, there, nodes.what)
+    data, ids = _read_nodes(nodes, asked, need_labels)
     if edges is not None:
-        _add_edges(data, ids, edges, chosen)
+        _add_edges(data, ids, edges, asked)
     return data
 
 
-def _read_nodes(table: TableRows, chosen: dict[str, str], need_labels: bool) -> tuple[Data, Any]:
+def _read_nodes(table: TableRows, asked: Chosen, need_labels: bool) -> tuple[Data, Any]:
     import pandas as pd
 
+    chosen = asked.roles
     id_column = need_column("id", table.columns, table.what, chosen)
     if need_labels:
         label: str | None = need_column("label", table.columns, table.what, chosen, WHY_LABELS)
@@ -83,9 +90,9 @@ def _read_nodes(table: TableRows, chosen: dict[str, str], need_labels: bool) -> 
     if split is None:
         note_misspelt("split", table.columns, table.what, "is read as a feature, not as the split")
     known = [name for name in (id_column, label, split) if name is not None]
-    features = [name for name in table.columns if name not in known]
+    features = [name for name in table.columns if name not in {*known, *asked.leave_out}]
     whole = not isinstance(table, ParquetTable)  # else column by column
-    frame = table.frame(table.columns if whole else known, text=known)
+    frame = table.frame([*known, *features] if whole else known, text=known)
     if len(frame) == 0:
         raise InputError(f"{table.what} must have at least one row; got the header only")
     if len(frame) == 1:
@@ -101,27 +108,35 @@ def _read_nodes(table: TableRows, chosen: dict[str, str], need_labels: bool) -> 
     data.y = torch.full((len(ids),), -1)
     if label is not None:
         where = f"column {label!r} of {table.what}"
-        data.y, class_names = encode_labels(frame[label], where, row_name=row_name)
-        if class_names:
-            data.class_names = class_names
+        data.y, data.class_names = encode_labels(frame[label], where, row_name=row_name)
         if need_labels:
             _check_classes(data, where)
     data.node_id = own_ids(ids)
     if split is not None:
-        add_masks(data, text_of(frame[split]).tolist(), table.what, row_name)
+        where = f"column {split!r} of {table.what}"
+        add_masks(data, text_of(frame[split]).tolist(), where, row_name)
+        if need_labels:
+            _check_split(data, where)
     parts = [frame[features]] if whole else _column_groups(table, features)
     data.x, made = encode_columns(parts, table.what, row_name=row_name, decimal=table.decimal)
-    data.feature_columns = {"columns": made}
+    data.feature_columns = {"columns": made} | ({"chosen": chosen} if chosen else {})
     return data, ids
 
 
 def _check_classes(data: Data, where: str) -> None:
     """The check's own rule, with the names of the file and the class."""
     classes = data.y[data.y >= 0].unique().tolist()
-    names = data.get("class_names") or list(range(len(data.y)))
     if len(classes) < 2:
-        got = f"only {str(names[classes[0]])!r}" if classes else "no label at all"
+        got = f"only {data.class_names[classes[0]]!r}" if classes else "no label at all"
         raise InputError(f"{where} must label at least two classes; got {got}")
+
+
+def _check_split(data: Data, where: str) -> None:
+    for name in ("train", "val"):
+        if not (data[f"{name}_mask"] & (data.y >= 0)).any():
+            raise InputError(
+                f"{where} must say {name} in at least one row that has a label; got none"
+            )
 
 
 def _column_groups(table: TableRows, features: list[str]) -> Iterator[Any]:
@@ -145,8 +160,9 @@ def _check_ids(ids: Any, where: str, row_name: RowName) -> None:
         )
 
 
-def _add_edges(data: Data, ids: Any, table: TableRows, chosen: dict[str, str]) -> None:
-    ends, named = end_columns(table.columns, table.what, chosen)
+def _add_edges(data: Data, ids: Any, table: TableRows, asked: Chosen) -> None:
+    chosen = asked.roles
+    ends, named = end_columns(table.columns, table.what, chosen, asked.leave_out)
     if not named and not isinstance(table, FrameTable):
         refuse_headerless(ends, ids, table.what)
     weight = find_column("weight", table.columns, table.what, chosen)
@@ -192,23 +208,36 @@ class _Positions:
             raise InputError(
                 f"column {name!r} of {table.what} must name nodes of the nodes table; got "
                 f"{f'{name} {value!r}' if value else 'a blank'} in "
-                f"{table.row_name(column.index[row])}"
+                f"{table.row_name(column.index[row])}{self._alike(value)}"
             )
         numbers: np.ndarray = found.astype(np.int32)
         return numbers
+
+    def _alike(self, value: str) -> str:
+        """A hint where a node is called so but for case, zeros or ``.0``, which programs change."""
+
+        def bare(text: str) -> str:
+            return text.lower().removesuffix(".0").lstrip("0")
+
+        near = next((own for own in self.by_text if bare(own) == bare(value)), None)
+        return "" if near is None or not value else f"; there is a node {near!r}: ids are text"
 
 
 def _weights(column: Any, table: TableRows) -> np.ndarray:
     import pandas as pd
 
-    text = column.astype(str).str.replace(",", ".") if table.decimal == "," else column
-    values = pd.to_numeric(text, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    if pd.api.types.is_numeric_dtype(column):
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+    else:
+        values = parse_numbers(text_of(column), table.decimal).values
     bad = ~(np.isfinite(values) & (values >= 0))
     if bad.any():
         row = int(bad.argmax())
         given = column.iloc[row]
         got = (
-            "a blank" if pd.isna(given) else repr(given if isinstance(given, str) else f"{given:g}")
+            "a blank"
+            if pd.isna(given)
+            else repr(given[:40] if isinstance(given, str) else f"{values[row]:g}")
         )
         raise InputError(
             f"column {column.name!r} of {table.what}: weights must be numbers from 0; got {got} in "
@@ -218,18 +247,17 @@ def _weights(column: Any, table: TableRows) -> np.ndarray:
     return narrow
 
 
-def add_masks(data: Data, split: list[str], what: str, row_name: RowName = row_from_one) -> None:
+def add_masks(data: Data, split: list[str], where: str, row_name: RowName = row_from_one) -> None:
     """Set the masks from one of ``train``, ``val``, ``test`` or a blank per node."""
     names = [SPLIT_NAMES.get(value.lower(), value) for value in split]
     for row, name in enumerate(names):
         if name not in ("train", "val", "test", ""):
             raise InputError(
-                f"split of {what} must be train, val, test or blank; got {name!r} in "
-                f"{row_name(row)}"
+                f"{where} must be train, val, test or blank; got {name!r} in {row_name(row)}"
             )
     array = np.asarray(names)
     for name in ("train", "val", "test"):
-        data[f"{name}_mask"] = mask_from(array == name, len(names), f"{name} of {what}")
+        data[f"{name}_mask"] = mask_from(array == name, len(names), where)
 
 
 def own_ids(ids: Any) -> list[int] | list[str]:

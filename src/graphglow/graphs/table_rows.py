@@ -6,6 +6,7 @@ in their index: the part of the table in the upper bits, the row within it in th
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,7 @@ def columns_of_parts(files: Sequence[Path], columns: Sequence[list[str]]) -> lis
     """The columns of all parts, which must be the same and named once; those without a name not."""
     for path, names in zip(files, columns, strict=True):
         named = [name for name in names if name]
-        twice = next((name for name in named if named.count(name) > 1), None)
+        twice = next((name for name, times in Counter(named).items() if times > 1), None)
         if twice is not None:
             raise InputError(f"{path} must have columns of different names; got {twice!r} twice")
         other = set(named) ^ {name for name in columns[0] if name}

@@ -1,6 +1,7 @@
 """Write a graph, in the format that the suffix names, whole or not at all."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.arrays import OWN_NAMES, SPLITS
+from graphglow.graphs.arrays import OWN_NAMES
+from graphglow.graphs.split import SPLITS
 from graphglow.storage import atomic_path
 
 TABLES = (".csv", ".parquet")
+NUMBER = r"0|[1-9][0-9]{0,15}"
 
 
 def write_graph(data: Data, path: str | Path) -> None:
@@ -43,7 +46,7 @@ def _check_is_graph(data: object) -> None:
 
 
 def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> None:
-    """Write :func:`prediction_frame` as ``.csv`` or ``.parquet``."""
+    """Write :func:`prediction_frame` as ``.csv`` or ``.parquet``; an old file is replaced."""
     path = prediction_file(path)
     write_table(prediction_frame(data, probabilities), path, "a predictions file")
 
@@ -62,8 +65,7 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     import pandas as pd
 
     array = _array(probabilities)
-    given = data.get("class_names")
-    names = list(range(array.shape[1])) if given is None else list(given)
+    names = own_classes(data, array.shape[1])
     columns: dict[str, Any] = {
         "id": own_ids(data, len(array)),
         "predicted": [names[c] for c in array.argmax(axis=1)],
@@ -72,7 +74,7 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names)}
     if data.get("y") is not None:
         labels = [None if c < 0 else names[c] for c in data.y.tolist()]
-        whole = given is None and None in labels  # numbers beside blanks stay whole numbers
+        whole = None in labels and type(names[0]) is int  # beside blanks they stay whole
         columns["label"] = pd.array(labels, dtype="Int64") if whole else labels
     if any(data.get(f"{name}_mask") is not None for name in SPLITS):
         columns["split"] = split_names(data)
@@ -84,28 +86,21 @@ def prediction_file(path: str | Path) -> Path:
     return table_file(path, "a predictions file")
 
 
-def table_file(path: str | Path, what: str, also: Sequence[str] = ()) -> Path:
-    """Return ``path`` if a table can be written there: ``.csv`` or ``.parquet``.
-
-    Args:
-        path: Where to write.
-        what: Names it in errors.
-        also: More suffixes that the caller takes, for the error.
-    """
+def table_file(path: str | Path, what: str) -> Path:
+    """Return ``path`` if a table, ``what`` in errors, can be written: ``.csv`` or ``.parquet``."""
     from graphglow.graphs.table_file import require_pyarrow
 
     path = Path(path).expanduser()
     if path.suffix.lower() not in TABLES:
-        *most, last = *also, *TABLES
-        raise InputError(f"{what} must be {', '.join(most)} or {last}; got {path}")
+        raise InputError(f"{what} must be {' or '.join(TABLES)}; got {path}")
     if path.suffix.lower() == ".parquet":
         require_pyarrow()
     return path
 
 
-def write_table(frame: Any, path: str | Path, what: str, also: Sequence[str] = ()) -> None:
+def write_table(frame: Any, path: str | Path, what: str) -> None:
     """Write a pandas DataFrame as :func:`table_file` allows, whole or not at all."""
-    path = table_file(path, what, also)
+    path = table_file(path, what)
     with atomic_path(path) as temporary:
         if path.suffix.lower() == ".csv":
             frame.to_csv(temporary, index=False)
@@ -132,8 +127,18 @@ def own_ids(data: Data, num_nodes: int) -> list[Any]:
     return plain if len(set(map(type, plain))) <= 1 else [str(own) for own in plain]
 
 
+def own_classes(data: Data, count: int) -> list[Any]:
+    """The classes by their own names, as numbers where every name is one."""
+    names = data.get("class_names")
+    if names is None or len(names) < count:
+        return list(range(count))
+    plain = [str(name) for name in names]
+    return [int(n) for n in plain] if all(re.fullmatch(NUMBER, n) for n in plain) else plain
+
+
 def _write_pt(data: Data, path: Path) -> None:
-    torch.save(data.clone().detach().cpu(), path)
+    with path.open("wb") as file:  # given a name, torch hides why it cannot write
+        torch.save(data.clone().detach().cpu(), file)
 
 
 def _write_npz(data: Data, path: Path) -> None:
@@ -241,10 +246,8 @@ def _is_symmetric(ends: np.ndarray, table: dict[str, np.ndarray]) -> bool:
 def _node_attributes(data: Data) -> dict[str, list[Any]]:
     attributes: dict[str, list[Any]] = {}
     if data.get("y") is not None:
-        names = data.get("class_names")
-        attributes["y"] = [
-            None if c < 0 else (names[c] if names is not None else c) for c in data.y.tolist()
-        ]
+        names = own_classes(data, int(data.y.max()) + 1)
+        attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
     if data.get("x") is not None:
         attributes["x"] = data.x.tolist()
     if any(data.get(f"{name}_mask") is not None for name in SPLITS):

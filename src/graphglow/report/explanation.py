@@ -5,6 +5,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from graphglow.errors import InputError
+from graphglow.graphs.write import TABLES
 from graphglow.report.figure import (
     embedded,
     embedded_figures,
@@ -19,9 +21,24 @@ from graphglow.report.theme import THEMES
 from graphglow.storage import atomic_path
 from graphglow.training.explanation import Explanation
 
+PAGES = (".html", ".htm")
+
 
 def write_explanation(explanation: Explanation, path: str | Path) -> None:
-    """Write the page, self-contained, whole or not at all; an existing file is replaced."""
+    """Write a self-contained page with pictures (``.html``), or the table (``.csv``, ``.parquet``).
+
+    Whole or not at all; an existing file is replaced::
+
+        graphglow.report.write_explanation(result.explain("ann"), "why.html")
+    """
+    path = Path(path).expanduser()
+    if path.suffix.lower() in TABLES:
+        explanation.write(path)
+        return
+    if path.suffix.lower() not in PAGES:
+        raise InputError(
+            f"an explanation must be {', '.join(PAGES)}, {' or '.join(TABLES)}; got {path}"
+        )
     require_plotly()
     from graphglow.report.explanation_charts import bar_chart, star_chart  # they import Plotly
 

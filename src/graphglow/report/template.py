@@ -6,8 +6,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from graphglow import __version__
 from graphglow.report.theme import css_variables
+from graphglow.version import __version__
 
 FOLDER = Path(__file__).parent
 GENERATOR = "graphglow report"

@@ -209,5 +209,7 @@ def node_index(ids: Any, node: int | str, num_nodes: int) -> int:
     names = [str(own.item() if hasattr(own, "item") else own) for own in ids]
     if text in names:
         return names.index(text)
-    near = difflib.get_close_matches(text, names[:20_000], n=3, cutoff=0.5) or names[:3]
+    bare = text.lower().lstrip("0")
+    near = [own for own in names if own.lower().lstrip("0") == bare][:3]  # a zero or a case lost
+    near = near or difflib.get_close_matches(text, names[:20_000], n=3, cutoff=0.5) or names[:3]
     raise InputError(f"node must be the id of a node (nearest: {', '.join(near)}); got {node!r}")

@@ -1,15 +1,14 @@
-"""The answer to why a node got its class: numbers, a table, and a page on request."""
+"""The answer to why a node got its class: numbers, and a table.
+
+:func:`graphglow.report.write_explanation` makes a page of it.
+"""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
+from graphglow.errors import InputError
 from graphglow.graphs.write import write_table
-
-PAGES = (".html", ".htm")
-PAGE_WRITER = "graphglow.report.explanation:write_explanation"
-"""Who draws a page: found by name when one is asked for, so that training imports no report."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +102,14 @@ class Explanation:
         return pd.DataFrame([asdict(one) for one in self.contributions], columns=columns)
 
     def write(self, path: str | Path) -> None:
-        """Write a page with a picture (``.html``), or the table (``.csv``, ``.parquet``)."""
+        """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced.
+
+        A page with pictures is :func:`graphglow.report.write_explanation`.
+        """
         path = Path(path).expanduser()
-        if path.suffix.lower() not in PAGES:
-            write_table(self.to_frame(), path, "an explanation", also=PAGES)
-            return
-        resolve_name(PAGE_WRITER)(self, path)
+        if path.suffix.lower() in (".html", ".htm"):
+            raise InputError(
+                "an explanation is written as a table, .csv or .parquet; a page is made by "
+                f"graphglow.report.write_explanation(explanation, path); got {path}"
+            )
+        write_table(self.to_frame(), path, "an explanation")

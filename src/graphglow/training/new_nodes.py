@@ -5,7 +5,7 @@ normalised with the new edges, the new nodes have rows in the learned graph like
 their features are scaled to unit length as in training.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from graphglow.gnn import BACKBONES
 from graphglow.graphs import graph_of
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.new_tables import read_new_nodes
+from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.training.device import memory_advice
 from graphglow.training.refine import last_refinement
@@ -61,7 +62,7 @@ class NewPredictions:
         return prediction_frame(self.data, self.probabilities)
 
     def write(self, path: str | Path) -> None:
-        """Write the frame as ``.csv`` or ``.parquet``."""
+        """Write the frame as ``.csv`` or ``.parquet``; an existing file is replaced."""
         write_table(self.to_frame(), path, "a predictions file")
 
 
@@ -112,7 +113,7 @@ def grown_logits(
 
 
 def predict_new_tables(
-    result: "TransferResult", nodes: Any, edges: Any, columns: Mapping[str, str] | None
+    result: "TransferResult", nodes: Any, edges: Any, columns: Columns | None
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new_tables`."""
     _check_backbone(result.config.backbone)

@@ -1,6 +1,6 @@
 """What a transfer gives back: predictions, the refined graph, and how it went."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, write_predictions
+from graphglow.graphs.table_columns import Columns
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
@@ -77,7 +78,8 @@ class TransferResult:
     def write_predictions(self, path: str | Path) -> None:
         """Write every node's id, predicted class, probabilities, known class and split.
 
-        As ``.csv`` or ``.parquet``, with the graph's own ids and class names.
+        As ``.csv`` or ``.parquet``, with the graph's own ids and class names. An existing file is
+        replaced.
         """
         write_predictions(self.data, self.predict_proba(), path)
 
@@ -111,7 +113,7 @@ class TransferResult:
         return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
 
     def predict_new_tables(
-        self, nodes: Any, edges: Any = None, *, columns: Mapping[str, str] | None = None
+        self, nodes: Any, edges: Any = None, *, columns: Columns | None = None
     ) -> NewPredictions:
         """:meth:`predict_new` from tables, with ids: files (``.csv``, ``.parquet``) or DataFrames.
 
@@ -120,7 +122,8 @@ class TransferResult:
                 and a split are passed over. Columns are encoded as those of training were: a
                 category that training has not seen counts as missing.
             edges: ``source`` and ``target``, ids of old or new nodes, and optionally ``weight``.
-            columns: Which column is what where names do not say so, as in ``load_graph``.
+            columns: Which column is what where names do not say so, as in ``load_graph``; what was
+                said there holds here too.
         """
         return predict_new_tables(self, nodes, edges, columns)
 
@@ -228,7 +231,7 @@ class TransferResult:
         return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
 
     def save(self, path: str | Path) -> None:
-        """Write everything as one safetensors file, atomically."""
+        """Write everything as one safetensors file, atomically; an existing file is replaced."""
         save_result(self, path)
 
     @classmethod

@@ -1,0 +1,134 @@
+"""``--columns`` from one end to the other: tables whose columns nobody has renamed."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from graphglow import TransferResult, load_graph
+from graphglow.cli import main
+
+COLUMNS = ["--columns", "id=person", "label=risk", "source=payer", "target=payee"]
+COLUMNS += ["weight=amount", "leave-out=phone", "leave_out=note"]
+SMALL = ["--epochs", "3", "--device", "cpu"]
+TARGET = "people.csv+payments.csv"
+GLOW = [*SMALL, "--num-pivots", "8"]
+
+
+@pytest.fixture(autouse=True)
+def tables(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    numbers = range(40)
+    frame = pd.DataFrame({"person": [f"{n:03d}" for n in numbers]})
+    frame["risk"] = [("low", "high")[n % 2] if n % 4 < 2 else "" for n in numbers]
+    frame["Age"] = [20 + n % 2 * 10 + n % 7 for n in numbers]
+    frame["phone"] = [n * 7919 for n in numbers]
+    frame["note"] = [f"called {n} times" for n in numbers]
+    frame.to_csv("people.csv", index=False)
+    edges = pd.DataFrame({"payer": frame.person, "payee": frame.person.to_numpy()[::-1]})
+    edges["amount"], edges["day"] = "1,500", "2024-01-31"
+    edges.to_csv("payments.csv", index=False)
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        status = main([*words])
+        shown = capsys.readouterr()
+        return status, shown.out, shown.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["transfer", "--learner", "universal", "--target", TARGET, *GLOW],
+        ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
+        ["refine", "--learner", "universal", "--target", TARGET, "--out", "r.csv", *GLOW],
+        ["pretrain", "--sources", TARGET, "--episodes", "1", "--out", "l.safetensors", *GLOW],
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_command_that_reads_tables_takes_them(run, words):
+    status, out, err = run(*words, *COLUMNS, "--json")
+    assert (status, err) == (0, "")
+    facts = json.loads(out)
+    assert "people" in (facts.get("target"), *facts.get("sources", ()))
+    status, _, err = run(*words, "--overwrite")
+    assert status == 2
+    assert "people.csv must have an id column" in err
+    assert "columns id=NAME can say which it is" in err
+
+
+def test_a_result_remembers_them(run):
+    words = ["transfer", "--learner", "universal", "--target", TARGET, *GLOW, *COLUMNS]
+    assert run(*words, "--out", "r.safetensors")[0] == 0
+    data = TransferResult.load("r.safetensors").data
+    assert data.x.shape == (40, 1)  # Age alone
+    assert data.edge_weight.tolist() == [1500.0] * 40
+    assert data.node_id[7] == "007"
+    with open("new.csv", "w") as file:
+        file.write("person,age\nn1,25\nn2,31\n")
+    with open("new_payments.csv", "w") as file:
+        file.write("day,payer,payee,amount\n1,n1,007,3\n")
+    predict = ["predict", "--result", "r.safetensors", "--nodes", "new.csv"]
+    status, _, err = run(*predict, "--edges", "new_payments.csv", "--out", "p.csv")
+    assert (status, err) == (0, "")
+    assert pd.read_csv("p.csv").id.tolist() == ["n1", "n2"]
+    with open("new.csv", "w") as file:
+        file.write("who,age\nn1,25\n")
+    assert run(*predict, "--out", "q.csv")[0] == 2
+    assert run(*predict, "--out", "q.csv", "--columns", "id=who")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["id"], "--columns must be pairs such as id=person leave_out=notes; got 'id'"),
+        (["id="], "got 'id='"),
+        (["id=person", "id=risk"], "must say once which column is id"),
+        (["ident=person"], "got 'ident': 'person'"),
+        (["id=persno"], "people.csv must have the column 'persno', chosen as id; got person"),
+        (["id=person", "label=person"], "got 'person' as id and label"),
+        (["leave_out=fone"], "'fone', which is to be left out; got person, risk"),
+    ],
+)
+def test_bad_choices_are_one_line(run, given, said):
+    status, out, err = run("fit", "--method", "gcn", "--target", TARGET, "--columns", *given)
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert said in err
+
+
+def test_a_named_graph_has_no_columns(run):
+    status, _, err = run("fit", "--method", "gcn", "--target", "wine", *COLUMNS)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "columns can be chosen in tables only" in err
+
+
+@pytest.mark.parametrize("table", ["people.csv", "payments.csv"])
+def test_a_table_of_a_pair_is_never_overwritten(run, table, tmp_path):
+    before = (tmp_path / table).read_bytes()
+    words = ["fit", "--method", "gcn", "--target", TARGET, *SMALL, *COLUMNS]
+    status, _, err = run(*words, "--predictions", table, "--overwrite")
+    assert status == 2
+    assert "the output file must not be one of the inputs" in err
+    assert (tmp_path / table).read_bytes() == before
+
+
+def test_homophily_is_counted_and_weighed(run):
+    words = ["refine", "--learner", "universal", "--target", TARGET, *GLOW, *COLUMNS]
+    status, out, _ = run(*words, "--out", "r.npz", "--json")
+    assert status == 0
+    facts = json.loads(out)
+    refined = load_graph("r.npz")
+    source, target = refined.edge_index.tolist()
+    heard = [
+        (float(weight), refined.y[u] == refined.y[v])
+        for u, v, weight in zip(source, target, refined.edge_weight, strict=True)
+        if u != v and refined.y[u] >= 0 and refined.y[v] >= 0
+    ]
+    whole, same = sum(w for w, _ in heard), sum(w for w, alike in heard if alike)
+    assert facts["refined_homophily_by_weight"] == pytest.approx(same / whole)
+    share = sum(bool(alike) for _, alike in heard) / len(heard)
+    assert facts["refined_homophily"] == pytest.approx(share)
