@@ -16,10 +16,11 @@ place in the code.
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from graphglow.version import __version__ as __version__
 
 _HOMES = {
     "METHODS": "graphglow.baselines",
+    "Checkpoints": "graphglow.training.checkpoint",
     "Explanation": "graphglow.training.explanation",
     "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.training.classifier",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer
     from graphglow.training import transfer_many as transfer_many
+    from graphglow.training.checkpoint import Checkpoints as Checkpoints
     from graphglow.training.classifier import GlowClassifier as GlowClassifier
     from graphglow.training.explanation import Explanation as Explanation
     from graphglow.training.new_nodes import NewPredictions as NewPredictions

@@ -161,7 +161,11 @@ class FakeClient:
     calls: list
 
     def get_experiment_by_name(self, name):
-        return types.SimpleNamespace(experiment_id="7") if name == "known" else None
+        if name == "unreachable":
+            raise RuntimeError("no server\nat all")
+        stage = {"known": "active", "gone": "deleted"}.get(name)
+        known = types.SimpleNamespace(experiment_id="7", lifecycle_stage=stage)
+        return None if stage is None else known
 
     def create_experiment(self, name):
         self.calls.append(("experiment", name))
@@ -221,6 +225,14 @@ def test_mlflow_takes_a_known_experiment_and_marks_a_failure(mlflow_calls):
     log.close(failed=True)
     assert mlflow_calls[0] == ("run", "7", "mine/g/run0")
     assert mlflow_calls[-1] == ("FAILED", "mine/g/run0")
+
+
+def test_what_cannot_be_opened_is_one_sentence(mlflow_calls):
+    with pytest.raises(InputError, match=r"mlflow must be ready to log to '.*'; got: no server$"):
+        log_to("mlflow:unreachable")
+    with pytest.raises(InputError, match="an MLflow experiment must not be deleted; got 'gone'"):
+        log_to("mlflow:gone")
+    assert mlflow_calls == []
 
 
 class FakeRun:

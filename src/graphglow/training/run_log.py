@@ -103,7 +103,13 @@ def log_to(where: str, *, name: str | None = None, settings: Any = None) -> RunL
         raise InputError(
             f"a log must be tensorboard:FOLDER, mlflow:EXPERIMENT or wandb:PROJECT; got {where!r}"
         )
-    tracker = TRACKERS[kind](place, name or time.strftime("%Y%m%d-%H%M%S"), _flat(settings))
+    try:
+        tracker = TRACKERS[kind](place, name or time.strftime("%Y%m%d-%H%M%S"), _flat(settings))
+    except InputError:
+        raise
+    except Exception as error:  # no server, no key, a name that the tool does not like
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{kind} must be ready to log to {place!r}; got: {line}") from error
     return RunLog(tracker, tracker.name)
 
 
@@ -139,6 +145,8 @@ class MLflow:
         self._entities = _imported("mlflow.entities", "mlflow")
         self._client = self._mlflow.MlflowClient()  # no active run: nothing global is touched
         known = self._client.get_experiment_by_name(place)
+        if known is not None and known.lifecycle_stage != "active":
+            raise InputError(f"an MLflow experiment must not be deleted; got {place!r}, which is")
         self._experiment = (
             self._client.create_experiment(place) if known is None else known.experiment_id
         )
@@ -207,7 +215,7 @@ def _imported(module: str, package: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         raise InputError(
-            f"logging to {package} needs the package {package}, which is not installed; got "
+            f"logging to {package} needs the package {package}, which cannot be imported; got "
             f'{error} (pip install "graphglow[{package}]")'
         ) from error
 

@@ -1,0 +1,159 @@
+"""What the fuzzers have found, each once: a file, and that it is refused in one sentence."""
+
+import gzip
+import sys
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import fuzz_readers
+from graphglow.errors import InputError
+from graphglow.experiments.trial_storage import opened
+from graphglow.graphs import load_graph
+from graphglow.graphs.new_tables import read_new_nodes
+
+X, Y = torch.arange(16.0).reshape(8, 2), torch.arange(8) % 2
+DIGITS = "9" * 400
+GRAPHML = '<graphml xmlns="http://graphml.graphdrawing.org/xmlns">{}<graph>{}</graph></graphml>'
+KEY = '<key id="{0}" for="{1}" attr.name="{0}" attr.type="{2}"/>'
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": torch.ones(8).bfloat16()}, "node indices or booleans; got torch.bfloat16"),
+        ({"y": Y[:, None].to_sparse()}, "y of .* must be dense; got a sparse tensor"),
+        ({"edge_weight": torch.ones(1, device="meta")}, "must hold plain numbers"),
+        ({"train": torch.ones(1).expand(10**12)}, "must hold all its numbers"),
+        ({"class_names": [[], []]}, "class_names of .* must be text or numbers; got list"),
+    ],
+)
+def test_tensors(change, message, tmp_path):
+    torch.save({"x": X, "y": Y, **change}, tmp_path / "g.pt")
+    with pytest.raises(InputError, match=message):
+        load_graph(tmp_path / "g.pt")
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (np.array([b"\xff", b"a"] * 4), "must be plain text; got other bytes"),
+        (np.array([["a", "b"]] * 8), r"one label per node; got shape \(8, 2\)"),
+    ],
+)
+def test_labels_in_arrays(labels, message, tmp_path):
+    np.savez(tmp_path / "g.npz", x=X.numpy(), y=labels)
+    with pytest.raises(InputError, match=message):
+        load_graph(tmp_path / "g.npz")
+
+
+def test_packed_tables_that_end_or_break_in_the_middle(tmp_path):
+    path = tmp_path / "people.csv.gz"
+    rows = "".join(f"{i},{'ab'[i % 2]},{Random(i).random()}\n" for i in range(3000))
+    whole = gzip.compress(f"id,label,a\n{rows}".encode())
+    wrong = gzip.compress(f"id,label,a\n{rows}\xe4\n".encode("latin-1"))
+    middle = len(whole) // 2
+    for data in (
+        whole[:middle],
+        whole[:middle] + b"\xff" * 100 + whole[middle + 100 :],
+        wrong + b"\xff\x9f",
+        whole[:12] + b"\xff" * 40,
+    ):
+        path.write_bytes(data)
+        with pytest.raises(InputError):
+            load_graph(path)
+
+
+def test_a_quote_that_is_never_closed(tmp_path):
+    (tmp_path / "people.csv").write_text('id,label,a\n"1,a,1\n2,b,2\n')
+    with pytest.raises(InputError, match="must be a CSV table with a header"):
+        load_graph(tmp_path / "people.csv")
+
+
+def test_a_weight_beyond_all_floats(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,label,a\n1,a,1\n2,b,2\n3,a,3\n4,b,4\n")
+    (tmp_path / "edges.csv").write_text(f"source,target,weight\n1,2,1\n2,3,{DIGITS}\n")
+    with pytest.raises(InputError, match=r"weights must be numbers from 0; got .* in row 3"):
+        load_graph(tmp_path)
+
+
+def test_parquet_with_bytes_and_with_dates_of_any_year(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "people.parquet"
+    columns = {"id": list(range(8)), "label": list("ab" * 4), "a": [float(i) for i in range(8)]}
+    late = pa.array([253402300799, 0] * 4, pa.int64()).cast(pa.timestamp("s"))
+    pq.write_table(pa.table({**columns, "late": late}), path)
+    assert load_graph(path).x.isfinite().all()
+    pq.write_table(pa.table({**columns, "label": [b"\xff", b"a"] * 4}), path)
+    with pytest.raises(InputError, match=r"texts of .* must be UTF-8; got other bytes"):
+        load_graph(path)
+    pq.write_table(pa.table({**columns, "label": [b"u", b"v"] * 4}), path)
+    assert load_graph(path).class_names == ["u", "v"]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "values"),
+    [
+        ({"a": "int"}, {"a": DIGITS}),
+        ({"x": "string"}, {"x": f"[{DIGITS}]"}),
+        ({"x": "string"}, {"x": "[" * 100_000}),
+        ({"x": "string"}, {"x": "[1e300]"}),
+    ],
+)
+def test_numbers_in_graphml(kinds, values, tmp_path):
+    keys = KEY.format("label", "node", "int")
+    keys += "".join(KEY.format(name, "node", kind) for name, kind in kinds.items())
+    data = "".join(f'<data key="{name}">{value}</data>' for name, value in values.items())
+    nodes = "".join(
+        f'<node id="{i}"><data key="label">{i % 2}</data>{data}</node>' for i in range(8)
+    )
+    path = tmp_path / "g.graphml"
+    path.write_text(GRAPHML.format(keys, nodes))
+    with pytest.raises(InputError):
+        load_graph(path)
+
+
+@pytest.mark.parametrize(
+    "name", ["x" * 5000, "a.csv+" + "x" * 5000, "~nobody-has-this/x.csv", "\0"]
+)
+def test_names_that_no_file_can_have(name):
+    with pytest.raises(InputError):
+        load_graph(name)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        3.5,
+        {"columns": "ab"},
+        {"columns": []},
+        {"columns": ["a"]},
+        {"columns": [{"mean": 0.0, "scale": 1.0}]},
+        {"columns": [{"name": "a", "mean": None, "scale": 1.0}]},
+        {"columns": [{"name": "a", "categories": ["u", "u"]}]},
+        {"columns": [{"name": "a", "categories": 3}]},
+        {"columns": [{"name": "a", "mean": 0.0, "scale": 1.0}], "chosen": {"id": 3}},
+    ],
+)
+def test_a_saved_graph_that_says_nonsense_of_its_columns(told, tmp_path):
+    (tmp_path / "new.csv").write_text("id,a\nnew,1\n")
+    with pytest.raises(InputError, match="must say how its table became features"):
+        read_new_nodes(tmp_path / "new.csv", None, Data(x=X, y=Y, feature_columns=told))
+
+
+def test_a_database_with_bytes_for_text(tmp_path):
+    data = fuzz_readers._study()
+    path = tmp_path / "trials.db"
+    path.write_bytes(
+        data.replace(b"CREATE TABLE studies", b"CREATE TABLE \xff\xff\xff\xff\xff\xff\xff")
+    )
+    with pytest.raises(InputError, match="that Optuna can open"), opened(path):
+        pass
