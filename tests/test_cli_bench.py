@@ -85,7 +85,7 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
         ([], "expected one of {op, epoch, batch, scale, memory}"),
         (["speed"], "unknown options: speed"),
         (["op", "--nodez", "3"], "perhaps you meant"),
-        (["op", "--nodes", "many"], "bad value for --nodes"),
+        (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),
         (["op", "--nodes", "0"], "nodes must be >= 1; got 0"),
         (["op", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
         (["epoch", "--targets", "corra"], "nearest: cora"),

@@ -185,7 +185,7 @@ def test_predictions_are_written_once(run, refused, graph, tmp_path, monkeypatch
         ("--method gcn --target", "--target"),
         ("--method gcn --target wine --bogus 1", "unknown options: --bogus"),
         ("--method gcn --target wine --epoch 3", "perhaps you meant: --epochs"),
-        ("--method gcn --target wine --epochs x", "bad value for --epochs"),
+        ("--method gcn --target wine --epochs x", "--epochs must be a whole number; got 'x'"),
         ("--method gcn --target wine --device tpu", "'tpu'"),
         ("--method gcn --target wine --hidden 0", "hidden must be >= 1; got 0"),
         ("--method gcn --target wine --epochs 0", "epochs must"),

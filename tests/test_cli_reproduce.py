@@ -90,7 +90,9 @@ def test_a_dry_run_counts_and_runs_nothing(capsys, files, tmp_path):
     before = (tmp_path / "rows.jsonl").read_bytes()
     assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run", "--json"]) == 0
     found = facts(capsys)
-    assert found["counts"] == {"tiny": {"done": 1, "failed": 0, "copied": 0, "missing": 3}}
+    assert found["counts"] == {
+        "tiny": {"done": 1, "failed": 0, "copied": 0, "shared": 0, "missing": 3}
+    }
     assert (found["runs"], found["learners"]) == (3, 0)
     assert {(run["cell"], run["seed"]) for run in found["missing"]} == {
         (f"gcn/{TARGET}", 1), (f"mlp/{TARGET}", 0), (f"mlp/{TARGET}", 1),
@@ -102,15 +104,17 @@ def test_a_dry_run_counts_and_runs_nothing(capsys, files, tmp_path):
     assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
-def test_a_dry_run_of_everything_tells_all_and_then_what_data_is_missing(capsys, files, tmp_path):
+def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(capsys, files, tmp_path):
     argv = ["reproduce", "all", *files, "--dry-run", "--json", "--data-root", str(tmp_path)]
-    assert main([*argv, "--seeds", "1"]) == 2
+    assert main([*argv, "--seeds", "1"]) == 0
     shown = capsys.readouterr()
     assert len(shown.err.splitlines()) == 1
-    assert "the raw files of cornell5 must be in" in shown.err
+    assert "the raw files of cornell5, johnshopkins55," in shown.err
     found = json.loads(shown.out)
+    assert "cora" in found["graphs_without_files"]
     assert set(found["counts"]) == {*cells_module.EXPERIMENTS}
-    assert found["runs"] < sum(counts["missing"] for counts in found["counts"].values())
+    assert found["runs"] == sum(counts["missing"] for counts in found["counts"].values())
+    assert sum(counts["shared"] for counts in found["counts"].values()) > 0
     assert found["learners"] > 0
     assert not (tmp_path / "rows.jsonl").exists()
 
@@ -132,7 +136,7 @@ def test_help_names_the_experiments_and_the_shared_flags(capsys):
         (["table1", "--methods", "gnc"], "methods must be among gcn"),
         (["table1", "--targets", "wine"], "targets must be among cornell5"),
         (["tiny", "--seeds", "0"], "seeds must be >= 1; got 0"),
-        (["tiny", "--seeds", "many"], "bad value for --seeds"),
+        (["tiny", "--seeds", "many"], "--seeds must be a whole number; got 'many'"),
         (["tiny", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
         (["tiny", "--procesess", "2"], "perhaps you meant"),
     ],
@@ -209,7 +213,7 @@ def test_ctrl_c_says_what_was_kept(capsys, files, tmp_path, monkeypatch):
 def test_cells_without_a_source_are_named(capsys, files, tmp_path):
     argv = ["reproduce", "table1", *files, "--dry-run", "--methods", "graphglow"]
     argv += ["--sources", "cora", "--data-root", str(tmp_path)]
-    assert main(argv) == 2  # no data here
+    assert main(argv) == 0  # no data here
     assert capsys.readouterr().err.splitlines()[0] == (
         "graphglow: 10 cells left out, without a source among those given: GraphGLOW on cornell5 "
         "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "

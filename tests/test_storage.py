@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.storage import append_line, atomic_path, existing_file, load_tensors, save_tensors
+from graphglow.storage import (
+    append_line,
+    atomic_path,
+    existing_file,
+    load_tensors,
+    save_tensors,
+    try_lock,
+)
 
 
 def names(folder):
@@ -219,3 +226,36 @@ def test_many_writers_lose_no_line(tmp_path):
 def test_append_to_a_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="must be writable"):
         append_line(tmp_path, "line")
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done = []
+    real_sync, real_replace = os.fsync, Path.replace
+
+    def fsync(handle):
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        real_sync(handle)
+
+    def replace(path, target):
+        done.append("rename")
+        return real_replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    with atomic_path(tmp_path / "out.bin") as temporary:
+        temporary.write_bytes(b"new")
+    assert done == ["file", "rename", "folder"]
+
+
+def test_a_lock_is_held_by_one_until_it_lets_go(tmp_path):
+    one = try_lock(tmp_path / "lock")
+    assert one is not None
+    assert try_lock(tmp_path / "lock") is None
+    one.close()
+    other = try_lock(tmp_path / "lock")
+    assert other is not None
+    (tmp_path / "lock").unlink()
+    new = try_lock(tmp_path / "lock")  # a file of the same name is another lock
+    assert new is not None
+    for file in (other, new):
+        file.close()

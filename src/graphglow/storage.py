@@ -1,4 +1,4 @@
-"""Files that are whole or absent: atomic writes, and safetensors with JSON metadata.
+"""Files that are whole or absent: atomic writes, locks, and safetensors with JSON metadata.
 
 Nothing here, and nothing that reads through here, unpickles: safetensors holds tensors only and
 the metadata is JSON.
@@ -6,14 +6,16 @@ the metadata is JSON.
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
@@ -21,14 +23,15 @@ from torch import Tensor
 from graphglow.errors import InputError
 
 FORMAT_VERSION = 1
+CHECKSUM = "sha256"
 
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
-    An existing file is replaced in one step, or kept as it was when anything fails. What is not
-    a regular file (a folder, a pipe, a device) is never replaced.
+    An existing file is replaced in one step, or kept as it was when anything fails, a power cut
+    included. What is not a regular file (a folder, a pipe, a device) is never replaced.
     """
     path = Path(path)
     temporary: Path | None = None
@@ -47,13 +50,46 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
+        _to_disk(temporary)  # or a power cut may keep the new name and lose what it stands for
         temporary.replace(path)
+        with suppress(OSError):  # some file systems cannot
+            _to_disk(path.parent)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"the output path must be writable; got {path} ({reason})") from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def _to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk itself."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def try_lock(path: Path) -> BinaryIO | None:
+    """Take the lock that lies on ``path``, or return None where another process has it.
+
+    It is held until the file is closed, or the process ends in whatever way. An absent file is
+    made.
+    """
+    while True:
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BlockingIOError:
+            file.close()
+            return None
+        except BaseException:
+            file.close()
+            raise
+        file.close()  # removed meanwhile by the one that had it
 
 
 def append_line(path: str | Path, line: str) -> None:
@@ -102,7 +138,7 @@ def existing_file(path: str | Path, what: str) -> Path:
 def save_tensors(
     path: str | Path, kind: str, tensors: dict[str, Tensor], meta: dict[str, Any]
 ) -> None:
-    """Write tensors and JSON metadata as one safetensors file, atomically.
+    """Write tensors and JSON metadata as one safetensors file with a checksum, atomically.
 
     Args:
         path: Where to write; an existing file is replaced.
@@ -110,14 +146,29 @@ def save_tensors(
         tensors: Named tensors, any device.
         meta: Anything JSON can hold.
     """
-    header = {"graphglow": json.dumps({"kind": kind, "version": FORMAT_VERSION, **meta})}
+    facts = json.loads(json.dumps({"kind": kind, "version": FORMAT_VERSION, **meta}))
     flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    header = {"graphglow": json.dumps({**facts, CHECKSUM: checksum(flat, facts)})}
     with atomic_path(path) as temporary:
         temporary.write_bytes(tensors_to_bytes(flat, metadata=header))
 
 
+def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
+    """SHA-256 of names, types, shapes and bytes of tensors, on any device, and of JSON facts."""
+    total = hashlib.sha256(json.dumps(facts).encode())
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        whole = tensor.detach().cpu().contiguous().reshape(-1)
+        total.update(whole.view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_tensors` wrote; refuse anything else in one sentence."""
+    """Read what :func:`save_tensors` wrote; refuse anything else in one sentence.
+
+    A file of which a single bit has changed is refused too; older files without a checksum are
+    read as they are.
+    """
     path = existing_file(path, f"the {kind} file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
@@ -127,22 +178,42 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
                     f"{path} must be a graphglow {kind}; got a foreign safetensors file"
                 )
             meta = json.loads(header)
-            if not isinstance(meta, dict):
-                raise InputError(f"{path} must be a graphglow {kind}; got damaged metadata")
-            if meta.get("kind") != kind:
-                raise InputError(
-                    f"{path} must be a graphglow {kind}; got a {meta.get('kind')!r} file"
-                )
-            version = meta.get("version")
-            if not isinstance(version, int) or version > FORMAT_VERSION:
-                raise InputError(
-                    f"{path} must have format version {FORMAT_VERSION} or older; got {version} "
-                    "(a newer graphglow wrote it: update graphglow)"
-                )
-            return {name: file.get_tensor(name) for name in file.keys()}, meta  # noqa: SIM118
+            _check_meta(meta, kind, path)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        written = meta.pop(CHECKSUM, None)
+        if written is not None and written != checksum(tensors, meta):
+            raise InputError(
+                f"{path} must be as graphglow wrote it; got a file that was damaged or changed "
+                "since (its checksum is wrong)"
+            )
+        return tensors, meta
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated ({error})"
         ) from error
+
+
+def _check_meta(meta: Any, kind: str, path: Path) -> None:
+    if not isinstance(meta, dict):
+        raise InputError(f"{path} must be a graphglow {kind}; got damaged metadata")
+    if meta.get("kind") != kind:
+        raise InputError(f"{path} must be a graphglow {kind}; got a {meta.get('kind')!r} file")
+    version = meta.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(
+            f"{path} must have format version {FORMAT_VERSION} or older; got {version} "
+            "(a newer graphglow wrote it: update graphglow)"
+        )
+
+
+def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Named tensors as a part of something larger; :func:`within` takes them out again."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def within(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Those that :func:`prefixed` made, by their own names."""
+    start = f"{prefix}."
+    return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}

@@ -309,3 +309,11 @@ def test_one_node_alone_gets_no_edges():
     refined = refine()(Data(x=torch.ones(1, 3)))
     assert refined.edge_index.shape == (2, 0)
     assert refined.edge_weight.shape == (0,)
+
+
+def test_of_several_splits_one_must_be_chosen(data):
+    given = data.clone()
+    for name in ("train_mask", "val_mask", "test_mask"):
+        given[name] = given[name][:, None].repeat(1, 10)
+    with pytest.raises(InputError, match=r"choose one .*= data\.train_mask\[:, 0\]"):
+        refine("replace")(given)

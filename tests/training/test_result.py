@@ -15,6 +15,7 @@ from graphglow.baselines.gnns import GNNConfig
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph, write_graph
 from graphglow.graphs.write import to_networkx
+from graphglow.storage import CHECKSUM
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferResult, transfer
 
@@ -41,9 +42,12 @@ def refusal(path):
 
 
 def parts(path):
+    """What a file holds, but for its checksum, which older files do not have."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        return tensors, json.loads(file.metadata()["graphglow"])
+        meta = json.loads(file.metadata()["graphglow"])
+    del meta[CHECKSUM]
+    return tensors, meta
 
 
 def write(path, tensors, meta):

@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout
 from graphglow.graphs import Graph, check_graph, prepare, synthetic_graph
+from graphglow.graphs.split import with_random_split
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.adam import Adam
@@ -33,7 +34,7 @@ def small_data(*, num_nodes=40, noise=0.5, homophily=0.7, seed=0, sparse_feature
     if sparse_features:
         data.x = torch.where(data.x > data.x.quantile(0.85), data.x, 0.0)
     data.name = f"small-{seed}"
-    return check_graph(data)
+    return check_graph(with_random_split(data, 0))
 
 
 def relabelled(data, order):

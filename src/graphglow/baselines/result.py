@@ -50,7 +50,10 @@ class FitResult:
         return self.logits.argmax(dim=1)
 
     def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``."""
+        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``.
+
+        An existing file is replaced.
+        """
         write_predictions(self.data, self.predict_proba(), path)
 
     @property

@@ -7,7 +7,8 @@ from tyro.conf import arg
 
 from graphglow import training
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph
-from graphglow.commands.flags import DataRoot, Json, Log, OutFile, Overwrite
+from graphglow.commands.flags import Columns, DataRoot, Json, Log, OutFile, Overwrite
+from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import (
     epochs_shown,
     percent,
@@ -24,13 +25,18 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     sources: Annotated[tuple[str, ...], arg(metavar="NAME|FILE ...")],
     out: OutFile,
     config: Annotated[PretrainConfig, arg(name="")],
+    columns: Columns = (),
     split_seed: int = 0,
     overwrite: Overwrite = False,
+    resume: Resume = False,
+    checkpoint_seconds: CheckpointSeconds = 30.0,
     log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Train the shared structure learner on the source graphs (Algorithm 2).
+
+    A run that is stopped or killed at any moment goes on with --resume, and ends as it would have.
 
     Example: graphglow pretrain --sources digits synthetic --out learner.safetensors
 
@@ -39,19 +45,27 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         out: Where to write the learner, as safetensors.
         split_seed: Seed of the random 50/25/25 split where a graph has no split of its own.
     """
-    out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
+    replace = may_replace(out, resume=resume, overwrite=overwrite)
+    out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
     began = time.perf_counter()
     device = resolve_device(config.device)
-    with waiting("loading graphs"):
-        graphs = [read_graph(n, data_root=data_root, split_seed=split_seed) for n in sources]
-    visits = config.episodes * len(graphs)
-    with epochs_shown("pre-training", config, log, visits=visits) as on_epoch:
-        train_began = time.perf_counter()
-        learner = training.pretrain([data for data, _ in graphs], config, on_epoch=on_epoch)
-        train_seconds = time.perf_counter() - train_began
-    splits = [split for _, split in graphs]
-    learner.provenance["splits"] = splits
-    learner.save(out)
+    with checkpointed(out, resume=resume, seconds=checkpoint_seconds) as checkpoints:
+        assert checkpoints is not None  # there is an output
+        with waiting("loading graphs"):
+            graphs = [
+                read_graph(n, columns=columns, data_root=data_root, split_seed=split_seed)
+                for n in sources
+            ]
+        visits = config.episodes * len(graphs)
+        with epochs_shown("pre-training", config, log, visits=visits) as on_epoch:
+            train_began = time.perf_counter()
+            learner = training.pretrain(
+                [data for data, _ in graphs], config, on_epoch=on_epoch, checkpoints=checkpoints
+            )
+            train_seconds = time.perf_counter() - train_began + checkpoints.seconds_before
+        splits = [split for _, split in graphs]
+        learner.provenance["splits"] = splits
+        learner.save(out)
     facts: dict[str, Any] = {
         "command": "pretrain",
         "sources": learner.provenance["sources"],
@@ -60,7 +74,8 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         "val_accuracy": learner.provenance["validation_accuracy"],
         "visit_scores": learner.provenance["visit_scores"],
         "train_seconds": train_seconds,
-        "total_seconds": time.perf_counter() - began,
+        "total_seconds": time.perf_counter() - began + checkpoints.seconds_before,
+        "resumed": checkpoints.resumed,
         "peak_memory_bytes": peak_memory_bytes(device),
         "device": device.type,
         "seed": config.seed,

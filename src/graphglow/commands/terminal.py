@@ -91,8 +91,9 @@ def show(table: Table) -> None:
 
 
 def say(text: str) -> None:
-    """Print plain text as it is."""
-    Console(soft_wrap=True).print(text, markup=False, highlight=False)
+    """Print plain text as it is, less control characters."""
+    lines = "\n".join(map(printable, text.split("\n")))
+    Console(soft_wrap=True).print(lines, markup=False, highlight=False)
 
 
 def show_facts(title: str, facts: Mapping[str, object]) -> None:

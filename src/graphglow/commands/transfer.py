@@ -14,6 +14,7 @@ from graphglow.commands.files import (
     read_learner,
 )
 from graphglow.commands.flags import (
+    Columns,
     DataRoot,
     EmbeddingSize,
     GraphName,
@@ -23,26 +24,34 @@ from graphglow.commands.flags import (
     OptionalFile,
     Overwrite,
 )
+from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferConfig, TransferResult
+from graphglow.training.checkpoint import Checkpoints
 
 
 def transfer(  # noqa: D417 (flags.py and the config say the rest)
     learner: LearnerName,
     target: GraphName,
     config: Annotated[TransferConfig, arg(name="")],
+    columns: Columns = (),
     split_file: OptionalFile = None,
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
     out: OptionalFile = None,
     predictions: OptionalFile = None,
     overwrite: Overwrite = False,
+    resume: Resume = False,
+    checkpoint_seconds: CheckpointSeconds = 30.0,
     log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
+
+    With --out, a run that is stopped or killed at any moment goes on with --resume, and ends as it
+    would have.
 
     Example: graphglow transfer --learner universal --target breast_cancer --json
 
@@ -59,28 +68,33 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
             and split (.csv or .parquet).
     """
     inputs = (learner_file(learner), target, split_file)
+    replace = may_replace(out, resume=resume, overwrite=overwrite)
     if out is not None:
-        out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=inputs)
+        out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=inputs)
     if predictions is not None:
         predictions = prediction_file(predictions)
-        predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
-    result, split = run_transfer(
-        learner,
-        target,
-        config,
-        embedding_size=embedding_size,
-        split_file=split_file,
-        split_seed=split_seed,
-        data_root=data_root,
-        log=log,
-    )
-    if out is not None:
-        result.save(out)
-    if predictions is not None:
-        result.write_predictions(predictions)
+        predictions = check_output(predictions, overwrite=replace, inputs=inputs)
+    with checkpointed(out, resume=resume, seconds=checkpoint_seconds) as checkpoints:
+        result, split = run_transfer(
+            learner,
+            target,
+            config,
+            embedding_size=embedding_size,
+            split_file=split_file,
+            split_seed=split_seed,
+            data_root=data_root,
+            log=log,
+            columns=columns,
+            checkpoints=checkpoints,
+        )
+        if out is not None:
+            result.save(out)
+        if predictions is not None:
+            result.write_predictions(predictions)
     facts = {**result.summary(), "learner": learner, "split": split, "out": out}
     facts["predictions"] = predictions
     facts["target_was_source"] = was_source(result)
+    facts["resumed"] = checkpoints is not None and checkpoints.resumed
     if json:
         print_json(facts)
     else:
@@ -97,15 +111,21 @@ def run_transfer(
     split_seed: int,
     data_root: Path | None,
     log: str | None = None,
+    columns: Columns = (),
+    checkpoints: Checkpoints | None = None,
 ) -> tuple[TransferResult, str]:
     """Load what the flags name and train, with a progress bar; also say which split was used."""
     theta = read_learner(learner, embedding_size, config.seed)
     with waiting(f"loading {target}"):
         data, split = read_graph(
-            target, data_root=data_root, split_file=split_file, split_seed=split_seed
+            target,
+            columns=columns,
+            data_root=data_root,
+            split_file=split_file,
+            split_seed=split_seed,
         )
     with epochs_shown("training", config, log) as on_epoch:
-        result = training.transfer(theta, data, config, on_epoch=on_epoch)
+        result = training.transfer(theta, data, config, on_epoch=on_epoch, checkpoints=checkpoints)
     return result, split
 
 

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
-import graphglow
 from graphglow.baselines import fit_many, method_named
 from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
@@ -25,6 +24,7 @@ from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfe
 from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 from graphglow.training.loop import OnEpoch
 from graphglow.training.runs import MAY_DIFFER
+from graphglow.version import __version__
 
 STEPS: Space = {"learner_learning_rate": (0.01, 0.1)}
 """The step size of theta, the one setting of pre-training that moves targets by much: a small one
@@ -297,7 +297,7 @@ class GlowCandidate:
     def _key(self, config: PretrainConfig) -> str:
         """A fingerprint of all that a pre-trained learner is a function of."""
         settings = asdict(replace(config, device="auto"))
-        whole = [graphglow.__version__, settings, self.digests]
+        whole = [__version__, settings, self.digests]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -32,13 +32,21 @@ def check_data(names: Iterable[str], data_root: Path | None) -> None:
 
     Graphs whose files are there are not read; others are, which may fetch them.
     """
+    for name in without_files(names, data_root):
+        load_with_split(name, data_root)
+
+
+def without_files(names: Iterable[str], data_root: Path | None) -> list[str]:
+    """Those of the graphs whose raw files or split are not in the data root; nothing is read."""
     folder = data_folder(data_root)
     there = {path.parent.name.lower() for path in folder.glob("*/raw") if any(path.iterdir())}
-    for name in dict.fromkeys(names):
+
+    def complete(name: str) -> bool:
         split = folder / name / "split.npz"
-        complete = name in there and (split_of(name) != "authors" or split.is_file())
-        if name in DATASETS and DATASETS[name].needs_data and not complete:
-            load_with_split(name, data_root)
+        return name in there and (split_of(name) != "authors" or split.is_file())
+
+    needed = [name for name in dict.fromkeys(names) if name in DATASETS]
+    return [name for name in needed if DATASETS[name].needs_data and not complete(name)]
 
 
 def find_learner(

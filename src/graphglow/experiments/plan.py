@@ -73,7 +73,8 @@ class Plan:
     wanted: dict[str, Wanted] = field(default_factory=dict)
     """Runs to be made."""
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By experiment: runs that are done, failed, to be copied and missing."""
+    """By experiment, what its cells ask for: done, failed, to be copied from rows of other cells,
+    to be shared with a cell that is counted as missing, missing. The last add up to the runs."""
 
     def jobs(self, *, batch_seeds: bool) -> list[tuple[Runs, list[Wanted]]]:
         """Jobs, each with the runs that it makes, in the order of the cells."""
@@ -123,7 +124,7 @@ def make_plan(
             known.setdefault(key, []).append(row)
     for cell in cells:
         counts = plan.counts.setdefault(
-            cell.experiment, {"done": 0, "failed": 0, "copied": 0, "missing": 0}
+            cell.experiment, {"done": 0, "failed": 0, "copied": 0, "shared": 0, "missing": 0}
         )
         for seed in range(config.seed, config.seed + config.seeds):
             configs = configs_of(cell, seed, settings, config)
@@ -139,7 +140,7 @@ def make_plan(
                 plan.copies.append(taken_over(best, cell))
                 counts["copied"] += 1
                 continue
-            counts["missing"] += 1
+            counts["shared" if key in plan.wanted else "missing"] += 1
             wanted = plan.wanted.setdefault(key, Wanted([], configs))
             # a run that is timed serves all; one that is not, only those that ask for no time
             wanted.cells.insert(0 if cell.timed else len(wanted.cells), cell)

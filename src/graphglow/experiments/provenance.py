@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch_geometric
 
-import graphglow
+from graphglow.version import __version__
 
 
 def provenance() -> dict[str, Any]:
@@ -24,7 +24,7 @@ def provenance() -> dict[str, Any]:
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "machine": {"cpu": platform.machine(), "cores": os.cpu_count(), "gpu": gpu},
         "versions": {
-            "graphglow": graphglow.__version__,
+            "graphglow": __version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
             "torch_geometric": torch_geometric.__version__,

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 from torch_geometric.data import Data
 
-import graphglow
 from graphglow.baselines import METHODS
 from graphglow.baselines.method import Space
 from graphglow.errors import InputError
@@ -42,6 +41,7 @@ from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
 from graphglow.training.device import resolve_device
 from graphglow.training.loop import Epoch
+from graphglow.version import __version__
 
 GLOW = "graphglow"
 """The method itself, which unlike those of ``METHODS`` needs sources or a learner."""
@@ -229,7 +229,7 @@ def _source_names(
 def _study_name(method: str, target: BlindGraph, candidate: Candidate, config: SearchConfig) -> str:
     """The same for trials that compare, whatever their number; readable at its beginning."""
     whole = {
-        "version": graphglow.__version__,
+        "version": __version__,
         "space": {name: [repr(v) for v in values] for name, values in candidate.space.items()},
         "target": target.digest,
         "runs": [{**run, "device": "auto"} for run in config.runs()],

@@ -85,7 +85,7 @@ def _database(storage: str | Path) -> RDBStorage:
                 engine_kwargs={"connect_args": {"timeout": SQLITE_PATIENCE}},
                 heartbeat_interval=HEARTBEAT,
             )
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError) as error:
+    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, UnicodeError) as error:
         reason = str(error).splitlines()[0]
         shown = hidden_password(str(storage))
         raise InputError(

@@ -60,9 +60,16 @@ class StructureLearner(nn.Module):
         self.pivot_weight = weights.get("pivot_weight")  # w^2
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
+        return self.factors(z, take_rows(z, pivots))
+
+    def factors(self, z: Tensor, z_pivots: Tensor) -> tuple[Tensor, Tensor]:
+        """The factors from embeddings of nodes and of pivots, which need not be among the nodes.
+
+        Shapes:
+            z [.., N, D], z_pivots [.., P, D]  ->  q [.., N, W], k [.., P, W]
+        """
         w1 = z.new_ones(1, z.shape[-1]) if self.node_weight is None else self.node_weight
         w2 = w1 if self.pivot_weight is None else self.pivot_weight
-        z_pivots = take_rows(z, pivots)
         if self.config.similarity == "cosine":
             constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
             return unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
@@ -84,6 +91,12 @@ class StructureLearner(nn.Module):
         q, k = self(z, pivots)
         if self.config.neighbours is not None:
             return self._nearest(q, k, self.config.neighbours, backend, precision)
+        return self.pivot_structure(q, k, backend=backend, precision=precision)
+
+    def pivot_structure(
+        self, q: Tensor, k: Tensor, *, backend: Backend, precision: Precision
+    ) -> PivotStructure:
+        """The latent graph over factors that :meth:`factors` made; all pivots, none left out."""
         kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
         return PivotStructure(
             q,
@@ -125,7 +138,7 @@ class StructureLearner(nn.Module):
         return heads.flatten(-2) / math.pow(weight.shape[-1], 0.25)
 
     def save(self, path: str | Path) -> None:
-        """Write theta and its configuration as safetensors, atomically."""
+        """Write theta and its configuration as safetensors, atomically; an old file is replaced."""
         meta = {"config": asdict(self.config), "provenance": self.provenance}
         save_tensors(path, "learner", dict(self.state_dict()), meta)
 

@@ -65,5 +65,15 @@ class Adam:
         square = self.square / (1 - BETA_2**self.count).to(grad.dtype)
         self.flat.sub_(mean / square.sqrt_().add_(EPSILON) * self.learning_rate)
 
+    def state(self) -> dict[str, Tensor]:
+        """Weights and moments as they stand, by name; nothing is copied."""
+        return {"flat": self.flat, "mean": self.mean, "square": self.square, "count": self.count}
+
+    @torch.no_grad()
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave, in place."""
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
+
     def _flatten(self, tensors: list[Tensor]) -> Tensor:
         return torch.cat([t.reshape(*t.shape[: self._start], -1) for t in tensors], dim=-1)

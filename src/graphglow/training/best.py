@@ -49,6 +49,17 @@ class Best:
             kept.copy_(torch.where(better[..., None], w, kept))
         self.running &= epoch - self.epoch < self.patience
 
+    def state(self) -> dict[str, Tensor]:
+        """Scores and best weights as they stand, by name; nothing is copied."""
+        kept = {f"kept_{i}": kept for i, kept in enumerate(self.kept)}
+        names = ("accuracy", "loss", "epoch", "last", "running")
+        return kept | {name: getattr(self, name) for name in names}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave, in place."""
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
+
     def restore(self) -> None:
         """Put the best weights back."""
         for kept, w in zip(self.kept, self.weights, strict=True):

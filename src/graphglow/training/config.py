@@ -16,6 +16,7 @@ from graphglow.structure.config import (
 )
 
 Device = Literal["auto", "cpu", "cuda"]
+Schedule = Literal["in turn", "together"]
 
 LARGEST_SEED = 2**32 - 1
 LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
@@ -138,9 +139,13 @@ class PretrainConfig(ModelConfig):
     """Most epochs on one source in one visit."""
     patience: int = 40
     """End a visit after this many epochs without a better validation score."""
+    schedule: Schedule = "in turn"
+    """Visit the sources in turn (Algorithm 2), or train on all together, as several processes do:
+    then one visit of episodes x epochs steps, each by the mean gradient over the sources."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        one_of("schedule", self.schedule, get_args(Schedule))
         at_least("episodes", self.episodes, 1)
         at_least("patience", self.patience, 1)
         if not self.learner.weighted:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
+from graphglow.storage import prefixed, within
 from graphglow.training.best import Best
 from graphglow.training.replay import Replay
 
@@ -98,12 +99,21 @@ class Loop:
         epochs: Most epochs of one run.
         patience: Epochs without a better score after which a run stops.
         read_every: Overrides how often scores are read.
+        on_read: Called with the loop whenever scores have been read, and are finite: its
+            :meth:`state` and the task's own are then all that a run goes on from.
     """
 
     def __init__(
-        self, task: Task, epochs: int, patience: int, *, read_every: int | None = None
+        self,
+        task: Task,
+        epochs: int,
+        patience: int,
+        *,
+        read_every: int | None = None,
+        on_read: Callable[["Loop"], None] | None = None,
     ) -> None:
-        self.task, self.epochs = task, epochs
+        self.task, self.epochs, self.on_read = task, epochs, on_read
+        self._restored = False
         device = task.graph.y.device
         self.read_every = read_every or (1 if device.type == "cpu" else READ_EVERY)
         weights = task.weights
@@ -120,24 +130,51 @@ class Loop:
     def run(
         self, on_epoch: OnEpoch | None = None, observer: Observer | None = None
     ) -> list[list[Epoch]]:
-        """Train, and return the history of each run up to where it stopped."""
+        """Train, and return the history of each run up to where it stopped.
+
+        After :meth:`load_state` the epochs before are part of the history, and ``on_epoch`` hears
+        of them again; an observer sees the later ones only.
+        """
+        history: list[list[Epoch]] = [[] for _ in range(self.task.count)]
+        read = self._begin(observer)
+        if read:
+            self._read(0, read, history, on_epoch)
+        while read < self.epochs and bool(self.best.running.any()):
+            stop = min(read + self.read_every, self.epochs)
+            for number in range(read + 1, stop + 1):
+                self._replay(self._epoch)
+                if observer is not None and number % observer.every == 0:
+                    observer.look(number)
+            self._read(read, stop, history, on_epoch)
+            read = stop
+            if self.on_read is not None:
+                self.on_read(self)
+        self.best.restore()
+        return history
+
+    def state(self) -> dict[str, Tensor]:
+        """Scores and best weights so far, by name; nothing is copied. The task has the rest."""
+        done = int(self.number)
+        own = {"number": self.number, "scores": self.scores[:done]}
+        return own | prefixed("best", self.best.state())
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Let the next run go on from what :meth:`state` gave, in place."""
+        self.number.copy_(state["number"])
+        self.scores[: len(state["scores"])] = state["scores"].to(self.scores.device)
+        self.best.load_state(within("best", state))
+        self._restored = True
+
+    def _begin(self, observer: Observer | None) -> int:
+        """Forget the last run, unless it is the one to go on with; return its epochs so far."""
+        if self._restored:
+            self._restored = False
+            return int(self.number)
         if observer is not None:
             observer.look(0)
         self.number.zero_()
         self.best.reset()
-        read = 0
-        history: list[list[Epoch]] = [[] for _ in range(self.task.count)]
-        for number in range(1, self.epochs + 1):
-            self._replay(self._epoch)
-            if observer is not None and number % observer.every == 0:
-                observer.look(number)
-            if number - read >= self.read_every or number == self.epochs:
-                self._read(read, number, history, on_epoch)
-                read = number
-                if not bool(self.best.running.any()):
-                    break
-        self.best.restore()
-        return history
+        return 0
 
     def _epoch(self) -> None:
         """One epoch, wholly on the device."""

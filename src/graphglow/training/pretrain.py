@@ -5,16 +5,21 @@ graphglow pretrain --sources cora citeseer --out learner.safetensors
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
+import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs import prepare
+from graphglow.graphs import Graph, prepare
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
+from graphglow.training.checkpoint import Checkpoints, Part, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
-from graphglow.training.loop import Loop, OnEpoch
+from graphglow.training.loop import Epoch, Loop, OnEpoch
+from graphglow.training.run_identity import graph_identity
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -23,6 +28,7 @@ def pretrain(
     config: PretrainConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> StructureLearner:
     """Train a structure learner on ``sources`` and return the best one seen (Algorithm 2).
 
@@ -35,7 +41,9 @@ def pretrain(
     Args:
         sources: The source graphs, each with labels and a split (or a seeded one is made).
         config: Learner, objective, model and schedule.
-        on_epoch: Called after every epoch.
+        on_epoch: Called after every epoch; where a run goes on from a checkpoint, for those
+            before it too.
+        checkpoints: Where the run saves itself, to go on from there if it is killed.
 
     Returns:
         The learner on the CPU, with ``provenance`` telling how it was made.
@@ -47,41 +55,130 @@ def pretrain(
         raise InputError("pretrain needs a list of source graphs; got a single graph")
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
-    device = resolve_device(config.device)
-    graphs = [prepare(data).to(device) for data in sources]
-    learner = StructureLearner(config.learner, seed=config.seed).to(device)
-    theta = Adam(learner.parameters(), config.learner_learning_rate)
-    tasks = [
-        GraphTask(
-            graph,
-            learner,
-            config.learner.embedding_size,
-            [config],
-            seeds=[config.seed + 1000 * i],
-            trained=Trained(theta, config.objective),
-        )
-        for i, graph in enumerate(graphs)
-    ]
-    visits = [Loop(task, config.epochs, config.patience, read_every=1) for task in tasks]
-    best_score, best_theta = -1.0, theta.flat.clone()
-    scores: list[float] = []
-    for _ in range(config.episodes):
-        for visit in visits:
-            with memory_advice(visit.task.graph.num_nodes, config):
-                visit.run(on_epoch)  # theta and this GNN return to their best epoch
-                score = sum(float(task.validate()[1]) for task in tasks) / len(tasks)
-            scores.append(score)
-            if score >= best_score:
-                best_score, best_theta = score, theta.flat.clone()
-    theta.flat.copy_(best_theta)
+    with held(checkpoints):
+        return _train([prepare(data) for data in sources], config, on_epoch, checkpoints)
+
+
+def _train(
+    graphs: Sequence[Graph],
+    config: PretrainConfig,
+    on_epoch: OnEpoch | None,
+    checkpoints: Checkpoints | None,
+) -> StructureLearner:
+    largest = max(graph.num_nodes for graph in graphs)
+    with memory_advice(largest, config):
+        course = _Course(graphs, config)
+    if checkpoints is not None:
+        course.save_in(checkpoints, _identity(graphs, config, course.device))
+    course.run(on_epoch)
+    course.theta.flat.copy_(course.best_theta)
     best = StructureLearner(config.learner, seed=config.seed)
-    best.load_state_dict(learner.state_dict())
+    best.load_state_dict(course.learner.state_dict())
     best.eval()
     best.provenance = {
         "trained": True,
         "sources": [graph.name for graph in graphs],
-        "validation_accuracy": best_score,
-        "visit_scores": scores,
+        "validation_accuracy": max(course.scores),
+        "visit_scores": course.scores,
         "config": asdict(replace(config, device="auto")),
     }
     return best
+
+
+class _Course:
+    """All visits to all sources: what is trained, and how far it has come.
+
+    Args:
+        graphs: The sources.
+        config: Learner, objective, model and schedule.
+    """
+
+    def __init__(self, graphs: Sequence[Graph], config: PretrainConfig) -> None:
+        self.config, self.device = config, resolve_device(config.device)
+        self.learner = StructureLearner(config.learner, seed=config.seed).to(self.device)
+        self.theta = Adam(self.learner.parameters(), config.learner_learning_rate)
+        self.tasks = [
+            GraphTask(
+                graph.to(self.device),
+                self.learner,
+                config.learner.embedding_size,
+                [config],
+                seeds=[config.seed + 1000 * i],
+                trained=Trained(self.theta, config.objective),
+            )
+            for i, graph in enumerate(graphs)
+        ]
+        self.visits = [
+            Loop(task, config.epochs, config.patience, read_every=1) for task in self.tasks
+        ]
+        self.scores: list[float] = []
+        """Of theta after each visit."""
+        self.best_theta = self.theta.flat.clone()
+        self.heard: list[Epoch] = []
+        """The epochs of the visits that are over."""
+
+    def run(self, on_epoch: OnEpoch | None) -> None:
+        """Make the visits that are left."""
+        if on_epoch is not None:
+            for epoch in self.heard:
+                on_epoch(epoch)
+        for number in range(len(self.scores), self.config.episodes * len(self.visits)):
+            visit = self.visits[number % len(self.visits)]
+            epochs: list[Epoch] = []
+            with memory_advice(visit.task.graph.num_nodes, self.config):
+                visit.run(_both(epochs.append, on_epoch))  # theta and this GNN return to their best
+                score = sum(float(task.validate()[1]) for task in self.tasks) / len(self.tasks)
+            if score >= max(self.scores, default=-1.0):
+                self.best_theta = self.theta.flat.clone()
+            self.scores.append(score)
+            self.heard += epochs
+        for visit in self.visits:
+            visit.on_read = None  # or a circle keeps a GPU's memory until Python looks for circles
+
+    def save_in(self, checkpoints: Checkpoints, run: dict[str, Any]) -> None:
+        """Let the run save itself now and then, and go on where it was."""
+        found = checkpoints.begin(run)
+        if found is not None:
+            self.scores = found.facts["scores"]
+            self.heard = [Epoch(*row) for row in found.facts["heard"]]
+            found.restore(self._parts(self.visits[len(self.scores) % len(self.visits)]))
+
+        def offer(visit: Loop) -> None:
+            facts = {"scores": self.scores, "heard": self.heard}
+            checkpoints.offer(self._parts(visit), facts)
+
+        for visit in self.visits:
+            visit.on_read = offer
+
+    def _parts(self, visit: Loop) -> dict[str, Part]:
+        """What a run goes on from in the middle of a visit."""
+        tasks = {f"task_{i}": task for i, task in enumerate(self.tasks)}
+        return {"course": self, "theta": self.theta, "visit": visit, **tasks}
+
+    def state(self) -> dict[str, Tensor]:
+        """The best theta after a visit; the other parts have the rest."""
+        return {"best_theta": self.best_theta}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave."""
+        self.best_theta = state["best_theta"].to(self.device)
+
+
+def _both(first: OnEpoch, second: OnEpoch | None) -> OnEpoch:
+    def on_epoch(epoch: Epoch) -> None:
+        first(epoch)
+        if second is not None:
+            second(epoch)
+
+    return on_epoch
+
+
+def _identity(
+    graphs: Sequence[Graph], config: PretrainConfig, device: torch.device
+) -> dict[str, Any]:
+    """All that a run's result depends on, and by which its checkpoints know it."""
+    return {
+        "command": "pretrain",
+        "config": asdict(config) | {"device": device.type},
+        "sources": [graph_identity(graph) for graph in graphs],
+    }

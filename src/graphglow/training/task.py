@@ -8,6 +8,7 @@ from torch import Tensor
 
 from graphglow.gnn import Dropout, backbone_class, stack
 from graphglow.graphs import Graph
+from graphglow.storage import prefixed, within
 from graphglow.structure import ObjectiveConfig, StructureLearner
 from graphglow.structure.objective import sketch, supervised_loss
 from graphglow.training.adam import Adam
@@ -143,6 +144,21 @@ class GraphTask:
     def weights(self) -> list[Tensor]:
         along = [] if self.trained is None else [self.trained.theta.flat]
         return [self.optimizer.flat, *along]
+
+    def state(self) -> dict[str, Tensor]:
+        """All that training changes but theta, which is not its own; nothing is copied.
+
+        Pivots of evaluation and first weights are drawn from the seed, and so are not part of it.
+        """
+        drawn = {str(i): g.get_state() for i, g in enumerate(self.generators)}
+        return prefixed("gnn", self.optimizer.state()) | prefixed("generator", drawn)
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave, in place; before an epoch is recorded."""
+        self.optimizer.load_state(within("gnn", state))
+        drawn = within("generator", state)
+        for i, generator in enumerate(self.generators):
+            generator.set_state(drawn[str(i)])
 
     @property
     def _on_cpu(self) -> bool:

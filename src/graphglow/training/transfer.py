@@ -6,7 +6,8 @@ graphglow transfer --learner learner.safetensors --target reed98
 import copy
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,10 +15,12 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone
-from graphglow.graphs import check_graph, graph_of
+from graphglow.graphs import Graph, check_graph, graph_of
+from graphglow.storage import checksum
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
+from graphglow.training.checkpoint import Checkpoints, Part, held
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import (
     memory_advice,
@@ -27,6 +30,7 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
 from graphglow.training.result import TransferResult
+from graphglow.training.run_identity import graph_identity
 from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, Trained
 
@@ -48,6 +52,7 @@ def transfer(
     *,
     on_epoch: OnEpoch | None = None,
     observer: StructureObserver | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> TransferResult:
     """Train a GNN on ``data`` under the given structure learner (Algorithm 3).
 
@@ -61,10 +66,13 @@ def transfer(
         config: Model and schedule.
         on_epoch: Called after every epoch.
         observer: Looks at the learned structure now and then; what is trained stays the same.
+        checkpoints: Where the run saves itself, to go on from there if it is killed. Times of
+            the result are then sums over its parts.
     """
     configs = [TransferConfig() if config is None else config]
     _check([learner], configs)
-    return _train([learner], data, configs, on_epoch, observer)[0]
+    with held(checkpoints):
+        return _train([learner], data, configs, on_epoch, observer, checkpoints)[0]
 
 
 def transfer_many(
@@ -107,13 +115,14 @@ def _train(
     configs: Sequence[TransferConfig],
     on_epoch: OnEpoch | None,
     observer: StructureObserver | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> list[TransferResult]:
     """Train a batch of runs under one learner, or under one each."""
     began = time.perf_counter()
     first = configs[0]
     device = resolve_device(first.device)
     data = check_graph(data)
-    graph = graph_of(data).to(device)
+    graph = graph_of(data)
     frozen = [copy.deepcopy(one).to(device).requires_grad_(first.train_learner) for one in learners]
     learner = stack_learners(frozen)
     trained: Trained | None = None
@@ -122,9 +131,13 @@ def _train(
         trained = Trained(theta, first.objective)
     reset_peak_memory(device)
     with memory_advice(graph.num_nodes, first, runs=len(configs)):
+        graph = graph.to(device)
         task = GraphTask(graph, learner, learner.config.embedding_size, configs, trained=trained)
         loop = Loop(task, first.epochs, first.patience or first.epochs)
-        train_began = time.perf_counter()
+        before = 0.0
+        if checkpoints is not None:
+            before = _save_in(checkpoints, _identity(learners[0], graph, first), task, loop)
+        train_began = time.perf_counter() - before
         histories = loop.run(on_epoch, _of_task(observer, task))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -141,11 +154,37 @@ def _train(
             pivots=task.pivots if len(configs) == 1 else task.pivots[run],
             history=histories[run],
             train_seconds=train_seconds,
-            seconds=time.perf_counter() - began,
+            seconds=time.perf_counter() - began + before,
             peak_memory_bytes=peak_memory_bytes(device),
         )
         for run, config in enumerate(configs)
     ]
+
+
+def _identity(learner: StructureLearner, graph: Graph, config: TransferConfig) -> dict[str, Any]:
+    """All that a run's result depends on, and by which its checkpoints know it."""
+    return {
+        "command": "transfer",
+        "config": asdict(config) | {"device": graph.y.device.type},
+        "learner": checksum(dict(learner.state_dict()), asdict(learner.config))[:16],
+        "graph": graph_identity(graph),
+    }
+
+
+def _save_in(checkpoints: Checkpoints, run: dict[str, Any], task: GraphTask, loop: Loop) -> float:
+    """Let a run save itself, and go on where it was; return the seconds that it took so far."""
+    parts: dict[str, Part] = {"task": task}
+    if task.trained is not None:
+        parts["theta"] = task.trained.theta
+    found = checkpoints.begin(run)
+    if found is not None:
+        found.restore(parts | {"loop": loop})
+
+    def offer(now: Loop) -> None:
+        checkpoints.offer(parts | {"loop": now})
+
+    loop.on_read = offer
+    return checkpoints.seconds_before
 
 
 def _of_task(observer: StructureObserver | None, task: GraphTask) -> Observer | None:

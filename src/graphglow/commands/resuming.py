@@ -1,0 +1,73 @@
+"""``--resume``: where commands keep the checkpoints of a run, and when they may go on from them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import FlagCreatePairsOff, arg
+
+from graphglow.commands.notes import note
+from graphglow.errors import InputError
+from graphglow.training.checkpoint import Checkpoints
+
+Resume = Annotated[
+    bool,
+    FlagCreatePairsOff,
+    arg(
+        help="Go on from the checkpoints of a run that was stopped or killed, beside --out in "
+        "OUT.checkpoints; begin anew where there are none.",
+        help_behavior_hint="",
+    ),
+]
+CheckpointSeconds = Annotated[
+    float,
+    arg(
+        metavar="SECONDS",
+        help="With --out, time between two checkpoints: the most work that a kill can cost.",
+    ),
+]
+
+
+def checkpoint_folder(out: Path) -> Path:
+    """Where the checkpoints of a run are, by the file that it will write."""
+    return out.with_name(f"{out.name}.checkpoints")
+
+
+def may_replace(out: Path | None, *, resume: bool, overwrite: bool) -> bool:
+    """Whether an existing output may be replaced: asked for, or by the run that it is of.
+
+    A run that was killed between writing its output and removing its checkpoints finds both. When
+    the checkpoints were begun, the output was not there, or might be overwritten.
+    """
+    if out is None:
+        if resume:
+            raise InputError(
+                "--resume must go with --out FILE, beside which checkpoints lie; got no --out"
+            )
+        return overwrite
+    out = out.expanduser()
+    unfinished = resume and bool(Checkpoints(checkpoint_folder(out)).files())
+    if resume and out.is_file() and not unfinished and not overwrite:
+        raise InputError(
+            f"--resume must have an unfinished run to go on with; got {out}, which is there, and "
+            "no checkpoints beside it: its run has ended (--overwrite makes it anew)"
+        )
+    return overwrite or unfinished
+
+
+@contextmanager
+def checkpointed(out: Path | None, *, resume: bool, seconds: float) -> Iterator[Checkpoints | None]:
+    """Let the run in the block save itself beside ``out``; if all goes well, nothing is left."""
+    if out is None:
+        yield None
+        return
+    folder = checkpoint_folder(out)
+    with Checkpoints(folder, every_seconds=seconds, resume=resume) as checkpoints:
+        try:
+            yield checkpoints
+        except KeyboardInterrupt:
+            if checkpoints.files():
+                note(f"the run is kept in {folder}; the same command with --resume goes on")
+            raise
+        checkpoints.remove()

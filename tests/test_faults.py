@@ -1,0 +1,299 @@
+"""What goes wrong around a run: each fault has one sentence, and costs nothing that was there.
+
+They are real ones, in two child processes: one has a small disk of its own, where the system
+allows that, the other is short of memory and of permissions. What a run leaves when it ends badly
+is tested in test_cli_resume.py; a table of all faults is in docs/resuming.md.
+"""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import graphglow
+from graphglow.errors import InputError
+from graphglow.training.checkpoint import Checkpoints
+
+PRELUDE = """
+import contextlib, ctypes, io, json, os, resource, subprocess, sys
+from pathlib import Path
+import numpy as np
+import torch
+from graphglow.cli import main
+torch.set_num_threads(1)
+home, disk = Path(sys.argv[1]), Path(sys.argv[2])
+report = {}
+
+def run(name, *words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main([str(word) for word in words])
+    report[name] = [status, err.getvalue().splitlines(), sorted(os.listdir(disk))]
+
+def fill():
+    with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+def drop_capabilities():
+    if os.geteuid() == 0:
+        header, none = (ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()
+        assert ctypes.CDLL(None).capset(header, none) == 0
+
+fast = "--num-pivots 8 --refinements 2 --device cpu".split()
+transfer = ["transfer", "--learner", home / "learner.st", "--target", home / "g.npz", *fast]
+pretrain = ["pretrain", "--sources", home / "g.npz", "--episodes", "1", *fast]
+refine = ["refine", *transfer[1:], "--epochs", "2"]
+"""
+MOUNT = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
+
+
+def arrays(num_nodes=40):
+    ring = np.arange(num_nodes)
+    return {
+        "x": np.random.default_rng(0).normal(size=(num_nodes, 4)).astype(np.float32),
+        "y": ring % 2,
+        "edge_index": np.stack([ring, (ring + 2) % num_nodes]),
+    }
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults")
+    np.savez(folder / "g.npz", **arrays())
+    learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=6))
+    learner.save(folder / "learner.st")
+    return folder
+
+
+def child(script, home, disk, prefix=()):
+    """Run a script after the prelude in a process of its own; the commands' outcomes, by name."""
+    whole = f"{PRELUDE}\n{script}\nprint(json.dumps(report))"
+    done = subprocess.run(
+        [*prefix, sys.executable, "-W", "ignore", "-c", whole, str(home), str(disk)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# A disk that is full, or read-only
+
+SMALL_DISK = """
+(disk / "old.st").write_text("old")
+fill()
+run("full pretrain", *pretrain, "--epochs", "2", "--out", disk / "l.st")
+run("full transfer", *transfer, "--epochs", "2", "--out", disk / "old.st", "--overwrite")
+run("full table", *transfer, "--epochs", "2", "--predictions", disk / "p.csv")
+for kind in ("npz", "csv", "parquet", "graphml"):
+    run(f"full {kind}", *refine, "--out", disk / f"g.{kind}")
+report["old"] = (disk / "old.st").read_text()
+(disk / "ballast").unlink()
+(disk / "old.st").unlink()
+
+from graphglow.training import checkpoint
+real = checkpoint.Checkpoints.offer
+def offer(self, *state):
+    real(self, *state)
+    if len(self.files()) == 2:
+        fill()
+checkpoint.Checkpoints.offer = offer
+words = [*transfer, "--epochs", "12", "--checkpoint-seconds", "0", "--out", disk / "r.st"]
+run("fills up", *words)
+checkpoint.Checkpoints.offer = real
+(disk / "ballast").unlink()
+run("left over", *words)
+run("room again", *words, "--resume", "--json")
+run("unbroken", *words[:-1], home / "unbroken.st", "--overwrite")
+from graphglow import TransferResult
+one, other = TransferResult.load(disk / "r.st"), TransferResult.load(home / "unbroken.st")
+report["same"] = one.history == other.history and torch.equal(
+    one.predict_proba(), other.predict_proba())
+
+subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=True)
+run("read-only pretrain", *pretrain, "--epochs", "1000000", "--out", disk / "l.st")
+run("read-only transfer", *transfer, "--epochs", "1000000", "--out", disk / "r.st", "--resume")
+run("read-only table", *transfer, "--epochs", "1000000", "--predictions", disk / "p.csv")
+run("read-only refine", *refine[:-1], "1000000", "--out", disk / "g.npz")
+run("read-only rows", "reproduce", "table1", "--out", disk / "rows.jsonl")
+"""
+
+
+@pytest.fixture(scope="module")
+def small_disk(home, tmp_path_factory):
+    """What commands did on a disk of 256 KB."""
+    disk = tmp_path_factory.mktemp("disk")
+    prefix = ["unshare", "-rm", "sh", "-c", MOUNT, str(disk)]
+    try:
+        allowed = subprocess.run([*prefix, "true"], capture_output=True).returncode == 0
+    except OSError:
+        allowed = False
+    if not allowed:
+        pytest.skip("needs leave to mount in a namespace (unshare -rm)")
+    return child(SMALL_DISK, home, disk, prefix)
+
+
+def of(report, kind):
+    """The outcomes whose name begins so."""
+    found = {name: outcome for name, outcome in report.items() if name.startswith(kind)}
+    assert len(found) > 1
+    return found.items()
+
+
+@pytest.mark.slow
+def test_on_a_full_disk_the_sentence_says_so_and_what_was_there_stays(small_disk):
+    assert small_disk["old"] == "old"
+    for name, (status, errors, left) in of(small_disk, "full "):
+        assert status == 2, name
+        assert len(errors) == 1
+        assert errors[0].startswith("graphglow: the output path must be writable; got ")
+        assert "No space left on device" in errors[0]
+        assert left == ["ballast", "old.st"]
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_costs_no_training(small_disk):
+    """The run says once that it could not be saved, and a later one goes on from what was."""
+    status, (note, last), left = small_disk["fills up"]
+    assert status == 2
+    assert "the last one stays and training goes on" in note
+    assert "(No space left on device)" in note
+    assert "the output path must be writable" in last
+    assert left == ["ballast", "r.st.checkpoints"]
+    assert small_disk["left over"][0] == 2
+    assert small_disk["room again"] == [0, [], ["r.st"]]
+    assert small_disk["same"] is True
+
+
+@pytest.mark.slow
+def test_a_read_only_disk_is_refused_before_any_work(small_disk):
+    for name, (status, errors, left) in of(small_disk, "read-only "):
+        assert (status, left) == (2, []), name
+        assert len(errors) == 1
+        assert "must be writable" in errors[0]
+        assert "(Read-only file system)" in errors[0]
+
+
+# Limits and permissions
+
+LIMITED = """
+soft = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, soft[1]))  # a learner is smaller, its run is not
+run("file size", *pretrain, "--learner.embedding-size", "6", "--epochs", "3",
+    "--checkpoint-seconds", "0", "--out", disk / "l.st")
+resource.setrlimit(resource.RLIMIT_FSIZE, soft)
+
+n = 40_000
+ring = np.arange(n)
+np.savez(disk / "large.npz", x=np.random.default_rng(0).normal(size=(n, 4)).astype(np.float32),
+         y=ring % 2, edge_index=np.stack([ring, (ring + 2) % n]))
+(disk / "old.st").write_text("old")
+size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+soft = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**28, soft[1]))
+large = [disk / "large.npz", "--num-pivots", "2000", "--backend", "eager", "--refinements", "8",
+         "--device", "cpu", "--out", disk / "old.st", "--overwrite"]
+run("memory transfer", *transfer[:4], *large)
+run("memory pretrain", *pretrain[:2], *large)
+resource.setrlimit(resource.RLIMIT_AS, soft)
+report["old"] = (disk / "old.st").read_text()
+
+for name in ("g.npz", "learner.st", "split.npz", "result.st"):
+    (disk / name).write_bytes(b"secret")
+    (disk / name).chmod(0)
+(disk / "locked").mkdir(mode=0o500)
+drop_capabilities()  # root, too, now needs permission
+run("unreadable graph", *pretrain[:2], disk / "g.npz", "--out", disk / "o.st")
+run("unreadable learner", *transfer[:2], disk / "learner.st", *transfer[3:])
+run("unreadable split", *transfer, "--split-file", disk / "split.npz")
+run("unreadable result", "refine", "--result", disk / "result.st", "--out", disk / "o.csv")
+run("locked pretrain", *pretrain, "--epochs", "1000000", "--out", disk / "locked" / "l.st")
+run("locked table", *transfer, "--epochs", "1000000", "--predictions", disk / "locked" / "p.csv")
+(disk / "locked").chmod(0o700)
+"""
+
+
+@pytest.fixture(scope="module")
+def limited(home, tmp_path_factory):
+    """What commands did in a process with limits and without permissions."""
+    return child(LIMITED, home, tmp_path_factory.mktemp("limited"))
+
+
+@pytest.mark.slow
+def test_a_limit_on_file_size_stops_checkpoints_and_not_the_run(limited):
+    status, errors, left = limited["file size"]
+    assert status == 0
+    assert len(errors) == 1
+    assert "a checkpoint was not written, there is none yet" in errors[0]
+    assert "(File too large)" in errors[0]
+    assert left == ["l.st"]
+
+
+@pytest.mark.slow
+def test_without_memory_on_a_cpu_the_sentence_says_what_would_fit(limited):
+    assert limited["old"] == "old"
+    for name, (status, errors, left) in of(limited, "memory "):
+        assert status == 2, (name, errors)
+        assert len(errors) == 1
+        assert "the graph must fit in memory; 40000 nodes with 2000 pivots" in errors[0]
+        assert "--backend chunked" in errors[0]
+        assert left == ["l.st", "large.npz", "old.st"]
+
+
+@pytest.mark.slow
+def test_an_unreadable_file_is_refused_by_its_name(limited):
+    for name, (status, errors, _) in of(limited, "unreadable "):
+        assert status == 2, (name, errors)
+        assert len(errors) == 1
+        assert "must be readable; got" in errors[0]
+        assert name.removeprefix("unreadable ") in errors[0]
+
+
+@pytest.mark.slow
+def test_a_folder_without_permission_is_refused_before_any_work(limited):
+    for name, (status, errors, _) in of(limited, "locked "):
+        assert status == 2, (name, errors)
+        assert len(errors) == 1
+        assert "must be writable" in errors[0]
+        assert "(Permission denied)" in errors[0]
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_takes_no_checkpoints_is_refused_from_python(tmp_path, monkeypatch, code):
+    def refuse(*args, **kwargs):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(InputError) as caught, Checkpoints(tmp_path / "run"):
+        pass
+    folder = tmp_path / "run"
+    assert str(caught.value) == (
+        f"the folder for checkpoints must be writable; got {folder} ({os.strerror(code)})"
+    )
+
+
+@pytest.mark.gpu
+def test_without_memory_on_a_gpu_the_sentence_says_what_would_fit():
+    free, _ = torch.cuda.mem_get_info()
+    data = graphglow.synthetic_graph(num_nodes=20_000)
+    config = graphglow.TransferConfig(
+        device="cuda", backend="eager", num_pivots=20_000, refinements=8, epochs=3
+    )
+    learner = graphglow.StructureLearner()
+    torch.cuda.set_per_process_memory_fraction(min(1.0, 2**31 / free))
+    try:
+        with pytest.raises(
+            InputError, match=r"must fit in memory; 20000 nodes .*--backend chunked"
+        ):
+            graphglow.transfer(learner, data, config)
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        torch.cuda.empty_cache()

@@ -1,0 +1,271 @@
+"""A run's folder: what is kept in it, what is passed over, and who may use it."""
+
+import json
+import shutil
+import warnings
+
+import pytest
+import torch
+from dying_runs import (
+    PRETRAIN,
+    SOURCES,
+    TARGET,
+    TRANSFER,
+    Dying,
+    Killed,
+    assert_same_result,
+    eager,
+    killed,
+    pretrained,
+    transferred,
+)
+from tiny_graphs import learner, small_data, transfer_config
+
+import graphglow
+from graphglow.errors import InputError, InputWarning
+from graphglow.graphs import prepare
+from graphglow.storage import load_tensors
+from graphglow.training import transfer
+from graphglow.training.checkpoint import Checkpoints
+from graphglow.training.run_identity import graph_identity
+
+
+def test_nothing_is_written_before_it_is_time(tmp_path):
+    assert Checkpoints(tmp_path / "run").every_seconds == 30
+    transferred(Checkpoints(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("keep", [1, 3])
+def test_the_last_few_are_kept(tmp_path, keep):
+    checkpoints = eager(tmp_path / "run", keep=keep)
+    transferred(checkpoints)
+    names = [path.name for path in checkpoints.files()]
+    assert names == [f"checkpoint-{n:06d}.safetensors" for n in range(13 - keep, 13)]
+
+
+def test_the_folder_is_removed_when_the_result_is_safe(tmp_path):
+    checkpoints = eager(tmp_path / "run")
+    transferred(checkpoints)
+    checkpoints.remove()
+    assert list(tmp_path.iterdir()) == []
+    checkpoints.remove()  # again does no harm
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_ours_is_never_removed(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    checkpoints = eager(tmp_path)
+    transferred(checkpoints)
+    checkpoints.remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_what_a_killed_write_left_is_swept_up(tmp_path):
+    killed(transferred, tmp_path, 3)
+    (tmp_path / ".checkpoint-000004.safetensors.x8.safetensors").write_bytes(b"half")
+    assert_same_result(transferred(eager(tmp_path)), transferred())
+    assert not list(tmp_path.glob(".*"))
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-100] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE = {
+    "a flipped bit": flip,
+    "cut short": lambda path: path.write_bytes(path.read_bytes()[:-7]),
+    "empty": lambda path: path.write_bytes(b""),
+    "foreign": lambda path: path.write_text("hello"),
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, damage):
+    killed(transferred, tmp_path, 6)
+    checkpoints = eager(tmp_path)
+    damage(checkpoints.files()[-1])
+    with pytest.warns(InputWarning, match=r"cannot be used, the one before is used: .*000006"):
+        result = transferred(checkpoints)
+    assert checkpoints.resumed
+    assert_same_result(result, transferred())
+
+
+def test_with_all_damaged_the_run_begins_anew_and_says_so(tmp_path):
+    killed(transferred, tmp_path, 6)
+    checkpoints = eager(tmp_path)
+    for path in checkpoints.files():
+        flip(path)
+    with pytest.warns(InputWarning) as said:
+        result = transferred(checkpoints)
+    assert "starts from the beginning" in str(said[-1].message)
+    assert len(said) == 2
+    assert not checkpoints.resumed
+    assert_same_result(result, transferred())
+
+
+def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path):
+    killed(transferred, tmp_path, 6)
+    flip(tmp_path / "checkpoint-000006.safetensors")
+    with pytest.warns(InputWarning), pytest.raises(Killed):
+        transferred(Dying(tmp_path, 1))
+    assert [path.name[-14:-12] for path in eager(tmp_path).files()] == ["05", "06", "07"]
+    (tmp_path / "checkpoint-000007.safetensors").write_bytes(b"")
+    with pytest.warns(InputWarning):
+        assert_same_result(transferred(eager(tmp_path)), transferred())
+
+
+def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
+    killed(transferred, tmp_path, 4)
+    before = {path: path.read_bytes() for path in eager(tmp_path).files()}
+
+    def full(*args):
+        raise InputError("the output path must be writable; got x (No space left on device)")
+
+    monkeypatch.setattr("graphglow.training.checkpoint.save_tensors", full)
+    with pytest.warns(InputWarning) as said:
+        result = transferred(eager(tmp_path))
+    assert [str(one.message) for one in said] == [
+        "a checkpoint was not written, the last one stays and training goes on: "
+        "the output path must be writable; got x (No space left on device)"
+    ]
+    assert_same_result(result, transferred())
+    assert {path: path.read_bytes() for path in eager(tmp_path).files()} == before
+
+
+# Whose checkpoints
+
+
+OTHER = {
+    "config.learning_rate (0.02 there, 0.03 here)": {"config": transfer_config(learning_rate=0.03)},
+    "graph.content": {"data": small_data(seed=3, noise=0.50001)},
+    "graph.name (small-3 there, small-4 here)": {"data": small_data(seed=4)},
+    "learner": {"theta": learner(seed=1)},
+}
+
+
+@pytest.mark.parametrize("named", OTHER)
+def test_another_run_is_refused_by_what_differs(tmp_path, named):
+    config = transfer_config()
+    killed(lambda c: transferred(c, config=config), tmp_path, 2)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(InputError) as caught:
+        transferred(eager(tmp_path), **({"config": config} | OTHER[named]))
+    assert f"checkpoints must be of the same run; got {tmp_path}, which differs" in str(
+        caught.value
+    )
+    assert named in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_sources_in_another_order_are_another_run(tmp_path):
+    killed(pretrained, tmp_path, 2)
+    with pytest.raises(InputError, match=r"sources\.1\.name \(small-1 there, small-2 here\)"):
+        pretrained(eager(tmp_path), sources=SOURCES[::-1])
+    with pytest.raises(InputError, match=r"command \(pretrain there, transfer here\), .*more"):
+        transferred(eager(tmp_path))
+
+
+def test_another_version_is_another_run(tmp_path, monkeypatch):
+    killed(transferred, tmp_path, 2)
+    monkeypatch.setattr(graphglow, "__version__", "9.9")
+    with pytest.raises(InputError, match=r"versions\.graphglow .* 9\.9 here"):
+        transferred(eager(tmp_path))
+
+
+def test_how_often_a_run_is_saved_is_not_part_of_it(tmp_path):
+    killed(transferred, tmp_path, 2)
+    checkpoints = Checkpoints(tmp_path, every_seconds=1e9, keep=7)
+    assert_same_result(transferred(checkpoints), transferred())
+    assert checkpoints.resumed
+
+
+def test_a_split_and_an_edge_weight_are_part_of_a_graph():
+    known = {json.dumps(graph_identity(prepare(TARGET)))}
+    for name, change in {
+        "train_mask": lambda data: data.train_mask.roll(1) & ~data.val_mask & ~data.test_mask,
+        "y": lambda data: data.y.roll(1),
+        "x": lambda data: data.x * torch.tensor([1.0] * 7 + [2.0]),
+        "edge_weight": lambda data: torch.full((data.edge_index.shape[1],), 2.0),
+    }.items():
+        data = TARGET.clone()
+        data[name] = change(TARGET)
+        known.add(json.dumps(graph_identity(prepare(data))))
+    assert len(known) == 5
+    assert json.dumps(graph_identity(prepare(TARGET.clone()))) in known
+
+
+def test_left_over_checkpoints_are_neither_used_nor_destroyed_unasked(tmp_path):
+    killed(transferred, tmp_path, 2)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(InputError, match=r"begin without checkpoints .*--resume goes on"):
+        transferred(eager(tmp_path, resume=False))
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    shutil.rmtree(tmp_path)
+    assert not eager(tmp_path, resume=False).files()
+    transferred(eager(tmp_path, resume=False))
+
+
+def test_a_second_one_is_refused_while_one_is_at_work(tmp_path):
+    other = []
+
+    def meddle(epoch):
+        if epoch.epoch == 3:
+            with pytest.raises(InputError, match="another process is at work in") as caught:
+                transferred(eager(tmp_path))
+            other.append(str(caught.value))
+
+    result = transfer(learner(), TARGET, TRANSFER, on_epoch=meddle, checkpoints=eager(tmp_path))
+    assert len(other) == 1
+    assert "\n" not in other[0]
+    assert_same_result(result, transferred())
+
+
+@pytest.mark.parametrize("settings", [{"keep": 0}, {"every_seconds": -1}, {"every_seconds": "x"}])
+def test_senseless_settings_are_refused(tmp_path, settings):
+    with pytest.raises(InputError, match=next(iter(settings))):
+        Checkpoints(tmp_path, **settings)
+
+
+def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with pytest.raises(InputError, match="folder for checkpoints must be writable"):
+        transferred(eager(tmp_path / "run"))
+    assert (tmp_path / "run").read_text() == "mine"
+
+
+def test_nothing_is_said_when_all_is_well(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        killed(transferred, tmp_path, 2)
+        transferred(eager(tmp_path))
+
+
+def test_a_checkpoint_can_be_read_by_people(tmp_path):
+    killed(pretrained, tmp_path, 7)
+    tensors, meta = load_tensors(eager(tmp_path).files()[-1], "checkpoint")
+    assert meta["run"]["config"]["epochs"] == PRETRAIN.epochs
+    assert [source["name"] for source in meta["run"]["sources"]] == ["small-1", "small-2"]
+    assert {name.split(".")[0] for name in tensors} == {
+        *("course", "theta", "visit", "task_0", "task_1")
+    }
+
+
+def test_a_folder_that_another_has_made_meanwhile_is_left_alone(tmp_path):
+    one, other = eager(tmp_path / "run"), eager(tmp_path / "run")
+    with one:
+        one.remove()
+        other.__enter__()
+    assert (tmp_path / "run" / "lock").exists()
+    with pytest.raises(InputError, match="another process"):
+        one.__enter__()
+    other.__exit__(None, None, None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_alone_is_refused(tmp_path):
+    with pytest.raises(InputError, match="checkpoints must be a Checkpoints; got str"):
+        transferred(str(tmp_path))
