@@ -21,6 +21,18 @@ def events(logs: Path) -> list[str]:
     return sorted("/".join(parts) for parts in found)
 
 
+def scalars(logs: Path) -> set[str]:
+    """Names of the curves in all event files."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    found: set[str] = set()
+    for path in logs.rglob("events*"):
+        read = EventAccumulator(str(path))
+        read.Reload()
+        found |= set(read.Tags()["scalars"])
+    return found
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -38,6 +50,9 @@ def test_commands_that_train_are_logged(
     assert run(command, *words, "--log", "tensorboard:logs") == 0
     expected = ["synthetic-small/run0"] + ["wine/run0"] * (command == "pretrain")
     assert events(tmp_path / "logs") == expected
+    logged = scalars(tmp_path / "logs")
+    assert "val_accuracy" in logged
+    assert ("test_accuracy" in logged) == (command != "pretrain")  # the facts of the result
 
 
 def test_a_log_goes_with_a_progress_bar(

@@ -1,6 +1,7 @@
 """``graphglow reproduce`` through the command line's one entry point."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from graphglow.cli import main
 from graphglow.commands import reproduce as command
 from graphglow.experiments import cell_run
 from graphglow.experiments import cells as cells_module
+from graphglow.experiments.cell_rows import read_rows
 from graphglow.experiments.cells import Cell
 from graphglow.experiments.reproduce import Progress
 
@@ -50,8 +52,7 @@ def test_json_is_one_object_and_a_rerun_makes_nothing(capsys, files):
     first = facts(capsys)
     assert (first["command"], first["experiments"]) == ("reproduce", ["tiny"])
     assert (first["made"], first["copied"], first["failed"], first["errors"]) == (4, 0, 0, {})
-    with open(first["out"]) as file:
-        rows = [json.loads(line) for line in file]
+    rows = read_rows(Path(first["out"]))
     assert {(row["method"], row["seed"]) for row in rows} == {
         ("gcn", 0), ("gcn", 1), ("mlp", 0), ("mlp", 1),
     }  # fmt: skip
@@ -215,9 +216,9 @@ def test_cells_without_a_source_are_named(capsys, files, tmp_path):
     argv += ["--sources", "cora", "--data-root", str(tmp_path)]
     assert main(argv) == 0  # no data here
     assert capsys.readouterr().err.splitlines()[0] == (
-        "graphglow: 10 cells left out, without a source among those given: GraphGLOW on cornell5 "
+        "graphglow: 15 cells left out, without a source among those given: GraphGLOW on cornell5 "
         "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "
-        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 5 more"
+        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 10 more"
     )
 
 

@@ -187,7 +187,7 @@ def test_trials_that_fail_are_said(run, monkeypatch):
         ("--methods gcn --targets", "at least one target; got none"),
         ("--methods gnc --targets one.npz", "did you mean gcn"),
         ("--methods graphglo --targets one.npz", "did you mean graphglow"),
-        ("--methods gcn --targets on.npz", "got 'on.npz'"),
+        ("--methods gcn --targets on.npz", "got on.npz"),
         ("--methods gcn --targets one.npz --trials 0", "trials must be >= 1; got 0"),
         ("--methods gcn --targets one.npz --bogus", "unknown options: --bogus"),
         ("--methods gcn --targets one.npz --sources two.npz", "--sources must go with"),

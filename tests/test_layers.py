@@ -10,6 +10,7 @@ import graphglow
 PACKAGE = Path(graphglow.__file__).parent
 ORDER = (
     "triton_support",  # whether kernels can run here, for the layers that have some
+    "version",
     "errors",
     "storage",
     "graphs",

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from small_cells import cell, rows, run, slots
 
+from graphglow.experiments.cell_rows import find_rows
 from graphglow.experiments.workers import Worker
 
 HERE = Path(__file__).parent
@@ -107,8 +108,9 @@ def test_killed_in_the_middle_only_what_was_in_flight_is_lost(tmp_path):
         process.wait()
         until(lambda: not members(process.pid))  # workers end with the one that started them
         assert workers >= 2
-    lines = out.read_text().splitlines()
-    assert all(json.loads(line)["test_accuracy"] is not None for line in lines)
+    found = find_rows(out)
+    assert found.damaged == []
+    assert all(row["test_accuracy"] is not None for row in found.rows)
     resumed(out, rows(out))
 
 
@@ -137,7 +139,7 @@ def test_two_at_once_on_one_file_do_no_harm(tmp_path):
         reports = [process.communicate(timeout=120) for process in (one, other)]
     assert [process.returncode for process in (one, other)] == [0, 0], reports
     made = sum(json.loads(stdout.splitlines()[-1])["made"] for stdout, _ in reports)
-    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    lines = find_rows(out).rows
     assert len(lines) == made
     assert len(set(slots(out))) == len(CELLS) * SEEDS
     accuracy = {}

@@ -62,7 +62,12 @@ MODEL = {
     "device": "cpu",
     "learner_learning_rate": 0.02,
 }
-PRETRAIN = MODEL | {"episodes": 1, "epochs": 10, "patience": 10}  # two sources: 20 steps
+PRETRAIN = MODEL | {
+    "episodes": 1,
+    "epochs": 10,
+    "patience": 10,
+    "schedule": "in turn",
+}  # two sources: 20 steps
 TRANSFER = MODEL | {"epochs": 20, "patience": None, "train_learner": False}
 
 

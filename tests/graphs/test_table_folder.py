@@ -79,9 +79,9 @@ def test_parquet_with_integer_ids_that_pandas_made_floats(tmp_path):
 def test_without_pyarrow(tmp_path, monkeypatch, small_graph):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "nodes.parquet").write_bytes(b"PAR1")
-    with pytest.raises(InputError, match=r"pip install graphglow\[parquet\]"):
+    with pytest.raises(InputError, match=r"pip install .graphglow\[parquet\]"):
         load_graph(tmp_path)
-    with pytest.raises(InputError, match=r"pip install graphglow\[parquet\]"):
+    with pytest.raises(InputError, match=r"pip install .graphglow\[parquet\]"):
         write_graph(small_graph, tmp_path / "g.parquet")
 
 

@@ -21,11 +21,10 @@ from dying_runs import (
 )
 from tiny_graphs import learner, small_data, transfer_config
 
-import graphglow
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import prepare
 from graphglow.storage import load_tensors
-from graphglow.training import transfer
+from graphglow.training import run_identity, transfer
 from graphglow.training.checkpoint import Checkpoints
 from graphglow.training.run_identity import graph_identity
 
@@ -171,7 +170,7 @@ def test_sources_in_another_order_are_another_run(tmp_path):
 
 def test_another_version_is_another_run(tmp_path, monkeypatch):
     killed(transferred, tmp_path, 2)
-    monkeypatch.setattr(graphglow, "__version__", "9.9")
+    monkeypatch.setattr(run_identity, "__version__", "9.9")
     with pytest.raises(InputError, match=r"versions\.graphglow .* 9\.9 here"):
         transferred(eager(tmp_path))
 

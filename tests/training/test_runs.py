@@ -38,6 +38,7 @@ DIFFERENT = {  # a setting -> a value other than that of the tests' configs
     "objective": objective(entropy=0.9),
     "learner": learner(num_heads=3).config,
     "episodes": 5,
+    "schedule": "together",
 }
 KINDS = {TransferConfig: transfer_config, PretrainConfig: pretrain_config}
 SETTINGS = [

@@ -9,6 +9,7 @@ COMMANDS: dict[str, str] = {
     "refine": "Transfer, then write the learned graph to a file.",
     "predict": "Predict the classes of nodes added after training, without training again.",
     "explain": "Show which nodes carried a decision, over your edges or over learned ones.",
+    "shard": "Cut a graph into parts on disk, for a transfer on several processes.",
     "reproduce": "Run the tables and figures of the paper, as far as they are missing.",
     "search": "Search the settings of methods by validation accuracy, with one budget for all.",
     "report": "Show results as one page that opens offline: tables, charts, learned structures.",

@@ -74,8 +74,9 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
                 split_file=split_file,
                 split_seed=split_seed,
             )
-        with epochs_shown("training", settings, log) as on_epoch:
-            result = baselines.fit(method, data, settings, on_epoch=on_epoch)
+        with epochs_shown("training", settings, log) as watch:
+            result = baselines.fit(method, data, settings, on_epoch=watch.on_epoch)
+            watch.ended(result.summary())
         if predictions is not None:
             result.write_predictions(predictions)
         facts = {**result.summary(), "split": split, "predictions": predictions}

@@ -1,11 +1,13 @@
 """``graphglow pretrain``."""
 
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import arg
 
 from graphglow import training
+from graphglow.commands.across_ranks import pretrain_across_ranks
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph
 from graphglow.commands.flags import Columns, DataRoot, Json, Log, OutFile, Overwrite
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
@@ -17,8 +19,11 @@ from graphglow.commands.terminal import (
     show_facts,
     waiting,
 )
+from graphglow.errors import InputError
+from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig
 from graphglow.training.device import peak_memory_bytes, resolve_device
+from graphglow.training.distributed import world_size
 
 
 def pretrain(  # noqa: D417 (flags.py and the config say the rest)
@@ -48,6 +53,17 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     replace = may_replace(out, resume=resume, overwrite=overwrite)
     out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
     began = time.perf_counter()
+    if world_size() > 1 or config.schedule == "together":
+        if resume:
+            raise InputError("pre-training on all sources together must begin anew; got --resume")
+        spread = pretrain_across_ranks(
+            sources, config, columns=columns, split_seed=split_seed, data_root=data_root, log=log
+        )
+        if spread is not None:  # rank 0 writes and speaks
+            learner, measured = spread
+            learner.save(out)
+            _show(learner, out, measured | {"total_seconds": time.perf_counter() - began}, json)
+        return
     device = resolve_device(config.device)
     with checkpointed(out, resume=resume, seconds=checkpoint_seconds) as checkpoints:
         assert checkpoints is not None  # there is an output
@@ -57,28 +73,39 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
                 for n in sources
             ]
         visits = config.episodes * len(graphs)
-        with epochs_shown("pre-training", config, log, visits=visits) as on_epoch:
+        with epochs_shown("pre-training", config, log, visits=visits) as watch:
             train_began = time.perf_counter()
             learner = training.pretrain(
-                [data for data, _ in graphs], config, on_epoch=on_epoch, checkpoints=checkpoints
+                [data for data, _ in graphs],
+                config,
+                on_epoch=watch.on_epoch,
+                checkpoints=checkpoints,
             )
             train_seconds = time.perf_counter() - train_began + checkpoints.seconds_before
-        splits = [split for _, split in graphs]
-        learner.provenance["splits"] = splits
+        learner.provenance["splits"] = [split for _, split in graphs]
         learner.save(out)
-    facts: dict[str, Any] = {
-        "command": "pretrain",
-        "sources": learner.provenance["sources"],
-        "splits": splits,
-        "out": out,
-        "val_accuracy": learner.provenance["validation_accuracy"],
-        "visit_scores": learner.provenance["visit_scores"],
+    measured = {
         "train_seconds": train_seconds,
         "total_seconds": time.perf_counter() - began + checkpoints.seconds_before,
         "resumed": checkpoints.resumed,
         "peak_memory_bytes": peak_memory_bytes(device),
         "device": device.type,
-        "seed": config.seed,
+    }
+    _show(learner, out, measured, json)
+
+
+def _show(learner: StructureLearner, out: Path, measured: dict[str, Any], json: bool) -> None:
+    """Print what was trained, on what, and what it took."""
+    made = learner.provenance
+    facts: dict[str, Any] = {
+        "command": "pretrain",
+        "sources": made["sources"],
+        "splits": made["splits"],
+        "out": out,
+        "val_accuracy": made["validation_accuracy"],
+        "visit_scores": made["visit_scores"],
+        **measured,
+        "seed": made["config"]["seed"],
     }
     if json:
         print_json(facts)
@@ -87,9 +114,9 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         "Pre-trained structure learner",
         {
             "sources": ", ".join(facts["sources"]),
-            "split": ", ".join(dict.fromkeys(splits)),
+            "split": ", ".join(dict.fromkeys(facts["splits"])),
             "validation accuracy, mean": percent(facts["val_accuracy"]),
-            "seconds": f"{train_seconds:.1f} on {device.type}",
+            "seconds": f"{facts['train_seconds']:.1f} on {facts['device']}",
             "learner": out,
         },
     )

@@ -3,10 +3,10 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -29,26 +29,34 @@ def waiting(what: str) -> Iterator[None]:
         yield
 
 
+class Watch(NamedTuple):
+    """Who follows a run: ``on_epoch`` while it trains, ``ended`` with its facts when it has."""
+
+    on_epoch: "OnEpoch | None"
+    ended: Callable[[Mapping[str, Any]], None]
+
+
 @contextmanager
 def epochs_shown(
     label: str, config: "RunConfig", log: str | None = None, *, visits: int = 1
-) -> Iterator["OnEpoch | None"]:
-    """Yield an ``on_epoch`` for :func:`epoch_bar` and for the log that ``--log`` names."""
+) -> Iterator[Watch]:
+    """Let :func:`epoch_bar`, and the log that ``--log`` names, follow a run."""
     from graphglow.training.run_log import log_to  # its package imports torch
 
     with (
         nullcontext() if log is None else log_to(log, settings=config) as kept,
         epoch_bar(label, config.epochs, visits) as shown,
     ):
+        ended = kept.summary if kept is not None else lambda facts: None
         if kept is None or shown is None:
-            yield kept or shown
+            yield Watch(kept or shown, ended)
             return
 
         def on_epoch(epoch: "Epoch") -> None:
             shown(epoch)
             kept(epoch)
 
-        yield on_epoch
+        yield Watch(on_epoch, ended)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow import training
+from graphglow.commands.across_ranks import transfer_across_ranks
 from graphglow.commands.files import (
     TENSOR_SUFFIXES,
     check_output,
@@ -26,9 +27,11 @@ from graphglow.commands.flags import (
 )
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
+from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
+from graphglow.training.distributed import is_shard_folder, world_size
 
 
 def transfer(  # noqa: D417 (flags.py and the config say the rest)
@@ -67,6 +70,28 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         predictions: Where to write every node's id, predicted class, probabilities, known class
             and split (.csv or .parquet).
     """
+    if world_size() > 1 or is_shard_folder(target):
+        if out is not None or resume:
+            raise InputError(
+                "a transfer of shards, or on several processes, must write --predictions FOLDER "
+                "only; got --out or --resume"
+            )
+        spread = transfer_across_ranks(
+            learner,
+            target,
+            config,
+            embedding_size=embedding_size,
+            split_file=split_file,
+            split_seed=split_seed,
+            columns=columns,
+            data_root=data_root,
+            predictions=predictions,
+            overwrite=overwrite,
+            log=log,
+        )
+        if spread is not None:  # rank 0 speaks
+            print_json(spread) if json else show_facts("Transfer", readable(spread))
+        return
     inputs = (learner_file(learner), target, split_file)
     replace = may_replace(out, resume=resume, overwrite=overwrite)
     if out is not None:
@@ -124,8 +149,11 @@ def run_transfer(
             split_file=split_file,
             split_seed=split_seed,
         )
-    with epochs_shown("training", config, log) as on_epoch:
-        result = training.transfer(theta, data, config, on_epoch=on_epoch, checkpoints=checkpoints)
+    with epochs_shown("training", config, log) as watch:
+        result = training.transfer(
+            theta, data, config, on_epoch=watch.on_epoch, checkpoints=checkpoints
+        )
+        watch.ended(result.summary())
     return result, split
 
 

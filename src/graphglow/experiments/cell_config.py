@@ -17,7 +17,7 @@ from graphglow.training.config import Device, RunConfig
 
 PARTS = {"pretrain", "transfer"}
 """Of the settings of a method with pre-training, as ``graphglow search`` writes them."""
-PRETRAIN_ONLY = {"learner", "objective", "learner_learning_rate", "episodes"}
+PRETRAIN_ONLY = {"learner", "objective", "learner_learning_rate", "episodes", "schedule"}
 NOT_THE_RESULT = ("seed", "device", "capture")
 """Settings that do not make a run another one; the seed is told apart by itself."""
 

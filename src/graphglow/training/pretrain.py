@@ -18,6 +18,8 @@ from graphglow.training.adam import Adam
 from graphglow.training.checkpoint import Checkpoints, Part, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
+from graphglow.training.distributed.pretrain import pretrain_together
+from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.loop import Epoch, Loop, OnEpoch
 from graphglow.training.run_identity import graph_identity
 from graphglow.training.task import GraphTask, Trained
@@ -55,6 +57,11 @@ def pretrain(
         raise InputError("pretrain needs a list of source graphs; got a single graph")
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
+    if config.schedule == "together":
+        if checkpoints is not None:
+            raise InputError("checkpoints must go with the schedule 'in turn'; got 'together'")
+        alone = Ranks(device=resolve_device(config.device))
+        return pretrain_together(sources, config, alone, on_epoch=on_epoch)
     with held(checkpoints):
         return _train([prepare(data) for data in sources], config, on_epoch, checkpoints)
 

@@ -1,0 +1,90 @@
+"""``graphglow shard``."""
+
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import arg
+
+from graphglow.commands.files import read_graph
+from graphglow.commands.flags import Columns, DataRoot, Json, OptionalFile, UnusedDevice, UnusedSeed
+from graphglow.commands.terminal import print_json, say, show_facts, waiting
+from graphglow.errors import InputError
+from graphglow.training.distributed import GraphArrays, write_shards
+from graphglow.training.distributed.graph_arrays import is_array_folder
+from graphglow.training.distributed.partition import Partition
+
+
+def shard(  # noqa: D417 (flags.py says the rest)
+    graph: Annotated[str, arg(metavar="NAME|FILE|FOLDER")],
+    out: Annotated[Path, arg(metavar="FOLDER")],
+    parts: Annotated[int, arg(metavar="INT")],
+    partition: Partition = "auto",
+    columns: Columns = (),
+    split_file: OptionalFile = None,
+    split_seed: int = 0,
+    data_root: DataRoot = None,
+    json: Json = False,
+    seed: UnusedSeed = 0,
+    device: UnusedDevice = "auto",
+) -> None:
+    """Cut a graph into parts on disk, for a transfer on several processes.
+
+    Example: graphglow shard --graph my_graph.npz --out shards --parts 4
+
+    Args:
+        graph: A name (see graphglow datasets), a file, or, for a graph that does not fit in
+            memory, a folder with x.npy, edge_index.npy and y.npy (and edge_weight.npy,
+            train_mask.npy, val_mask.npy, test_mask.npy).
+        out: A new folder for the parts.
+        parts: How many processes will train.
+        partition: metis needs pymetis; near keeps neighbours together; given cuts the order that
+            the nodes have, and holds no edges in memory; auto takes the first that can be.
+        split_file: An .npz file with index arrays train, val and test.
+        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
+    """
+    began = time.perf_counter()
+    with waiting(f"cutting {graph}"):
+        if is_array_folder(graph):
+            if split_file is not None or columns:
+                raise InputError(
+                    "a folder of arrays must hold its split as masks, and has no columns; "
+                    "got --split-file or --columns too"
+                )
+            arrays = GraphArrays.of_folder(graph, split_seed=split_seed)
+        else:
+            data, _ = read_graph(
+                graph,
+                columns=columns,
+                data_root=data_root,
+                split_file=split_file,
+                split_seed=split_seed,
+            )
+            arrays = GraphArrays.of_data(data)
+        written = write_shards(arrays, out.expanduser(), parts, method=partition)
+    starts, halos = written["starts"], written["halo"]
+    facts = {
+        "command": "shard",
+        "graph": written["name"],
+        "out": out,
+        "parts": parts,
+        "nodes": [b - a for a, b in pairwise(starts)],
+        "entries": written["entries"],
+        "halo": halos,
+        "seconds": time.perf_counter() - began,
+    }
+    if json:
+        print_json(facts)
+        return
+    show_facts(
+        "Shards",
+        {
+            "graph": facts["graph"],
+            "nodes of each part": ", ".join(f"{n:,}" for n in facts["nodes"]),
+            "entries of its adjacency": ", ".join(f"{n:,}" for n in written["entries"]),
+            "nodes of others it needs": ", ".join(f"{n:,}" for n in halos),
+            "written to": out,
+        },
+    )
+    say(f"next: torchrun --nproc-per-node {parts} -m graphglow transfer --target {out} ...")

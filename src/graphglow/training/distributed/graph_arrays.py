@@ -1,0 +1,180 @@
+"""A graph as plain arrays, in memory or mapped from files, so that it need not fit in memory."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graphs import Graph, check_graph
+from graphglow.graphs.check import MASKS, complete_masks
+from graphglow.graphs.sparse import SparseMatrix
+
+BLOCK = 10_000_000
+"""Numbers looked at together."""
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphArrays:
+    """Features, edges, labels and split of one graph, checked.
+
+    Shapes:
+        x [N, D], edge_index [2, E], edge_weight [E] or None, y [N] (-1: unlabelled),
+        train, val, test [N] boolean
+    """
+
+    name: str
+    x: Array
+    edge_index: Array
+    edge_weight: Array | None
+    y: Array
+    train: Array
+    val: Array
+    test: Array
+
+    def __post_init__(self) -> None:
+        seen = np.unique(self.y[self.train])
+        if len(seen) < 2:
+            raise InputError(
+                f"training nodes must have at least two classes; got only {int(seen[0])}"
+            )
+
+    @property
+    def num_nodes(self) -> int:
+        return int(self.x.shape[0])
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.y.max()) + 1
+
+    @classmethod
+    def of_data(cls, data: Data, *, split_seed: int = 0) -> "GraphArrays":
+        """The arrays of a PyG graph, checked as every graph is; nothing is copied."""
+        data = check_graph(data, split_seed=split_seed)
+        weight = data.get("edge_weight")
+        return cls(
+            str(data.get("name", "graph")),
+            data.x.numpy(),
+            data.edge_index.numpy(),
+            None if weight is None else weight.numpy(),
+            data.y.numpy(),
+            *(data[name].numpy() for name in MASKS),
+        )
+
+    @classmethod
+    def of_graph(cls, graph: Graph) -> "GraphArrays":
+        """The arrays of a prepared graph without edge weights, as random ones are."""
+        row, col = graph.entries
+        upper = row < col
+        masks = torch.zeros(3, graph.num_nodes, dtype=torch.bool)
+        for mask, nodes in zip(masks, (graph.train, graph.val, graph.test), strict=True):
+            mask[nodes.cpu()] = True
+        x = graph.x.to_dense() if isinstance(graph.x, SparseMatrix) else graph.x
+        edges = torch.stack([row[upper], col[upper]]).cpu().numpy()
+        split = (mask.numpy() for mask in masks)
+        return cls(graph.name, x.cpu().numpy(), edges, None, graph.y.cpu().numpy(), *split)
+
+    @classmethod
+    def of_folder(cls, folder: str | Path, *, split_seed: int = 0) -> "GraphArrays":
+        """Map ``x.npy``, ``edge_index.npy`` and ``y.npy`` of a folder, and more where there is.
+
+        That is ``edge_weight.npy``, and ``train_mask.npy``, ``val_mask.npy``, ``test_mask.npy``;
+        without masks the labelled nodes are split at random. What is in memory as a whole are
+        numbers per node: features and edges are read a block at a time.
+        """
+        folder = Path(folder)
+        x, edges, y = (mapped(folder / f"{name}.npy") for name in ("x", "edge_index", "y"))
+        weight = _mapped_if_there(folder / "edge_weight.npy")
+        _check_features(x)
+        _check_labels(y, len(x))
+        _check_edges(edges, weight, len(x))
+        labels = torch.from_numpy(np.array(y, dtype=np.int64))
+        masks = {name: _mapped_if_there(folder / f"{name}.npy") for name in MASKS}
+        given = {
+            name: torch.from_numpy(np.array(mask))
+            for name, mask in masks.items()
+            if mask is not None
+        }
+        split = complete_masks(Data(y=labels, **given), split_seed)
+        train, val, test = (split[name].numpy() for name in MASKS)
+        return cls(folder.resolve().name, x, edges, weight, labels.numpy(), train, val, test)
+
+
+def is_array_folder(path: str | Path) -> bool:
+    """Whether :meth:`GraphArrays.of_folder` reads this, and not another loader."""
+    return all((Path(path) / f"{name}.npy").is_file() for name in ("x", "edge_index", "y"))
+
+
+def mapped(path: Path) -> Array:
+    """An array file, read where and when it is looked at."""
+    if not path.is_file():
+        raise InputError(f"a folder with a graph must hold {path.name}; got {path.parent}")
+    try:
+        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(f"{path} must be an array file (.npy); it is damaged ({error})") from error
+    return array
+
+
+def blocks(array: Array) -> Iterator[Array]:
+    """Some rows at a time, in memory."""
+    rows = max(1, BLOCK // max(1, int(np.prod(array.shape[1:]))))
+    return (np.asarray(array[start : start + rows]) for start in range(0, len(array), rows))
+
+
+def distinct(numbers: Array) -> Array:
+    """Each number once, sorted; several times as fast as ``np.unique``, which hashes first."""
+    numbers = np.sort(numbers)
+    once: Array = numbers[np.diff(numbers, prepend=numbers[:1] - 1) != 0]
+    return once
+
+
+def _mapped_if_there(path: Path) -> Array | None:
+    return mapped(path) if path.exists() else None
+
+
+def _check_features(x: Array) -> None:
+    if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiu":
+        raise InputError(f"x must be real numbers [N, D]; got {x.dtype} {x.shape}")
+    if not all(bool(np.isfinite(block).all()) for block in blocks(x)):
+        raise InputError("x must be finite; got NaN or infinity")
+
+
+def _check_labels(y: Array, num_nodes: int) -> None:
+    if y.shape != (num_nodes,) or y.dtype.kind not in "iu":
+        raise InputError(f"y must be {num_nodes} integers, one per node; got {y.dtype} {y.shape}")
+    low, high = int(y.min()), int(y.max())
+    if low < -1 or high >= num_nodes:
+        raise InputError(
+            f"y must be -1 (unlabelled) or a class from 0 to {num_nodes - 1}; "
+            f"got {low if low < -1 else high}"
+        )
+
+
+def _check_edges(edges: Array, weight: Array | None, num_nodes: int) -> None:
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
+        raise InputError(f"edge_index must be integers [2, E]; got {edges.dtype} {edges.shape}")
+    for ends in edges:
+        for block in blocks(ends):
+            low, high = int(block.min()), int(block.max())
+            if low < 0 or high >= num_nodes:
+                raise InputError(
+                    f"edge_index must lie in [0, {num_nodes - 1}]; got {low if low < 0 else high}"
+                )
+    if weight is None:
+        return
+    if weight.shape != edges.shape[1:] or weight.dtype.kind not in "fiu":
+        raise InputError(
+            f"edge_weight must be {edges.shape[1]} numbers, one per edge; "
+            f"got {weight.dtype} {weight.shape}"
+        )
+    if not all(bool((np.isfinite(block) & (block >= 0)).all()) for block in blocks(weight)):
+        raise InputError(
+            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
+        )

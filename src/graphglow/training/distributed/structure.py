@@ -1,0 +1,157 @@
+"""The latent graph of nodes that are spread over ranks (Eq. 9 and 11).
+
+Each rank has the rows of Gamma that belong to its nodes; every rank has all pivots. Sums over
+nodes, and nothing else, go over the wire: for each layer P x (F + 1) numbers,
+
+    s_p = sum_u Gamma_up [v_u, 1]      a sum over ranks       c_p = s_p[:F] / s_p[F]
+    o_u = sum_p Gamma_up c_p / sum_p Gamma_up                 local
+
+or W x (F + 1) of them where nothing is cut: s = K (sum over ranks of Q^T [v, 1]).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from graphglow.ops import similarity
+from graphglow.ops.chunked import BLOCK_ELEMENTS
+from graphglow.ops.pivot_propagate import DENSE_LIMIT
+from graphglow.ops.similarity import EPS
+from graphglow.structure import PivotStructure, StructureLearner
+from graphglow.training.distributed.ranks import Ranks
+
+
+class Pivots(NamedTuple):
+    """The pivots as one rank sees them.
+
+    Shapes:
+        nodes [P] their numbers in the graph; rows [p] the own ones among the rank's nodes;
+        places [p] where these stand in ``nodes``
+    """
+
+    nodes: Tensor
+    rows: Tensor
+    places: Tensor
+
+    def embeddings(self, z: Tensor, ranks: Ranks) -> Tensor:
+        """The embeddings of all pivots, from all ranks: z [N_r, D] -> [P, D]."""
+        own = z.new_zeros(len(self.nodes), z.shape[1])
+        return ranks.total(own.index_copy(0, self.places, z.index_select(0, self.rows)))
+
+
+@dataclass(frozen=True, eq=False)
+class ShardedStructure:
+    """A rank's rows of the node-pivot graph, and the sums over all ranks that messages need.
+
+    Args:
+        local: q of the rank's nodes and k of all pivots. Its backend says how: ``linear``;
+            ``dense``, which keeps Gamma; ``chunked``, which makes a block of rows at a time, and
+            once more in the backward pass; ``auto`` takes the first of these that can be.
+        ranks: This rank and the others.
+    """
+
+    local: PivotStructure
+    ranks: Ranks
+
+    def propagate(self, v: Tensor) -> Tensor:
+        """Pass messages to the pivots of all ranks and back: v [N_r, F] -> [N_r, F]."""
+        q, k = self.local.q, self.local.k
+        if self.chosen_backend == "linear":
+            sums = k @ self.ranks.total(_with_sum(q, v))  # [P, F + 1]
+            to_pivots = sums[:, :-1] / sums[:, -1:].clamp_min(EPS)
+            row_sum = q @ k.sum(0)[:, None]  # [N_r, 1]
+            return q @ (k.mT @ to_pivots) / row_sum.clamp_min(EPS)
+        sums = self.ranks.total(self._to_pivots(v))  # [P, F + 1]
+        return self._to_nodes(sums[:, :-1] / sums[:, -1:].clamp_min(EPS))
+
+    @cached_property
+    def chosen_backend(self) -> str:
+        local = self.local
+        if local.backend != "auto":
+            return local.backend
+        if local.threshold is None and local.kernel == "identity":
+            return "linear"
+        entries = self._per_row * local.q.shape[0]
+        return "dense" if entries <= DENSE_LIMIT else "chunked"
+
+    def _to_pivots(self, v: Tensor) -> Tensor:
+        if self.chosen_backend == "dense":
+            return _with_sum(self._gamma, v)
+        blocks = zip(self._blocks(self.local.q), self._blocks(v), strict=True)
+        sums = v.new_zeros(self.local.k.shape[0], v.shape[1] + 1)
+        for q, values in blocks:
+            sums = sums + _again_backwards(self._block_sums, q, self.local.k, values)
+        return sums
+
+    def _to_nodes(self, to_pivots: Tensor) -> Tensor:
+        if self.chosen_backend == "dense":
+            return _mean_over_pivots(self._gamma, to_pivots)
+        blocks = [
+            _again_backwards(self._block_means, q, self.local.k, to_pivots)
+            for q in self._blocks(self.local.q)
+        ]
+        return torch.cat(blocks)
+
+    def _block_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _with_sum(self._block_gamma(q, k), v)
+
+    def _block_means(self, q: Tensor, k: Tensor, to_pivots: Tensor) -> Tensor:
+        return _mean_over_pivots(self._block_gamma(q, k), to_pivots)
+
+    def _block_gamma(self, q: Tensor, k: Tensor) -> Tensor:
+        s = self.local
+        return similarity(q, k, threshold=s.threshold, kernel=s.kernel, heads=s.heads)
+
+    def _blocks(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Rows, as many at a time as :data:`BLOCK_ELEMENTS` allows: gradients are joined once."""
+        return torch.split(x, max(1, BLOCK_ELEMENTS // self._per_row))
+
+    @property
+    def _per_row(self) -> int:
+        """Entries of Gamma, or of its heads, that one node has."""
+        heads = 1 if self.local.kernel == "identity" else self.local.heads
+        return self.local.k.shape[0] * heads
+
+    @cached_property
+    def _gamma(self) -> Tensor:
+        return self.local.gamma()
+
+
+def sharded_structure(
+    learner: StructureLearner,
+    z: Tensor,
+    pivots: Pivots,
+    ranks: Ranks,
+    **settings: Any,
+) -> ShardedStructure:
+    """Infer the latent graph from embeddings z [N_r, D] of this rank's nodes."""
+    q, k = learner.factors(z, pivots.embeddings(z, ranks))
+    return ShardedStructure(learner.pivot_structure(q, k, **settings), ranks)
+
+
+def _with_sum(gamma: Tensor, v: Tensor) -> Tensor:
+    """Gamma^T [v, 1]: [N_r, P], [N_r, F] -> [P, F + 1]."""
+    return torch.cat([gamma.mT @ v, gamma.sum(0)[:, None]], dim=1)
+
+
+def _mean_over_pivots(gamma: Tensor, to_pivots: Tensor) -> Tensor:
+    return gamma @ to_pivots / gamma.sum(1, keepdim=True).clamp_min(EPS)
+
+
+def _again_backwards(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """Keep the arguments only, and compute again where the gradient needs more."""
+    if not torch.is_grad_enabled():
+        return function(*tensors)
+    out: Tensor = checkpoint(
+        function,
+        *tensors,
+        use_reentrant=False,
+        preserve_rng_state=False,
+        determinism_check="none",
+    )
+    return out

@@ -1,0 +1,206 @@
+"""Algorithm 3 on one graph that is spread over ranks: what the training loop trains."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from graphglow.errors import InputError
+from graphglow.gnn import Dropout, MixedPropagation, backbone_class
+from graphglow.graphs import Graph
+from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.change import squared_change
+from graphglow.storage import prefixed, within
+from graphglow.structure import BlendedStructure, Structure, StructureLearner
+from graphglow.training.adam import Adam
+from graphglow.training.config import TransferConfig
+from graphglow.training.device import check_runnable
+from graphglow.training.distributed.draws import NodeDropout, draw_key, draw_pivots, own_pivots
+from graphglow.training.distributed.ranks import Ranks
+from graphglow.training.distributed.shard import Shard
+from graphglow.training.distributed.structure import Pivots, ShardedStructure, sharded_structure
+
+BACKBONES = ("appnp", "gcn", "gcnii", "gpr")
+"""GNNs that see the input graph through products with its normalised adjacency only."""
+BACKENDS = ("auto", "chunked", "dense", "linear")
+
+
+class ShardTask:
+    """The GNN of one run on one rank's nodes; weights are the same on every rank.
+
+    Each rank computes the loss of its own training nodes; the sum over ranks is the mean over
+    all of them. Gradients, scores and the stopping rule of refinements are summed over ranks, so
+    all ranks do the same step. Dropout and pivots depend on the seed alone, not on R.
+
+    Args:
+        shard: On the rank's device.
+        learner: The structure learner, frozen, on that device too.
+        config: Model and optimisation.
+        ranks: This rank and the others.
+        pivots: Of evaluation, as numbers of nodes [P]; by default drawn.
+    """
+
+    count = 1
+    capture = False
+
+    def __init__(
+        self,
+        shard: Shard,
+        learner: StructureLearner,
+        config: TransferConfig,
+        ranks: Ranks,
+        *,
+        pivots: Tensor | None = None,
+    ) -> None:
+        check_shardable(config, learner, ranks)
+        self.shard, self.learner, self.config, self.ranks = shard, learner, config, ranks
+        self.graph: Graph = shard.graph
+        hidden = learner.config.embedding_size
+        start = torch.Generator().manual_seed(config.seed)
+        self.gnn = backbone_class(config.backbone)(
+            self.graph.num_features,
+            self.graph.num_classes,
+            config.backbone_shape(hidden, shard.num_nodes),
+            start,
+        ).to(ranks.device)
+        self.num_pivots = min(config.num_pivots, shard.num_nodes)
+        if pivots is None:
+            self.pivots = self._drawn_pivots(start)
+        else:
+            self.pivots = own_pivots(pivots.to(ranks.device), shard.nodes)
+        self.generators = (torch.Generator().manual_seed(config.seed),)
+        self.dropout = NodeDropout(
+            (config.dropout,), self.generators, shard.nodes, _entries(self.graph.x, shard.nodes)
+        )
+        self.optimizer = Adam(self.gnn.parameters(), config.learning_rate, config.weight_decay)
+
+    @property
+    def weights(self) -> list[Tensor]:
+        return [self.optimizer.flat]
+
+    def state(self) -> dict[str, Tensor]:
+        """All that training changes, the same on every rank; nothing is copied."""
+        (generator,) = self.generators
+        return prefixed("gnn", self.optimizer.state()) | {"generator": generator.get_state()}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave, in place."""
+        (generator,) = self.generators
+        self.optimizer.load_state(within("gnn", state))
+        generator.set_state(state["generator"])
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """Update w once; return the loss of all ranks and the number of refinements."""
+        fixed = not self.config.redraw_pivots or self.num_pivots == self.shard.num_nodes
+        pivots = self.pivots if fixed else self._drawn_pivots(self.generators[0])
+        self.optimizer.zero_grad()
+        losses = [
+            self._loss(logits, self.graph.train, self.shard.train_count)
+            for logits, _ in self._refinements(pivots, self.dropout)
+        ]
+        loss = losses[0]
+        if len(losses) > 1:
+            loss = loss + torch.stack(losses[1:]).mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self._sum_gradients(loss.detach())
+        self.optimizer.step()
+        return loss, torch.tensor(len(losses), device=loss.device)
+
+    @torch.no_grad()
+    def evaluate(self) -> tuple[Tensor, ShardedStructure]:
+        """Logits [N_r, C] of the last refinement, on fixed pivots, and its structure."""
+        *_, last = self._refinements(self.pivots, None)
+        return last
+
+    def logits(self) -> Tensor:
+        """Evaluate the rank's own nodes: [N_r, C]."""
+        return self.evaluate()[0]
+
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss and accuracy on the validation nodes of all ranks."""
+        logits = self.logits()
+        nodes, count = self.graph.val, self.shard.val_count
+        right = (logits[nodes].argmax(-1) == self.graph.y[nodes]).sum()
+        loss = self._loss(logits, nodes, count)
+        score = self.ranks.total(torch.stack([loss.double(), right.double()]))
+        return score[0], score[1] / count
+
+    def _refinements(
+        self, pivots: Pivots, dropout: Dropout | None
+    ) -> Iterator[tuple[Tensor, ShardedStructure]]:
+        """Yield logits [N_r, C] and structure of refinements t = 1, 2, .. until they settle.
+
+        As ``training.refine`` does for whole graphs and batches; here one run, which waits.
+        """
+        config = self.config
+        encoded = self.gnn.encode(self.graph, dropout)
+        z, first = encoded.z0, None
+        for step in range(config.refinements):
+            structure = sharded_structure(
+                self.learner,
+                z,
+                pivots,
+                self.ranks,
+                backend=config.backend,
+                precision=config.precision,
+            )
+            latent: Structure = structure
+            if first is None:
+                first = structure
+            elif config.structure_momentum < 1:
+                latent = BlendedStructure(structure, first, config.structure_momentum)
+            mix = MixedPropagation(self.graph.adj, latent, float(config.input_weight))
+            z_next, logits = self.gnn(encoded, mix, dropout)
+            yield logits, structure
+            if config.tolerance > 0 and step + 1 < config.refinements:
+                moved, size = self.ranks.total(squared_change(z, z_next)).tolist()
+                if moved <= config.tolerance * size:
+                    return
+            z = z_next
+
+    def _loss(self, logits: Tensor, nodes: Tensor, count: int) -> Tensor:
+        """This rank's part of the mean cross-entropy over ``count`` nodes of all ranks."""
+        log_p = logits.index_select(0, nodes).log_softmax(-1)
+        return -log_p.gather(1, self.graph.y[nodes][:, None]).sum() / count
+
+    def _sum_gradients(self, loss: Tensor) -> Tensor:
+        """Sum the gradient of every weight, and the loss, over ranks: one flat vector."""
+        parameters = self.optimizer.parameters
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        flat = self.ranks.total(torch.cat([loss.reshape(1), *(g.flatten() for g in grads)]))
+        parts = torch.split(flat[1:], [p.numel() for p in parameters])
+        for parameter, part in zip(parameters, parts, strict=True):
+            parameter.grad = part.view(parameter.shape)
+        return flat[0]
+
+    def _drawn_pivots(self, generator: torch.Generator) -> Pivots:
+        weight = self.graph.adj.crow.diff() if self.config.pivots_by_degree else None
+        key = draw_key(generator)
+        return draw_pivots(key, self.shard.nodes, weight, self.num_pivots, self.ranks)
+
+
+def check_shardable(config: TransferConfig, learner: StructureLearner, ranks: Ranks) -> None:
+    """Raise unless this can be trained on shards."""
+    check_runnable(config, learner, ranks.device)
+    if config.backbone not in BACKBONES:
+        raise InputError(
+            f"backbone must be one of {', '.join(BACKBONES)} across ranks; got {config.backbone!r}"
+        )
+    if config.backend not in BACKENDS:
+        raise InputError(
+            f"backend must be one of {', '.join(BACKENDS)} across ranks; got {config.backend!r}"
+        )
+    if config.precision != "float32":
+        raise InputError(f"precision must be float32 across ranks; got {config.precision!r}")
+    if config.train_learner:
+        raise InputError("train_learner must be false across ranks; got true")
+    if learner.config.neighbours is not None:
+        raise InputError("a learner across ranks must have no neighbours setting; got one with it")
+
+
+def _entries(x: SparseMatrix | Tensor, nodes: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Row, as a node's number, and column of each entry of sparse features."""
+    if not isinstance(x, SparseMatrix):
+        return None
+    return nodes.repeat_interleave(x.crow.diff().long()), x.col.long()

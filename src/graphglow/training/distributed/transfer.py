@@ -1,0 +1,155 @@
+"""Algorithm 3 on a graph that no single machine need hold.
+
+graphglow shard GRAPH --out FOLDER --parts 2
+torchrun --nproc-per-node 2 -m graphglow transfer --learner universal --target FOLDER
+"""
+
+import copy
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from graphglow.gnn import Backbone
+from graphglow.storage import atomic_path
+from graphglow.structure import StructureLearner
+from graphglow.training.config import TransferConfig
+from graphglow.training.device import memory_advice, peak_memory_bytes, reset_peak_memory
+from graphglow.training.distributed.ranks import Ranks
+from graphglow.training.distributed.shard import Shard
+from graphglow.training.distributed.task import ShardTask
+from graphglow.training.loop import Epoch, Loop, OnEpoch
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShardResult:
+    """What a transfer across ranks gives to each: the GNN, all scores, and its nodes' logits.
+
+    Shapes:
+        logits [N_r, C], in the order of ``shard.nodes``
+    """
+
+    shard: Shard
+    config: TransferConfig
+    learner: StructureLearner
+    gnn: Backbone
+    logits: Tensor
+    ranks: Ranks
+    history: list[Epoch]
+    val_accuracy: float
+    test_accuracy: float | None
+    message_backend: str
+    train_seconds: float
+    seconds: float
+    peak_memory_bytes: int
+    """The most that any rank had in use."""
+    bytes_sent: int
+    """By this rank, in training."""
+
+    def predict_proba(self) -> Tensor:
+        """Class probabilities of the rank's own nodes: [N_r, C]."""
+        return self.logits.softmax(dim=1).cpu()
+
+    def write_predictions(self, folder: str | Path) -> None:
+        """Write the own nodes' numbers and class probabilities as arrays, a file pair per rank.
+
+        ``nodes-RANK.npy`` [N_r] and ``probabilities-RANK.npy`` [N_r, C]; each rank its own.
+        """
+        for name, array in (
+            ("nodes", self.shard.nodes.cpu().numpy()),
+            ("probabilities", self.predict_proba().numpy()),
+        ):
+            with atomic_path(Path(folder) / f"{name}-{self.ranks.rank}.npy") as path:
+                np.save(path, array)
+
+    @property
+    def method(self) -> str:
+        if not self.learner.config.weighted:
+            return f"graphglow-{self.learner.config.similarity}"
+        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
+
+    def summary(self) -> dict[str, Any]:
+        """The facts of the run, as those of a transfer in one process; the same on every rank."""
+        return {
+            "target": self.shard.graph.name,
+            "method": self.method,
+            "backbone": self.config.backbone,
+            "test_accuracy": self.test_accuracy,
+            "val_accuracy": self.val_accuracy,
+            "epochs": len(self.history),
+            "train_seconds": self.train_seconds,
+            "total_seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "message_backend": self.message_backend,
+            "device": self.ranks.device.type,
+            "seed": self.config.seed,
+            "ranks": self.ranks.size,
+        }
+
+
+def transfer_shard(
+    learner: StructureLearner,
+    shard: Shard,
+    config: TransferConfig,
+    ranks: Ranks,
+    *,
+    on_epoch: OnEpoch | None = None,
+    pivots: Tensor | None = None,
+) -> ShardResult:
+    """Train one GNN on a graph spread over ranks, under a frozen learner; all ranks call this.
+
+    Gives what one rank gives with the same seed, up to rounding. A transfer in one process draws
+    other masks and pivots from the same seed; without dropout and with its pivots, fixed, the two
+    agree.
+
+    Args:
+        learner: Copied, and frozen.
+        shard: This rank's part (:func:`read_shard`).
+        config: Model and schedule; ``device`` is passed over, the ranks have one.
+        ranks: This rank and the others (:func:`join`).
+        on_epoch: Called after every epoch, on the ranks that give one.
+        pivots: Of evaluation, as node numbers [P]; by default drawn.
+    """
+    began = time.perf_counter()
+    device = ranks.device
+    learner = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
+    reset_peak_memory(device)
+    with memory_advice(len(shard.nodes), config):
+        task = ShardTask(shard, learner, config, ranks, pivots=pivots)
+        loop = Loop(task, config.epochs, config.patience or config.epochs)
+        sent, train_began = ranks.traffic.sent, time.perf_counter()
+        (history,) = loop.run(on_epoch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        train_seconds = time.perf_counter() - train_began
+        bytes_sent = int(ranks.traffic.sent - sent)
+        logits, structure = task.evaluate()
+    graph = shard.graph
+    right = torch.stack([_right(logits, graph.y, nodes) for nodes in (graph.val, graph.test)])
+    val_right, test_right = ranks.total(right).tolist()
+    peak = torch.tensor(peak_memory_bytes(device), device=device)
+    return ShardResult(
+        shard=shard,
+        config=config,
+        learner=learner,
+        gnn=task.gnn.requires_grad_(False).eval(),
+        logits=logits,
+        ranks=ranks,
+        history=history,
+        val_accuracy=val_right / shard.val_count,
+        test_accuracy=test_right / shard.test_count if shard.test_count else None,
+        message_backend=structure.chosen_backend,
+        train_seconds=train_seconds,
+        seconds=time.perf_counter() - began,
+        peak_memory_bytes=int(ranks.gather(peak).max()),
+        bytes_sent=bytes_sent,
+    )
+
+
+def _right(logits: Tensor, y: Tensor, nodes: Tensor) -> Tensor:
+    """How many of ``nodes`` have their label as the largest logit."""
+    return (logits[nodes].argmax(-1) == y[nodes]).sum()
