@@ -56,6 +56,8 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--degree", type=float, default=20.0)
     parser.add_argument("--features", type=int, default=32)
     parser.add_argument("--classes", type=int, default=5)
+    parser.add_argument("--hidden", type=int, default=64)
+    parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--pivots", type=int, default=400)
     parser.add_argument("--refinements", type=int, default=4)
     parser.add_argument("--backend", default="auto")
@@ -91,7 +93,8 @@ def one_size(
         tolerance=1e-30,  # all refinements are made
         backend=options.backend,
     )
-    learner = StructureLearner(LearnerConfig()).to(ranks.device).requires_grad_(False)
+    shape = LearnerConfig(embedding_size=options.hidden, num_heads=options.heads)
+    learner = StructureLearner(shape).to(ranks.device).requires_grad_(False)
     task = ShardTask(shard, learner, config, ranks)
     epoch(task)  # not timed
     reset_peak(ranks.device)
@@ -112,6 +115,8 @@ def one_size(
         "entries": job.entries,
         "degree": options.degree,
         "features": options.features,
+        "hidden": options.hidden,
+        "heads": options.heads,
         "pivots": task.num_pivots,
         "refinements": options.refinements,
         "ranks": ranks.size,

@@ -129,6 +129,11 @@ def graph_bytes(job: Job) -> float:
     return FLOAT * (job.own_nodes * job.features + 4 * job.own_entries)
 
 
+def halo_bytes(job: Job) -> float:
+    """The rows of others, of the widest product, while it is being made."""
+    return FLOAT * job.received * max(job.hidden, job.classes)
+
+
 def kept_bytes(job: Job) -> float:
     """What a training step keeps for its backward pass, on one rank.
 
