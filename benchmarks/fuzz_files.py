@@ -240,5 +240,8 @@ def rows_file(random: Random) -> bytes:
         "damage": None, "observe_every": None, "device": "cpu", "paper": 0.8, "paper_std": 0.01,
         "provenance": {"commit": "abc", "machine": {"cores": 2}, "versions": {"torch": "2.6"}},
     }  # fmt: skip
-    lines = [dumped(mangled(row, random, 0.03)) for _ in range(random.randint(1, 4))]
+    common = {"as": "5f0c", "value": row["config"]}
+    short = {**row, "config": {"as": "5f0c", "seed": 0}}
+    each = [random.choice((row, common, short)) for _ in range(random.randint(1, 6))]
+    lines = [dumped(mangled(line, random, 0.03)) for line in each]
     return sometimes_damaged(b"\n".join(lines), random, 0.3)

@@ -37,11 +37,11 @@ def transfer_across_ranks(
     embedding_size: int | None,
     split_file: Path | None,
     split_seed: int,
-    columns: Sequence[str],
     data_root: Path | None,
     predictions: Path | None,
-    overwrite: bool,
     log: str | None,
+    columns: Sequence[str] = (),
+    overwrite: bool = False,
 ) -> dict[str, Any] | None:
     """Train on this rank's shard of the target; the facts of the run on rank 0, None on others.
 
@@ -106,10 +106,10 @@ def pretrain_across_ranks(
     sources: Sequence[str],
     config: PretrainConfig,
     *,
-    columns: Sequence[str],
     split_seed: int,
     data_root: Path | None,
     log: str | None,
+    columns: Sequence[str] = (),
 ) -> tuple[StructureLearner, dict[str, Any]] | None:
     """Train a learner on this rank's sources; on rank 0, the learner and what to print of it.
 
