@@ -8,15 +8,15 @@
 
 import argparse
 import json
-import re
 import statistics
 import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
+from marked_page import rewrite
+
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 CITATION = ("cora", "citeseer", "pubmed")
 SOCIAL = ("amherst41", "johnshopkins55", "reed98", "cornell5")
 OWN_FIGURES = {  # test accuracy in %: of the method's own paper, and for link what we set out for
@@ -145,12 +145,7 @@ def main() -> int:
         "social": accuracy_table(rows, SOCIAL),
         "cost": cost_table(rows),
     }
-    page = args.page.read_text()
-    made = MARKER.sub(lambda m: m[1] + tables[m[2]] + m[3], page)
-    if args.check:
-        return int(made != page)
-    args.page.write_text(made)
-    return 0
+    return rewrite(args.page, tables, check=args.check)
 
 
 if __name__ == "__main__":

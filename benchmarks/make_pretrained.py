@@ -17,7 +17,6 @@ trained and a GCN of the same width; settings on the target are the same for all
 import argparse
 import json
 import os
-import re
 import statistics
 import sys
 import warnings
@@ -40,6 +39,7 @@ from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig, TransferConfig, transfer_many
 from graphglow.training.config import RunConfig
+from marked_page import rewrite
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "citation": {},
@@ -51,7 +51,6 @@ TRANSFER: dict[str, Any] = {}
 """On every target for which --settings has nothing: fields of TransferConfig."""
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 METHODS = ("graphglow", "random-theta", "gcn")
 Row = dict[str, Any]
 Config = TypeVar("Config", bound=RunConfig)
@@ -246,12 +245,7 @@ def shown(scores: list[float]) -> str:
 def tables(args: argparse.Namespace) -> int:
     rows = read(args.out)
     made = {"made": made_table(rows), "held_out": hold_out_table(rows)}
-    page = args.page.read_text()
-    new = MARKER.sub(lambda m: m[1] + made[m[2]] + m[3], page)
-    if args.check:
-        return int(new != page)
-    args.page.write_text(new)
-    return 0
+    return rewrite(args.page, made, check=args.check)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

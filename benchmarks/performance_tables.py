@@ -9,15 +9,13 @@ on one machine the newest counts.
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 
+from marked_page import NO_ROWS, rewrite
 from performance_layout import BARS, TABLES, Form, Row
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
-NO_ROWS = "No rows yet.\n"
 
 
 def read_rows(folder: Path) -> list[Row]:
@@ -104,28 +102,15 @@ def bars(rows: list[Row]) -> str:
     return markdown(["what", "bar", "aim", "measured", "met"], lines)
 
 
-def rendered(page: str, rows: list[Row]) -> str:
-    """The page with every table made anew."""
-
-    def made(match: re.Match[str]) -> str:
-        name = match[2]
-        return f"{match[1]}{bars(rows) if name == 'bars' else table(name, rows)}{match[3]}"
-
-    return MARKER.sub(made, page)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 if stale")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
     args = parser.parse_args()
-    before = args.page.read_text()
-    after = rendered(before, read_rows(args.results))
-    if args.check:
-        return int(before != after)
-    args.page.write_text(after)
-    return 0
+    rows = read_rows(args.results)
+    made = {"bars": bars(rows), **{name: table(name, rows) for name in TABLES}}
+    return rewrite(args.page, made, check=args.check)
 
 
 if __name__ == "__main__":

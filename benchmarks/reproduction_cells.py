@@ -17,7 +17,6 @@ from graphglow.experiments.plan import ReproduceConfig
 from graphglow.report.comparison import ALONE, Cell, compare
 from graphglow.report.result_rows import row_of
 
-NO_ROWS = "No rows yet.\n"
 NOTHING = "-"
 SEEDS = ReproduceConfig.seeds
 """Runs of a whole cell."""

@@ -9,8 +9,8 @@ from graphglow.experiments.cells import DAMAGED_GRAPHS, DAMAGES
 from graphglow.experiments.plan import where_of
 from graphglow.report.measured_graphs import meaning, measured_graphs
 from graphglow.report.result_rows import row_of
+from marked_page import NO_ROWS
 from reproduction_cells import (
-    NO_ROWS,
     NOTHING,
     TITLES,
     Grid,

@@ -15,7 +15,8 @@ from graphglow.experiments.cell_config import (
 )
 from graphglow.experiments.cells import EXPERIMENTS, LEARNED_ON, NAMES, PRETRAINED, WIDER, Cell
 from graphglow.experiments.settings import Settings
-from reproduction_cells import NO_ROWS, NOTHING, TITLES, Row, machine, markdown, percent
+from marked_page import NO_ROWS
+from reproduction_cells import NOTHING, TITLES, Row, machine, markdown, percent
 
 OURS = {**LEARNED_ON, **WIDER}
 LABELS = {**NAMES, **{key: label for key, (_, label) in OURS.items()}}

@@ -9,19 +9,16 @@ study the last counts. results/settings.json says what was shared between two se
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.errors import InputError
 from graphglow.experiments.paper import GRAPHS
 from graphglow.experiments.settings import read_settings
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from graphglow.report.result_rows import origins, row_of
-from graphglow.storage import atomic_path
+from marked_page import NO_ROWS, rewrite
 from reproduction_cells import (
-    NO_ROWS,
     NOTHING,
     SEEDS,
     TITLES,
@@ -43,7 +40,6 @@ from reproduction_figures import ablation, edges, homophily, sensitivity, time_t
 from reproduction_searches import marked, search, searches
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
 OURS = {
     "graphglow": "random-theta",
     "graphglow-on": "random-on",
@@ -233,14 +229,6 @@ def blocks(rows: Sequence[Row], found: Sequence[Row]) -> dict[str, dict[str, str
     return {"docs/reproduction.md": page, "README.md": {"main": main_table(rows)}}
 
 
-def rendered(page: str, made: dict[str, str], name: str) -> str:
-    """A page with every block made anew; each must be there once, and no other."""
-    there = [match[2] for match in MARKER.finditer(page)]
-    if sorted(there) != sorted(made):
-        raise InputError(f"{name} must have the blocks {', '.join(made)}; got {', '.join(there)}")
-    return MARKER.sub(lambda match: match[1] + made[match[2]] + match[3], page)
-
-
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 if a page is stale")
@@ -249,17 +237,8 @@ def main(words: Sequence[str] | None = None) -> int:
     args = parser.parse_args(words)
     settings = read_settings(args.results / "settings.json")
     rows = marked(rows_of(args.results / "reproduce.jsonl"), settings)
-    stale = 0
-    for name, made in blocks(rows, searches(args.results / "search.jsonl")).items():
-        before = (args.root / name).read_text()
-        after = rendered(before, made, name)
-        if before == after:
-            continue
-        stale += 1
-        if not args.check:
-            with atomic_path(args.root / name) as temporary:
-                temporary.write_text(after)
-    return int(args.check and stale > 0)
+    pages = blocks(rows, searches(args.results / "search.jsonl"))
+    return max([rewrite(args.root / name, made, check=args.check) for name, made in pages.items()])
 
 
 if __name__ == "__main__":

@@ -10,13 +10,11 @@ on a GPU, of ``graphglow bench scale`` and ``op``. Of several rows of one case t
 import argparse
 import json
 import math
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphglow.storage import atomic_path
 from graphglow.training.distributed.cost import (
     Job,
     Machine,
@@ -26,10 +24,9 @@ from graphglow.training.distributed.cost import (
     kept_bytes,
     seconds,
 )
+from marked_page import NO_ROWS, rewrite
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKER = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", flags=re.DOTALL)
-NO_ROWS = "No rows yet.\n"
 NVLINK, BETWEEN_MACHINES = 450e9, 50e9
 """Bytes per second that one GPU sends: to others of its machine (8), and to other machines."""
 LATENCY = 20e-6
@@ -233,13 +230,7 @@ def main(words: Sequence[str] | None = None) -> int:
         "one_gpu": one_gpu_table(scale, machine),
         "predictions": predictions(scale, machine),
     }
-    page = args.page.read_text()
-    new = MARKER.sub(lambda match: match[1] + made[match[2]] + match[3], page)
-    if args.check:
-        return int(new != page)
-    with atomic_path(args.page) as temporary:
-        temporary.write_text(new)
-    return 0
+    return rewrite(args.page, made, check=args.check)
 
 
 if __name__ == "__main__":
