@@ -75,7 +75,7 @@ def test_what_trains_is_given_blind_graphs_only(monkeypatch):
 
 def test_only_the_module_that_blinds_speaks_of_tests():
     folder = Path(search.__file__).parent
-    for name in ("search", "candidates", "trials", "trial_storage"):
+    for name in ("search", "candidates", "trials", "trial_storage", "trial_workers"):
         tree = ast.parse((folder / f"{name}.py").read_text())
         used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
         used |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

@@ -1,7 +1,7 @@
 """``graphglow search``."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,11 +18,16 @@ from graphglow.commands.files import check_output, read_graph, trained_learner
 from graphglow.commands.flags import DataRoot, Json, OptionalLearner
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.search import OnProgress, Progress, Work, check_method, has_learner
+from graphglow.experiments.ray_workers import RayWorkers, ray_workers
+from graphglow.experiments.search import Work, check_method, has_learner
 from graphglow.experiments.search import search as search_one
 from graphglow.experiments.settings import read_settings
+from graphglow.experiments.trial_progress import OnProgress, Progress
+from graphglow.experiments.workers import ray_address
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
+from graphglow.structure.config import at_least
+from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 
 Split = Literal["authors", "random"]
@@ -40,6 +45,8 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
     settings: Annotated[Path, arg(metavar="FILE")] = Path("results/settings.json"),
     split: Split = "authors",
     split_seed: int = 0,
+    executor: Annotated[str, arg(metavar="local|ray[:ADDRESS]")] = "local",
+    processes: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(optional)")] = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -69,15 +76,29 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
             raw files) or a random one. It must be the one that is reported on later: training
             and validation labels are seen here.
         split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
+        executor: Where trials are made: local, on this machine; ray, on the Ray cluster that this
+            machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere (needs a
+            storage that all machines reach). A worker that dies is replaced.
+            Needs Ray: pip install "graphglow[ray]".
+        processes: With --executor ray, trials (or rounds of --trials-at-once) at the same time;
+            without it, one per CPU of the cluster, or per GPU.
     """
     _check_names(methods, targets, sources, learner)
-    resolve_device(config.device)
+    if processes is not None:
+        at_least("processes", processes, 1)
+    if ray_address(executor) is None:
+        resolve_device(config.device)
+        if processes is not None:
+            raise InputError(f"--processes must go with --executor ray; got {executor}")
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
     theta = trained_learner(learner) if learner is not None else None
     work = Work(storage=storage, learners=learners.expanduser(), settings=settings)
     rows: list[dict[str, Any]] = []
-    with _bar(len(methods) * len(targets), config.trials) as on_progress:
+    with (
+        _workers(executor, processes, config.device) as workers,
+        _bar(len(methods) * len(targets), config.trials) as on_progress,
+    ):
         others = {name: _read(name, split, split_seed, data_root)[0] for name in sources}
         for target in targets:
             data, called = _read(target, split, split_seed, data_root)
@@ -92,6 +113,7 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
                     learner=theta if glow else None,
                     split=called,
                     on_progress=on_progress,
+                    workers=workers,
                 )
                 rows.append(row)
     if all(row["settings"] is None for row in rows):
@@ -104,6 +126,16 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
             found = row["failure"] if row["settings"] is None else _shown(row["settings"])
             terminal.say(terminal.printable(f"{row['method']} on {row['target']}: {found}"))
         terminal.say(f"settings: {settings}")
+
+
+def _workers(
+    executor: str, processes: int | None, device: Device
+) -> AbstractContextManager[RayWorkers | None]:
+    """Who makes the trials; None: this process."""
+    address = ray_address(executor)
+    if address is None:
+        return nullcontext()
+    return ray_workers(address, device=device, processes=processes)
 
 
 def _check_names(

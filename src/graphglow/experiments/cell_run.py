@@ -59,6 +59,8 @@ class Place:
     learners: Path
     threads: int
     processes: int
+    device: str
+    """Its kind, for rows of runs that could not be made."""
     provenance: dict[str, Any]
 
 
@@ -100,7 +102,7 @@ class Runs:
         """Rows that say why there is no accuracy."""
         nothing: Row = dict.fromkeys((*OF_THE_RESULT, "pretrain_seconds"))
         nothing |= {"runs_at_once": 1, "timed": False, "metrics": {}, "error": why}
-        nothing["device"] = resolve_device(self.configs[0].run.device).type
+        nothing["device"] = place.device
         return [self._row(configs, place, nothing) for configs in self.configs]
 
     def _rows(self, data: Data, place: Place) -> list[Row]:

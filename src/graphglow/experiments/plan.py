@@ -23,6 +23,7 @@ from graphglow.experiments.cell_run import Runs
 from graphglow.experiments.cells import Cell
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.settings import Settings
+from graphglow.experiments.workers import ray_address
 from graphglow.structure.config import at_least
 from graphglow.training.config import LARGEST_SEED
 
@@ -39,8 +40,14 @@ class ReproduceConfig(Protocol):
     """Train the seeds of a cell as one program where the method allows it: faster on a GPU."""
     retry_failed: bool = False
     """Make runs again that failed before (out of memory, a loss that is not finite)."""
+    executor: str = "local"
+    """Where runs are made: local, in processes of this machine; ray, on the Ray cluster that this
+    machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere (ray:auto,
+    ray:10.0.0.1:6379, ray:ray://host:10001). A worker that dies is replaced, and rows are written
+    here, once. Needs Ray: pip install "graphglow[ray]"."""
     processes: int | None = None
-    """Runs at the same time, each in a process of its own; None: one per core, one on a GPU."""
+    """Runs at the same time, each in a process of its own; None: one per core, one on a GPU; with
+    ray, one per CPU of the cluster, or per GPU."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,6 +55,7 @@ class ReproduceConfig(Protocol):
         at_least("seed", self.seed, 0)
         if self.seed + self.seeds - 1 > LARGEST_SEED:
             raise InputError(f"seeds must be <= {LARGEST_SEED}; got {self.seed} for the first")
+        ray_address(self.executor)
         if self.processes is not None:
             at_least("processes", self.processes, 1)
 

@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,13 +23,16 @@ from graphglow.experiments.cells import Cell
 from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.plan import Plan, ReproduceConfig, make_plan
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.ray_workers import RayWorkers, ray_workers
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.schedule import Entry, Lesson, Schedule
 from graphglow.experiments.settings import Settings
 from graphglow.experiments.time_left import TimeLeft
-from graphglow.experiments.workers import Here, Worker, Workers, threads_for
+from graphglow.experiments.workers import Workers, ray_address, threads_for
 from graphglow.training.device import resolve_device
 
+SOMEWHERE = (None, None, "a node of Ray")
+"""Where a run is made if that is not known yet: no seconds of other runs are taken over."""
 KILLED = "the run must fit in memory; its process was killed, as the system does where it does not"
 
 
@@ -88,15 +92,20 @@ def reproduce(
         on_progress: Called as jobs begin and end.
     """
     began = time.perf_counter()
-    processes = processes_for(config)
-    place = Place(
-        data_root=data_root,
-        learners=learner_folder(out),
-        threads=threads_for(processes),
-        processes=processes,
-        provenance=provenance(),
-    )
-    with Workers(processes) as workers:
+    with _workers(config) as workers:
+        if isinstance(workers, RayWorkers):
+            config = replace(config, device=workers.device)  # of the nodes, not of this machine
+            device: str = workers.device
+        else:
+            device = resolve_device(config.device).type
+        place = Place(
+            data_root=data_root,
+            learners=learner_folder(out),
+            threads=workers.threads,
+            processes=len(workers.all),
+            device=device,
+            provenance=provenance(),
+        )
         plan = planned(cells, out, config, settings)
         schedule = Schedule(plan.jobs(batch_seeds=config.batch_seeds), place.learners)
         check_data(schedule.graphs(), data_root)
@@ -117,6 +126,8 @@ def reproduce(
 
 def planned(cells: Iterable[Cell], out: Path, config: ReproduceConfig, settings: Settings) -> Plan:
     """What is missing in ``out``."""
+    if ray_address(config.executor) is not None:
+        return make_plan(cells, config, settings, read_rows(out), SOMEWHERE)
     threads = threads_for(processes_for(config))
     where = (resolve_device(config.device).type, threads, provenance()["machine"])
     return make_plan(cells, config, settings, read_rows(out), where)
@@ -125,6 +136,13 @@ def planned(cells: Iterable[Cell], out: Path, config: ReproduceConfig, settings:
 def learner_folder(out: Path) -> Path:
     """Where the learners of the rows in ``out`` are."""
     return out.with_name(f"{out.stem}_learners")
+
+
+def _workers(config: ReproduceConfig) -> AbstractContextManager[Workers | RayWorkers]:
+    address = ray_address(config.executor)
+    if address is None:
+        return Workers(processes_for(config))
+    return ray_workers(address, device=config.device, processes=config.processes)
 
 
 def processes_for(config: ReproduceConfig) -> int:
@@ -138,7 +156,7 @@ class _Begun(NamedTuple):
     """A job that a worker is at."""
 
     item: Entry | Lesson
-    worker: Worker | Here
+    worker: Any
     at: float
 
 
@@ -148,7 +166,7 @@ class _Work:
     def __init__(
         self,
         schedule: Schedule,
-        workers: Workers,
+        workers: Workers | RayWorkers,
         place: Place,
         out: Path,
         on_progress: OnProgress | None,
@@ -169,7 +187,7 @@ class _Work:
 
     def run(self) -> None:
         """All jobs; what has ended is kept, however this ends."""
-        free: list[Worker | Here] = list(self.workers.all)
+        free = list(self.workers.all)
         try:
             while True:
                 while free and (item := self.schedule.next()) is not None:
@@ -187,7 +205,7 @@ class _Work:
                     self._end(future, self.running.pop(future))
             raise
 
-    def _begin(self, item: Entry | Lesson, free: list[Worker | Here]) -> None:
+    def _begin(self, item: Entry | Lesson, free: list[Any]) -> None:
         failure = self.schedule.failure(item) if isinstance(item, Entry) else None
         if failure is not None:
             assert isinstance(item, Entry)
@@ -195,7 +213,8 @@ class _Work:
             return
         worker, at = free.pop(), time.perf_counter()
         self._tell(item.job)
-        self.running[worker.submit(item.job.perform, self.place)] = _Begun(item, worker, at)
+        future = self.workers.perform(worker, item.job, self.place)
+        self.running[future] = _Begun(item, worker, at)
 
     def _end(self, future: Future[Any], begun: _Begun) -> None:
         item = begun.item

@@ -15,7 +15,8 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
@@ -36,28 +37,17 @@ from graphglow.experiments.candidates import (
 )
 from graphglow.experiments.cells import WIDER
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.ray_workers import RayWorkers
 from graphglow.experiments.settings import locked, read_settings, write_settings
+from graphglow.experiments.trial_progress import Meter, OnProgress
+from graphglow.experiments.trial_workers import make_by_workers, storage_for
 from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
 from graphglow.training.device import resolve_device
-from graphglow.training.loop import Epoch
 from graphglow.version import __version__
 
 GLOW = "graphglow"
 """The method itself, which unlike those of ``METHODS`` needs sources or a learner."""
-
-
-class Progress(NamedTuple):
-    """Where a study stands; ``done`` has the share of the trial in hand as its fraction."""
-
-    method: str
-    target: str
-    done: float
-    total: int
-    best: float | None
-
-
-OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +73,7 @@ def search(
     pretrain_space: Space | None = None,
     split: str | None = None,
     on_progress: OnProgress | None = None,
+    workers: RayWorkers | None = None,
 ) -> dict[str, Any]:
     """Find the settings of ``method`` with the best mean validation accuracy on ``data``.
 
@@ -99,7 +90,8 @@ def search(
         learner: For graphglow, instead of sources.
         pretrain_space: For graphglow, what of pre-training is searched, if not Appendix C's.
         split: What the split of the target is called, for the row.
-        on_progress: Called after every epoch.
+        on_progress: Called after every epoch; with workers, as trials end.
+        workers: To make the trials, instead of this process; they need a storage.
 
     Returns:
         The row: ``settings`` and ``val_accuracy`` of the best trial, None if all failed, and the
@@ -108,15 +100,18 @@ def search(
     trials, trial_storage = _with_optuna()
     config, work = config or SearchConfig(), work or Work()
     check_method(method)
-    device = resolve_device(config.device)
+    if workers is not None:
+        config = replace(config, device=workers.device)  # of the nodes, not of this machine
+        learners = work.learners.absolute() if work.learners is not None else None
+        work = replace(work, storage=storage_for(work.storage, workers), learners=learners)
+    device = config.device if workers is not None else resolve_device(config.device).type
     if not has_learner(method) and (sources or learner is not None):
         raise InputError(f"sources and a learner must go with graphglow; got {method}")
     target = blinded(data)
     blind_sources = [blinded(source) for source in sources]
     del data, sources  # nothing below can read a test label
-    candidate = _candidate(
-        method, target, config, blind_sources, learner, pretrain_space, work.learners
-    )
+    asked = Asked(method, target, config, work, blind_sources, learner, pretrain_space)
+    candidate = asked.candidate()
     study = _study_name(method, target, candidate, config)
     facts = {
         "experiment": "search",
@@ -129,20 +124,17 @@ def search(
         "epochs": config.epochs,
         "patience": config.patience,
         "seed": config.seed,
-        "device": device.type,
+        "device": device,
     }
     with trial_storage.opened(work.storage) as storage:
         all_trials = trials.Trials(
             storage, study, candidate.space, budget=config.trials, seed=config.seed
         )
-        meter = _Meter(method, target.name, all_trials.budget, on_progress)
-
-        def evaluate(drawn: list[dict[str, Any]]) -> list[list[float] | InputError]:
-            each = [nested({n: trials.plain(value) for n, value in one.items()}) for one in drawn]
-            meter.begin(sum(map(candidate.epochs, each)), len(each))
-            return scores_of(candidate, each, meter.on_epoch)
-
-        all_trials.run(evaluate, meter.on_trial, at_once=config.trials_at_once)
+        meter = Meter(method, target.name, all_trials.budget, on_progress)
+        if workers is None:
+            _make_trials(all_trials, candidate, config, meter)
+        else:
+            make_by_workers(all_trials, workers, partial(_take_part, asked, study), meter.on_trial)
         facts["sampler"] = "grid" if all_trials.every else "tpe"
         facts["budget"] = all_trials.budget
         with locked(work.settings) if work.settings is not None else nullcontext():
@@ -194,27 +186,55 @@ def _with_optuna() -> tuple[ModuleType, ModuleType]:
     return trials, trial_storage
 
 
-def _candidate(
-    method: str,
-    target: BlindGraph,
-    config: SearchConfig,
-    sources: Sequence[BlindGraph],
-    learner: StructureLearner | None,
-    pretrain_space: Space | None,
-    folder: Path | None,
-) -> Candidate:
-    name, backbones = (WIDER[method][0], True) if method in WIDER else (method, False)
-    if name != GLOW:
-        return FitCandidate(name, target, config, backbones=backbones)
-    return GlowCandidate(
-        target,
-        config,
-        sources=sources,
-        learner=learner,
-        backbones=backbones,
-        pretrain_space=pretrain_space,
-        folder=folder,
-    )
+class Asked(NamedTuple):
+    """What settings are searched of, and how: all that a worker must know, and no test label."""
+
+    method: str
+    target: BlindGraph
+    config: SearchConfig
+    work: Work
+    sources: Sequence[BlindGraph]
+    learner: StructureLearner | None
+    pretrain_space: Space | None
+
+    def candidate(self) -> Candidate:
+        method, target, config = self.method, self.target, self.config
+        name, backbones = (WIDER[method][0], True) if method in WIDER else (method, False)
+        if name != GLOW:
+            return FitCandidate(name, target, config, backbones=backbones)
+        return GlowCandidate(
+            target,
+            config,
+            sources=self.sources,
+            learner=self.learner,
+            backbones=backbones,
+            pretrain_space=self.pretrain_space,
+            folder=self.work.learners,
+        )
+
+
+def _make_trials(all_trials: Any, candidate: Candidate, config: SearchConfig, meter: Meter) -> None:
+    """Try settings in this process, until no trial is left."""
+    trials, _ = _with_optuna()
+
+    def evaluate(drawn: list[dict[str, Any]]) -> list[list[float] | InputError]:
+        each = [nested({n: trials.plain(value) for n, value in one.items()}) for one in drawn]
+        meter.begin(sum(map(candidate.epochs, each)), len(each))
+        return scores_of(candidate, each, meter.on_epoch)
+
+    all_trials.run(evaluate, meter.on_trial, at_once=config.trials_at_once)
+
+
+def _take_part(asked: Asked, study: str) -> None:
+    """In a worker: make trials of a study, as the others do, until none is left."""
+    trials, trial_storage = _with_optuna()
+    candidate, config = asked.candidate(), asked.config
+    with trial_storage.opened(asked.work.storage) as storage:
+        all_trials = trials.Trials(
+            storage, study, candidate.space, budget=config.trials, seed=config.seed
+        )
+        meter = Meter(asked.method, asked.target.name, all_trials.budget, None)
+        _make_trials(all_trials, candidate, config, meter)
 
 
 def _source_names(
@@ -237,35 +257,6 @@ def _study_name(method: str, target: BlindGraph, candidate: Candidate, config: S
     }
     digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:12]
     return f"{method} on {target.name} {digest}"
-
-
-class _Meter:
-    """Epochs of the trials in hand, as a share of them."""
-
-    def __init__(
-        self, method: str, target: str, total: int, on_progress: OnProgress | None
-    ) -> None:
-        self.tell = on_progress
-        self.now = Progress(method, target, 0, total, None)
-        self.settled, self.seen, self.expected, self.trials = 0, 0, 1, 1
-
-    def on_trial(self, settled: Sequence[Any]) -> None:
-        best = max((trial.mean for trial in settled if trial.scores), default=None)
-        self.settled, self.seen = len(settled), 0
-        self.now = self.now._replace(best=best)
-        self._show()
-
-    def begin(self, epochs: int, trials: int) -> None:
-        self.expected, self.trials = epochs, trials
-
-    def on_epoch(self, epoch: Epoch) -> None:
-        self.seen += 1
-        self._show()
-
-    def _show(self) -> None:
-        if self.tell is not None:
-            share = min(self.seen / self.expected, 1)
-            self.tell(self.now._replace(done=self.settled + share * self.trials))
 
 
 def _outcome(settled: Sequence[Any], plain: Callable[[Any], Any]) -> dict[str, Any]:

@@ -10,14 +10,29 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing.context import SpawnContext, SpawnProcess
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
+
+from graphglow.errors import InputError
+
+if TYPE_CHECKING:
+    from graphglow.experiments.cell_run import Job, Place
 
 PR_SET_PDEATHSIG = 1  # Linux's prctl: a signal for the child when its parent has died
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+
+
+def ray_address(executor: str) -> str | None:
+    """The address in ``ray:ADDRESS``, empty for ``ray``; None for ``local``."""
+    if executor == "local":
+        return None
+    kind, colon, address = executor.partition(":")
+    if kind != "ray" or (colon and not address.strip()):
+        raise InputError(f"executor must be local, ray or ray:ADDRESS; got {executor!r}")
+    return address
 
 
 class Worker:
@@ -122,10 +137,14 @@ class Workers:
     """A number of workers, ended with the block; a single one works in this process."""
 
     def __init__(self, processes: int) -> None:
-        threads = threads_for(processes)
+        self.threads = threads_for(processes)
         self.all: list[Worker] | list[Here] = (
-            [Here()] if processes == 1 else [Worker(threads) for _ in range(processes)]
+            [Here()] if processes == 1 else [Worker(self.threads) for _ in range(processes)]
         )
+
+    def perform(self, worker: Worker | Here, job: "Job", place: "Place") -> Future[Any]:
+        """Begin a job of a reproduction; what it gives."""
+        return worker.submit(job.perform, place)
 
     def __enter__(self) -> "Workers":
         return self
