@@ -97,6 +97,10 @@ def test_parquet_with_bytes_and_with_dates_of_any_year(tmp_path):
         load_graph(path)
     pq.write_table(pa.table({**columns, "label": [b"u", b"v"] * 4}), path)
     assert load_graph(path).class_names == ["u", "v"]
+    called_text = pa.array([b"x\xff" + b"x" * 5000] * 8, pa.binary()).view(pa.string())
+    pq.write_table(pa.table({**columns, "note": called_text}), path)
+    with pytest.raises(InputError, match=r"texts of .* must be UTF-8; got other bytes"):
+        load_graph(path)
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,10 @@ class _Opened:
         check_unpacked(sum(_text_bytes(table.column(name)) for name in read), self.path)
         plain = pa.schema([f.with_type(_as_text(f.type)) for f in told])
         try:
-            return table.cast(plain)
+            table = table.cast(plain)
+            for name in read:  # a file may call text what is none
+                table.column(name).validate(full=True)
+            return table
         except pa.ArrowInvalid as error:
             raise InputError(f"texts of {self.path} must be UTF-8; got other bytes") from error
 
