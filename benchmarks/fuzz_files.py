@@ -242,6 +242,8 @@ def rows_file(random: Random) -> bytes:
     }  # fmt: skip
     common = {"as": "5f0c", "value": row["config"]}
     short = {**row, "config": {"as": "5f0c", "seed": 0}}
-    each = [random.choice((row, common, short)) for _ in range(random.randint(1, 6))]
+    whole = {"as": "77aa", "value": row}
+    least = {"as": "77aa", "seed": 1, "test_accuracy": 0.5}
+    each = [random.choice((row, common, short, whole, least)) for _ in range(random.randint(1, 6))]
     lines = [dumped(mangled(line, random, 0.03)) for line in each]
     return sometimes_damaged(b"\n".join(lines), random, 0.3)

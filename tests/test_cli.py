@@ -603,3 +603,48 @@ def test_demo_writes_a_report_and_replaces_only_reports(
     Path("demo_report.html").write_text("my own page")
     assert "--overwrite" in run("demo").refuses()
     assert Path("demo_report.html").read_text() == "my own page"
+
+
+def test_names_from_data_reach_no_terminal_as_they_are(capsys):
+    terminal.show_facts("t\x1b[2J", {"\x1b[31mred": "\x1b[2J"})
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_stream_that_cannot_show_a_letter_shows_its_number(tmp_path):
+    (tmp_path / "n.csv").write_text(
+        "id,label,a\n" + "".join(f"M\u00fc{i},{i % 2},{i}\n" for i in range(40))
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "graphglow",
+        "fit",
+        "--method",
+        "mlp",
+        "--target",
+        "M\u00fc.csv",
+    ]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert b"M\\xfc.csv" in done.stderr
+
+
+def test_processes_that_torchrun_did_not_start_are_one_sentence(monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    words = ["transfer", "--learner", "universal", "--target", "wine", "--device", "cpu"]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "graphglow: several processes must be started by torchrun; got WORLD_SIZE=2 alone\n"
+    )
+
+
+def test_a_link_to_nowhere_is_an_output_that_exists(tmp_path, capsys):
+    (tmp_path / "link.csv").symlink_to(tmp_path / "gone.csv")
+    words = ["fit", "--method", "mlp", "--target", "wine", "--epochs", "2"]
+    assert main([*words, "--predictions", str(tmp_path / "link.csv")]) == 2
+    assert "must not exist" in capsys.readouterr().err
+    assert (tmp_path / "link.csv").is_symlink()

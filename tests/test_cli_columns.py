@@ -7,6 +7,7 @@ import pytest
 
 from graphglow import TransferResult, load_graph
 from graphglow.cli import main
+from graphglow.errors import InputError
 
 COLUMNS = ["--columns", "id=person", "label=risk", "source=payer", "target=payee"]
 COLUMNS += ["weight=amount", "leave-out=phone", "leave_out=note"]
@@ -132,3 +133,47 @@ def test_homophily_is_counted_and_weighed(run):
     assert facts["refined_homophily_by_weight"] == pytest.approx(same / whole)
     share = sum(bool(alike) for _, alike in heard) / len(heard)
     assert facts["refined_homophily"] == pytest.approx(share)
+
+
+def test_a_column_that_is_left_out_has_no_role_either():
+    frame = pd.read_csv("people.csv", dtype=str).rename(columns={"person": "id", "risk": "label"})
+    frame["split"] = ["train", "val", "test", ""] * 10
+    edges = pd.DataFrame({"source": frame.id[:-1], "target": frame.id[1:].to_numpy(), "weight": 2})
+    whole = load_graph((frame, edges))
+    assert whole.edge_weight is not None
+    assert int(whole.train_mask.sum()) == 10
+    parts = load_graph((frame, edges), columns={"leave_out": ["split", "weight"]})
+    assert parts.get("edge_weight") is None
+    assert not parts.train_mask.equal(whole.train_mask)
+    with pytest.raises(InputError, match="must have a label column"):
+        load_graph((frame, edges), columns={"leave_out": ["label"]})
+    with pytest.raises(InputError, match=r"columns must map roles to names .*; got list"):
+        load_graph((frame, edges), columns=["id"])
+
+
+def test_a_missing_table_is_named_before_its_columns(run):
+    words = ["--target", "people.csv+gone.csv", *COLUMNS, *GLOW]
+    status, _, err = run("transfer", "--learner", "universal", *words)
+    assert (status, err) == (2, "graphglow: the table of edges must exist; got gone.csv\n")
+
+
+def test_unknown_ends_of_edges_are_counted():
+    frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
+    edges = pd.DataFrame({"source": [1, 77, 78, 2], "target": [2, 3, 4, 5]})
+    with pytest.raises(InputError, match=r"got source '77' in row 2 .*, and 1 more such rows"):
+        load_graph((frame, edges))
+
+
+@pytest.mark.parametrize("weight", [1e39, 1e308])
+def test_weights_beyond_reason_are_named_with_their_row(weight):
+    frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
+    edges = pd.DataFrame({"source": [1, 2], "target": [2, 3], "weight": [1.0, weight]})
+    with pytest.raises(InputError, match=r"weights must be numbers from 0 to 1e\+30; got .* row 2"):
+        load_graph((frame, edges))
+
+
+def test_one_class_is_called_by_its_name(run):
+    pd.DataFrame({"id": range(4), "label": ["low", "high", "", ""], "a": range(4)}).to_csv("n.csv")
+    status, _, err = run("fit", "--method", "mlp", "--target", "n.csv", *SMALL)
+    assert status == 2
+    assert "must" in err

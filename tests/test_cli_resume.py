@@ -198,6 +198,19 @@ def test_ctrl_c_says_how_to_go_on(home, tmp_path, monkeypatch, capsys):
     )
 
 
+def test_ctrl_c_before_the_first_checkpoint_says_that_nothing_is_kept(
+    home, tmp_path, monkeypatch, capsys
+):
+    words = transfer_words(home, tmp_path / "r.st", "--epochs", "9", "--checkpoint-seconds", "99")
+    steps_until(monkeypatch, 2, KeyboardInterrupt())
+    assert main(words) == 130
+    assert capsys.readouterr().err == (
+        "graphglow: nothing was kept: the first checkpoint is written after 99 seconds\n"
+        "graphglow: interrupted\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["search", "reproduce"])
 def test_commands_that_always_resume_say_so(capsys, command):
     assert main([command, "--help"]) == 0

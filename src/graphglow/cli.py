@@ -8,13 +8,14 @@ import difflib
 import importlib
 import os
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from graphglow.commands import COMMANDS
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
 
 HELP = """\
@@ -50,12 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if sys.stdout is None:  # closed by the caller, as in `graphglow datasets >&-`
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open until the process ends)
+    for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
+        with suppress(AttributeError, ValueError, OSError):
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         with warnings.catch_warnings():
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
                 warnings.showwarning = _warn
+                threading.excepthook = lambda error: None  # of libraries; ours report
             _run(arguments)
         sys.stdout.flush()
         return 0
@@ -67,6 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(130, "interrupted")
     except InputError as error:
         return _failed(2, str(error))
+    except StoppedError as error:
+        return _failed(1, str(error))
     except Exception as error:
         if _out_of_memory(error):
             return _failed(2, f"the job must fit in memory; {error}")

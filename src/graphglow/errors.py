@@ -9,5 +9,9 @@ class InputError(ValueError):
     """Bad input, in one sentence: the rule, then what was received."""
 
 
+class StoppedError(Exception):
+    """A job could not go on, and nothing that it was given is to blame; one sentence, status 1."""
+
+
 class InputWarning(UserWarning):
     """Something of the input is not used, in one sentence; the rest is."""

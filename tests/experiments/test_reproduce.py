@@ -326,16 +326,18 @@ def test_what_rows_have_in_common_stands_in_the_file_once(out):
     run([cell()], out, seeds=3)
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     common = {line["as"]: line["value"] for line in lines if set(line) == {"as", "value"}}
-    assert len(lines) == 3 + len(common)
-    assert {line["config"]["as"] for line in lines if "config" in line} <= set(common)
+    short = [line for line in lines if set(line) != {"as", "value"}]
+    assert [line["seed"] for line in short] == [0, 1, 2]
+    assert len(common) == len(lines) - 3
+    assert {line["as"] for line in short} | {line["config"]["as"] for line in short} <= set(common)
     rows = read_rows(out)
     assert [row["config"]["seed"] for row in rows] == [0, 1, 2]
     assert {row["config"]["epochs"] for row in rows} == {2}
+    assert {(row["method"], row["target"], row["error"]) for row in rows} == {("gcn", TARGET, None)}
     assert all(row["provenance"]["commit"] for row in rows)
-    damaged = [json.dumps(line) for line in lines if "experiment" in line][:1]
-    out.write_text("\n".join([*damaged, json.dumps({"as": 3, "value": {}})]) + "\n")
+    out.write_text(f"{json.dumps(short[0])}\n{json.dumps({'as': 3, 'value': {}})}\n")
     assert [why.split(";")[0] for why in find_rows(out).damaged] == [
-        "line 1: config must be defined in a line before",
+        "line 1: the row must be defined in a line before",
         "line 2: what rows have in common must have at most 100 fields",
     ]
 

@@ -30,7 +30,7 @@ from graphglow.training.run_identity import graph_identity
 
 
 def test_nothing_is_written_before_it_is_time(tmp_path):
-    assert Checkpoints(tmp_path / "run").every_seconds == 30
+    assert Checkpoints(tmp_path / "run").every_seconds == 10
     transferred(Checkpoints(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 

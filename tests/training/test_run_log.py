@@ -7,7 +7,7 @@ import types
 import pytest
 from tiny_graphs import learner, pretrain_config, small_data, transfer_config
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.training import Epoch, pretrain, transfer, transfer_many
 from graphglow.training.run_log import RunLog, log_to, safe, series_name
 
@@ -264,3 +264,24 @@ def test_weights_and_biases_gets_one_run_with_a_step_for_each_series(monkeypatch
     assert [values.get("g/run0/epoch") for values in run.logged] == [1, 2, None]
     assert run.logged[2]["other/run0/loss"] == 1.0
     assert run.exit_code == 0
+
+
+def test_a_log_that_is_lost_does_not_end_the_training():
+    class Full(Kept):
+        def write(self, series, values, step):
+            if step == 2:
+                raise OSError(28, "No space left on device")
+            super().write(series, values, step)
+
+        def close(self, *, failed):
+            raise OSError(28, "No space left on device")
+
+    kept = Full()
+    with (
+        pytest.warns(InputWarning, match="training goes on: .*No space left") as told,
+        RunLog(kept, "name") as log,
+    ):
+        result = transfer(learner(), small_data(), transfer_config(epochs=4), on_epoch=log)
+    assert len(told) == 1
+    assert len(result.history) == 4
+    assert [step for _, _, step in kept.written] == [1]

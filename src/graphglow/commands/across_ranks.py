@@ -63,6 +63,11 @@ def transfer_across_ranks(
     theta = read_learner(learner, embedding_size, config.seed)
     if predictions is not None:
         predictions = predictions.expanduser()
+        if predictions.suffix:
+            raise InputError(
+                "predictions of several processes must go to a folder, an array for each; "
+                f"got {predictions}"
+            )
         if not overwrite and predictions.exists():
             raise InputError(
                 f"the folder for predictions must not exist; got {predictions} "

@@ -40,7 +40,7 @@ def check_output(
             raise InputError(f"the output path must be a file; got the folder {path}")
         if path.exists() and not path.is_file():
             raise InputError(f"the output path must be a regular file; got {path}")
-        if path.exists() and not overwrite:
+        if (path.exists() or path.is_symlink()) and not overwrite:
             raise InputError(f"the output file must not exist, or pass --overwrite; got {path}")
         folder = path.absolute().parent
         while not folder.exists():

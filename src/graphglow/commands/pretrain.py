@@ -34,7 +34,7 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     split_seed: int = 0,
     overwrite: Overwrite = False,
     resume: Resume = False,
-    checkpoint_seconds: CheckpointSeconds = 30.0,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
     log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,

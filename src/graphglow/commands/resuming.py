@@ -69,5 +69,7 @@ def checkpointed(out: Path | None, *, resume: bool, seconds: float) -> Iterator[
         except KeyboardInterrupt:
             if checkpoints.files():
                 note(f"the run is kept in {folder}; the same command with --resume goes on")
+            else:
+                note(f"nothing was kept: the first checkpoint is written after {seconds:g} seconds")
             raise
         checkpoints.remove()

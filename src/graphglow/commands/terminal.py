@@ -106,11 +106,11 @@ def say(text: str) -> None:
 
 def show_facts(title: str, facts: Mapping[str, object]) -> None:
     """Print names and values in two columns."""
-    table = Table(title=escape(title), title_justify="left", show_header=False)
+    table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(escape(name), escape(printable(value)))
+        table.add_row(escape(printable(name)), escape(printable(value)))
     show(table)
 
 

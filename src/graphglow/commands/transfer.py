@@ -46,7 +46,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     predictions: OptionalFile = None,
     overwrite: Overwrite = False,
     resume: Resume = False,
-    checkpoint_seconds: CheckpointSeconds = 30.0,
+    checkpoint_seconds: CheckpointSeconds = 10.0,
     log: Log = None,
     data_root: DataRoot = None,
     json: Json = False,

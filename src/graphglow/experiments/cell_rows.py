@@ -144,12 +144,25 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 
 def append_row(path: Path, row: Row, defined: set[str]) -> None:
     """Add a row to a file, after what it has in common with others and is not ``defined`` yet."""
-    short, common = in_parts(row)
+    short, common = in_parts(_rounded(row))
     for key, value in common.items():
         if key not in defined:
             append_line(path, as_line({"as": key, "value": value}))
             defined.add(key)
     append_line(path, as_line(short))
+
+
+def _rounded(row: Row) -> Row:
+    """The row without digits that nobody has measured: of seconds, and of curves."""
+    seconds = {name: value for name, value in row.items() if name.endswith("_seconds")}
+    short = {n: round(v, 4) if isinstance(v, float) else v for n, v in seconds.items()}
+    curves = {
+        name: [round(v, 6) if isinstance(v, float) else v for v in value]
+        if isinstance(value, list)
+        else value
+        for name, value in (row.get("metrics") or {}).items()
+    }
+    return row | short | {"metrics": curves}
 
 
 def as_line(row: Row) -> str:

@@ -31,7 +31,12 @@ SHARES = ("test_accuracy", "val_accuracy", "paper", "paper_std")
 NOT_NEGATIVE = ("train_seconds", "total_seconds", "pretrain_seconds", "peak_memory_bytes", "epochs")
 AT_LEAST_ONE = ("runs_at_once", "processes")
 IN_COMMON = ("config", "pretraining", "provenance")
-"""What rows have in common stands in a file once (:func:`in_parts`)."""
+"""Fields that are objects of many rows; in a file they stand once (:func:`in_parts`)."""
+PER_RUN: Row = dict.fromkeys(
+    ("seed", "config", "pretraining", "test_accuracy", "val_accuracy", "epochs", "train_seconds",
+     "total_seconds", "peak_memory_bytes", "pretrain_seconds", "error")
+) | {"metrics": {}}  # fmt: skip
+"""What the rows of a cell differ in, and what each is where a line does not say."""
 MOST_FIELDS = 100
 OF_A_RESULT = (*NAMES, "seed", "test_accuracy")
 """What every row of a run has; an object that lacks one of these is something else."""
@@ -96,19 +101,28 @@ def _lines(file: BinaryIO) -> Iterator[bytes | None]:
 def in_parts(row: Row) -> tuple[Row, dict[str, Row]]:
     """A row without what many rows have in common, and that by its fingerprint.
 
-    ``{"config": {"as": "5f0c..", "seed": 0}}`` stands for the value of the line
-    ``{"as": "5f0c..", "value": {..}}``, which must come first, with this seed.
+    ``{"as": "5f0c..", "seed": 0}`` stands for all fields of the line ``{"as": "5f0c..", "value":
+    {..}}``, which must come first, and these. So it does within a row: settings are the same but
+    for their seed, and provenance but for nothing.
     """
-    short, common = dict(row), {}
-    for name in IN_COMMON:
-        value = row.get(name)
-        if isinstance(value, dict) and len(value) <= MOST_FIELDS:
-            shared = {key: item for key, item in value.items() if key != "seed"}
-            text = json.dumps(shared, sort_keys=True)
-            key = hashlib.sha256(text.encode()).hexdigest()[:12]
-            common[key] = shared
-            short[name] = {"as": key, **({"seed": value["seed"]} if "seed" in value else {})}
-    return short, common
+    common: dict[str, Row] = {}
+
+    def named(value: Row) -> str:
+        text = json.dumps(value, sort_keys=True)
+        key = hashlib.sha256(text.encode()).hexdigest()[:12]
+        common[key] = value
+        return key
+
+    def shortened(value: Any) -> Any:
+        if not isinstance(value, dict) or len(value) > MOST_FIELDS:
+            return value
+        seed = {"seed": value["seed"]} if "seed" in value else {}
+        return {"as": named({k: v for k, v in value.items() if k != "seed"}), **seed}
+
+    whole = {name: shortened(v) if name in IN_COMMON else v for name, v in row.items()}
+    about = {name: value for name, value in whole.items() if name not in PER_RUN}
+    own = {n: v for n, v in whole.items() if n in PER_RUN and v != PER_RUN[n]}
+    return {"as": named(about), **own}, common
 
 
 def _defines(record: Row, defined: dict[str, Row]) -> bool:
@@ -124,15 +138,20 @@ def _defines(record: Row, defined: dict[str, Row]) -> bool:
 
 def _whole(record: Row, defined: Mapping[str, Row]) -> Row:
     """The row of a line, with what it has in common with others."""
+    if "as" in record:
+        record = {**PER_RUN, **_meant("the row", record, defined)}
     for name in IN_COMMON:
         given = record.get(name)
         if isinstance(given, dict) and "as" in given:
-            key = given["as"]
-            if not isinstance(key, str) or key not in defined or not set(given) <= {"as", "seed"}:
-                raise ValueError(f"{name} must be defined in a line before; got {given!r:.60}")
-            seed = {"seed": given["seed"]} if "seed" in given else {}
-            record = {**record, name: {**defined[key], **seed}}
+            record = {**record, name: _meant(name, given, defined)}
     return record
+
+
+def _meant(what: str, given: Row, defined: Mapping[str, Row]) -> Row:
+    key = given["as"]
+    if not isinstance(key, str) or key not in defined:
+        raise ValueError(f"{what} must be defined in a line before; got {key!r:.60}")
+    return {**defined[key], **{name: value for name, value in given.items() if name != "as"}}
 
 
 def _object(line: bytes) -> Row:

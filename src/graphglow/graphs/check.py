@@ -15,6 +15,8 @@ from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.knn import knn_edges
 from graphglow.graphs.split import stratified_split
 
+LARGEST_WEIGHT = 1e30
+"""Of an edge: sums of such weights are still finite."""
 MASKS = ("train_mask", "val_mask", "test_mask")
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
@@ -153,12 +155,12 @@ def _checked_edges(
         )
     if weight.is_complex():
         raise InputError(f"edge_weight must hold real numbers; got {weight.dtype}")
-    weight = weight.detach().cpu().to(torch.float32).flatten()
-    if not (torch.isfinite(weight).all() and (weight >= 0).all()):
+    weight = weight.detach().cpu().flatten()
+    if not ((weight >= 0) & (weight <= LARGEST_WEIGHT)).all():  # NaN is neither
         raise InputError(
-            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
+            f"edge_weight must lie in [0, {LARGEST_WEIGHT:g}]; got NaN, less than 0 or more"
         )
-    return edge_index, weight
+    return edge_index, weight.to(torch.float32)
 
 
 def _say_unlearned(data: Data, train: Tensor) -> None:

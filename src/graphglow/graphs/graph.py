@@ -120,7 +120,9 @@ def graph_of(data: Data) -> Graph:
     """
     seen = data.y[data.train_mask].unique()
     if len(seen) < 2:
-        raise InputError(f"training nodes must have at least two classes; got only {int(seen[0])}")
+        names = data.get("class_names")
+        only = names[int(seen[0])] if names else int(seen[0])
+        raise InputError(f"training nodes must have at least two classes; got only {only}")
     return Graph(
         name=str(data.get("name", "graph")),
         x=normalised_features(data.x),

@@ -209,4 +209,5 @@ def _read_name_or_path(
 
 def _refuse_columns(source: str, columns: Columns | None) -> None:
     if columns:
+        refuse_missing_files(source)
         raise InputError(f"{TABLES_ONLY}; got {source!r}")

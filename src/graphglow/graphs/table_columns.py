@@ -39,6 +39,10 @@ def check_roles(columns: Columns | None) -> Chosen:
     """Return what ``columns`` says if its keys are roles; ``None`` is no choice at all."""
     roles: dict[str, str] = {}
     leave_out: tuple[str, ...] = ()
+    if not isinstance(columns, Mapping | None):
+        raise InputError(
+            f'columns must map roles to names ({{"id": "person"}}); got {type(columns).__name__}'
+        )
     for role, name in (columns or {}).items():
         names = (name,) if isinstance(name, str) else tuple(name or ())
         if role == LEAVE_OUT and all(isinstance(one, str) for one in names):

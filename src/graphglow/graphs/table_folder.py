@@ -20,6 +20,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs.check import LARGEST_WEIGHT
 from graphglow.graphs.frame_table import FrameTable
 from graphglow.graphs.labels import encode_labels
 from graphglow.graphs.node_features import RowName, encode_columns, row_from_one
@@ -81,16 +82,17 @@ def _read_nodes(table: TableRows, asked: Chosen, need_labels: bool) -> tuple[Dat
     import pandas as pd
 
     chosen = asked.roles
-    id_column = need_column("id", table.columns, table.what, chosen)
+    columns = [name for name in table.columns if name not in asked.leave_out]
+    id_column = need_column("id", columns, table.what, chosen)
     if need_labels:
-        label: str | None = need_column("label", table.columns, table.what, chosen, WHY_LABELS)
+        label: str | None = need_column("label", columns, table.what, chosen, WHY_LABELS)
     else:
-        label = find_column("label", table.columns, table.what, chosen)
-    split = find_column("split", table.columns, table.what, chosen)
+        label = find_column("label", columns, table.what, chosen)
+    split = find_column("split", columns, table.what, chosen)
     if split is None:
-        note_misspelt("split", table.columns, table.what, "is read as a feature, not as the split")
+        note_misspelt("split", columns, table.what, "is read as a feature, not as the split")
     known = [name for name in (id_column, label, split) if name is not None]
-    features = [name for name in table.columns if name not in {*known, *asked.leave_out}]
+    features = [name for name in columns if name not in known]
     whole = not isinstance(table, ParquetTable)  # else column by column
     frame = table.frame([*known, *features] if whole else known, text=known)
     if len(frame) == 0:
@@ -165,9 +167,10 @@ def _add_edges(data: Data, ids: Any, table: TableRows, asked: Chosen) -> None:
     ends, named = end_columns(table.columns, table.what, chosen, asked.leave_out)
     if not named and not isinstance(table, FrameTable):
         refuse_headerless(ends, ids, table.what)
-    weight = find_column("weight", table.columns, table.what, chosen)
+    columns = [name for name in table.columns if name not in asked.leave_out]
+    weight = find_column("weight", columns, table.what, chosen)
     if weight is None:
-        note_misspelt("weight", table.columns, table.what, "is not read as the weight")
+        note_misspelt("weight", columns, table.what, "is not read as the weight")
     read = [*ends, *([] if weight is None else [weight])]
     position = _Positions(ids)
     blocks, weights = [], []
@@ -205,10 +208,12 @@ class _Positions:
         if (found < 0).any():
             row = int((found < 0).argmax())
             value = str(values.iloc[row])
+            others = int((found < 0).sum()) - 1
             raise InputError(
                 f"column {name!r} of {table.what} must name nodes of the nodes table; got "
                 f"{f'{name} {value!r}' if value else 'a blank'} in "
                 f"{table.row_name(column.index[row])}{self._alike(value)}"
+                f"{f', and {others} more such rows' if others else ''}"
             )
         numbers: np.ndarray = found.astype(np.int32)
         return numbers
@@ -230,7 +235,7 @@ def _weights(column: Any, table: TableRows) -> np.ndarray:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
     else:
         values = parse_numbers(text_of(column), table.decimal).values
-    bad = ~(np.isfinite(values) & (values >= 0))
+    bad = ~((values >= 0) & (values <= LARGEST_WEIGHT))  # NaN is neither
     if bad.any():
         row = int(bad.argmax())
         given = column.iloc[row]
@@ -240,8 +245,8 @@ def _weights(column: Any, table: TableRows) -> np.ndarray:
             else repr(given[:40] if isinstance(given, str) else f"{values[row]:g}")
         )
         raise InputError(
-            f"column {column.name!r} of {table.what}: weights must be numbers from 0; got {got} in "
-            f"{table.row_name(column.index[row])}"
+            f"column {column.name!r} of {table.what}: weights must be numbers from 0 to "
+            f"{LARGEST_WEIGHT:g}; got {got} in {table.row_name(column.index[row])}"
         )
     narrow: np.ndarray = values.astype(np.float32)
     return narrow

@@ -70,7 +70,7 @@ class Checkpoints:
         self,
         folder: str | Path,
         *,
-        every_seconds: float = 30.0,
+        every_seconds: float = 10.0,
         keep: int = 2,
         resume: bool = True,
     ) -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import re
 import time
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 
 if TYPE_CHECKING:  # it imports torch
     from graphglow.training.loop import Epoch
@@ -44,6 +45,7 @@ class RunLog:
         self._tracker = tracker
         self._closing = weakref.finalize(self, tracker.close, failed=False)
         self._steps: Counter[str] = Counter()
+        self._lost = False
 
     def __call__(self, epoch: "Epoch") -> None:
         """Log one epoch."""
@@ -65,7 +67,11 @@ class RunLog:
     def close(self, *, failed: bool = False) -> None:
         """Write out what is pending and end the run, once."""
         if self._closing.detach() is not None:
-            self._tracker.close(failed=failed)
+            try:
+                self._tracker.close(failed=failed)
+            except OSError as error:
+                if not self._lost:
+                    self._lose(error)
 
     def __enter__(self) -> "RunLog":
         return self
@@ -81,7 +87,19 @@ class RunLog:
     def _write(self, series: str, values: Mapping[str, float], step: int) -> None:
         if not self._closing.alive:
             raise InputError(f"a log must be open; got one that was closed ({self.name})")
-        self._tracker.write(series, values, step)
+        if self._lost:
+            return
+        try:
+            self._tracker.write(series, values, step)
+        except OSError as error:  # a full disk, a server that has gone
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        """Training is worth more than its log."""
+        self._lost = True
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        sentence = f"the log cannot be written any more, and training goes on: {line}"
+        warnings.warn(sentence, InputWarning, stacklevel=3)
 
 
 def log_to(where: str, *, name: str | None = None, settings: Any = None) -> RunLog:

@@ -19,13 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, StoppedError
 
 TIMEOUT_SECONDS = 600.0
 """A rank waits so long for the others; ``GRAPHGLOW_RANK_TIMEOUT`` says otherwise."""
 
 
-class RankLostError(RuntimeError):
+class RankLostError(StoppedError):
     """Another rank has ended, or does not answer in time: this one cannot go on."""
 
 
@@ -180,6 +180,10 @@ def join(
     if size == 1:
         yield Ranks(device=here, timeout_seconds=seconds)
         return
+    if init_method == "env://" and "MASTER_ADDR" not in os.environ:
+        raise InputError(
+            f"several processes must be started by torchrun; got WORLD_SIZE={size} alone"
+        )
     ranks = Ranks(rank, size, here, seconds)
     ranks._call(
         lambda: dist.init_process_group(

@@ -216,5 +216,8 @@ def _new_folder(path: Path) -> Iterator[Path]:
         os.umask(umask)
         temporary.chmod(0o777 & ~umask)
         temporary.rename(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"the output folder must be writable; got {path} ({reason})") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
