@@ -74,6 +74,10 @@ BAD = {
         lambda d: {"edge_weight": torch.ones(24, dtype=torch.complex64)},
         "edge_weight must hold real numbers; got torch.complex64",
     ),
+    "weight 1e39": (
+        lambda d: {"edge_weight": torch.full((24,), 1e39, dtype=torch.float64)},
+        "at most 1e+30; got 1e+39",
+    ),
     "weight < 0": (lambda d: {"edge_weight": -torch.ones(24)}, "finite and non-negative"),
     "weight nan": (lambda d: {"edge_weight": torch.full((24,), torch.nan)}, "finite and non-neg"),
     "ids": (lambda d: {"node_id": ["a"]}, "node_id must have one id per node (12); got 1"),

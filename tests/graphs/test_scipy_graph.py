@@ -66,8 +66,8 @@ def test_no_labels_where_none_are_needed():
             {"y": np.eye(3)},
             "y of the graph must have one label per node; got shape (3, 3)",
         ),
-        (-ADJACENCY, {}, "edge_weight must lie in"),
-        (ADJACENCY * np.nan, {}, "edge_weight must lie in"),
+        (-ADJACENCY, {}, "edge_weight must be finite and non-negative"),
+        (ADJACENCY * np.nan, {}, "edge_weight must be finite and non-negative"),
     ],
 )
 def test_bad_input(adjacency, given, message):

@@ -156,9 +156,13 @@ def _checked_edges(
     if weight.is_complex():
         raise InputError(f"edge_weight must hold real numbers; got {weight.dtype}")
     weight = weight.detach().cpu().flatten()
-    if not ((weight >= 0) & (weight <= LARGEST_WEIGHT)).all():  # NaN is neither
+    if not (torch.isfinite(weight).all() and (weight >= 0).all()):
         raise InputError(
-            f"edge_weight must lie in [0, {LARGEST_WEIGHT:g}]; got NaN, less than 0 or more"
+            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
+        )
+    if weight.numel() and float(weight.max()) > LARGEST_WEIGHT:
+        raise InputError(
+            f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(weight.max()):g}"
         )
     return edge_index, weight.to(torch.float32)
 

@@ -244,9 +244,10 @@ def _weights(column: Any, table: TableRows) -> np.ndarray:
             if pd.isna(given)
             else repr(given[:40] if isinstance(given, str) else f"{values[row]:g}")
         )
+        most = f" to {LARGEST_WEIGHT:g}" if values[row] > LARGEST_WEIGHT else ""
         raise InputError(
-            f"column {column.name!r} of {table.what}: weights must be numbers from 0 to "
-            f"{LARGEST_WEIGHT:g}; got {got} in {table.row_name(column.index[row])}"
+            f"column {column.name!r} of {table.what}: weights must be numbers from 0{most}; "
+            f"got {got} in {table.row_name(column.index[row])}"
         )
     narrow: np.ndarray = values.astype(np.float32)
     return narrow
