@@ -199,8 +199,35 @@ def test_a_shard_that_does_not_fit_is_refused(tmp_path):
         ({"version": 9}, "format version 1; got 9"),
         ({"starts": [0, 40, 40]}, "must ascend from 0"),
         ({"starts": [0, 39]}, "must hold 39 nodes"),
-        ({"starts": [0, 20]}, r"columns in .* must lie in \[0, 19\]"),
+        ({"starts": [0, 20]}, r"nodes.npy must lie in \[0, 19\]"),
     ):
         (folder / "shards.json").write_text(json.dumps(meta | change))
         with pytest.raises(InputError, match=rule):
             read_shard(folder, Ranks())
+
+
+@pytest.mark.parametrize("sparse_features", [True, False])
+def test_damaged_shards_are_refused_or_harmless(tmp_path, sparse_features):
+    """Whatever bytes change, reading ends in a sentence, and products stay within the arrays."""
+    data = small_data(num_nodes=40, sparse_features=sparse_features)
+    write_shards(GraphArrays.of_data(data), tmp_path / "s", 1)
+    files = sorted(path for path in (tmp_path / "s").rglob("*") if path.is_file())
+    rng = np.random.default_rng(0)
+    refused = 0
+    for turn in range(400):
+        path = files[turn % len(files)]
+        whole = path.read_bytes()
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), rng.integers(1, 4)):
+            damaged[place] = rng.integers(0, 256)
+        path.write_bytes(damaged[: rng.integers(1, len(whole))] if turn % 7 == 0 else damaged)
+        try:
+            shard = read_shard(tmp_path / "s", Ranks())
+            product = shard.graph.adj @ torch.ones(40, 2)
+            assert product.shape == (40, 2)
+            shard.graph.x @ torch.ones(shard.graph.num_features, 1)
+        except InputError:
+            refused += 1
+        path.write_bytes(whole)
+    assert refused > 50
+    read_shard(tmp_path / "s", Ranks())

@@ -117,8 +117,9 @@ def mapped(path: Path) -> Array:
         raise InputError(f"a folder with a graph must hold {path.name}; got {path.parent}")
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{path} must be an array file (.npy); it is damaged ({error})") from error
+    except Exception as error:  # a damaged header may break in any of its parser's ways
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{path} must be an array file (.npy); it is damaged ({line})") from error
     return array
 
 

@@ -69,6 +69,10 @@ def shards_info(folder: str | Path) -> ShardsInfo:
         ) from error
     if info.parts < 1 or info.starts[0] != 0 or list(info.starts) != sorted(set(info.starts)):
         raise InputError(f"starts in {path} must ascend from 0; got {list(info.starts)}")
+    if min(info.num_features, info.num_classes, info.train_count, info.val_count) < 1:
+        raise InputError(
+            f"{path} must count features, classes, training and validation nodes from 1; got fewer"
+        )
     return info
 
 
@@ -83,23 +87,20 @@ def read_shard(folder: str | Path, ranks: Ranks) -> Shard:
     path = folder / f"part-{ranks.rank}"
     size = info.starts[ranks.rank + 1] - info.starts[ranks.rank]
 
-    def tensor(name: str) -> Tensor:
-        return torch.from_numpy(np.array(mapped(path / f"{name}.npy"))).to(ranks.device)
+    def integers(name: str, low: int, high: int) -> Tensor:
+        array = vector(path / f"{name}.npy", "iu")
+        if len(array) != size:
+            raise InputError(f"{path} must hold {size} nodes, as {META} says; got {len(array)}")
+        return torch.from_numpy(within_bounds(array, low, high, path / f"{name}.npy"))
 
-    nodes, split, y = tensor("nodes"), tensor("split"), tensor("y")
-    crow, col, values = (mapped(path / f"{name}.npy") for name in ("crow", "col", "values"))
-    if not (len(nodes) == len(split) == len(y) == len(crow) - 1 == size):
-        raise InputError(f"{path} must hold {size} nodes, as {META} says; got {len(nodes)}")
-    if int(crow[-1]) != len(col) or len(col) != len(values):
-        raise InputError(f"{path} must hold {int(crow[-1])} entries; got {len(col)} columns")
-    if int(col.min()) < 0 or int(col.max()) >= info.starts[-1]:
-        raise InputError(f"columns in {path} must lie in [0, {info.starts[-1] - 1}]; got others")
+    nodes = integers("nodes", 0, info.starts[-1] - 1).to(ranks.device)
+    split = integers("split", 0, 3).to(ranks.device)
+    y = integers("y", -1, info.num_classes - 1).to(ranks.device)
+    crow, col, values = sparse_rows(path, "", size, info.starts[-1])
     graph = Graph(
         name=info.name,
         x=_features(path, info, size, ranks.device),
-        adj=halo_matrix(
-            np.array(crow), np.array(col), np.array(values), np.array(info.starts), ranks
-        ),
+        adj=halo_matrix(crow, col, values, np.array(info.starts), ranks),
         y=y,
         train=(split == 1).nonzero()[:, 0],
         val=(split == 2).nonzero()[:, 0],
@@ -114,15 +115,41 @@ def _features(
 ) -> SparseMatrix | Tensor:
     shape = (size, info.num_features)
     if info.sparse_features:
-        crow, col, values = (
-            np.array(mapped(path / f"x_{name}.npy")) for name in ("crow", "col", "values")
-        )
-        try:
-            matrix = sp.csr_array((values, col, crow), shape=shape)
-        except ValueError as error:
-            raise InputError(f"{path} must hold features {shape}; got others ({error})") from error
-        return SparseMatrix.from_scipy(matrix).to(device)
+        crow, col, values = sparse_rows(path, "x_", size, info.num_features)
+        return SparseMatrix.from_scipy(sp.csr_array((values, col, crow), shape=shape)).to(device)
     x = mapped(path / "x.npy")
-    if x.shape != shape:
-        raise InputError(f"{path} must hold features {shape}; got {x.shape}")
+    if x.shape != shape or x.dtype != np.float32 or not np.isfinite(x).all():
+        raise InputError(f"{path} must hold finite features {shape}; got {x.dtype} {x.shape}")
     return torch.from_numpy(np.array(x)).to(device)
+
+
+def sparse_rows(
+    path: Path, prefix: str, rows: int, columns: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The three arrays of a CSR matrix, checked: whoever multiplies by it trusts them."""
+    crow, col = (vector(path / f"{prefix}{name}.npy", "iu") for name in ("crow", "col"))
+    values = vector(path / f"{prefix}values.npy", "f")
+    bounded = len(crow) == rows + 1 and int(crow[0]) == 0 and int(crow[-1]) == len(col)
+    if not bounded or (np.diff(crow.astype(np.int64)) < 0).any() or len(col) != len(values):
+        raise InputError(
+            f"{path} must hold {rows} rows of entries that follow each other; got others in "
+            f"{prefix}crow.npy"
+        )
+    if not np.isfinite(values).all():
+        raise InputError(f"{path} must hold finite numbers; got others in {prefix}values.npy")
+    return crow, within_bounds(col, 0, columns - 1, path / f"{prefix}col.npy"), values
+
+
+def vector(path: Path, kinds: str) -> np.ndarray:
+    """An array [n] of one of these kinds of numbers, in memory."""
+    array = mapped(path)
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise InputError(f"{path} must be numbers [n]; got {array.dtype} {array.shape}")
+    return np.array(array)
+
+
+def within_bounds(array: np.ndarray, low: int, high: int, path: Path) -> np.ndarray:
+    """``array``, if all of it lies there."""
+    if len(array) and (int(array.min()) < low or int(array.max()) > high):
+        raise InputError(f"{path} must lie in [{low}, {high}]; got others")
+    return array
