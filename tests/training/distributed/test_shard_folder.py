@@ -198,6 +198,8 @@ def test_a_shard_that_does_not_fit_is_refused(tmp_path):
     for change, rule in (
         ({"version": 9}, "format version 1; got 9"),
         ({"starts": [0, 40, 40]}, "must ascend from 0"),
+        ({"num_features": float("inf")}, "must have a readable shards.json"),
+        ({"val_count": 0}, "must count .* from 1; got fewer"),
         ({"starts": [0, 39]}, "must hold 39 nodes"),
         ({"starts": [0, 20]}, r"nodes.npy must lie in \[0, 19\]"),
     ):

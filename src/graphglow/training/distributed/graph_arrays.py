@@ -1,5 +1,6 @@
 """A graph as plain arrays, in memory or mapped from files, so that it need not fit in memory."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,7 +117,9 @@ def mapped(path: Path) -> Array:
     if not path.is_file():
         raise InputError(f"a folder with a graph must hold {path.name}; got {path.parent}")
     try:
-        array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # a header as Python 2 wrote it
+            array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a damaged header may break in any of its parser's ways
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"{path} must be an array file (.npy); it is damaged ({line})") from error

@@ -63,7 +63,7 @@ def shards_info(folder: str | Path) -> ShardsInfo:
         )
     except InputError:
         raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(
             f"a folder of shards must have a readable {META}; got {folder} ({error!r})"
         ) from error
