@@ -118,7 +118,7 @@ def mapped(path: Path) -> Array:
         raise InputError(f"a folder with a graph must hold {path.name}; got {path.parent}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # a header as Python 2 wrote it
+            warnings.simplefilter("ignore")  # of a header, which is a Python expression
             array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except Exception as error:  # a damaged header may break in any of its parser's ways
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
