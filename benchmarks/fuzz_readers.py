@@ -272,11 +272,16 @@ def folder_file(kind: str) -> Callable[[Random], bytes]:
 
 
 def _unpacked(path: Path, read: Callable[[Path], object]) -> object:
+    try:
+        members = json.loads(path.read_bytes()).items()
+        contents = {name: bytes.fromhex(data) for name, data in members if ".." not in name}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError("the fuzzer's own bundle must be whole; got another file") from error
     with tempfile.TemporaryDirectory() as folder:
-        for name, data in json.loads(path.read_bytes()).items():
+        for name, data in contents.items():
             member = Path(folder) / name
             member.parent.mkdir(exist_ok=True)
-            member.write_bytes(bytes.fromhex(data))
+            member.write_bytes(data)
         return read(Path(folder))
 
 
