@@ -36,7 +36,7 @@ from graphglow.experiments.candidates import (
     scores_of,
 )
 from graphglow.experiments.cell_rows import latest, read_rows
-from graphglow.experiments.cells import LEARNED_ON, WIDER, split_of
+from graphglow.experiments.cells import LEARNED_ON, ON, WIDER, split_of
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.provenance import provenance
@@ -210,7 +210,7 @@ def settle(final: Final) -> str:
     ran = scores(final, found) if args.seeds else [[one.score] for one in found]
     runs = list(zip(found, ran, strict=True))
     said = []
-    on = LEARNED_ON_OF.get(method)
+    on = ON.get(method)
     with locked(args.settings):
         for name, some in ((method, runs), (on, [run for run in runs if run[0].on])):
             scored = [
@@ -228,9 +228,6 @@ def settle(final: Final) -> str:
 
 def method_of(name: str) -> str:
     return LEARNED_ON[name][0] if name in LEARNED_ON else name
-
-
-LEARNED_ON_OF = {base: name for name, (base, _) in LEARNED_ON.items()}
 
 
 def keep(
