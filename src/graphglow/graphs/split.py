@@ -37,7 +37,8 @@ def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     first = count.cumsum(0) - count  # where each class begins
     rank = torch.empty_like(code)
     rank[by_class] = torch.arange(len(order)) - first.repeat_interleave(count)
-    share = rank / count[code]  # 0 for one of each class, near 1 for its last
+    share = (rank + 0.5) / count[code]  # below 1 / 2 for half of each class
+    share[rank == 0] = 0  # one of each class comes first
     return _parts(order[share.argsort(stable=True)])
 
 
