@@ -108,7 +108,9 @@ def one_size(
         times.append(time.perf_counter() - began)
     resident = peak_since_reset(ranks.device) - base
     peak = tensor_peak(lambda: epoch(task), ranks.device)
-    backend = task.evaluate()[1].chosen_backend
+    structure = task.evaluate().structure
+    assert structure is not None  # there is a learner
+    backend = structure.chosen_backend
     job = job_of(task, shard, options, backend)
     return {
         "nodes": nodes,

@@ -8,7 +8,7 @@ from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfe
 
 from graphglow.gnn import MixedPropagation, backbone_class, stack
 from graphglow.structure import BlendedStructure
-from graphglow.training.refine import last_refinement, refine
+from graphglow.training.refine import inference, last_refinement, refine
 from graphglow.training.runs import Runs
 
 PIVOTS = torch.tensor([3, 0, 17, 9, 30])
@@ -21,12 +21,12 @@ def gnn(graph, config, seed=1):
     return built.double()
 
 
-def steps(config, data=None, *, wait=True):
+def steps(config, data=None, *, wait=True, **how):
     graph, runs = float64(data or small_data()), Runs.of([config])
+    infer = inference(learner().double(), PIVOTS, config)
     with torch.no_grad():
-        return list(
-            refine(gnn(graph, config), learner().double(), graph, PIVOTS, runs, None, wait=wait)
-        ), graph
+        found = list(refine(gnn(graph, config), infer, graph, runs, None, wait=wait, **how))
+    return found, graph
 
 
 @pytest.mark.parametrize("refinements", [1, 2, 7])
@@ -95,7 +95,7 @@ def test_momentum_zero_keeps_the_first_structure():
 def test_without_a_learner_there_is_one_step_on_the_input_graph():
     config, graph = transfer_config(refinements=5, input_weight=0.1), float64(small_data())
     model = gnn(graph, config)
-    (only,) = refine(model, None, graph, PIVOTS, Runs.of([config]), None, wait=True)
+    (only,) = refine(model, None, graph, Runs.of([config]), None, wait=True)
     assert only.structure is None
     assert only.latent is None
     plain = MixedPropagation(graph.adj, None, 1.0)
@@ -165,14 +165,15 @@ def test_without_waiting_the_steps_after_settling_are_made_and_marked(stop):
     assert not torch.allclose(full[-1].logits, waited[-1].logits)
 
 
-def test_a_run_that_has_settled_stays_so(monkeypatch):
+def test_a_run_that_has_settled_stays_so():
     """Also where its embeddings would move again in a step that others of its batch need."""
     changes = iter([1.0, 0.0, 1.0, 1.0])
-    monkeypatch.setattr(
-        "graphglow.training.refine.squared_change",
-        lambda z, z_next: torch.tensor([next(changes), 1.0]),
-    )
-    found, _ = steps(transfer_config(refinements=5, tolerance=0.1), wait=False)
+
+    def change(z, z_next):
+        return torch.tensor([next(changes), 1.0])
+
+    config = transfer_config(refinements=5, tolerance=0.1)
+    found, _ = steps(config, wait=False, change=change)
     assert [step.active is None or bool(step.active) for step in found] == [True] * 2 + [False] * 3
 
 
@@ -190,12 +191,14 @@ def test_each_run_of_a_batch_settles_where_it_does_alone(wait):
     orders = [torch.randperm(40, generator=torch.Generator().manual_seed(s)) for s in range(4)]
     pivots = torch.stack(orders)[:, :5]
     runs = Runs.of([config] * 4)
-    batch = list(refine(stack(models), theta, graph, pivots, runs, None, wait=wait))
+    infer = inference(theta, pivots, config)
+    batch = list(refine(stack(models), infer, graph, runs, None, wait=wait))
     last = last_refinement(stack(models), theta, graph, pivots, runs, wait=wait)
     counts = []
     for run, model in enumerate(models):
         only = Runs.of([config])
-        alone = list(refine(model, theta, graph, pivots[run], only, None, wait=True))
+        infer = inference(theta, pivots[run], config)
+        alone = list(refine(model, infer, graph, only, None, wait=True))
         counts.append(len(alone))
         active = [step.active is None or bool(step.active[run]) for step in batch]
         assert active == [t < len(alone) for t in range(len(batch))]

@@ -15,7 +15,7 @@ from graphglow.structure.objective import (
     log_probability,
     supervised_loss,
 )
-from graphglow.training.refine import refine
+from graphglow.training.refine import inference, refine
 from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
 
@@ -42,10 +42,8 @@ class Setting:
         self.labels = self.graph.y[self.graph.train]
 
     def steps(self):
-        found = refine(
-            self.gnn, self.theta, self.graph, self.pivots, self.runs, self.dropout, wait=True
-        )
-        return list(found)
+        infer = inference(self.theta, self.pivots, self.config)
+        return list(refine(self.gnn, infer, self.graph, self.runs, self.dropout, wait=True))
 
     def loss(self, **changes):
         terms, features = objective(**changes), None

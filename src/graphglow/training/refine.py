@@ -1,7 +1,9 @@
 """The inner loop: structure and embeddings refine each other within one forward pass."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,10 +12,15 @@ from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.ops.change import squared_change
 from graphglow.structure import BlendedStructure, PivotStructure, Structure, StructureLearner
+from graphglow.training.config import ModelConfig
 from graphglow.training.runs import Runs
 
+S = TypeVar("S", bound=Structure)
+"""What is inferred: the latent graph of a whole graph, or a rank's part of it."""
 
-class Refinement(NamedTuple):
+
+@dataclass(frozen=True, eq=False)
+class Refinement(Generic[S]):
     """Step t of the loop. ``structure`` is None where there is no learner (a plain GNN).
 
     Shapes:
@@ -23,50 +30,61 @@ class Refinement(NamedTuple):
 
     z: Tensor
     encoded: Encoded
-    structure: PivotStructure | None
+    structure: S | None
     latent: Structure | None
     logits: Tensor
     active: Tensor | None
 
 
+def inference(
+    learner: StructureLearner | None, pivots: Tensor, config: ModelConfig
+) -> Callable[[Tensor], PivotStructure] | None:
+    """How the loop gets a structure from embeddings [.., N, D]; None without a learner."""
+    if learner is None:
+        return None
+    return partial(
+        learner.structure, pivots=pivots, backend=config.backend, precision=config.precision
+    )
+
+
 def refine(
     gnn: Backbone,
-    learner: StructureLearner | None,
+    infer: Callable[[Tensor], S] | None,
     graph: Graph,
-    pivots: Tensor,
     runs: Runs,
     dropout: Dropout | None,
     *,
     wait: bool,
-) -> Iterator[Refinement]:
+    change: Callable[[Tensor, Tensor], Tensor] = squared_change,
+) -> Iterator[Refinement[S]]:
     """Yield the refinements t = 1, 2, .. of one forward pass (the while loop of Alg. 2 and 3).
 
     A run has settled when the squared relative change of its embeddings is at most the tolerance;
     its later steps are not active and count for nothing. With a structure momentum below 1,
-    messages mix the current structure with the first. Without a learner there is one step, on the
-    input graph only.
+    messages mix the current structure with the first. Without an inference there is one step, on
+    the input graph only.
 
     Args:
         gnn: h_w, of one run or stacked for a batch of them.
-        learner: g_theta.
+        infer: g_theta: the structure of embeddings [.., N, D], as :func:`inference` gives it.
         graph: The graph of all runs.
-        pivots: Of each run: [.., P].
         runs: Settings.
         dropout: None in evaluation.
         wait: End when all runs have settled. On a GPU that means waiting for the answer in every
             step; without it all steps are made, to the same result.
+        change: Squared change of embeddings and their squared size: [.., 2].
     """
     encoded = gnn.encode(graph, dropout)
     z = encoded.z0
-    if learner is None:
+    if infer is None:
         _, logits = gnn(encoded, MixedPropagation(graph.adj, None, 1.0), dropout)
         yield Refinement(z, encoded, None, None, logits, None)
         return
     config = runs.shared
-    first: PivotStructure | None = None
+    first: S | None = None
     active: Tensor | None = None
     for step in range(config.refinements):
-        structure = learner.structure(z, pivots, backend=config.backend, precision=config.precision)
+        structure = infer(z)
         latent: Structure = structure
         if first is None:
             first = structure
@@ -78,7 +96,7 @@ def refine(
         z_next, logits = gnn(encoded, mix, dropout)
         yield Refinement(z, encoded, structure, latent, logits, active)
         if config.tolerance > 0 and step + 1 < config.refinements:
-            moved, size = squared_change(z, z_next).unbind(-1)  # [..], [..]
+            moved, size = change(z, z_next).unbind(-1)  # [..], [..]
             moving = moved > config.tolerance * size
             active = moving if active is None else active & moving
             if wait and not bool(active.any()):
@@ -95,14 +113,15 @@ def last_refinement(
     runs: Runs,
     *,
     wait: bool,
-) -> Refinement:
+) -> Refinement[PivotStructure]:
     """Run one evaluation pass and return its final step, with each run's last active logits."""
-    final: Refinement | None = None
-    for step in refine(gnn, learner, graph, pivots, runs, None, wait=wait):
+    final: Refinement[PivotStructure] | None = None
+    infer = inference(learner, pivots, runs.shared)
+    for step in refine(gnn, infer, graph, runs, None, wait=wait):
         if final is None or step.active is None:
             final = step
         else:
             logits = torch.where(step.active[..., None, None], step.logits, final.logits)
-            final = step._replace(logits=logits)
+            final = replace(step, logits=logits)
     assert final is not None
     return final

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, write_predictions
 from graphglow.graphs.table_columns import Columns
-from graphglow.structure import StructureLearner
+from graphglow.structure import PivotStructure, StructureLearner
 from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
 from graphglow.training.explain import Explainer
@@ -55,12 +55,12 @@ class TransferResult:
         return f"TransferResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
 
     @cached_property
-    def _final(self) -> Refinement:
+    def _final(self) -> Refinement[PivotStructure]:
         runs = Runs.of([self.config])
         return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
 
     @property
-    def refinement(self) -> Refinement:
+    def refinement(self) -> Refinement[PivotStructure]:
         """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
 
         On the device that the result was trained on; computed once.

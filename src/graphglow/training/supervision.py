@@ -11,6 +11,7 @@ from graphglow.graphs import Graph
 from graphglow.structure import (
     BlendedStructure,
     ObjectiveConfig,
+    PivotStructure,
     SampledStructure,
     Structure,
     StructureLearner,
@@ -48,7 +49,7 @@ class LearnerLoss:
     features: Tensor | None
     generator: torch.Generator
 
-    def regularisers(self, step: Refinement) -> Tensor:
+    def regularisers(self, step: Refinement[PivotStructure]) -> Tensor:
         """L_r + L_e."""
         o = self.objective
         total = step.logits.new_zeros(())
@@ -62,7 +63,12 @@ class LearnerLoss:
         return total
 
     def supervised(
-        self, step: Refinement, gnn: Backbone, graph: Graph, runs: Runs, dropout: Dropout
+        self,
+        step: Refinement[PivotStructure],
+        gnn: Backbone,
+        graph: Graph,
+        runs: Runs,
+        dropout: Dropout,
     ) -> Tensor:
         """L_s by the estimator asked for; the loop itself moves on the expected structure."""
         labels = graph.y[graph.train]

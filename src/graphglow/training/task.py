@@ -9,12 +9,12 @@ from torch import Tensor
 from graphglow.gnn import Dropout, backbone_class, stack
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
-from graphglow.structure import ObjectiveConfig, StructureLearner
+from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
 from graphglow.structure.objective import sketch, supervised_loss
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig
 from graphglow.training.device import check_runnable
-from graphglow.training.refine import Refinement, last_refinement, refine
+from graphglow.training.refine import Refinement, inference, last_refinement, refine
 from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
 
@@ -88,15 +88,8 @@ class GraphTask:
         """
         pivots = self._training_pivots()
         self.optimizer.zero_grad()
-        steps = refine(
-            self.gnn,
-            self.learner,
-            self.graph,
-            pivots,
-            self.runs,
-            self.dropout,
-            wait=self._on_cpu,
-        )
+        infer = inference(self.learner, pivots, self.runs.shared)
+        steps = refine(self.gnn, infer, self.graph, self.runs, self.dropout, wait=self._on_cpu)
         if self.trained is None:
             done = list(steps)
             logits = torch.stack([step.logits for step in done])  # [T, .., N, C]
@@ -111,7 +104,7 @@ class GraphTask:
             self.trained.theta.step()
         return loss.detach(), refinements
 
-    def evaluate(self) -> Refinement:
+    def evaluate(self) -> Refinement[PivotStructure]:
         """The last refinement as things stand: of weights, graph and fixed pivots only."""
         return last_refinement(
             self.gnn, self.learner, self.graph, self.pivots, self.runs, wait=self._on_cpu
@@ -185,8 +178,8 @@ class GraphTask:
         return key.topk(self.num_pivots, dim=-1, sorted=False).indices  # [.., P], all different
 
     def _learner_losses(
-        self, steps: Iterator[Refinement], pivots: Tensor
-    ) -> tuple[list[Refinement], Tensor]:
+        self, steps: Iterator[Refinement[PivotStructure]], pivots: Tensor
+    ) -> tuple[list[Refinement[PivotStructure]], Tensor]:
         """L_s + L_r + L_e of each refinement: [T]."""
         assert self.trained is not None
         assert self.learner is not None
@@ -221,7 +214,9 @@ def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:
     return uniform.log() / weight
 
 
-def _over_refinements(losses: Tensor, steps: list[Refinement]) -> tuple[Tensor, Tensor]:
+def _over_refinements(
+    losses: Tensor, steps: list[Refinement[PivotStructure]]
+) -> tuple[Tensor, Tensor]:
     """The first loss plus the mean of the others that count, and how many count in all.
 
     Shapes:

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout, MixedPropagation, backbone_class
+from graphglow.gnn import Dropout, backbone_class
 from graphglow.graphs import Graph
 from graphglow.graphs.sparse import SparseMatrix
 from graphglow.ops.change import squared_change
 from graphglow.storage import prefixed, within
-from graphglow.structure import BlendedStructure, Structure, StructureLearner
+from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import check_runnable
@@ -19,6 +19,8 @@ from graphglow.training.distributed.draws import NodeDropout, draw_key, draw_piv
 from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.distributed.shard import Shard
 from graphglow.training.distributed.structure import Pivots, ShardedStructure, sharded_structure
+from graphglow.training.refine import Refinement, refine
+from graphglow.training.runs import Runs
 
 BACKBONES = ("appnp", "gcn", "gcnii", "gpr")
 """GNNs that see the input graph through products with its normalised adjacency only."""
@@ -55,6 +57,7 @@ class ShardTask:
         check_shardable(config, learner, ranks)
         self.shard, self.learner, self.config, self.ranks = shard, learner, config, ranks
         self.graph: Graph = shard.graph
+        self.runs = Runs.of([config])
         hidden = learner.config.embedding_size
         start = torch.Generator().manual_seed(config.seed)
         self.gnn = backbone_class(config.backbone)(
@@ -95,8 +98,8 @@ class ShardTask:
         pivots = self.pivots if fixed else self._drawn_pivots(self.generators[0])
         self.optimizer.zero_grad()
         losses = [
-            self._loss(logits, self.graph.train, self.shard.train_count)
-            for logits, _ in self._refinements(pivots, self.dropout)
+            self._loss(step.logits, self.graph.train, self.shard.train_count)
+            for step in self._refinements(pivots, self.dropout)
         ]
         loss = losses[0]
         if len(losses) > 1:
@@ -107,14 +110,14 @@ class ShardTask:
         return loss, torch.tensor(len(losses), device=loss.device)
 
     @torch.no_grad()
-    def evaluate(self) -> tuple[Tensor, ShardedStructure]:
-        """Logits [N_r, C] of the last refinement, on fixed pivots, and its structure."""
+    def evaluate(self) -> Refinement[ShardedStructure]:
+        """The last refinement as things stand, on fixed pivots."""
         *_, last = self._refinements(self.pivots, None)
         return last
 
     def logits(self) -> Tensor:
         """Evaluate the rank's own nodes: [N_r, C]."""
-        return self.evaluate()[0]
+        return self.evaluate().logits
 
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
@@ -128,36 +131,19 @@ class ShardTask:
 
     def _refinements(
         self, pivots: Pivots, dropout: Dropout | None
-    ) -> Iterator[tuple[Tensor, ShardedStructure]]:
-        """Yield logits [N_r, C] and structure of refinements t = 1, 2, .. until they settle.
+    ) -> Iterator[Refinement[ShardedStructure]]:
+        """The refinements of this rank's nodes; all ranks settle together."""
+        config, ranks = self.config, self.ranks
 
-        As ``training.refine`` does for whole graphs and batches; here one run, which waits.
-        """
-        config = self.config
-        encoded = self.gnn.encode(self.graph, dropout)
-        z, first = encoded.z0, None
-        for step in range(config.refinements):
-            structure = sharded_structure(
-                self.learner,
-                z,
-                pivots,
-                self.ranks,
-                backend=config.backend,
-                precision=config.precision,
+        def infer(z: Tensor) -> ShardedStructure:
+            return sharded_structure(
+                self.learner, z, pivots, ranks, backend=config.backend, precision=config.precision
             )
-            latent: Structure = structure
-            if first is None:
-                first = structure
-            elif config.structure_momentum < 1:
-                latent = BlendedStructure(structure, first, config.structure_momentum)
-            mix = MixedPropagation(self.graph.adj, latent, float(config.input_weight))
-            z_next, logits = self.gnn(encoded, mix, dropout)
-            yield logits, structure
-            if config.tolerance > 0 and step + 1 < config.refinements:
-                moved, size = self.ranks.total(squared_change(z, z_next)).tolist()
-                if moved <= config.tolerance * size:
-                    return
-            z = z_next
+
+        def change(z: Tensor, z_next: Tensor) -> Tensor:
+            return ranks.total(squared_change(z, z_next))
+
+        return refine(self.gnn, infer, self.graph, self.runs, dropout, wait=True, change=change)
 
     def _loss(self, logits: Tensor, nodes: Tensor, count: int) -> Tensor:
         """This rank's part of the mean cross-entropy over ``count`` nodes of all ranks."""

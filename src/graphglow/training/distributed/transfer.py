@@ -127,7 +127,9 @@ def transfer_shard(
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
         bytes_sent = int(ranks.traffic.sent - sent)
-        logits, structure = task.evaluate()
+        final = task.evaluate()
+    logits, structure = final.logits, final.structure
+    assert structure is not None  # there is a learner
     graph = shard.graph
     right = torch.stack([_right(logits, graph.y, nodes) for nodes in (graph.val, graph.test)])
     val_right, test_right = ranks.total(right).tolist()
