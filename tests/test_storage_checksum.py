@@ -1,6 +1,7 @@
 """Saved tensors: what has changed on disk is refused, and the same content is the same file."""
 
 import json
+from contextlib import suppress
 
 import pytest
 import torch
@@ -10,27 +11,19 @@ from graphglow.errors import InputError
 from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, within
 
 
-def test_a_flipped_bit_is_never_a_wrong_answer(tmp_path):
-    """Bit by bit through a whole file: refused, or nothing of it has changed."""
+def test_a_flipped_bit_is_refused(tmp_path):
+    """Bit by bit through a whole file."""
     path, damaged = tmp_path / "t.safetensors", tmp_path / "damaged.safetensors"
     tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([True, False])}
-    meta = {"number": 0.1, "words": ["one", "two"]}
-    save_tensors(path, "thing", tensors, meta)
-    whole, refused = path.read_bytes(), 0
-    for position in range(len(whole)):
+    save_tensors(path, "thing", tensors, {"number": 0.1, "words": ["one", "two"]})
+    whole = path.read_bytes()
+    for position in range(8 * len(whole)):
         changed = bytearray(whole)
-        changed[position] ^= 1 << position % 8
+        changed[position // 8] ^= 1 << position % 8
         damaged.write_bytes(changed)
-        try:
-            loaded, facts = load_tensors(damaged, "thing")
-        except InputError:
-            refused += 1
-            continue
-        assert {name: t.tolist() for name, t in loaded.items()} == {
-            name: t.tolist() for name, t in tensors.items()
-        }
-        assert {name: facts[name] for name in meta} == meta
-    assert refused > 0.9 * len(whole)
+        with suppress(InputError):
+            load_tensors(damaged, "thing")
+            pytest.fail(f"bit {position} of {whole[position // 8 - 20 : position // 8 + 20]!r}")
 
 
 def test_a_wrong_checksum_is_said(tmp_path):
@@ -39,7 +32,17 @@ def test_a_wrong_checksum_is_said(tmp_path):
     changed = bytearray(path.read_bytes())
     changed[-1] ^= 1
     path.write_bytes(changed)
-    with pytest.raises(InputError, match=r"damaged or changed since \(its checksum is wrong\)"):
+    with pytest.raises(
+        InputError, match=r"damaged or changed since \(its checksum is wrong or gone\)"
+    ):
+        load_tensors(path, "thing")
+
+
+def test_a_checksum_that_is_gone_is_said(tmp_path):
+    path = tmp_path / "t.safetensors"
+    save_tensors(path, "thing", {"a": torch.zeros(4)}, {})
+    path.write_bytes(path.read_bytes().replace(b"sha256", b"sha257"))
+    with pytest.raises(InputError, match="wrong or gone"):
         load_tensors(path, "thing")
 
 

@@ -22,7 +22,8 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""Files of version 1 may lack a checksum. No single flipped bit makes a 2 a 1."""
 CHECKSUM = "sha256"
 
 
@@ -166,8 +167,8 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
 def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote; refuse anything else in one sentence.
 
-    A file of which a single bit has changed is refused too; older files without a checksum are
-    read as they are.
+    A file of which a single bit has changed is refused too; those of version 1 without a checksum
+    are read as they are.
     """
     path = existing_file(path, f"the {kind} file")
     try:
@@ -181,10 +182,11 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
             _check_meta(meta, kind, path)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         written = meta.pop(CHECKSUM, None)
-        if written is not None and written != checksum(tensors, meta):
+        unsigned = written is None and meta["version"] == 1
+        if not unsigned and written != checksum(tensors, meta):
             raise InputError(
                 f"{path} must be as graphglow wrote it; got a file that was damaged or changed "
-                "since (its checksum is wrong)"
+                "since (its checksum is wrong or gone)"
             )
         return tensors, meta
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
@@ -201,10 +203,10 @@ def _check_meta(meta: Any, kind: str, path: Path) -> None:
     if meta.get("kind") != kind:
         raise InputError(f"{path} must be a graphglow {kind}; got a {meta.get('kind')!r} file")
     version = meta.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
+    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise InputError(
-            f"{path} must have format version {FORMAT_VERSION} or older; got {version} "
-            "(a newer graphglow wrote it: update graphglow)"
+            f"{path} must have format version 1 to {FORMAT_VERSION}; got {version} "
+            "(if a newer graphglow wrote it, update graphglow)"
         )
 
 

@@ -15,7 +15,7 @@ from graphglow.baselines.gnns import GNNConfig
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph, write_graph
 from graphglow.graphs.write import to_networkx
-from graphglow.storage import CHECKSUM
+from graphglow.storage import CHECKSUM, FORMAT_VERSION
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferResult, transfer
 
@@ -42,12 +42,12 @@ def refusal(path):
 
 
 def parts(path):
-    """What a file holds, but for its checksum, which older files do not have."""
+    """What a file holds, as version 1 had it, without a checksum."""
     with safe_open(path, framework="pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         meta = json.loads(file.metadata()["graphglow"])
     del meta[CHECKSUM]
-    return tensors, meta
+    return tensors, meta | {"version": 1}
 
 
 def write(path, tensors, meta):
@@ -307,7 +307,7 @@ def test_unknown_settings_are_refused(saved, tmp_path):
 
 def test_a_newer_version_is_refused(saved, tmp_path):
     tensors, meta = parts(saved)
-    path = write(tmp_path / "r.safetensors", tensors, meta | {"version": meta["version"] + 1})
+    path = write(tmp_path / "r.safetensors", tensors, meta | {"version": FORMAT_VERSION + 1})
     assert "update graphglow" in refusal(path)
 
 
