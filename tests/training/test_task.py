@@ -6,6 +6,7 @@ import pytest
 import torch
 from tiny_graphs import (
     WIDTH,
+    computing_in_float64,
     learner,
     objective,
     same_tensors,
@@ -266,3 +267,30 @@ def test_a_step_that_trains_theta_without_waiting_has_the_same_gradients(monkeyp
         torch.testing.assert_close(one.grad, other.grad)
     torch.testing.assert_close(masking.learner.node_weight, waiting.learner.node_weight)
     assert not same_tensors(masking.learner, learner())
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "rbf", "attention"])
+def test_theta_knows_no_embedding_dimension_by_its_place(similarity):
+    """Theta and the GNN's units in another order, alike: the same run, training included.
+
+    A new GNN draws its units independently and alike. So theta with its columns in any other
+    order does as well on average: "What theta can carry over" in docs/paper_notes.md.
+    """
+    order = torch.randperm(WIDTH, generator=torch.Generator().manual_seed(3))
+    with computing_in_float64():
+        config = transfer_config(dropout=0.0, refinements=3)
+        made, moved = (task(config, theta=learner(similarity=similarity)) for _ in range(2))
+        with torch.no_grad():
+            for theta, weight in zip(
+                moved.learner.parameters(), made.learner.parameters(), strict=True
+            ):
+                theta.copy_(weight[:, order])  # [H, D], or [H, D, D / H]
+            before = made.logits()
+            assert not torch.allclose(before, moved.logits())
+            moved.gnn.weights[0].copy_(made.gnn.weights[0][:, order])
+            moved.gnn.weights[1].copy_(made.gnn.weights[1][order])
+        torch.testing.assert_close(before, moved.logits())
+        for _ in range(20):
+            torch.testing.assert_close(made.train_step()[0], moved.train_step()[0])
+        torch.testing.assert_close(made.logits(), moved.logits())
+    assert not torch.allclose(before, made.logits())
