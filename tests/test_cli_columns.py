@@ -62,6 +62,37 @@ def test_every_command_that_reads_tables_takes_them(run, words):
     assert "columns id=NAME can say which it is" in err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["transfer", "--learner", "universal", "--target", TARGET, *GLOW],
+        ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
+        ["refine", "--learner", "universal", "--target", TARGET, "--out", "r.csv", *GLOW],
+        ["pretrain", "--sources", TARGET, "--episodes", "1", "--out", "l.safetensors", *GLOW],
+        ["shard", "--graph", TARGET, "--parts", "2", "--out", "shards"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
+    edges = pd.read_csv("payments.csv", dtype=str)
+    edges.loc[3:4, "payee"] = ["zoe", "max"]
+    edges.to_csv("payments.csv", index=False)
+    status, out, err = run(*words, *COLUMNS, "--json")
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert "got payee 'zoe' in row 5 (the header is row 1), and 1 more such rows; --skip-un" in err
+    status, out, err = run(*words, *COLUMNS, "--skip-unknown-edges", "--json")
+    assert (status, len(err.splitlines())) == (0, 1)
+    assert err.startswith("graphglow: note: 2 of 40 edges of payments.csv are left out: ")
+    assert json.loads(out)
+
+
+def test_a_saved_result_has_its_edges_already(run):
+    words = ["refine", "--result", "r.safetensors", "--out", "r.csv", "--skip-unknown-edges"]
+    status, _, err = run(*words)
+    assert status == 2
+    assert "must come alone; got --skip-unknown-edges too" in err
+
+
 def test_a_result_remembers_them(run):
     words = ["transfer", "--learner", "universal", "--target", TARGET, *GLOW, *COLUMNS]
     assert run(*words, "--out", "r.safetensors")[0] == 0

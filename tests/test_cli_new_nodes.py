@@ -117,6 +117,28 @@ def test_without_edges_the_learned_graph_alone_joins_them(run, home, tmp_path):
     assert len(pd.read_csv(tmp_path / "p.csv")) == 6
 
 
+def test_what_is_not_known_of_training_is_a_note_beside_the_json(run, refused, home, tmp_path):
+    nodes = pd.read_csv(home / "new.csv", dtype=str, keep_default_na=False)
+    nodes.loc[:1, "town"] = ["Rome", "Bonn"]
+    nodes.to_csv(tmp_path / "new.csv", index=False)
+    edges = pd.read_csv(home / "joined.csv")
+    edges.loc[2, "target"] = "zoe"
+    edges.to_csv(tmp_path / "edges.csv", index=False)
+    words = ["predict", "--result", home / "people.safetensors", "--nodes", tmp_path / "new.csv"]
+    words += ["--edges", tmp_path / "edges.csv", "--out", tmp_path / "p.csv", "--json"]
+    status, out, err = run(*words, "--skip-unknown-edges")
+    assert status == 0
+    assert json.loads(out)["nodes"] == 6
+    first, second = err.splitlines()
+    assert first.startswith("graphglow: note: column 'town' of ")
+    assert "in 2 of 6 nodes ('Rome', 'Bonn'); they count as blanks" in first
+    assert "1 of 6 edges of" in second
+    assert second.endswith("must name old or new nodes; got 'zoe' in row 4 (the header is row 1)")
+    status, out, err = run(*words, "--overwrite")
+    assert (status, out) == (2, "")
+    assert "--skip-unknown-edges" in err.splitlines()[-1]
+
+
 def test_bad_words_to_predict_are_refused_before_work(refused, home, tmp_path):
     out = tmp_path / "p.csv"
     assert "must be .csv or .parquet" in refused(*predict_words(home, tmp_path / "p.txt"))

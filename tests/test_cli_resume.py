@@ -211,6 +211,17 @@ def test_ctrl_c_before_the_first_checkpoint_says_that_nothing_is_kept(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("seconds", ["-1", "nan"])
+def test_a_bad_time_between_checkpoints_is_called_by_its_flag(home, tmp_path, capsys, seconds):
+    out = tmp_path / "r.st"
+    pretrain = ["pretrain", "--sources", str(home / "g.npz"), *FAST, "--out", str(out)]
+    for words in (transfer_words(home, out), pretrain):
+        assert main([*words, "--checkpoint-seconds", seconds]) == 2
+        said = f"graphglow: --checkpoint-seconds must be >= 0; got {seconds}\n"
+        assert capsys.readouterr().err == said
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["search", "reproduce"])
 def test_commands_that_always_resume_say_so(capsys, command):
     assert main([command, "--help"]) == 0

@@ -1,10 +1,13 @@
 import re
+from datetime import date
 
 import networkx as nx
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import load_graph
 
 
@@ -22,10 +25,52 @@ def test_undirected_with_own_ids_and_numeric_attributes():
     assert data.node_id == ["a", "b", "c", "d"]
     assert data.class_names == ["u", "v"]
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert data.x.shape == (4, 2)  # age, tall; text is no feature
-    torch.testing.assert_close(data.x.mean(0), torch.zeros(2))
+    assert data.x.shape == (4, 3)  # age, tall, and the one value of note
+    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 0.0, 1.0]))
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]
     assert data.edge_weight.tolist() == [0.5, 1.0, 0.5, 1.0]
+
+
+def test_text_is_encoded_as_in_a_table(tmp_path):
+    frame = pd.DataFrame({"id": list("abcdef"), "label": ["u", "v"] * 3})
+    frame["job"] = ["cook", "smith", None, "cook", "clerk", "smith"]
+    frame["joined"] = ["2024-01-31", "2024-02-01", "2024-02-02", None, "2024-03-01", "2024-04-01"]
+    frame["height"] = ["1.5", "1.75", "1.5", "2", "1.25", None]
+    graph = nx.path_graph(list("abcdef"))
+    for row in frame.to_dict("records"):
+        known = {key: value for key, value in row.items() if isinstance(value, str)}
+        graph.add_node(known.pop("id"), **known)
+    edges = pd.DataFrame(list(graph.edges), columns=["source", "target"])
+    table = load_graph((frame, edges))
+    columns = [c["name"] for c in table.feature_columns["columns"]]
+    assert columns == ["joined", "height", "job"]
+    found = load_graph(graph).x
+    torch.testing.assert_close(found[:, [1, 0, 2, 3, 4]], table.x)  # attributes go by their names
+    nx.write_graphml(graph, tmp_path / "g.graphml")
+    torch.testing.assert_close(load_graph(tmp_path / "g.graphml").x, found)
+
+
+def test_dates_and_numpys_booleans_are_features():
+    graph = people()
+    for i, attributes in enumerate(graph.nodes.values()):
+        attributes |= {"tall": np.bool_(i > 1), "note": date(2024, 1, 1 + i)}
+    data = load_graph(graph)
+    torch.testing.assert_close(data.x[:, 0], data.x[:, 1])  # ten years or one day apart
+    torch.testing.assert_close(data.x[:, 2], torch.tensor([-1.0, -1.0, 1.0, 1.0]))
+
+
+def test_attributes_that_are_no_features_are_named():
+    graph = people()
+    for node in graph:
+        graph.nodes[node]["pos"] = (0.0, 1.0)
+    said = "attribute 'pos' of graph is left out: features must be .*; got tuple"
+    with pytest.warns(InputWarning, match=said):
+        assert torch.equal(load_graph(graph).x, load_graph(people()).x)
+    for i in range(30):
+        graph.add_node(i, label="u", age=1.0, comment=f"number {i}")
+    with pytest.warns(InputWarning) as said:
+        load_graph(graph)
+    assert any("column 'comment' of graph is left out: 30 diff" in str(s.message) for s in said)
 
 
 @pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
@@ -95,8 +140,14 @@ BAD = {
         "must have an attribute y, class, label; got age, note, tall",
     ),
     "no features": (
-        lambda g: [(a.pop("age"), a.pop("tall")) for a in g.nodes.values()],
-        "must have features: an attribute x (a list) or numeric attributes; got label, note",
+        lambda g: [(a.pop("age"), a.pop("tall"), a.pop("note")) for a in g.nodes.values()],
+        "must have features: an attribute x (a list), or attributes that are numbers, dates or "
+        "text; got label",
+    ),
+    "text among numbers": (
+        lambda g: [a.update(note=n) for a, n in zip(g.nodes.values(), "12x4", strict=True)],
+        "column 'note' of graph must be numbers in every filled cell, as most are; got 'x' in "
+        "node 'c'",
     ),
     "x on one node": (lambda g: g.add_node("a", x=[1.0]), "x of node 1 of graph must be a list of"),
     "x of two lengths": (

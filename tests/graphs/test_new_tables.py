@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
-from graphglow.graphs import new_tables
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.new_tables import read_new_nodes
-from graphglow.graphs.table_file import open_table
 
 COLUMNS = [
     {"name": "age", "mean": 40.0, "scale": 10.0},
@@ -37,11 +35,24 @@ def read(folder, nodes: str, edges: str | None = None, data: Data | None = None)
 
 def test_columns_are_encoded_as_in_training(tmp_path):
     rows = "n1,Ulm,50,1970-01-03,3,true,x\nn2,Rome,,,9,,\n"
-    found = read(tmp_path, HEADER + rows)
+    with pytest.warns(InputWarning, match="training has not seen"):
+        found = read(tmp_path, HEADER + rows)
     expected = [[1, 1, 0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0]]
     torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float32))
     assert found.node_id == ["n1", "n2"]
     assert found.edge_index is None
+
+
+def test_categories_that_training_has_not_seen_are_counted(tmp_path):
+    towns = ["Rome", "Ulm", "", "NA", "Rome", "Bonn", "Kiel", "Turin"]
+    rows = "".join(f"n{i},{town},1,,1,,\n" for i, town in enumerate(towns))
+    with pytest.warns(InputWarning) as said:
+        found = read(tmp_path, HEADER + rows)
+    assert [str(one.message) for one in said] == [
+        f"column 'town' of {tmp_path / 'new.csv'} has categories that training has not seen in 5 "
+        "of 8 nodes ('Rome', 'Bonn', 'Kiel', ...); they count as blanks"
+    ]
+    assert found.x[:, 3:6].sum(dim=1).tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
 
 
 def test_names_of_columns_may_differ_in_case(tmp_path):
@@ -146,13 +157,24 @@ ROW = "n1,Ulm,1,,1,,\n"
         ),
         (HEADER + "n1,Ulm,inf,,1,,\n", None, "column 'age' of .* must be finite"),
         (
+            HEADER + ROW + "n2,Ulm,1e99,,1,,\n",
+            None,
+            r"column 'age' of .*new.csv must be numbers below 1e\+38 once they are scaled as in "
+            r"training; got '1e\+99' in row 3",
+        ),
+        (
             HEADER + "n1,Ulm,1,soon,1,,\n",
             None,
             "column 'joined' of .* must be dates such as 2024-01-31; got 'soon'",
         ),
-        (HEADER + ROW, "source,target\nn1,z\n", "'target' of .*old or new nodes; got 'z' in row 2"),
+        (
+            HEADER + ROW,
+            "source,target\nn1,z\n",
+            "'target' .*old or new nodes; got target 'z' in row",
+        ),
         (HEADER + ROW, "source,target\na,b\n", "must have a new end; got a - b in row 2"),
         (HEADER + ROW, "source,target,weight\nn1,b,-1\n", "'weight' of .*numbers from 0; got '-1'"),
+        (HEADER + ROW, "source,target,weight\nn1,b,1e31\n", r"numbers from 0 to 1e\+30; got '1e"),
         (HEADER + ROW, "a,b,c\n1,2,3\n", "must have the columns source and target"),
     ],
 )
@@ -167,6 +189,10 @@ def test_arrays_need_every_feature(tmp_path):
         read(tmp_path, "id,u,label\nn,1,x\n", data=plain)
     with pytest.raises(InputError, match=r"column 'v' of .* must be filled; got a blank in row 2"):
         read(tmp_path, "id,u,v\nn,1,\n", data=plain)
+    with pytest.raises(
+        InputError, match=r"column 'v' .* numbers below 1e\+38; got '1e\+99' in row"
+    ):
+        read(tmp_path, "id,u,v\nn,1,1e99\n", data=plain)
 
 
 def test_what_is_no_table(tmp_path):
@@ -187,7 +213,23 @@ def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_p
 
 
 def test_edges_without_a_header_are_refused(tmp_path):
-    (tmp_path / "edges.csv").write_text("n1,p0\n")
-    old = ["p0", "p1"]
     with pytest.raises(InputError, match="must start with a header such as source,target"):
-        new_tables._read_edges(open_table(tmp_path / "edges.csv"), [*old, "n1"], 2, {}, ())
+        read(tmp_path, HEADER + ROW, "n1,a\n")
+
+
+@pytest.mark.parametrize(
+    ("edges", "left", "said"),
+    [
+        ("n1,b\nz,n1\nn1,\n", [[3], [1]], "2 of 3 edges .* old or new nodes; got 'z' in row 3"),
+        ("n1,\n", [[], []], "1 of 1 edges of .* must name old or new nodes; got a blank in row 2"),
+    ],
+)
+def test_edges_with_unknown_ids_are_left_out_where_asked(tmp_path, edges, left, said):
+    (tmp_path / "new.csv").write_text(HEADER + ROW)
+    (tmp_path / "edges.csv").write_text("source,target\n" + edges)
+    tables = tmp_path / "new.csv", tmp_path / "edges.csv"
+    with pytest.warns(InputWarning, match=said):
+        found = read_new_nodes(*tables, graph(), skip_unknown_edges=True)
+    assert found.edge_index.tolist() == left
+    with pytest.raises(InputError, match=r"--skip-unknown-edges .* leaves such edges out"):
+        read_new_nodes(*tables, graph())

@@ -1,5 +1,9 @@
 """Settings of the learner and its objective are checked at birth."""
 
+import json
+from dataclasses import asdict
+
+import numpy as np
 import pytest
 
 from graphglow.errors import InputError
@@ -88,6 +92,16 @@ def test_neighbours_need_an_inner_product_and_a_cut(changes):
 def test_the_ends_of_the_ranges_are_allowed():
     LearnerConfig(embedding_size=1, num_heads=1, threshold=0.0, weighted=False, neighbours=1)
     ObjectiveConfig(smoothness=0, sparsity=0, entropy=0, samples=2, probes=1, sketch=1)
+
+
+def test_numbers_of_numpy_become_those_of_python():
+    learner = LearnerConfig(num_heads=np.int32(6), threshold=np.float32(0.5), tied=np.bool_(True))
+    assert learner == LearnerConfig(num_heads=6, threshold=0.5)
+    objective = ObjectiveConfig(samples=np.int64(3), entropy=np.float16(0.25))
+    assert objective == ObjectiveConfig(samples=3, entropy=0.25)
+    assert json.loads(json.dumps([asdict(learner), asdict(objective)]))[0]["tied"] is True
+    with pytest.raises(InputError, match="num_heads must be an integer; got True"):
+        LearnerConfig(num_heads=np.bool_(True))
 
 
 def test_settings_are_frozen():

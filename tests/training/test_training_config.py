@@ -1,7 +1,13 @@
 """Settings of training are checked at birth, each with its rule and what came."""
 
+import json
+from dataclasses import asdict, fields, replace
+
+import numpy as np
 import pytest
 
+from graphglow import GlowClassifier
+from graphglow.baselines import METHODS
 from graphglow.errors import InputError
 from graphglow.training import PretrainConfig, TransferConfig
 
@@ -46,6 +52,13 @@ SHARED = [
     ("learner_learning_rate", 0),
     ("learner_learning_rate", NAN),
     ("learner_learning_rate", INFINITY),
+    ("refinements", np.bool_(True)),
+    ("dropout", np.bool_(False)),
+    ("num_pivots", np.float64(10)),
+    ("num_pivots", np.int64(0)),
+    ("epochs", np.timedelta64(5, "D")),
+    ("learning_rate", np.float32("nan")),
+    ("tolerance", np.complex64(1)),
 ]
 
 
@@ -85,6 +98,32 @@ def test_the_ends_of_the_ranges_are_allowed(config):
         patience=1,
     )
     config(input_weight=1.0, structure_momentum=1.0)
+
+
+@pytest.mark.parametrize(
+    "config", [PretrainConfig(), TransferConfig(), *(m.config() for m in METHODS.values())]
+)
+def test_numbers_of_numpy_become_those_of_python(config):
+    kinds = {bool: np.bool_, int: np.int64, float: np.float64}
+    plain = {f.name: getattr(config, f.name) for f in fields(config) if f.init}
+    given = {name: kinds[type(v)](v) for name, v in plain.items() if type(v) in kinds}
+    assert {"epochs", "dropout", "capture"} <= set(given)
+    made = replace(config, **given)
+    assert made == config
+    assert json.loads(json.dumps(asdict(made))) == json.loads(json.dumps(asdict(config)))
+    assert all(type(getattr(made, name)) is type(plain[name]) for name in given)
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), np.float16(0.5), np.longdouble(0.5)])
+def test_any_width_of_a_number_will_do(value):
+    assert type(TransferConfig(dropout=value).dropout) is float
+    assert TransferConfig(epochs=np.uint8(3)) == TransferConfig(epochs=3)
+
+
+def test_a_grid_of_numpy_is_set_as_plain_numbers():
+    for epochs in np.arange(2, 4):
+        config = GlowClassifier().set_params(config__epochs=epochs).config
+        assert (config.epochs, type(config.epochs)) == (epochs, int)
 
 
 def test_settings_are_frozen():

@@ -41,6 +41,7 @@ def transfer_across_ranks(
     predictions: Path | None,
     log: str | None,
     columns: Sequence[str] = (),
+    skip_unknown_edges: bool = False,
     overwrite: bool = False,
 ) -> dict[str, Any] | None:
     """Train on this rank's shard of the target; the facts of the run on rank 0, None on others.
@@ -55,6 +56,7 @@ def transfer_across_ranks(
         split_file: Not with a folder of shards, which has its split.
         split_seed: As in ``graphglow transfer``.
         columns: As in ``graphglow transfer``; not with a folder of shards.
+        skip_unknown_edges: As in ``graphglow transfer``.
         data_root: As in ``graphglow transfer``.
         predictions: A folder; each rank writes those of its nodes.
         overwrite: Whether predictions that are there may be replaced.
@@ -85,6 +87,7 @@ def transfer_across_ranks(
             data, split = read_graph(
                 target,
                 columns=columns,
+                skip_unknown_edges=skip_unknown_edges,
                 data_root=data_root,
                 split_file=split_file,
                 split_seed=split_seed,
@@ -115,6 +118,7 @@ def pretrain_across_ranks(
     data_root: Path | None,
     log: str | None,
     columns: Sequence[str] = (),
+    skip_unknown_edges: bool = False,
 ) -> tuple[StructureLearner, dict[str, Any]] | None:
     """Train a learner on this rank's sources; on rank 0, the learner and what to print of it.
 
@@ -122,6 +126,7 @@ def pretrain_across_ranks(
         sources: Names or files; every rank loads all of them and keeps its own.
         config: Its schedule must be ``together``.
         columns: As in ``graphglow pretrain``.
+        skip_unknown_edges: As in ``graphglow pretrain``.
         split_seed: As in ``graphglow pretrain``.
         data_root: As in ``graphglow pretrain``.
         log: As in ``graphglow pretrain``; rank 0 logs.
@@ -132,7 +137,13 @@ def pretrain_across_ranks(
         )
     with join(config.device) as ranks:
         graphs = [
-            read_graph(n, columns=columns, data_root=data_root, split_seed=split_seed)
+            read_graph(
+                n,
+                columns=columns,
+                skip_unknown_edges=skip_unknown_edges,
+                data_root=data_root,
+                split_seed=split_seed,
+            )
             for n in sources
         ]
         began = time.perf_counter()

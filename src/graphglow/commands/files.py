@@ -113,6 +113,7 @@ def read_graph(
     split_file: Path | None = None,
     split_seed: int = 0,
     columns: Sequence[str] = (),
+    skip_unknown_edges: bool = False,
 ) -> tuple[Data, str]:
     """Load a graph and say which split it has; ``columns`` are those of ``--columns``."""
     if not 0 <= split_seed <= LARGEST_SEED:
@@ -120,6 +121,7 @@ def read_graph(
     data = load_graph(
         name,
         columns=read_columns(columns),
+        skip_unknown_edges=skip_unknown_edges,
         data_root=data_root,
         split_file=split_file,
         split_seed=split_seed,

@@ -20,6 +20,7 @@ from graphglow.commands.flags import (
     Log,
     OptionalFile,
     Overwrite,
+    SkipUnknownEdges,
 )
 from graphglow.commands.terminal import epochs_shown, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable
@@ -43,6 +44,7 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
         target: GraphName,
         config: Annotated[kind, arg(name="")],  # type: ignore[valid-type]
         columns: Columns = (),
+        skip_unknown_edges: SkipUnknownEdges = False,
         split_file: OptionalFile = None,
         split_seed: int = 0,
         predictions: OptionalFile = None,
@@ -70,6 +72,7 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
             data, split = read_graph(
                 target,
                 columns=columns,
+                skip_unknown_edges=skip_unknown_edges,
                 data_root=data_root,
                 split_file=split_file,
                 split_seed=split_seed,

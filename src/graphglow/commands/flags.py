@@ -42,6 +42,17 @@ Columns = Annotated[
         help_behavior_hint="(optional)",
     ),
 ]
+SkipUnknownEdges = Annotated[
+    bool,
+    FlagCreatePairsOff,
+    arg(
+        help=(
+            "Leave out edges of your tables that name ids which no node has, and say how many; "
+            "otherwise they are an error."
+        ),
+        help_behavior_hint="",
+    ),
+]
 DataRoot = Annotated[
     Path | None,
     arg(

@@ -9,6 +9,7 @@ from graphglow.commands.flags import (
     OutFile,
     Overwrite,
     SavedTransfer,
+    SkipUnknownEdges,
     UnusedDataRoot,
     UnusedDevice,
     UnusedSeed,
@@ -24,6 +25,7 @@ def predict(  # noqa: D417 (flags.py says the rest)
     out: OutFile,
     edges: OptionalFile = None,
     columns: Columns = (),
+    skip_unknown_edges: SkipUnknownEdges = False,
     overwrite: Overwrite = False,
     json: Json = False,
     seed: UnusedSeed = 0,
@@ -47,7 +49,9 @@ def predict(  # noqa: D417 (flags.py says the rest)
     out = check_output(prediction_file(out), overwrite=overwrite, inputs=(result, nodes, edges))
     trained = TransferResult.load(result.expanduser())
     with waiting("predicting"):
-        found = trained.predict_new_tables(nodes, edges, columns=read_columns(columns))
+        found = trained.predict_new_tables(
+            nodes, edges, columns=read_columns(columns), skip_unknown_edges=skip_unknown_edges
+        )
         found.write(out)
     frame = found.to_frame()
     counts = {str(name): int(count) for name, count in frame["predicted"].value_counts().items()}

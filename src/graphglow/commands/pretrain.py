@@ -9,7 +9,15 @@ from tyro.conf import arg
 from graphglow import training
 from graphglow.commands.across_ranks import pretrain_across_ranks
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph
-from graphglow.commands.flags import Columns, DataRoot, Json, Log, OutFile, Overwrite
+from graphglow.commands.flags import (
+    Columns,
+    DataRoot,
+    Json,
+    Log,
+    OutFile,
+    Overwrite,
+    SkipUnknownEdges,
+)
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import (
     epochs_shown,
@@ -31,6 +39,7 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     out: OutFile,
     config: Annotated[PretrainConfig, arg(name="")],
     columns: Columns = (),
+    skip_unknown_edges: SkipUnknownEdges = False,
     split_seed: int = 0,
     overwrite: Overwrite = False,
     resume: Resume = False,
@@ -57,7 +66,13 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         if resume:
             raise InputError("pre-training on all sources together must begin anew; got --resume")
         spread = pretrain_across_ranks(
-            sources, config, columns=columns, split_seed=split_seed, data_root=data_root, log=log
+            sources,
+            config,
+            columns=columns,
+            skip_unknown_edges=skip_unknown_edges,
+            split_seed=split_seed,
+            data_root=data_root,
+            log=log,
         )
         if spread is not None:  # rank 0 writes and speaks
             learner, measured = spread
@@ -69,7 +84,13 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         assert checkpoints is not None  # there is an output
         with waiting("loading graphs"):
             graphs = [
-                read_graph(n, columns=columns, data_root=data_root, split_seed=split_seed)
+                read_graph(
+                    n,
+                    columns=columns,
+                    skip_unknown_edges=skip_unknown_edges,
+                    data_root=data_root,
+                    split_seed=split_seed,
+                )
                 for n in sources
             ]
         visits = config.episodes * len(graphs)

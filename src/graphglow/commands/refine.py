@@ -17,6 +17,7 @@ from graphglow.commands.flags import (
     OptionalFile,
     OutFile,
     Overwrite,
+    SkipUnknownEdges,
 )
 from graphglow.commands.terminal import percent, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable, run_transfer, was_source
@@ -42,6 +43,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     top_k: int = 16,
     self_loops: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True,
     columns: Columns = (),
+    skip_unknown_edges: SkipUnknownEdges = False,
     split_file: OptionalFile = None,
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
@@ -85,6 +87,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
             "learner": learner,
             "target": target,
             "columns": columns,
+            "skip_unknown_edges": skip_unknown_edges,
             "split_file": split_file,
             "split_seed": split_seed,
             "embedding_size": embedding_size,
@@ -106,6 +109,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
             data_root=data_root,
             log=log,
             columns=columns,
+            skip_unknown_edges=skip_unknown_edges,
         )
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)

@@ -59,6 +59,8 @@ def may_replace(out: Path | None, *, resume: bool, overwrite: bool) -> bool:
 @contextmanager
 def checkpointed(out: Path | None, *, resume: bool, seconds: float) -> Iterator[Checkpoints | None]:
     """Let the run in the block save itself beside ``out``; if all goes well, nothing is left."""
+    if not seconds >= 0:  # nor is NaN
+        raise InputError(f"--checkpoint-seconds must be >= 0; got {seconds:g}")
     if out is None:
         yield None
         return

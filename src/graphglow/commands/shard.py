@@ -8,7 +8,15 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands.files import read_graph
-from graphglow.commands.flags import Columns, DataRoot, Json, OptionalFile, UnusedDevice, UnusedSeed
+from graphglow.commands.flags import (
+    Columns,
+    DataRoot,
+    Json,
+    OptionalFile,
+    SkipUnknownEdges,
+    UnusedDevice,
+    UnusedSeed,
+)
 from graphglow.commands.terminal import print_json, say, show_facts, waiting
 from graphglow.errors import InputError
 from graphglow.training.distributed import GraphArrays, write_shards
@@ -22,6 +30,7 @@ def shard(  # noqa: D417 (flags.py says the rest)
     parts: Annotated[int, arg(metavar="INT")],
     partition: Partition = "auto",
     columns: Columns = (),
+    skip_unknown_edges: SkipUnknownEdges = False,
     split_file: OptionalFile = None,
     split_seed: int = 0,
     data_root: DataRoot = None,
@@ -57,6 +66,7 @@ def shard(  # noqa: D417 (flags.py says the rest)
             data, _ = read_graph(
                 graph,
                 columns=columns,
+                skip_unknown_edges=skip_unknown_edges,
                 data_root=data_root,
                 split_file=split_file,
                 split_seed=split_seed,

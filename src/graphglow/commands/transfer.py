@@ -24,6 +24,7 @@ from graphglow.commands.flags import (
     Log,
     OptionalFile,
     Overwrite,
+    SkipUnknownEdges,
 )
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
@@ -39,6 +40,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     target: GraphName,
     config: Annotated[TransferConfig, arg(name="")],
     columns: Columns = (),
+    skip_unknown_edges: SkipUnknownEdges = False,
     split_file: OptionalFile = None,
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
@@ -84,6 +86,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
             split_file=split_file,
             split_seed=split_seed,
             columns=columns,
+            skip_unknown_edges=skip_unknown_edges,
             data_root=data_root,
             predictions=predictions,
             overwrite=overwrite,
@@ -110,6 +113,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
             data_root=data_root,
             log=log,
             columns=columns,
+            skip_unknown_edges=skip_unknown_edges,
             checkpoints=checkpoints,
         )
         if out is not None:
@@ -137,6 +141,7 @@ def run_transfer(
     data_root: Path | None,
     log: str | None = None,
     columns: Columns = (),
+    skip_unknown_edges: bool = False,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[TransferResult, str]:
     """Load what the flags name and train, with a progress bar; also say which split was used."""
@@ -145,6 +150,7 @@ def run_transfer(
         data, split = read_graph(
             target,
             columns=columns,
+            skip_unknown_edges=skip_unknown_edges,
             data_root=data_root,
             split_file=split_file,
             split_seed=split_seed,

@@ -31,7 +31,11 @@ TABLES_ONLY = "columns can be chosen in tables only: .csv, .parquet, DataFrames"
 
 
 def read_graph_file(
-    path: Path, *, columns: Columns | None = None, need_labels: bool = True
+    path: Path,
+    *,
+    columns: Columns | None = None,
+    need_labels: bool = True,
+    skip_unknown_edges: bool = False,
 ) -> Data:
     """Read a graph, not yet checked, from a file or folder that exists.
 
@@ -42,11 +46,15 @@ def read_graph_file(
         raise InputError(f"a graph file must be readable; got {path}")
     if not path.is_dir() and not path.is_file():
         raise InputError(f"a graph file must be a regular file; got {path}")
-    if path.is_dir():
-        return read_table_folder(path, columns=columns, need_labels=need_labels)
+    beside_edges = path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}
+    if path.is_dir() or (is_table_file(path) and beside_edges):
+        return read_table_folder(
+            path if path.is_dir() else path.parent,
+            columns=columns,
+            need_labels=need_labels,
+            skip_unknown_edges=skip_unknown_edges,
+        )
     if is_table_file(path):
-        if path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}:
-            return read_table_folder(path.parent, columns=columns, need_labels=need_labels)
         return read_tables(path, None, columns=columns, need_labels=need_labels)
     reader = READERS.get(path.suffix.lower())
     if reader is None:

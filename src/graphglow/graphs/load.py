@@ -48,6 +48,7 @@ def load_graph(
     y: Any = None,
     columns: Columns | None = None,
     need_labels: bool = True,
+    skip_unknown_edges: bool = False,
     data_root: str | Path | None = None,
     split_file: str | Path | None = None,
     split_seed: int = 0,
@@ -68,6 +69,9 @@ def load_graph(
             "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``, and those
             that are not to be read: ``{"leave_out": ["phone", "notes"]}``.
         need_labels: Whether a graph without labels is an error; else ``y`` may be all -1.
+        skip_unknown_edges: Whether edges of a table that name ids which the nodes table does not
+            have are left out, with an :class:`InputWarning` that counts them; else they are an
+            error.
         data_root: Where the raw files of named data sets are; else ``GRAPHGLOW_DATA``, else
             ``data/`` in the working folder.
         split_file: An ``.npz`` with index arrays ``train``, ``val``, ``test``, which replaces any
@@ -85,11 +89,15 @@ def load_graph(
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
+    tables: dict[str, Any] = {
+        "columns": columns,
+        "need_labels": need_labels,
+        "skip_unknown_edges": skip_unknown_edges,
+    }
     if isinstance(source, str | Path):
-        tables = {"columns": columns, "need_labels": need_labels}
         data = _read_name_or_path(source, data_root, split_seed, tables)
     else:
-        data = _read_object(source, x, y, columns, need_labels)
+        data = _read_object(source, x, y, tables)
     if (x is not None or y is not None) and not _is_scipy(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
@@ -117,19 +125,17 @@ def data_folder(data_root: str | Path | None) -> Path:
     return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
 
 
-def _read_object(
-    source: object, x: Any, y: Any, columns: Columns | None, need_labels: bool
-) -> Data:
+def _read_object(source: object, x: Any, y: Any, tables: dict[str, Any]) -> Data:
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
-    if columns and not (is_frame(source) or _is_pair(source)):
+    if tables["columns"] and not (is_frame(source) or _is_pair(source)):
         raise InputError(f"{TABLES_ONLY}; got {type(source).__name__}")
     if isinstance(source, Data):
         data = source.clone()
     elif is_frame(source):
-        data = read_tables(source, None, columns=columns, need_labels=need_labels)
+        data = read_tables(source, None, **tables)
     elif _is_pair(source):
-        data = read_tables(*source, columns=columns, need_labels=need_labels)
+        data = read_tables(*source, **tables)
     elif _is_scipy(source):
         from graphglow.graphs.scipy_graph import from_scipy
 
@@ -140,7 +146,8 @@ def _read_object(
         from graphglow.graphs.networkx_graph import from_networkx
 
         graph: Any = source
-        data = from_networkx(graph, name=str(graph.name or "graph"), need_labels=need_labels)
+        name = str(graph.name or "graph")
+        data = from_networkx(graph, name=name, need_labels=tables["need_labels"])
         data.name = graph.name
     else:
         raise InputError(

@@ -2,6 +2,7 @@
 
 import warnings
 from contextlib import suppress
+from datetime import date
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.labels import encode_labels
 from graphglow.graphs.node_features import RowName, encode_features
 from graphglow.graphs.table_folder import add_masks
@@ -20,6 +21,7 @@ from graphglow.graphs.table_folder import add_masks
 LABELS = ("y", "class", "label")
 """Where a graph has several, the first: programs for drawing put the node's name in ``label``."""
 PARTS_OF_WEIGHT = ("input_weight", "latent_weight")
+NUMBER = Real | np.bool_
 NOT_FEATURES = {*LABELS, "split", "x", "id", "node_id", "name"}
 
 
@@ -64,7 +66,10 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
     """Turn a NetworkX graph into a ``Data``, not yet checked.
 
     Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
-    ``x`` (a list of numbers, or its JSON text) or any numeric attributes, which are standardised.
+    ``x`` (a list of numbers, or its JSON text) or any attributes that are numbers, dates or text:
+    they are encoded as the columns of a table are, numbers standardised and text one-hot. Others
+    are left out with an :class:`InputWarning`.
+
     Edge attributes: ``weight`` (missing: 1) and, where every edge has them, ``input_weight`` and
     ``latent_weight``, as :func:`~graphglow.graphs.write.to_networkx` writes them. Undirected edges
     come in both directions.
@@ -85,7 +90,7 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
 
     labels = [None if label is None else a.get(label) for a in attributes]
     y, class_names = encode_labels(labels, f"{label} of {name}", row_name=node_name)
-    x = _vectors(attributes, name) if "x" in keys else _numbers(attributes, keys, name, node_name)
+    x = _vectors(attributes, name) if "x" in keys else _columns(attributes, keys, name, node_name)
     data = Data(x=x, y=y)
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
     data.class_names = class_names
@@ -142,20 +147,32 @@ def _vector(value: Any, what: str) -> np.ndarray:
     raise InputError(f"{what} must be a list of numbers; got {str(value)[:40]!r}")
 
 
-def _numbers(
+def _columns(
     attributes: list[dict[str, Any]], keys: set[Any], name: str, node_name: RowName
 ) -> Tensor:
+    """Numbers, dates and text as the columns of a table are encoded; others are left out."""
     import pandas as pd
 
-    columns = {
-        str(key): [float("nan") if a.get(key) is None else _float(a[key]) for a in attributes]
-        for key in sorted(keys - NOT_FEATURES, key=str)
-        if all(isinstance(a[key], Real) for a in attributes if a.get(key) is not None)
-    }
+    columns: dict[str, Any] = {}
+    for key in sorted(keys - NOT_FEATURES, key=str):
+        values = [a.get(key) for a in attributes]
+        known = [value for value in values if value is not None]
+        other = next((v for v in known if not isinstance(v, NUMBER | date | str)), None)
+        if other is not None:
+            warnings.warn(
+                f"attribute {str(key)!r} of {name} is left out: features must be numbers, dates or "
+                f"text; got {type(other).__name__}",
+                InputWarning,
+                stacklevel=2,
+            )
+        elif all(isinstance(value, NUMBER) for value in known):
+            columns[str(key)] = [float("nan") if v is None else _float(v) for v in values]
+        else:
+            columns[str(key)] = pd.Series(values, dtype=object)
     if not columns:
         raise InputError(
-            f"nodes of {name} must have features: an attribute x (a list) or numeric attributes; "
-            f"got {_listed(keys)}"
+            f"nodes of {name} must have features: an attribute x (a list), or attributes that are "
+            f"numbers, dates or text; got {_listed(keys)}"
         )
     return encode_features(pd.DataFrame(columns), name, row_name=node_name)
 

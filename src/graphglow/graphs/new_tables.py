@@ -8,7 +8,8 @@ have one column of numbers per feature, in order. Names of columns may differ fr
 in case and in spaces around them.
 """
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,22 +17,23 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.feature_columns import check_feature_columns
-from graphglow.graphs.frame_table import FrameTable
-from graphglow.graphs.table_cells import EXAMPLES, days_of, parse_dates, parse_numbers
+from graphglow.graphs.table_cells import EXAMPLES, days_of, parse_dates, parse_numbers, text_of
 from graphglow.graphs.table_columns import (
+    Chosen,
     Columns,
     check_roles,
-    end_columns,
     find_column,
     listed,
     need_column,
-    refuse_headerless,
 )
+from graphglow.graphs.table_edges import EdgeBatch, edge_batches, joined
 from graphglow.graphs.table_file import open_table
-from graphglow.graphs.table_folder import text_of
 from graphglow.graphs.table_rows import MISSING, TableRows
+
+LARGEST = 1e38
+"""Of a feature as the model reads it: float32 ends soon after."""
 
 
 class NewNodes(NamedTuple):
@@ -47,7 +49,14 @@ class NewNodes(NamedTuple):
     node_id: list[str]
 
 
-def read_new_nodes(nodes: Any, edges: Any, data: Data, columns: Columns | None = None) -> NewNodes:
+def read_new_nodes(
+    nodes: Any,
+    edges: Any,
+    data: Data,
+    columns: Columns | None = None,
+    *,
+    skip_unknown_edges: bool = False,
+) -> NewNodes:
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Args:
@@ -56,7 +65,10 @@ def read_new_nodes(nodes: Any, edges: Any, data: Data, columns: Columns | None =
         data: The graph of training.
         columns: Which column is what, where names do not say so, as in ``load_graph``; what was
             said there holds here too.
+        skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
     """
+    import pandas as pd
+
     check_feature_columns(data)
     table = open_table(nodes)
     asked = check_roles(columns)
@@ -79,8 +91,14 @@ def read_new_nodes(nodes: Any, edges: Any, data: Data, columns: Columns | None =
     if edges is None:
         return NewNodes(x, None, None, new_ids)
     chosen = _roles_of_training(data, edge_table := open_table(edges)) | asked.roles
-    found = _read_edges(edge_table, [*old, *new_ids], len(old), chosen, asked.leave_out)
-    return NewNodes(x, *found, new_ids)
+    batches = edge_batches(
+        edge_table,
+        pd.Index([*old, *new_ids], dtype=object),
+        Chosen(chosen, asked.leave_out),
+        whose="old or new nodes",
+        skip_unknown=skip_unknown_edges,
+    )
+    return NewNodes(x, *joined(_with_new_ends(batches, len(old), edge_table)), new_ids)
 
 
 _NO_FEATURES = ("label", "split")
@@ -133,24 +151,39 @@ def _encoded(frame: Any, columns: Sequence[Mapping[str, Any]], table: TableRows)
     for column in columns:
         values = frame[column["here"]]
         if "categories" in column:
-            blocks.append(_one_hot(values, list(column["categories"])))
+            blocks.append(_one_hot(values, list(column["categories"]), table))
             continue
         if column.get("date"):
             numbers = _days(values, column["date"], table)
         else:
             numbers = _numbers(values, table, column.get("decimal", table.decimal))
         centred, scale = np.nan_to_num(numbers - float(column["mean"])), float(column["scale"])
-        blocks.append((centred / scale if scale > 0 else 0 * centred)[:, None])
+        with np.errstate(over="ignore"):  # infinity, which is refused
+            scaled = centred / scale if scale > 0 else 0 * centred
+        rule = f"numbers below {LARGEST:g} once they are scaled as in training"
+        _refuse(np.abs(scaled) > LARGEST, values, rule, table)
+        blocks.append(scaled[:, None])
     return torch.from_numpy(np.concatenate(blocks, axis=1).astype(np.float32))
 
 
-def _one_hot(values: Any, categories: list[str]) -> np.ndarray:
+def _one_hot(values: Any, categories: list[str], table: TableRows) -> np.ndarray:
     import pandas as pd
 
-    text = text_of(values)
+    text = _filled(values)
     if set(categories) <= {"True", "False"}:  # a file may write them otherwise
         text = text.str.capitalize()
     position = pd.Index(categories, dtype=object).get_indexer(text)  # -1 for the others
+    unseen = text[(position < 0) & (text != "").to_numpy()]
+    if len(unseen):
+        different = unseen.unique()
+        some = ", ".join(repr(value[:40]) for value in different[:3])
+        warnings.warn(
+            f"column {values.name!r} of {table.what} has categories that training has not seen in "
+            f"{len(unseen)} of {len(text)} nodes ({some}{', ...' if len(different) > 3 else ''}); "
+            "they count as blanks",
+            InputWarning,
+            stacklevel=2,
+        )
     encoded: np.ndarray = position[:, None] == np.arange(len(categories))
     return encoded
 
@@ -164,6 +197,7 @@ def _plain_numbers(frame: Any, names: list[str], count: int, table: TableRows) -
     columns = [_numbers(frame[name], table, table.decimal) for name in names]
     for name, values in zip(names, columns, strict=True):
         _refuse_blanks(np.isnan(values), frame[name], table)
+        _refuse(np.abs(values) > LARGEST, frame[name], f"numbers below {LARGEST:g}", table)
     return torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))
 
 
@@ -238,37 +272,17 @@ def _check_new_ids(ids: Any, old: set[str], where: str, table: TableRows) -> Non
         seen[value] = key
 
 
-def _read_edges(
-    table: TableRows,
-    ids: list[str],
-    num_old: int,
-    chosen: dict[str, str],
-    leave_out: tuple[str, ...],
-) -> tuple[Tensor, Tensor | None]:
-    import pandas as pd
-
-    ends, named = end_columns(table.columns, table.what, chosen, leave_out)
-    if not named and not isinstance(table, FrameTable):
-        refuse_headerless(ends, set(ids), table.what)
-    weight = find_column("weight", table.columns, table.what, chosen)
-    frame = table.frame([*ends, *([] if weight is None else [weight])], text=ends)
-    index, found = pd.Index(ids, dtype=object), []
-    for name in ends:
-        position = index.get_indexer(text_of(frame[name]))
-        _refuse(position < 0, frame[name], "ids of old or new nodes", table)
-        found.append(torch.from_numpy(position.astype(np.int64)))
-    pairs = torch.stack(found)
-    among_old = (pairs < num_old).all(dim=0).nonzero()
-    if len(among_old):
-        row = int(among_old[0])
-        raise InputError(
-            f"each edge of {table.what} must have a new end; got "
-            f"{' - '.join(str(frame[name].iloc[row]) for name in ends)} in "
-            f"{table.row_name(frame.index[row])}"
-        )
-    if weight is None:
-        return pairs, None
-    values = _numbers(frame[weight], table, table.decimal)
-    _refuse_blanks(np.isnan(values), frame[weight], table)
-    _refuse(values < 0, frame[weight], "numbers from 0", table)
-    return pairs, torch.from_numpy(values.astype(np.float32))
+def _with_new_ends(
+    batches: Iterable[EdgeBatch], num_old: int, table: TableRows
+) -> Iterator[EdgeBatch]:
+    """The same edges; one between two old nodes is refused with its row."""
+    for batch in batches:
+        among_old = (batch.pairs < num_old).all(axis=0)
+        if among_old.any():
+            row = int(among_old.argmax())
+            raise InputError(
+                f"each edge of {table.what} must have a new end; got "
+                f"{' - '.join(str(end) for end in batch.rows.iloc[row, :2])} in "
+                f"{table.row_name(batch.rows.index[row])}"
+            )
+        yield batch

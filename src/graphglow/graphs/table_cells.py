@@ -144,3 +144,16 @@ def days_of(dates: Any) -> np.ndarray:
     days = (dates - start) / pd.Timedelta(days=1).as_unit("s")
     values: np.ndarray = days.to_numpy(dtype=np.float64, na_value=np.nan)
     return values
+
+
+def text_of(column: Any) -> Any:
+    """Stripped text, empty for blanks; whole numbers that pandas keeps as floats are whole."""
+    import pandas as pd
+
+    if pd.api.types.is_float_dtype(column):  # integers with blanks, as pandas keeps them
+        whole = column.dropna()
+        if (whole == whole.round()).all() and (whole.abs() < 2**53).all():
+            column = column.astype("Int64")
+    if isinstance(column.dtype, pd.StringDtype):  # the common case, and much faster
+        return column.fillna("").str.strip().astype(object)
+    return column.astype(object).where(column.notna(), "").astype(str).str.strip().astype(object)

@@ -10,7 +10,6 @@ Edges are read in batches and kept as numbers; of the nodes table, Parquet is re
 a time.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,24 +19,21 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.check import LARGEST_WEIGHT
-from graphglow.graphs.frame_table import FrameTable
 from graphglow.graphs.labels import encode_labels
 from graphglow.graphs.node_features import RowName, encode_columns, row_from_one
 from graphglow.graphs.parquet_table import ParquetTable
 from graphglow.graphs.split import mask_from
-from graphglow.graphs.table_cells import parse_numbers
+from graphglow.graphs.table_cells import text_of
 from graphglow.graphs.table_columns import (
     Chosen,
     Columns,
     check_left_out,
     check_roles,
-    end_columns,
     find_column,
     need_column,
     note_misspelt,
-    refuse_headerless,
 )
+from graphglow.graphs.table_edges import edge_batches, joined, own_ids
 from graphglow.graphs.table_file import find_table, open_table
 from graphglow.graphs.table_rows import TableRows
 
@@ -47,26 +43,39 @@ WHY_LABELS = " (what is to be predicted; blank where unknown)"
 
 
 def read_table_folder(
-    folder: Path, *, columns: Columns | None = None, need_labels: bool = True
+    folder: Path,
+    *,
+    columns: Columns | None = None,
+    need_labels: bool = True,
+    skip_unknown_edges: bool = False,
 ) -> Data:
     """Read a graph, not yet checked, from the tables in ``folder``."""
     nodes = find_table(folder, "nodes")
     if nodes is None:
         raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {folder}")
-    return graph_of_tables(nodes, find_table(folder, "edges"), columns, need_labels)
+    edges = find_table(folder, "edges")
+    return graph_of_tables(nodes, edges, columns, need_labels, skip_unknown_edges)
 
 
 def read_tables(
-    nodes: Any, edges: Any, *, columns: Columns | None = None, need_labels: bool = True
+    nodes: Any,
+    edges: Any,
+    *,
+    columns: Columns | None = None,
+    need_labels: bool = True,
+    skip_unknown_edges: bool = False,
 ) -> Data:
     """Read a graph, not yet checked, from two tables: paths or DataFrames; no edges is ``None``."""
-    return graph_of_tables(
-        open_table(nodes), None if edges is None else open_table(edges), columns, need_labels
-    )
+    joins = None if edges is None else open_table(edges)
+    return graph_of_tables(open_table(nodes), joins, columns, need_labels, skip_unknown_edges)
 
 
 def graph_of_tables(
-    nodes: TableRows, edges: TableRows | None, columns: Columns | None, need_labels: bool
+    nodes: TableRows,
+    edges: TableRows | None,
+    columns: Columns | None,
+    need_labels: bool,
+    skip_unknown_edges: bool,
 ) -> Data:
     """Make a graph, not yet checked, from opened tables."""
     asked = check_roles(columns)
@@ -74,7 +83,7 @@ def graph_of_tables(
     check_left_out(asked.leave_out, there, nodes.what)
     data, ids = _read_nodes(nodes, asked, need_labels)
     if edges is not None:
-        _add_edges(data, ids, edges, asked)
+        _add_edges(data, ids, edges, asked, skip_unknown_edges)
     return data
 
 
@@ -162,95 +171,12 @@ def _check_ids(ids: Any, where: str, row_name: RowName) -> None:
         )
 
 
-def _add_edges(data: Data, ids: Any, table: TableRows, asked: Chosen) -> None:
-    chosen = asked.roles
-    ends, named = end_columns(table.columns, table.what, chosen, asked.leave_out)
-    if not named and not isinstance(table, FrameTable):
-        refuse_headerless(ends, ids, table.what)
-    columns = [name for name in table.columns if name not in asked.leave_out]
-    weight = find_column("weight", columns, table.what, chosen)
-    if weight is None:
-        note_misspelt("weight", columns, table.what, "is not read as the weight")
-    read = [*ends, *([] if weight is None else [weight])]
-    position = _Positions(ids)
-    blocks, weights = [], []
-    for frame in table.batches(read, text=ends):
-        blocks.append(np.stack([position.of(frame[name], name, table) for name in ends]))
-        if weight is not None:
-            weights.append(_weights(frame[weight], table))
-    narrow = np.concatenate(blocks, axis=1) if blocks else np.empty((2, 0), np.int32)
-    blocks.clear()
-    data.edge_index = torch.from_numpy(narrow).long()
+def _add_edges(data: Data, ids: Any, table: TableRows, asked: Chosen, skip: bool) -> None:
+    whose = "nodes of the nodes table"
+    batches = edge_batches(table, ids, asked, whose=whose, skip_unknown=skip, need_some=True)
+    data.edge_index, weight = joined(batches)
     if weight is not None:
-        data.edge_weight = torch.from_numpy(np.concatenate([np.empty(0, np.float32), *weights]))
-
-
-class _Positions:
-    """Where each id stands in the nodes table; whole numbers are looked up as such if they can."""
-
-    def __init__(self, ids: Any) -> None:
-        import pandas as pd
-
-        numbers = own_ids(ids)
-        self.by_text = ids
-        self.by_number = pd.Index(numbers, dtype=np.int64) if type(numbers[0]) is int else None
-
-    def of(self, column: Any, name: str, table: TableRows) -> np.ndarray:
-        """One end of a batch of edges -> node numbers [E] (int32)."""
-        import pandas as pd
-
-        if self.by_number is not None and pd.api.types.is_integer_dtype(column.dtype):
-            values = column
-            found = self.by_number.get_indexer(column)
-        else:
-            values = text_of(column)
-            found = self.by_text.get_indexer(values)
-        if (found < 0).any():
-            row = int((found < 0).argmax())
-            value = str(values.iloc[row])
-            others = int((found < 0).sum()) - 1
-            raise InputError(
-                f"column {name!r} of {table.what} must name nodes of the nodes table; got "
-                f"{f'{name} {value!r}' if value else 'a blank'} in "
-                f"{table.row_name(column.index[row])}{self._alike(value)}"
-                f"{f', and {others} more such rows' if others else ''}"
-            )
-        numbers: np.ndarray = found.astype(np.int32)
-        return numbers
-
-    def _alike(self, value: str) -> str:
-        """A hint where a node is called so but for case, zeros or ``.0``, which programs change."""
-
-        def bare(text: str) -> str:
-            return text.lower().removesuffix(".0").lstrip("0")
-
-        near = next((own for own in self.by_text if bare(own) == bare(value)), None)
-        return "" if near is None or not value else f"; there is a node {near!r}: ids are text"
-
-
-def _weights(column: Any, table: TableRows) -> np.ndarray:
-    import pandas as pd
-
-    if pd.api.types.is_numeric_dtype(column):
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        values = parse_numbers(text_of(column), table.decimal).values
-    bad = ~((values >= 0) & (values <= LARGEST_WEIGHT))  # NaN is neither
-    if bad.any():
-        row = int(bad.argmax())
-        given = column.iloc[row]
-        got = (
-            "a blank"
-            if pd.isna(given)
-            else repr(given[:40] if isinstance(given, str) else f"{values[row]:g}")
-        )
-        most = f" to {LARGEST_WEIGHT:g}" if values[row] > LARGEST_WEIGHT else ""
-        raise InputError(
-            f"column {column.name!r} of {table.what}: weights must be numbers from 0{most}; "
-            f"got {got} in {table.row_name(column.index[row])}"
-        )
-    narrow: np.ndarray = values.astype(np.float32)
-    return narrow
+        data.edge_weight = weight
 
 
 def add_masks(data: Data, split: list[str], where: str, row_name: RowName = row_from_one) -> None:
@@ -264,23 +190,3 @@ def add_masks(data: Data, split: list[str], where: str, row_name: RowName = row_
     array = np.asarray(names)
     for name in ("train", "val", "test"):
         data[f"{name}_mask"] = mask_from(array == name, len(names), where)
-
-
-def own_ids(ids: Any) -> list[int] | list[str]:
-    """The ids as integers where every one of them is written as an integer."""
-    if all(re.fullmatch(r"0|-?[1-9][0-9]{0,17}", value) for value in ids):
-        return [int(value) for value in ids]
-    return list(ids)
-
-
-def text_of(column: Any) -> Any:
-    """Stripped text, empty for blanks; whole numbers that pandas keeps as floats are whole."""
-    import pandas as pd
-
-    if pd.api.types.is_float_dtype(column):  # integers with blanks, as pandas keeps them
-        whole = column.dropna()
-        if (whole == whole.round()).all() and (whole.abs() < 2**53).all():
-            column = column.astype("Int64")
-    if isinstance(column.dtype, pd.StringDtype):  # the common case, and much faster
-        return column.fillna("").str.strip().astype(object)
-    return column.astype(object).where(column.notna(), "").astype(str).str.strip().astype(object)

@@ -1,8 +1,10 @@
 """Settings of the structure learner and of its objective."""
 
 import math
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
+
+import numpy as np
 
 from graphglow.errors import InputError
 
@@ -39,6 +41,7 @@ class LearnerConfig:
     """Of each node, keep only so many of the most similar pivots; None keeps all not cut."""
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         at_least("embedding_size", self.embedding_size, 1)
         at_least("num_heads", self.num_heads, 1)
         one_of("similarity", self.similarity, get_args(Similarity))
@@ -97,6 +100,7 @@ class ObjectiveConfig:
     """Features are projected to this many random directions inside the smoothness term."""
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         one_of("supervision", self.supervision, get_args(Supervision))
         for name in ("smoothness", "sparsity", "entropy"):
             value = getattr(self, name)
@@ -107,6 +111,15 @@ class ObjectiveConfig:
         at_least("sketch", self.sketch, 1)
         if not 0 < self.temperature < math.inf:
             raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
+
+
+def plain_numbers(config: Any) -> None:
+    """Turn NumPy's numbers among the fields of a config into Python's, which JSON can hold."""
+    plain = {"b": bool, "i": int, "u": int, "f": float}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, np.generic) and value.dtype.kind in plain:
+            object.__setattr__(config, field.name, plain[value.dtype.kind](value))
 
 
 def at_least(name: str, value: int, low: int) -> None:

@@ -13,6 +13,7 @@ from graphglow.structure.config import (
     in_unit_interval,
     number,
     one_of,
+    plain_numbers,
 )
 
 Device = Literal["auto", "cpu", "cuda"]
@@ -44,6 +45,7 @@ class RunConfig:
     """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         one_of("device", self.device, get_args(Device))
         at_least("epochs", self.epochs, 1)
         if self.patience is not None:

@@ -19,7 +19,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graphs import graph_of
-from graphglow.graphs.check import MASKS
+from graphglow.graphs.check import LARGEST_WEIGHT, MASKS
 from graphglow.graphs.new_tables import read_new_nodes
 from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.write import prediction_frame, write_table
@@ -113,11 +113,16 @@ def grown_logits(
 
 
 def predict_new_tables(
-    result: "TransferResult", nodes: Any, edges: Any, columns: Columns | None
+    result: "TransferResult",
+    nodes: Any,
+    edges: Any,
+    columns: Columns | None,
+    *,
+    skip_unknown_edges: bool = False,
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new_tables`."""
     _check_backbone(result.config.backbone)
-    new = read_new_nodes(nodes, edges, result.data, columns)
+    new = read_new_nodes(nodes, edges, result.data, columns, skip_unknown_edges=skip_unknown_edges)
     return predict_new(
         result, new.x, new.edge_index, edge_weight=new.edge_weight, node_id=new.node_id
     )
@@ -214,6 +219,10 @@ def _weights(weight: Any, count: int) -> Tensor | None:
     values = values.to(torch.float32).flatten()
     if not bool((values.isfinite() & (values >= 0)).all()):
         raise InputError("edge_weight must be finite and non-negative; got a value that is not")
+    if count and float(values.max()) > LARGEST_WEIGHT:
+        raise InputError(
+            f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(values.max()):g}"
+        )
     return values
 
 

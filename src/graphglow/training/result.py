@@ -113,19 +113,27 @@ class TransferResult:
         return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
 
     def predict_new_tables(
-        self, nodes: Any, edges: Any = None, *, columns: Columns | None = None
+        self,
+        nodes: Any,
+        edges: Any = None,
+        *,
+        columns: Columns | None = None,
+        skip_unknown_edges: bool = False,
     ) -> NewPredictions:
         """:meth:`predict_new` from tables, with ids: files (``.csv``, ``.parquet``) or DataFrames.
 
         Args:
             nodes: As the nodes table that the graph was loaded from, with ids that are new; a label
                 and a split are passed over. Columns are encoded as those of training were: a
-                category that training has not seen counts as missing.
+                category that training has not seen counts as missing, with a warning.
             edges: ``source`` and ``target``, ids of old or new nodes, and optionally ``weight``.
             columns: Which column is what where names do not say so, as in ``load_graph``; what was
                 said there holds here too.
+            skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
         """
-        return predict_new_tables(self, nodes, edges, columns)
+        return predict_new_tables(
+            self, nodes, edges, columns, skip_unknown_edges=skip_unknown_edges
+        )
 
     def explain(
         self,

@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph
-from graphglow.graphs.check import MASKS, complete_masks
+from graphglow.graphs.check import LARGEST_WEIGHT, MASKS, complete_masks
 from graphglow.graphs.sparse import SparseMatrix
 
 BLOCK = 10_000_000
@@ -178,7 +178,12 @@ def _check_edges(edges: Array, weight: Array | None, num_nodes: int) -> None:
             f"edge_weight must be {edges.shape[1]} numbers, one per edge; "
             f"got {weight.dtype} {weight.shape}"
         )
-    if not all(bool((np.isfinite(block) & (block >= 0)).all()) for block in blocks(weight)):
-        raise InputError(
-            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
-        )
+    for block in blocks(weight):
+        if not bool((np.isfinite(block) & (block >= 0)).all()):
+            raise InputError(
+                "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
+            )
+        if float(block.max()) > LARGEST_WEIGHT:
+            raise InputError(
+                f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(block.max()):g}"
+            )
