@@ -13,6 +13,7 @@ CASES = {  # name -> kernel, heads, threshold
     "exp cut at 0": ("exp", 2, 0.0),
     "exp cut at 0.1": ("exp", 4, 0.1),
     "exp uncut": ("exp", 2, None),
+    "exp of one head": ("exp", 1, None),
     "sigmoid cut at 0.1": ("sigmoid", 2, 0.1),
     "sigmoid cut at 0.5": ("sigmoid", 4, 0.5),
     "sigmoid uncut": ("sigmoid", 1, None),

@@ -23,6 +23,7 @@ SIZES = {  # nodes, pivots, width, features, batch
     "exp cut at 0": [(63, 5, 8, 2, ()), (9, 33, 132, 3, ())],
     "exp cut at 0.1": [(20, 5, 8, 2, ()), (9, 3, 8, 3, (2,))],
     "exp uncut": [(63, 5, 8, 2, ())],
+    "exp of one head": [(63, 5, 8, 2, ())],
     "sigmoid cut at 0.1": [(63, 5, 8, 2, ()), (9, 33, 132, 3, ())],
     "sigmoid cut at 0.5": [(20, 5, 8, 2, ())],
     "sigmoid uncut": [(63, 5, 8, 7, ()), (9, 5, 70, 70, ())],
@@ -298,7 +299,7 @@ def test_offsets_beyond_two_to_the_31():
 @pytest.mark.parametrize("features", [3, 7, 16, 32, 64])
 @pytest.mark.parametrize(
     ("kernel", "heads", "width"),
-    [("identity", 1, w) for w in (16, 32, 64, 128)] + [("sigmoid", 4, 64), ("exp", 4, 128)],
+    [("identity", 1, w) for w in (16, 32, 64, 128)] + [("sigmoid", 4, 64), ("exp", 4, 128), ("exp", 1, 256)],
 )
 def test_narrow_factors_on_a_large_graph(kernel, heads, width, features):
     """Tiles narrower than 64 gave NaN and wrong gradients on an H200; small graphs did not show it.

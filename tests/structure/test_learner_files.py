@@ -31,6 +31,7 @@ META = {
         "tied": False,
         "delta": "truncate",
         "threshold": 0.1,
+        "sharpness": 10.0,
         "weighted": True,
         "neighbours": None,
     },
@@ -93,7 +94,9 @@ def test_loading_gives_the_same_tensors_bit_for_bit(tmp_path, similarity, tied):
 
 def test_a_file_from_before_weights_and_neighbours_were_settings_is_read(tmp_path):
     path = tmp_path / "l.safetensors"
-    older = {n: v for n, v in META["config"].items() if n not in ("weighted", "neighbours")}
+    older = {
+        n: v for n, v in META["config"].items() if n not in ("weighted", "neighbours", "sharpness")
+    }
     save_tensors(path, "learner", weights(2.0), META | {"config": older})
     loaded = StructureLearner.load(path)
     assert loaded.config == CONFIG

@@ -66,14 +66,27 @@ def test_an_objective_setting_out_of_range_is_refused(field, value):
 
 
 @pytest.mark.parametrize("similarity", ["dot", "rbf", "attention"])
-def test_affine_delta_needs_a_cosine(similarity):
-    with pytest.raises(InputError, match="affine"):
-        LearnerConfig(delta="affine", similarity=similarity)
+@pytest.mark.parametrize("delta", ["affine", "exp"])
+def test_a_delta_of_cosines_needs_a_cosine(delta, similarity):
+    with pytest.raises(InputError, match=f"^delta '{delta}' must be used with similarity 'cosine'"):
+        LearnerConfig(delta=delta, similarity=similarity)
+
+
+@pytest.mark.parametrize("sharpness", [0, -1.0, 33, float("nan"), "10", True])
+def test_a_sharpness_out_of_range_is_refused(sharpness):
+    with pytest.raises(InputError, match=r"^sharpness must .*; got "):
+        LearnerConfig(delta="exp", sharpness=sharpness)
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"num_heads": 2}, {"tied": False}, {"similarity": "rbf"}, {"similarity": "attention"}],
+    [
+        {"num_heads": 2},
+        {"tied": False},
+        {"similarity": "rbf"},
+        {"similarity": "attention"},
+        {"delta": "exp"},
+    ],
 )
 def test_without_weights_nothing_that_needs_them_is_taken(changes):
     (name,) = changes
@@ -82,7 +95,8 @@ def test_without_weights_nothing_that_needs_them_is_taken(changes):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"similarity": "rbf"}, {"similarity": "attention"}, {"delta": "affine"}]
+    "changes",
+    [{"similarity": "rbf"}, {"similarity": "attention"}, {"delta": "affine"}, {"delta": "exp"}],
 )
 def test_neighbours_need_an_inner_product_and_a_cut(changes):
     with pytest.raises(InputError, match=r"^neighbours must go with .*; got "):

@@ -37,6 +37,7 @@ VARIANTS = {
     "input graph alone": ({}, {"input_weight": 1.0}),
     "learned graph alone": ({}, {"input_weight": 0.0}),
     "affine": ({"delta": "affine"}, {}),
+    "exp": ({"delta": "exp"}, {}),
     "rbf": ({"similarity": "rbf"}, {}),
     "few neighbours": ({"neighbours": 3}, {}),
     "three layers": ({}, {"num_layers": 3}),

@@ -102,7 +102,9 @@ def test_without_a_learner_there_is_one_step_on_the_input_graph():
     torch.testing.assert_close(only.logits, model(model.encode(graph, None), plain, None)[1])
 
 
-@pytest.mark.parametrize("changes", [{}, {"delta": "affine"}, {"similarity": "rbf"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"delta": "affine"}, {"delta": "exp"}, {"similarity": "rbf"}]
+)
 @pytest.mark.parametrize("tolerance", [0.0, 1e-3])
 @pytest.mark.parametrize("backend", ["auto", "chunked"])
 def test_relabelling_the_nodes_relabels_a_whole_pass(changes, tolerance, backend):

@@ -170,6 +170,7 @@ def test_any_number_of_pivots_is_legal(num_pivots):
         {"similarity": "attention"},
         {"similarity": "dot"},
         {"delta": "affine"},
+        {"delta": "exp"},
         {"threshold": 0.5},
         {"tied": True},
     ],

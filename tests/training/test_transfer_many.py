@@ -107,6 +107,7 @@ LEARNERS = {
     "attention": {"similarity": "attention"},
     "dot": {"similarity": "dot"},
     "affine": {"delta": "affine"},
+    "exp": {"delta": "exp"},
     "tied": {"tied": True},
 }
 

@@ -9,11 +9,14 @@ import numpy as np
 from graphglow.errors import InputError
 
 Similarity = Literal["cosine", "dot", "rbf", "attention"]
-Delta = Literal["truncate", "affine"]
+Delta = Literal["truncate", "affine", "exp"]
 Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
 INNER_PRODUCTS = ("cosine", "dot")
 """Similarities that are an inner product of factors, with no function around it."""
+
+SHARPEST = 32.0
+"""Of kappa: exp(kappa) of float32 can still be summed over 10^24 nodes, exp(-kappa) is no zero."""
 
 LARGEST_INTEGER = 2**32
 """Above this no size, count or number of epochs makes sense."""
@@ -32,9 +35,12 @@ class LearnerConfig:
     tied: bool = True
     """Use one weight vector per head for nodes and pivots; otherwise two independent ones."""
     delta: Delta = "truncate"
-    """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2."""
+    """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2; exp maps
+    it to exp(kappa (s - 1)), with a kappa that is trained: the larger, the fewer neighbours."""
     threshold: float = 0.0
     """Similarities at or below this become zero (with delta = truncate)."""
+    sharpness: float = 10.0
+    """kappa before training (with delta = exp), at most 32."""
     weighted: bool = True
     """Weigh embeddings before comparing them; otherwise as they are, with nothing to train."""
     neighbours: int | None = None
@@ -46,12 +52,15 @@ class LearnerConfig:
         at_least("num_heads", self.num_heads, 1)
         one_of("similarity", self.similarity, get_args(Similarity))
         one_of("delta", self.delta, get_args(Delta))
-        if not 0 <= self.threshold < math.inf:
+        if not 0 <= number("threshold", self.threshold) < math.inf:
             raise InputError(f"threshold must be >= 0 and finite; got {self.threshold}")
-        if self.delta == "affine" and self.similarity != "cosine":
+        if self.delta != "truncate" and self.similarity != "cosine":
             raise InputError(
-                f"delta 'affine' must be used with similarity 'cosine'; got {self.similarity!r}"
+                f"delta {self.delta!r} must be used with similarity 'cosine'; "
+                f"got {self.similarity!r}"
             )
+        if not 0 < number("sharpness", self.sharpness) <= SHARPEST:
+            raise InputError(f"sharpness must lie in (0, {SHARPEST:g}]; got {self.sharpness}")
         if not self.weighted:
             self._check_unweighted()
         if self.neighbours is not None:
@@ -68,6 +77,8 @@ class LearnerConfig:
             raise InputError(f"num_heads must be 1 where nothing is weighted; got {self.num_heads}")
         if not self.tied:
             raise InputError("tied must be true where nothing is weighted; got false")
+        if self.delta == "exp":
+            raise InputError("delta must not be exp where nothing is weighted; got exp")
 
     def _check_neighbours(self, neighbours: int) -> None:
         at_least("neighbours", neighbours, 1)
@@ -103,13 +114,13 @@ class ObjectiveConfig:
         plain_numbers(self)
         one_of("supervision", self.supervision, get_args(Supervision))
         for name in ("smoothness", "sparsity", "entropy"):
-            value = getattr(self, name)
+            value = number(name, getattr(self, name))
             if not 0 <= value < math.inf:
                 raise InputError(f"{name} must be >= 0 and finite; got {value}")
         at_least("samples", self.samples, 2)
         at_least("probes", self.probes, 1)
         at_least("sketch", self.sketch, 1)
-        if not 0 < self.temperature < math.inf:
+        if not 0 < number("temperature", self.temperature) < math.inf:
             raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
 
 

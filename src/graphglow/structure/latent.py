@@ -28,8 +28,11 @@ class Structure(Protocol):
 class PivotStructure:
     """The node-pivot graph Gamma in factored form (Eq. 9); Gamma itself is made only on demand.
 
+    Messages are means, and so the same for every multiple of Gamma: they are passed over the
+    similarity of q and k as it is. ``gamma`` divides by exp(log_largest), so that it is at most 1.
+
     Shapes:
-        q [.., N, W], k [.., P, W]
+        q [.., N, W], k [.., P, W], log_largest: None for 0, or broadcasts with Gamma [.., N, P]
     """
 
     q: Tensor
@@ -39,6 +42,7 @@ class PivotStructure:
     heads: int
     backend: Backend = "auto"
     precision: Precision = "float32"
+    log_largest: Tensor | None = None
 
     def propagate(self, v: Tensor) -> Tensor:
         if self.chosen_backend == "dense":
@@ -71,7 +75,10 @@ class PivotStructure:
     def gamma(self, rows: slice | None = None) -> Tensor:
         """Gamma [.., N, P], or a block of its rows."""
         q = self.q if rows is None else self.q[..., rows, :]
-        return similarity(q, self.k, threshold=self.threshold, kernel=self.kernel, heads=self.heads)
+        gamma = similarity(
+            q, self.k, threshold=self.threshold, kernel=self.kernel, heads=self.heads
+        )
+        return gamma if self.log_largest is None else gamma * (-self.log_largest).exp()
 
 
 @dataclass(frozen=True)

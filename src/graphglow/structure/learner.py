@@ -15,7 +15,7 @@ from graphglow.errors import InputError
 from graphglow.ops import Backend, Kernel, Precision
 from graphglow.ops.unit_heads import unit_heads
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.structure.config import LearnerConfig
+from graphglow.structure.config import SHARPEST, LearnerConfig
 from graphglow.structure.knn import KNNStructure
 from graphglow.structure.latent import PivotStructure
 
@@ -31,6 +31,10 @@ class StructureLearner(nn.Module):
     :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
     elementwise function of each head's inner product (:mod:`graphglow.ops.similarity`).
 
+    With ``delta = "exp"`` one more number is learned, kappa: ``Gamma = exp(kappa (s - 1))``. It is
+    how sharply neighbours are told from others, and unlike the weight of an embedding dimension
+    it means the same on every graph.
+
     Without weights (``weighted = False``) the learner has no parameters: the non-parametric
     similarities among the paper's competitors. With ``neighbours`` its structure is a
     :class:`~graphglow.structure.knn.KNNStructure`.
@@ -42,7 +46,7 @@ class StructureLearner(nn.Module):
 
     Shapes:
         z [.., N, D], pivots [.., P]  ->  q [.., N, W], k [.., P, W]
-        weights [H, D], or [H, D, D/H] for attention; None without
+        weights [H, D], or [H, D, D/H] for attention; None without; log_sharpness [1, 1]
     """
 
     def __init__(self, config: LearnerConfig | None = None, *, seed: int = 0) -> None:
@@ -53,11 +57,12 @@ class StructureLearner(nn.Module):
             self.provenance["seed"] = seed
         generator = torch.Generator().manual_seed(seed)
         weights = {
-            name: nn.Parameter(_initial(shape, generator))
+            name: nn.Parameter(_initial(name, shape, self.config, generator))
             for name, shape in _weight_shapes(self.config).items()
         }
         self.node_weight = weights.get("node_weight")  # w^1
         self.pivot_weight = weights.get("pivot_weight")  # w^2
+        self.log_sharpness = weights.get("log_sharpness")
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
         return self.factors(z, take_rows(z, pivots))
@@ -72,7 +77,9 @@ class StructureLearner(nn.Module):
         w2 = w1 if self.pivot_weight is None else self.pivot_weight
         if self.config.similarity == "cosine":
             constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
-            return unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
+            q, k = unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
+            kappa = self._kappa
+            return (q, k) if kappa is None else (kappa.sqrt() * q, kappa.sqrt() * k)
         if self.config.similarity == "dot":
             return self._dot(z, w1), self._dot(z_pivots, w2)
         if self.config.similarity == "rbf":
@@ -98,15 +105,24 @@ class StructureLearner(nn.Module):
     ) -> PivotStructure:
         """The latent graph over factors that :meth:`factors` made; all pivots, none left out."""
         kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
+        kernel = kernels.get(self.config.similarity, "identity")
         return PivotStructure(
             q,
             k,
-            threshold=None if self.config.delta == "affine" else self.config.threshold,
-            kernel=kernels.get(self.config.similarity, "identity"),
+            threshold=self.config.threshold if self.config.delta == "truncate" else None,
+            kernel="exp" if self.config.delta == "exp" else kernel,
             heads=self.config.num_heads if self.config.similarity in kernels else 1,
             backend=backend,
             precision=precision,
+            log_largest=self._kappa,
         )
+
+    @property
+    def _kappa(self) -> Tensor | None:
+        """[1, 1], or [B, 1, 1] where each run of a batch has its own."""
+        if self.log_sharpness is None:
+            return None
+        return self.log_sharpness.exp().clamp_max(SHARPEST)
 
     def _nearest(
         self, q: Tensor, k: Tensor, neighbours: int, backend: Backend, precision: Precision
@@ -207,10 +223,15 @@ def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
     if config.similarity == "attention":
         shape = (*shape, max(1, config.embedding_size // config.num_heads))
     names = ("node_weight",) if config.tied else ("node_weight", "pivot_weight")
-    return dict.fromkeys(names, shape)
+    shapes = dict.fromkeys(names, shape)
+    return shapes | {"log_sharpness": (1, 1)} if config.delta == "exp" else shapes
 
 
-def _initial(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+def _initial(
+    name: str, shape: tuple[int, ...], config: LearnerConfig, generator: torch.Generator
+) -> Tensor:
+    if name == "log_sharpness":
+        return torch.full(shape, math.log(config.sharpness))
     if len(shape) == 3:
         weight = torch.empty(shape)
         for head in weight:

@@ -111,7 +111,7 @@ def test_memory_of_a_real_process():
         (EpochBench, {"epochs": 0}, "epochs must be >= 1; got 0"),
         (EpochBench, {"repeats": 0}, "repeats must be >= 1; got 0"),
         (EpochBench, {"backend": "linear"}, "backend linear must go with --delta affine"),
-        (EpochBench, {"delta": "hard"}, "delta must be one of truncate, affine; got 'hard'"),
+        (EpochBench, {"delta": "hard"}, "delta must be one of truncate, affine, exp; got 'hard'"),
         (BatchBench, {"seeds": 1}, "seeds must be >= 2; got 1"),
         (MemoryBench, {"backends": ("linear",)}, "backend linear must go with --delta affine"),
         (MemoryBench, {"backends": ("x",)}, "backends must be one of eager"),

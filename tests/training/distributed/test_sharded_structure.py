@@ -14,6 +14,7 @@ KINDS = [
     {"similarity": "cosine"},
     {"similarity": "cosine", "threshold": 0.3},
     {"similarity": "cosine", "delta": "affine"},
+    {"similarity": "cosine", "delta": "exp"},
     {"similarity": "dot"},
     {"similarity": "rbf"},
     {"similarity": "attention"},

@@ -7,7 +7,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.ops import Backend, Precision
-from graphglow.structure import LearnerConfig, PivotStructure, StructureLearner
+from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.config import Delta, at_least, one_of
 from graphglow.training import TransferConfig
 from graphglow.training.config import Device
@@ -69,19 +69,14 @@ class ModelBench(BenchConfig):
 
     def picked(self, nodes: int, *, runs: int = 1) -> Backend:
         """The backend that is used: the named one, or what ``auto`` picks for these sizes."""
-        device, learner = resolve_device(self.device), self.learner().config
-        width = learner.num_heads * learner.embedding_size
-        one = torch.empty(1, device=device)  # seen as a whole factor; nothing is allocated
+        learner = self.learner()
+        width = learner.config.num_heads * learner.config.embedding_size
+        one = torch.empty(1, device=resolve_device(self.device))
         batch = (runs,) if runs > 1 else ()
-        return PivotStructure(
-            one.expand(*batch, nodes, width),
-            one.expand(*batch, min(self.pivots, nodes), width),
-            threshold=None if self.delta == "affine" else learner.threshold,
-            kernel="identity",
-            heads=1,
-            backend=self.backend,
-            precision=self.precision,
-        ).chosen_backend
+        q = one.expand(*batch, nodes, width)  # seen as a whole factor; nothing is allocated
+        k = one.expand(*batch, min(self.pivots, nodes), width)
+        structure = learner.pivot_structure(q, k, backend=self.backend, precision=self.precision)
+        return structure.chosen_backend
 
     def facts(self) -> dict[str, object]:
         """The part of a row that says what was run."""
