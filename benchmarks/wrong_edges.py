@@ -88,7 +88,7 @@ def pretrained(delta: Delta) -> StructureLearner:
 
 
 def kappa_of(learner: StructureLearner) -> float | None:
-    return None if learner.log_sharpness is None else learner.log_sharpness.exp().item()
+    return None if learner.kappa is None else learner.kappa.item()
 
 
 def runs(method: str, data: Data, seed: int) -> list[Row]:

@@ -66,7 +66,7 @@ def literal_gamma(learner, z, pivots):
         if learner.config.delta == "affine":
             values = (1 + AFFINE_MARGIN + values) / 2
         elif learner.config.delta == "exp":
-            values = (learner.log_sharpness[0].exp() * (values - 1)).exp()
+            values = (learner.kappa[0] * (values - 1)).exp()
         else:
             values = torch.where(values > learner.config.threshold, values, 0.0)
         rows.append(values)
@@ -251,7 +251,7 @@ def test_stacked_learners_give_each_run_its_own(variant):
     learners = [StructureLearner(VARIANTS[variant], seed=seed).double() for seed in (1, 2, 3)]
     if variant == "exp":
         for learner in learners:  # each has a kappa of its own
-            learner.log_sharpness.data.add_(learner.node_weight[0, 0].item())
+            learner.sharpness_logit.data.add_(learner.node_weight[0, 0].item())
     before = [learner.node_weight.clone() for learner in learners]
     z = torch.stack([embeddings(seed=s) for s in (0, 1, 2)])
     pivots = torch.tensor([[4, 0, 9, 7], [1, 2, 3, 10], [0, 9, 4, 6]])
@@ -263,12 +263,19 @@ def test_stacked_learners_give_each_run_its_own(variant):
     assert stack_learners(learners[:1]) is learners[0]
 
 
+@pytest.mark.parametrize("sharpness", [0.001, 10.0, 31.9])
+def test_the_sharpness_that_is_asked_for_is_the_first(sharpness):
+    learner = StructureLearner(config(delta="exp", sharpness=sharpness))
+    assert learner.kappa.item() == pytest.approx(sharpness, rel=1e-4)
+
+
 @pytest.mark.parametrize("backend", ["eager", "dense", "chunked"])
 def test_the_sharpest_messages_are_still_means(backend):
     """Also to a node unlike every pivot, in float32, and where kappa was trained beyond."""
     z = torch.eye(6)[[0, 0, 1, 2, 3, 4]] + 0.01
-    learner = StructureLearner(config(delta="exp", sharpness=32.0, tied=True), seed=1)
-    learner.log_sharpness.data.add_(5)
+    learner = StructureLearner(config(delta="exp", sharpness=31.9, tied=True), seed=1)
+    learner.sharpness_logit.data.add_(20)
+    assert learner.kappa.item() == 32
     structure = learner.structure(z, torch.tensor([0, 1]), backend=backend)
     out = structure.propagate(torch.arange(6.0)[:, None])
     torch.testing.assert_close(structure.propagate(torch.ones(6, 1)), torch.ones(6, 1))

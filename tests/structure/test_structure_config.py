@@ -72,7 +72,7 @@ def test_a_delta_of_cosines_needs_a_cosine(delta, similarity):
         LearnerConfig(delta=delta, similarity=similarity)
 
 
-@pytest.mark.parametrize("sharpness", [0, -1.0, 33, float("nan"), "10", True])
+@pytest.mark.parametrize("sharpness", [0, -1.0, 32, float("nan"), "10", True])
 def test_a_sharpness_out_of_range_is_refused(sharpness):
     with pytest.raises(InputError, match=r"^sharpness must .*; got "):
         LearnerConfig(delta="exp", sharpness=sharpness)

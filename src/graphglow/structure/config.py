@@ -40,7 +40,7 @@ class LearnerConfig:
     threshold: float = 0.0
     """Similarities at or below this become zero (with delta = truncate)."""
     sharpness: float = 10.0
-    """kappa before training (with delta = exp), at most 32."""
+    """kappa before training (with delta = exp), below 32."""
     weighted: bool = True
     """Weigh embeddings before comparing them; otherwise as they are, with nothing to train."""
     neighbours: int | None = None
@@ -59,8 +59,8 @@ class LearnerConfig:
                 f"delta {self.delta!r} must be used with similarity 'cosine'; "
                 f"got {self.similarity!r}"
             )
-        if not 0 < number("sharpness", self.sharpness) <= SHARPEST:
-            raise InputError(f"sharpness must lie in (0, {SHARPEST:g}]; got {self.sharpness}")
+        if not 0 < number("sharpness", self.sharpness) < SHARPEST:
+            raise InputError(f"sharpness must lie between 0 and {SHARPEST:g}; got {self.sharpness}")
         if not self.weighted:
             self._check_unweighted()
         if self.neighbours is not None:

@@ -46,7 +46,7 @@ class StructureLearner(nn.Module):
 
     Shapes:
         z [.., N, D], pivots [.., P]  ->  q [.., N, W], k [.., P, W]
-        weights [H, D], or [H, D, D/H] for attention; None without; log_sharpness [1, 1]
+        weights [H, D], or [H, D, D/H] for attention; None without; sharpness_logit [1, 1]
     """
 
     def __init__(self, config: LearnerConfig | None = None, *, seed: int = 0) -> None:
@@ -62,7 +62,7 @@ class StructureLearner(nn.Module):
         }
         self.node_weight = weights.get("node_weight")  # w^1
         self.pivot_weight = weights.get("pivot_weight")  # w^2
-        self.log_sharpness = weights.get("log_sharpness")
+        self.sharpness_logit = weights.get("sharpness_logit")
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
         return self.factors(z, take_rows(z, pivots))
@@ -78,7 +78,7 @@ class StructureLearner(nn.Module):
         if self.config.similarity == "cosine":
             constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
             q, k = unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
-            kappa = self._kappa
+            kappa = self.kappa
             return (q, k) if kappa is None else (kappa.sqrt() * q, kappa.sqrt() * k)
         if self.config.similarity == "dot":
             return self._dot(z, w1), self._dot(z_pivots, w2)
@@ -114,15 +114,15 @@ class StructureLearner(nn.Module):
             heads=self.config.num_heads if self.config.similarity in kernels else 1,
             backend=backend,
             precision=precision,
-            log_largest=self._kappa,
+            log_largest=self.kappa,
         )
 
     @property
-    def _kappa(self) -> Tensor | None:
-        """[1, 1], or [B, 1, 1] where each run of a batch has its own."""
-        if self.log_sharpness is None:
+    def kappa(self) -> Tensor | None:
+        """Between 0 and 32: [1, 1], or [B, 1, 1] where each run of a batch has its own."""
+        if self.sharpness_logit is None:
             return None
-        return self.log_sharpness.exp().clamp_max(SHARPEST)
+        return SHARPEST * self.sharpness_logit.sigmoid()
 
     def _nearest(
         self, q: Tensor, k: Tensor, neighbours: int, backend: Backend, precision: Precision
@@ -224,14 +224,14 @@ def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
         shape = (*shape, max(1, config.embedding_size // config.num_heads))
     names = ("node_weight",) if config.tied else ("node_weight", "pivot_weight")
     shapes = dict.fromkeys(names, shape)
-    return shapes | {"log_sharpness": (1, 1)} if config.delta == "exp" else shapes
+    return shapes | {"sharpness_logit": (1, 1)} if config.delta == "exp" else shapes
 
 
 def _initial(
     name: str, shape: tuple[int, ...], config: LearnerConfig, generator: torch.Generator
 ) -> Tensor:
-    if name == "log_sharpness":
-        return torch.full(shape, math.log(config.sharpness))
+    if name == "sharpness_logit":
+        return torch.full(shape, config.sharpness / SHARPEST).logit()
     if len(shape) == 3:
         weight = torch.empty(shape)
         for head in weight:
