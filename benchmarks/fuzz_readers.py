@@ -17,6 +17,7 @@ from random import Random
 import fuzz_files as files
 import fuzz_tables as tables
 from fuzz_bytes import TEXTS, sometimes_damaged
+from fuzz_shards import folder_file, read_arrays, read_shards
 from graphglow.errors import InputError, InputWarning
 
 MARK = "<img src=x onerror=hacked()>"
@@ -232,79 +233,6 @@ def name_text(random: Random) -> bytes:
     return "".join(words).replace("\0", random.choice(("", "\0"))).encode("utf-8", "replace")
 
 
-@lru_cache
-def _folders() -> dict[str, dict[str, bytes]]:
-    """A folder of shards, and one of arrays, as what is in their files."""
-    import numpy as np
-
-    from graphglow.graphs import synthetic_graph
-    from graphglow.training.distributed import GraphArrays, write_shards
-
-    arrays = GraphArrays.of_data(
-        synthetic_graph(num_nodes=60, num_features=4, average_degree=4, seed=0)
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        shards, plain = Path(folder) / "shards", Path(folder) / "arrays"
-        write_shards(arrays, shards, 1)
-        plain.mkdir()
-        for name in ("x", "edge_index", "y"):
-            np.save(plain / f"{name}.npy", getattr(arrays, name))
-        return {
-            root.name: {
-                str(path.relative_to(root)): path.read_bytes()
-                for path in sorted(root.rglob("*"))
-                if path.is_file()
-            }
-            for root in (shards, plain)
-        }
-
-
-def folder_file(kind: str) -> Callable[[Random], bytes]:
-    """A maker of such folders, as one file, some of whose members are damaged."""
-
-    def make(random: Random) -> bytes:
-        entries = dict(_folders()[kind])
-        for name in random.sample(sorted(entries), random.randint(1, 2)):
-            entries[name] = sometimes_damaged(entries[name], random, 0.95)
-        return json.dumps({name: data.hex() for name, data in entries.items()}).encode()
-
-    return make
-
-
-def _unpacked(path: Path, read: Callable[[Path], object]) -> object:
-    try:
-        members = json.loads(path.read_bytes()).items()
-        contents = {name: bytes.fromhex(data) for name, data in members if ".." not in name}
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError("the fuzzer's own bundle must be whole; got another file") from error
-    with tempfile.TemporaryDirectory() as folder:
-        for name, data in contents.items():
-            member = Path(folder) / name
-            member.parent.mkdir(exist_ok=True)
-            member.write_bytes(data)
-        return read(Path(folder))
-
-
-def _shards(path: Path) -> object:
-    import torch
-
-    from graphglow.training.distributed import Ranks, read_shard
-
-    def read(folder: Path) -> object:
-        graph = read_shard(folder, Ranks()).graph
-        return graph.adj @ torch.ones(graph.num_nodes, 1), graph.x @ torch.ones(
-            graph.num_features, 1
-        )
-
-    return _unpacked(path, read)
-
-
-def _array_folder(path: Path) -> object:
-    from graphglow.training.distributed import GraphArrays
-
-    return _unpacked(path, GraphArrays.of_folder)
-
-
 READERS: dict[str, Reader] = {
     "npz": Reader(".npz", files.npz_file, _graph),
     "split": Reader(".npz", files.npz_file, _split),
@@ -317,8 +245,8 @@ READERS: dict[str, Reader] = {
     "graphml": Reader(".graphml", tables.graphml_file, _graph),
     "learner": Reader(".safetensors", files.learner_file, _learner),
     "result": Reader(".safetensors", files.result_file, _result),
-    "shards": Reader(".json", folder_file("shards"), _shards),
-    "arrays": Reader(".json", folder_file("arrays"), _array_folder),
+    "shards": Reader(".json", folder_file("shards"), read_shards),
+    "arrays": Reader(".json", folder_file("arrays"), read_arrays),
     "settings": Reader(".json", files.settings_file, _settings),
     "rows": Reader(".jsonl", files.rows_file, _rows),
     "name": Reader(".txt", name_text, _name),

@@ -1,6 +1,7 @@
 """What all tests share: real data, a small graph, set-ups, and PyG without its warnings."""
 
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def one_thread() -> None:
     """Tensors here are tiny: threads only wait for each other, and sums depend on their number."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def plain_sigterm() -> Iterator[None]:
+    """SIGTERM as a new process has it: Ray, where a test has started it here, takes it over."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

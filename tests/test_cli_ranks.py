@@ -1,14 +1,18 @@
 """``torchrun -m graphglow``: shards on disk, two processes, one voice."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from graphglow import load_graph
+from graphglow.cli import main
 
 SMALL = ["--num-pivots", "20", "--epochs", "4", "--seed", "1", "--device", "cpu", "--json"]
 
@@ -51,7 +55,7 @@ def test_shards_are_cut_trained_and_predicted(folder):
         (["pretrain", "--sources", "wine", "--out", "a.safetensors"], "must be together"),
         (
             ["transfer", "--learner", "universal", "--target", "wine", "--out", "b.safetensors"],
-            "must write --predictions FOLDER only; got --out or --resume",
+            "must write --predictions FOLDER only; got --out b.safetensors",
         ),
     ],
 )
@@ -59,6 +63,52 @@ def test_bad_input_is_one_sentence_on_several_processes_too(folder, words, messa
     done = on_ranks(folder, 2, *words)
     assert done.returncode != 0
     said = [line for line in done.stderr.splitlines() if line.startswith("graphglow: ")]
-    assert said
+    assert len(said) == 1  # rank 0 alone speaks
     assert message in said[0]
     assert not (folder / "a.safetensors").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rank", [0, 1])
+def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(folder, rank):
+    """Ranks that start again must not look for those that are dead."""
+    run = ["transfer", "--learner", "universal", "--target", "wine", *SMALL, "--epochs", "60"]
+    saved = ["--predictions", f"again-{rank}", "--resume", "--checkpoint-seconds", "0"]
+    launch = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
+    job = subprocess.Popen(
+        [sys.executable, *launch, "--standalone", "-m", "graphglow", *run, *saved],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        end, checkpoints = time.monotonic() + 60, folder / f"again-{rank}.checkpoints"
+        while not list(checkpoints.glob("checkpoint-*3.safetensors")):
+            assert job.poll() is None, job.communicate()[1]
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.kill(children(job.pid)[rank], signal.SIGKILL)
+        out, errors = job.communicate(timeout=120)
+    finally:
+        job.kill()
+    assert job.returncode == 0, errors
+    (line,) = [line for line in out.splitlines() if line.startswith("{")]
+    assert json.loads(line)["resumed"] is True
+    assert len(list((folder / f"again-{rank}").iterdir())) == 4
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, in that order."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted(int(child) for task in tasks for child in task.read_text().split())
+
+
+@pytest.mark.parametrize("command", ["fit", "refine", "shard", "reproduce"])
+def test_what_processes_cannot_share_is_refused(command, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main([command]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith(f"got {command} on 2, which each would do whole\n")
+    assert said.count("\n") == 1

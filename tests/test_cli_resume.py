@@ -1,10 +1,13 @@
 """``--resume``, and what is left where a run ends badly: by NaN, memory, Ctrl-C or another one."""
 
+import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -195,6 +198,66 @@ def test_ctrl_c_says_how_to_go_on(home, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == (
         f"graphglow: the run is kept in {folder}; the same command with --resume goes on\n"
         "graphglow: interrupted\n"
+    )
+
+
+@pytest.mark.usefixtures("plain_sigterm")
+def test_sigterm_is_heard_as_ctrl_c_is(home, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "r.st"
+    words = transfer_words(home, out, "--epochs", "9", "--checkpoint-seconds", "0")
+    real, count = GraphTask.train_step, [0]
+
+    def step(task):
+        count[0] += 1
+        if count[0] == 6:
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL  # or this process ends
+            signal.raise_signal(signal.SIGTERM)
+        return real(task)
+
+    monkeypatch.setattr(GraphTask, "train_step", step)
+    assert main(words) == 143
+    folder = tmp_path / "r.st.checkpoints"
+    assert capsys.readouterr().err == (
+        f"graphglow: the run is kept in {folder}; the same command with --resume goes on\n"
+        "graphglow: terminated\n"
+    )
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert main([*words, "--resume"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["r.st"]
+
+
+@pytest.mark.parametrize(("code", "told"), [(errno.ENOSPC, True), (errno.EACCES, False)])
+def test_a_result_without_room_says_how_to_go_on(home, tmp_path, monkeypatch, capsys, code, told):
+    out = tmp_path / "r.st"
+    words = transfer_words(home, out, "--epochs", "9", "--checkpoint-seconds", "0")
+    real = Path.replace
+
+    def replace(path, target):
+        if Path(target) == out:
+            raise OSError(code, os.strerror(code))
+        return real(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    assert main(words) == 2
+    folder = tmp_path / "r.st.checkpoints"
+    *note, last = capsys.readouterr().err.splitlines()
+    assert last == (f"graphglow: the output path must be writable; got {out} ({os.strerror(code)})")
+    kept = (
+        f"graphglow: the run is kept in {folder}; when there is room, the same command with "
+        "--resume goes on"
+    )
+    assert note == ([kept] if told else [])
+    monkeypatch.undo()
+    assert main([*words, "--resume"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["r.st"]
+
+
+def test_a_file_in_the_place_of_the_checkpoints_is_called_one(home, tmp_path, capsys):
+    (tmp_path / "r.st.checkpoints").touch()
+    assert main(transfer_words(home, tmp_path / "r.st", "--epochs", "1000000")) == 2
+    assert capsys.readouterr().err == (
+        "graphglow: the place for checkpoints must be a folder; got "
+        f"{tmp_path / 'r.st.checkpoints'}, which is none\n"
     )
 
 

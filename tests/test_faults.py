@@ -162,10 +162,11 @@ def test_on_a_full_disk_the_sentence_says_so_and_what_was_there_stays(small_disk
 @pytest.mark.slow
 def test_a_disk_that_fills_up_costs_no_training(small_disk):
     """The run says once that it could not be saved, and a later one goes on from what was."""
-    status, (note, last), left = small_disk["fills up"]
+    status, (note, kept, last), left = small_disk["fills up"]
     assert status == 2
     assert "the last one stays and training goes on" in note
     assert "(No space left on device)" in note
+    assert "when there is room, the same command with --resume goes on" in kept
     assert "the output path must be writable" in last
     assert left == ["ballast", "r.st.checkpoints"]
     assert small_disk["left over"][0] == 2

@@ -17,6 +17,7 @@ from graphglow.storage import (
     load_tensors,
     save_tensors,
     try_lock,
+    wait_for_lock,
 )
 
 
@@ -200,7 +201,7 @@ def test_a_full_disk_takes_the_part_of_a_line_back(tmp_path, monkeypatch):
         def write(self, data):
             return real(self, data[:3])
 
-    monkeypatch.setattr(Path, "open", lambda self, *_, **__: Short(self, "ab+"))
+    monkeypatch.setattr(io, "FileIO", Short)
     with pytest.raises(InputError, match="No space left"):
         append_line(path, "another")
     monkeypatch.undo()
@@ -259,3 +260,27 @@ def test_a_lock_is_held_by_one_until_it_lets_go(tmp_path):
     assert new is not None
     for file in (other, new):
         file.close()
+
+
+@pytest.mark.parametrize("take", [try_lock, wait_for_lock, lambda path: append_line(path, "row")])
+def test_a_lock_that_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, take):
+    os.mkfifo(tmp_path / "lock")
+    (tmp_path / "link").symlink_to("lock")
+    for path in (tmp_path / "lock", tmp_path / "link", Path("/dev/null")):
+        with pytest.raises(InputError, match="a lock must lie on a regular file; got "):
+            take(path)
+
+
+def test_a_lock_behind_a_circle_of_links_is_an_error_of_the_system(tmp_path):
+    (tmp_path / "lock").symlink_to("lock")
+    with pytest.raises(OSError, match="symbolic links"):
+        try_lock(tmp_path / "lock")
+
+
+def test_a_damaged_file_is_told_in_words_of_ours(tmp_path):
+    path = tmp_path / "cut.st"
+    path.write_bytes(b"\0" * 5)
+    with pytest.raises(InputError) as caught:
+        load_tensors(path, "checkpoint")
+    said = f"{path} must be a graphglow checkpoint file; it is foreign or truncated"
+    assert str(caught.value) == said

@@ -1,22 +1,30 @@
 """The ``graphglow`` command: finds the subcommand, and turns every outcome into an exit status.
 
-0 is success, 2 is bad input, 130 is Ctrl-C and 1 is anything else; each failure is one line on
-standard error. Nothing here imports torch, so help and a mistyped command answer at once.
+0 is success, 2 is bad input, 130 is Ctrl-C, 143 is SIGTERM and 1 is anything else; each failure is
+one line on standard error. Nothing here imports torch, so help and a mistyped command answer at
+once.
 """
 
 import difflib
+import errno
 import importlib
 import os
+import signal
 import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from types import FrameType, TracebackType
 
 from graphglow.commands import COMMANDS
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
+
+ACROSS_RANKS = ("pretrain", "transfer")
+"""Commands whose work several processes share."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 HELP = """\
 usage: graphglow COMMAND [OPTIONS]
@@ -54,8 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
         with suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    terminate = _Terminate()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), terminate:
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
@@ -69,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has gone, as in `graphglow datasets | head -1`
         return 1
     except KeyboardInterrupt:
-        return _failed(130, "interrupted")
+        return _failed(143, "terminated") if terminate.came else _failed(130, "interrupted")
     except InputError as error:
         return _failed(2, str(error))
     except StoppedError as error:
@@ -77,10 +86,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         if _out_of_memory(error):
             return _failed(2, f"the job must fit in memory; {error}")
+        if isinstance(error, OSError) and error.errno in NO_ROOM:  # files have their own sentence
+            return _failed(1, f"standard output must be writable; got {error.strerror}")
         advice = "" if _debugging() else " (GRAPHGLOW_DEBUG=1 shows the traceback)"
         return _failed(1, f"unexpected {type(error).__name__}: {error}{advice}")
     finally:
         _flush()
+
+
+class _Terminate:
+    """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept.
+
+    Not in one of several ranks: waiting for the others, they hear nothing but a signal that ends
+    them, and who sends it (torchrun) has no time.
+    """
+
+    def __init__(self) -> None:
+        self.came = False
+        self._heard = False
+
+    def __enter__(self) -> None:
+        main_thread = threading.current_thread() is threading.main_thread()  # only it may ask
+        if (
+            main_thread
+            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+            and os.environ.get("WORLD_SIZE", "1") == "1"
+        ):
+            signal.signal(signal.SIGTERM, self._hear)
+            self._heard = True
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        self.came = True
+        raise KeyboardInterrupt
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._heard:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: list[str]) -> None:
@@ -99,6 +145,12 @@ def _run(arguments: list[str]) -> None:
 
 
 def _run_command(name: str, arguments: list[str]) -> None:
+    processes = os.environ.get("WORLD_SIZE", "1")  # as torchrun sets it
+    if processes != "1" and name not in ACROSS_RANKS:
+        raise InputError(
+            f"several processes must share a {' or a '.join(ACROSS_RANKS)}; "
+            f"got {name} on {processes}, which each would do whole"
+        )
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -117,14 +169,19 @@ def _run_command(name: str, arguments: list[str]) -> None:
 
 
 def _warn(message: Warning | str, *_where: object, **_more: object) -> None:
-    print(f"graphglow: note: {_readable(str(message))}", file=sys.stderr)
+    _print_error(f"graphglow: note: {_readable(str(message))}")
 
 
 def _failed(status: int, message: str) -> int:
     if _debugging():
         traceback.print_exc()
-    print(f"graphglow: {_readable(message)}", file=sys.stderr)
+    _print_error(f"graphglow: {_readable(message)}")
     return status
+
+
+def _print_error(line: str) -> None:
+    with suppress(OSError):  # no room for words is no reason to stop
+        print(line, file=sys.stderr, flush=True)
 
 
 def _readable(message: str) -> str:

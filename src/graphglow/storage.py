@@ -7,8 +7,10 @@ the metadata is JSON.
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -76,21 +78,49 @@ def try_lock(path: Path) -> BinaryIO | None:
     """Take the lock that lies on ``path``, or return None where another process has it.
 
     It is held until the file is closed, or the process ends in whatever way. An absent file is
-    made.
+    made; what is not a regular file is refused.
     """
+    try:
+        return _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return None
+
+
+def wait_for_lock(path: Path) -> BinaryIO:
+    """Take the lock that lies on ``path`` as soon as nobody else has it; see :func:`try_lock`."""
+    return _locked(path, fcntl.LOCK_EX)
+
+
+def _locked(path: Path, how: int) -> BinaryIO:
     while True:
-        file = path.open("ab")
+        file = _opened_to_lock(path)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, how)
             if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
                 return file
-        except BlockingIOError:
-            file.close()
-            return None
         except BaseException:
             file.close()
             raise
-        file.close()  # removed meanwhile by the one that had it
+        file.close()  # removed or replaced meanwhile by the one that had it
+
+
+def _opened_to_lock(path: Path) -> io.FileIO:
+    """Open to read and append, never waiting for somebody at the other end of a pipe."""
+    if path.exists() and not path.is_dir():  # a folder has an error of its own
+        _check_regular(path, path.stat())
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    file = io.FileIO(handle, "ab+")
+    try:
+        _check_regular(path, os.fstat(handle))  # it may have been put there since
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _check_regular(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise InputError(f"a lock must lie on a regular file; got {path}")
 
 
 def append_line(path: str | Path, line: str) -> None:
@@ -101,7 +131,7 @@ def append_line(path: str | Path, line: str) -> None:
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab+", buffering=0) as file:
+        with _opened_to_lock(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
             size = file.seek(0, os.SEEK_END)
             if size:
@@ -164,11 +194,13 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
     return total.hexdigest()
 
 
-def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(
+    path: str | Path, kind: str, *, signed: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_tensors` wrote; refuse anything else in one sentence.
 
     A file of which a single bit has changed is refused too; those of version 1 without a checksum
-    are read as they are.
+    are read as they are, unless it must be ``signed``.
     """
     path = existing_file(path, f"the {kind} file")
     try:
@@ -182,7 +214,7 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
             _check_meta(meta, kind, path)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         written = meta.pop(CHECKSUM, None)
-        unsigned = written is None and meta["version"] == 1
+        unsigned = written is None and meta["version"] == 1 and not signed
         if not unsigned and written != checksum(tensors, meta):
             raise InputError(
                 f"{path} must be as graphglow wrote it; got a file that was damaged or changed "
@@ -192,8 +224,9 @@ def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
         if isinstance(error, InputError):
             raise
+        reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise InputError(
-            f"{path} must be a graphglow {kind} file; it is foreign or truncated ({error})"
+            f"{path} must be a graphglow {kind} file; it is foreign or truncated{reason}"
         ) from error
 
 

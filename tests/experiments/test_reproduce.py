@@ -1,7 +1,9 @@
 """Reproduction: what rows hold, that only what is missing is run, and what failures leave."""
 
 import json
+import os
 from collections import Counter
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ from small_cells import GLOW, SETTINGS, TARGET, cell, config, rows, run, slots
 
 from graphglow.errors import InputError
 from graphglow.experiments import cell_run, learner_files
+from graphglow.experiments import reproduce as reproduction
 from graphglow.experiments.cell_rows import find_rows, latest, read_rows, same_run
 from graphglow.experiments.cells import Damage
 from graphglow.experiments.learner_files import check_data
@@ -441,3 +444,42 @@ def test_a_row_with_a_field_that_means_nothing_is_made_anew(out, wrong):
     assert rows(out) == []
     assert run([cell()], out, seeds=1).made == 1
     assert len(rows(out)) == 1
+
+
+def test_a_second_reproduction_of_the_same_rows_is_refused_while_one_is_at_work(out, tmp_path):
+    refused = []
+
+    def meddle(progress):
+        if not refused:
+            with pytest.raises(InputError, match=r"one process at a time; got .*, which another"):
+                run([cell()], out)
+            refused.append(progress)
+            assert run([cell()], tmp_path / "other.jsonl").made == 2  # its own rows
+
+    assert run([cell()], out, on_progress=meddle).made == 2
+    assert len(refused) == 1
+    assert len(rows(out)) == 2
+    left = {path.name for path in (*tmp_path.iterdir(), *out.parent.iterdir())}
+    assert left == {"new", "other.jsonl", "rows.jsonl"}
+
+
+def test_a_lock_that_is_a_pipe_is_refused(out):
+    folder = learner_folder(out)
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / reproduction.LOCK)
+    with pytest.raises(InputError, match="regular file"):
+        run([cell()], out)
+
+
+def test_a_worker_that_a_signal_ended_is_no_failed_run(out, monkeypatch):
+    """A scheduler sends SIGTERM to all of them: what they were at is lost, not failed."""
+
+    def all_hear_it(futures, **_):
+        for future in futures:
+            future.exception = lambda: BrokenProcessPool()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduction, "wait", all_hear_it)
+    with pytest.raises(reproduction.Interrupted):
+        run([cell()], out)
+    assert rows(out) == []

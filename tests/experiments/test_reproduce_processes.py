@@ -115,40 +115,41 @@ def test_killed_in_the_middle_only_what_was_in_flight_is_lost(tmp_path):
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_cleanly_and_keeps_what_is_done(tmp_path):
+@pytest.mark.parametrize(
+    ("sent", "status", "said"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_ctrl_c_and_sigterm_end_cleanly_and_keep_what_is_done(tmp_path, sent, status, said):
     with reproducing(tmp_path) as (process, out):
         until(lambda: len(rows(out)) >= 2, process)
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        os.killpg(process.pid, sent)  # to the workers too, as a terminal or a scheduler does
         stdout, stderr = process.communicate(timeout=60)
         until(lambda: not members(process.pid))
-    assert (process.returncode, stdout) == (130, "")
+    assert (process.returncode, stdout) == (status, "")
+    assert all(row["error"] is None for row in rows(out))
     kept = len(rows(out))
     assert stderr == (
         f"graphglow: {kept} rows written to {out} and kept; the same command goes on from there\n"
-        "graphglow: interrupted\n"
+        f"graphglow: {said}\n"
     )
     resumed(out, rows(out))
 
 
 @pytest.mark.slow
-def test_two_at_once_on_one_file_do_no_harm(tmp_path):
-    with (
-        reproducing(tmp_path, epochs=2) as (one, out),
-        reproducing(tmp_path, epochs=2, processes=1) as (other, _),
-    ):
-        reports = [process.communicate(timeout=120) for process in (one, other)]
-    assert [process.returncode for process in (one, other)] == [0, 0], reports
-    made = sum(json.loads(stdout.splitlines()[-1])["made"] for stdout, _ in reports)
-    lines = find_rows(out).rows
-    assert len(lines) == made
-    assert len(set(slots(out))) == len(CELLS) * SEEDS
-    accuracy = {}
-    for row in lines:  # what both made is the same
-        assert (
-            accuracy.setdefault((row["cell"], row["seed"]), row["test_accuracy"])
-            == (row["test_accuracy"])
+def test_of_two_at_once_on_one_file_the_second_is_refused(tmp_path):
+    with reproducing(tmp_path) as (one, out):
+        until((tmp_path / "rows_learners" / ".reproduce.lock").exists, one)
+        with reproducing(tmp_path) as (other, _):
+            stdout, stderr = other.communicate(timeout=120)
+        assert (other.returncode, stdout) == (2, "")
+        assert stderr == (
+            f"graphglow: rows must be made by one process at a time; got {out}, which another is "
+            "adding to (with another --out it may go on)\n"
         )
-    assert run(CELLS, out, seeds=SEEDS).made == 0
+        stdout, stderr = one.communicate(timeout=120)
+    assert (one.returncode, stderr) == (0, "")
+    assert json.loads(stdout.splitlines()[-1])["made"] == len(rows(out)) == len(CELLS) * SEEDS
+    assert not list((tmp_path / "rows_learners").glob(".reproduce*"))
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The settings file: read, merged, replaced in one step, and turned into configs."""
 
 import json
+import os
 import threading
 
 import pytest
@@ -116,6 +117,12 @@ def test_a_lock_where_nothing_can_be_written_is_refused(tmp_path):
             raise AssertionError("locked")
 
 
+def test_a_lock_that_is_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "settings.json")
+    with pytest.raises(InputError, match="regular file"), locked(tmp_path / "settings.json"):
+        raise AssertionError("locked")
+
+
 def test_a_config_from_settings():
     assert config_of(GCN, {}) == GCN()
     made = config_of(GCN, {"hidden": 8, "dropout": 0.1, "seed": 3}, seed=5, device="cpu")
@@ -147,7 +154,7 @@ def test_a_config_with_configs_inside():
         ("graphglow-linear", {"num_pivots": 3}, "got 'num_pivots'"),
         ("graphglow-star", {"objective": 3}, "must hold the settings of a ObjectiveConfig; got 3"),
         ("graphglow-star", {"objective": {"alpha": 1}}, "TrainedConfig.objective .*got 'alpha'"),
-        ("graphglow-star", {"objective": {"smoothness": "x"}}, "of the right kind"),
+        ("graphglow-star", {"objective": {"smoothness": "x"}}, "must be a number; got 'x'"),
     ],
 )
 def test_what_is_no_setting_is_refused_in_one_sentence(name, settings, said):

@@ -1,8 +1,11 @@
 """Trials by Optuna: each with settings of its own, resumable, shared; and where they are kept."""
 
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import optuna
@@ -191,3 +194,89 @@ def test_a_password_does_not_reach_the_row(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "argv", ["graphglow", "search", "--storage", secret])
     origin = search._origin(secret, trial_storage.hidden_password)
     assert "secret" not in origin["command"]
+
+
+# Trials of processes that were killed before they could say a word
+
+
+def before(path, seconds):
+    """Let all trials have begun so long ago."""
+    then = (datetime.now() - timedelta(seconds=seconds)).strftime("%Y-%m-%d %H:%M:%S.%f")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE trials SET datetime_start = ?", (then,))
+        database.commit()
+
+
+@pytest.mark.parametrize(("seconds", "settled"), [(0, 2), (110, 2), (130, 3)])
+def test_a_trial_that_never_gave_a_sign_of_life_is_void_in_the_end(tmp_path, seconds, settled):
+    path = tmp_path / "t.db"
+    with trial_storage.opened(path) as storage:
+        trials.Trials(storage, "study", SPACE, budget=3, seed=0).study.ask()
+    before(path, seconds)
+    with trial_storage.opened(path) as storage:
+        assert len(run_trials(storage, budget=3)) == settled
+
+
+def test_a_trial_with_signs_of_life_is_not_void_however_old(tmp_path):
+    path = tmp_path / "t.db"
+    with trial_storage.opened(path) as storage:
+        study = trials.Trials(storage, "study", SPACE, budget=3, seed=0).study
+        trial_storage.begun(storage, study, {"worker": "another-machine pid 1"})
+    before(path, 10_000)
+    with trial_storage.opened(path) as storage:
+        assert len(run_trials(storage, budget=3)) == 2
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("at", ["record_heartbeat", "get_trial"])
+def test_a_kill_right_after_a_trial_was_made_leaves_nothing_behind(tmp_path, monkeypatch, at):
+    """It has its worker from the first moment, and so is void at once on the same machine."""
+
+    def die(*args, **kwargs):
+        raise Killed
+
+    path, gone = tmp_path / "t.db", trials._worker(2**22 + 1)
+    with trial_storage.opened(path) as storage:
+        study = trials.Trials(storage, "study", SPACE, budget=3, seed=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(trials, "_worker", lambda pid: gone)
+            patch.setattr(optuna.storages.RDBStorage, at, die)
+            with pytest.raises(Killed):
+                study.run(total, lambda settled: None)
+    with trial_storage.opened(path) as storage:
+        found = run_trials(storage, budget=3)
+    assert [trial.number for trial in found] == [1, 2, 3]
+
+
+# A storage that is damaged
+
+
+def test_a_storage_with_a_damaged_page_is_refused(tmp_path):
+    path = tmp_path / "t.db"
+    with trial_storage.opened(path) as storage:
+        run_trials(storage, budget=4)
+    whole, refused = path.read_bytes(), 0
+    for start in range(4096, len(whole), 4096):
+        path.write_bytes(whole[:start] + b"\xa5" * 4096 + whole[start + 4096 :])
+        with pytest.raises(InputError) as caught, trial_storage.opened(path) as storage:
+            run_trials(storage, budget=6)
+        assert "database that Optuna can open; got" in str(caught.value)
+        assert "\n" not in str(caught.value)
+        refused += 1
+    assert refused > 10
+
+
+def test_a_storage_that_fails_in_the_middle_is_one_sentence(tmp_path):
+    path = tmp_path / "t.db"
+
+    def lose(drawn):
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("DROP TABLE trial_values")
+        return total(drawn)
+
+    said = r"got .*t\.db \(no such table: trial_values\)"
+    with pytest.raises(InputError, match=said), trial_storage.opened(path) as storage:
+        run_trials(storage, budget=3, evaluate=lose)

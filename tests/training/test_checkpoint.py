@@ -107,8 +107,8 @@ def test_seconds_are_sums_over_the_parts(tmp_path, monkeypatch):
     killed(transferred, tmp_path / "run", 5)
     load = Checkpoints._newest
 
-    def hour_later(checkpoints):
-        found = load(checkpoints)
+    def hour_later(checkpoints, restore):
+        found = load(checkpoints, restore)
         found.facts["seconds"] += 3600
         return found
 

@@ -31,7 +31,7 @@ def check_output(
     """
     path = path.expanduser()
     read = [part for name in inputs if name for part in _files_of(str(name))]
-    if any(_holds(part.expanduser().resolve(), path) for part in read):
+    if any(_holds(part.expanduser(), path) for part in read):
         raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
@@ -43,7 +43,7 @@ def check_output(
         if (path.exists() or path.is_symlink()) and not overwrite:
             raise InputError(f"the output file must not exist, or pass --overwrite; got {path}")
         folder = path.absolute().parent
-        while not folder.exists():
+        while not folder.exists() and not folder.is_symlink():  # that leads nowhere
             folder = folder.parent
         with tempfile.NamedTemporaryFile(
             prefix=f".{path.name}.", suffix=path.suffix, dir=folder
@@ -63,7 +63,9 @@ def _files_of(name: str) -> Sequence[Path]:
 
 def _holds(read: Path, path: Path) -> bool:
     """Whether an input is ``path``, or a folder that has it already."""
-    path = path.resolve()
+    read, path = (
+        Path(os.path.realpath(each)) for each in (read, path)
+    )  # also of a circle of links
     return read == path or (path.exists() and read.is_dir() and read in path.parents)
 
 

@@ -27,7 +27,6 @@ from graphglow.commands.terminal import (
     show_facts,
     waiting,
 )
-from graphglow.errors import InputError
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig
 from graphglow.training.device import peak_memory_bytes, resolve_device
@@ -50,7 +49,8 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
 ) -> None:
     """Train the shared structure learner on the source graphs (Algorithm 2).
 
-    A run that is stopped or killed at any moment goes on with --resume, and ends as it would have.
+    A run that is stopped or killed at any moment goes on with --resume, and ends as it would have,
+    in one process or, with --schedule together, in several.
 
     Example: graphglow pretrain --sources digits synthetic --out learner.safetensors
 
@@ -59,26 +59,26 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
         out: Where to write the learner, as safetensors.
         split_seed: Seed of the random 50/25/25 split where a graph has no split of its own.
     """
-    replace = may_replace(out, resume=resume, overwrite=overwrite)
-    out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
-    began = time.perf_counter()
     if world_size() > 1 or config.schedule == "together":
-        if resume:
-            raise InputError("pre-training on all sources together must begin anew; got --resume")
         spread = pretrain_across_ranks(
             sources,
+            out,
             config,
             columns=columns,
             skip_unknown_edges=skip_unknown_edges,
             split_seed=split_seed,
             data_root=data_root,
+            overwrite=overwrite,
+            resume=resume,
+            checkpoint_seconds=checkpoint_seconds,
             log=log,
         )
-        if spread is not None:  # rank 0 writes and speaks
-            learner, measured = spread
-            learner.save(out)
-            _show(learner, out, measured | {"total_seconds": time.perf_counter() - began}, json)
+        if spread is not None:  # rank 0 speaks
+            _show(spread[0], out.expanduser(), spread[1], json)
         return
+    began = time.perf_counter()
+    replace = may_replace(out, resume=resume, overwrite=overwrite)
+    out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
     device = resolve_device(config.device)
     with checkpointed(out, resume=resume, seconds=checkpoint_seconds) as checkpoints:
         assert checkpoints is not None  # there is an output

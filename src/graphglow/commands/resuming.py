@@ -1,5 +1,6 @@
 """``--resume``: where commands keep the checkpoints of a run, and when they may go on from them."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,12 +12,15 @@ from graphglow.commands.notes import note
 from graphglow.errors import InputError
 from graphglow.training.checkpoint import Checkpoints
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 Resume = Annotated[
     bool,
     FlagCreatePairsOff,
     arg(
         help="Go on from the checkpoints of a run that was stopped or killed, beside --out in "
-        "OUT.checkpoints; begin anew where there are none.",
+        "OUT.checkpoints (of a transfer on several processes, beside --predictions FOLDER); begin "
+        "anew where there are none.",
         help_behavior_hint="",
     ),
 ]
@@ -24,7 +28,8 @@ CheckpointSeconds = Annotated[
     float,
     arg(
         metavar="SECONDS",
-        help="With --out, time between two checkpoints: the most work that a kill can cost.",
+        help="With --out, or --predictions FOLDER of several processes, time between two "
+        "checkpoints: the most work that a kill can cost.",
     ),
 ]
 
@@ -73,5 +78,13 @@ def checkpointed(out: Path | None, *, resume: bool, seconds: float) -> Iterator[
                 note(f"the run is kept in {folder}; the same command with --resume goes on")
             else:
                 note(f"nothing was kept: the first checkpoint is written after {seconds:g} seconds")
+            raise
+        except InputError as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in NO_ROOM and checkpoints.files():
+                note(
+                    f"the run is kept in {folder}; when there is room, the same command with "
+                    "--resume goes on"
+                )
             raise
         checkpoints.remove()

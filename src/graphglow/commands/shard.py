@@ -1,9 +1,9 @@
 """``graphglow shard``."""
 
+import shlex
 import time
-from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import arg
 
@@ -72,16 +72,15 @@ def shard(  # noqa: D417 (flags.py says the rest)
                 split_seed=split_seed,
             )
             arrays = GraphArrays.of_data(data)
-        written = write_shards(arrays, out.expanduser(), parts, method=partition)
-    starts, halos = written["starts"], written["halo"]
-    facts = {
+        written = write_shards(arrays, out, parts, method=partition)
+    facts: dict[str, Any] = {
         "command": "shard",
-        "graph": written["name"],
+        "graph": written.name,
         "out": out,
         "parts": parts,
-        "nodes": [b - a for a, b in pairwise(starts)],
-        "entries": written["entries"],
-        "halo": halos,
+        "nodes": [part.nodes for part in written.parts],
+        "entries": [part.entries for part in written.parts],
+        "halo": [part.halo for part in written.parts],
         "seconds": time.perf_counter() - began,
     }
     if json:
@@ -92,9 +91,25 @@ def shard(  # noqa: D417 (flags.py says the rest)
         {
             "graph": facts["graph"],
             "nodes of each part": ", ".join(f"{n:,}" for n in facts["nodes"]),
-            "entries of its adjacency": ", ".join(f"{n:,}" for n in written["entries"]),
-            "nodes of others it needs": ", ".join(f"{n:,}" for n in halos),
+            "entries of its adjacency": ", ".join(f"{n:,}" for n in facts["entries"]),
+            "nodes of others it needs": ", ".join(f"{n:,}" for n in facts["halo"]),
             "written to": out,
         },
     )
-    say(f"next: torchrun --nproc-per-node {parts} -m graphglow transfer --target {out} ...")
+    say(
+        f"next: torchrun --nproc-per-node {parts} -m graphglow transfer "
+        f"--target {_for_shell(out)} ..."
+    )
+
+
+def _for_shell(path: Path) -> str:
+    """A path as it can be pasted into a shell, on one line."""
+    text = str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    letters = (c if c.isprintable() and c not in "'\\" else _escaped(c) for c in text)
+    return f"$'{''.join(letters)}'"
+
+
+def _escaped(letter: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from tyro.conf import arg
 
 from graphglow import training
-from graphglow.commands.across_ranks import transfer_across_ranks
+from graphglow.commands.across_ranks import transfer_across_ranks, under_torchrun
 from graphglow.commands.files import (
     TENSOR_SUFFIXES,
     check_output,
@@ -28,11 +28,14 @@ from graphglow.commands.flags import (
 )
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
-from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
 from graphglow.training.distributed import is_shard_folder, world_size
+
+PredictionsPlace = Annotated[
+    Path | None, arg(metavar="FILE|FOLDER", help_behavior_hint="(optional)")
+]
 
 
 def transfer(  # noqa: D417 (flags.py and the config say the rest)
@@ -45,7 +48,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
     out: OptionalFile = None,
-    predictions: OptionalFile = None,
+    predictions: PredictionsPlace = None,
     overwrite: Overwrite = False,
     resume: Resume = False,
     checkpoint_seconds: CheckpointSeconds = 10.0,
@@ -56,7 +59,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
 
     With --out, a run that is stopped or killed at any moment goes on with --resume, and ends as it
-    would have.
+    would have; on several processes, with --predictions FOLDER.
 
     Example: graphglow transfer --learner universal --target breast_cancer --json
 
@@ -70,14 +73,13 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         out: Where to write the trained result, as safetensors, for graphglow refine, explain and
             predict --result.
         predictions: Where to write every node's id, predicted class, probabilities, known class
-            and split (.csv or .parquet).
+            and split (.csv or .parquet). On several processes, or from a folder of shards: a
+            FOLDER that gets the nodes and probabilities of each process as arrays, and beside
+            which its checkpoints lie.
     """
-    if world_size() > 1 or is_shard_folder(target):
-        if out is not None or resume:
-            raise InputError(
-                "a transfer of shards, or on several processes, must write --predictions FOLDER "
-                "only; got --out or --resume"
-            )
+    alone = world_size() == 1 and not is_shard_folder(target)
+    folder = predictions is not None and not predictions.suffix
+    if not alone or (folder and under_torchrun()):
         spread = transfer_across_ranks(
             learner,
             target,
@@ -88,8 +90,11 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
             columns=columns,
             skip_unknown_edges=skip_unknown_edges,
             data_root=data_root,
+            out=out,
             predictions=predictions,
             overwrite=overwrite,
+            resume=resume,
+            checkpoint_seconds=checkpoint_seconds,
             log=log,
         )
         if spread is not None:  # rank 0 speaks

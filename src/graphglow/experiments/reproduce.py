@@ -26,13 +26,14 @@ from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers, ray_workers
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.schedule import Entry, Lesson, Schedule
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.settings import Settings, alone
 from graphglow.experiments.time_left import TimeLeft
 from graphglow.experiments.workers import Workers, ray_address, threads_for
 from graphglow.training.device import resolve_device
 
 SOMEWHERE = (None, None, "a node of Ray")
 """Where a run is made if that is not known yet: no seconds of other runs are taken over."""
+LOCK = ".reproduce.lock"
 KILLED = "the run must fit in memory; its process was killed, as the system does where it does not"
 
 
@@ -80,8 +81,8 @@ def reproduce(
 ) -> Outcome:
     """Make the runs of ``cells`` that ``out`` has no rows of, and append a row for each.
 
-    A run that fails is a row too, with ``error`` and no accuracy. Others may append to the same
-    file meanwhile; what two make at the same time is there twice, and the last holds.
+    A run that fails is a row too, with ``error`` and no accuracy. Another reproduction with the
+    same ``out`` at the same time is refused: it would make the same runs again.
 
     Args:
         cells: See :func:`~graphglow.experiments.selection.select_cells`.
@@ -92,7 +93,7 @@ def reproduce(
         on_progress: Called as jobs begin and end.
     """
     began = time.perf_counter()
-    with _workers(config) as workers:
+    with _alone(out), _workers(config) as workers:
         if isinstance(workers, RayWorkers):
             config = replace(config, device=workers.device)  # of the nodes, not of this machine
             device: str = workers.device
@@ -136,6 +137,15 @@ def planned(cells: Iterable[Cell], out: Path, config: ReproduceConfig, settings:
 def learner_folder(out: Path) -> Path:
     """Where the learners of the rows in ``out`` are."""
     return out.with_name(f"{out.stem}_learners")
+
+
+def _alone(out: Path) -> AbstractContextManager[None]:
+    """Keep other reproductions from the same rows."""
+    return alone(
+        learner_folder(out) / LOCK,
+        f"rows must be made by one process at a time; got {out}, which another is adding to "
+        "(with another --out it may go on)",
+    )
 
 
 def _workers(config: ReproduceConfig) -> AbstractContextManager[Workers | RayWorkers]:
@@ -201,8 +211,9 @@ class _Work:
                     self._end(future, begun)
         except BaseException:
             for future in [future for future in self.running if future.done()]:
-                with suppress(Exception):
-                    self._end(future, self.running.pop(future))
+                if not isinstance(future.exception(), BrokenProcessPool):  # it heard SIGTERM too
+                    with suppress(Exception):
+                        self._end(future, self.running.pop(future))
             raise
 
     def _begin(self, item: Entry | Lesson, free: list[Any]) -> None:

@@ -8,17 +8,15 @@ A competitor's entry holds fields of its config; that of graphglow holds those o
 """
 
 import copy
-import fcntl
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, get_type_hints
 
 from graphglow.errors import InputError
-from graphglow.storage import atomic_path, existing_file
+from graphglow.storage import atomic_path, existing_file, try_lock, wait_for_lock
 from graphglow.training.config import RunConfig
 
 Entries = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -93,26 +91,39 @@ def locked(path: Path) -> Iterator[None]:
 
     The lock lies on the file itself, and so nothing is left beside it.
     """
-    file = _locked(Path(path).expanduser())
+    file = _lock(Path(path).expanduser(), wait_for_lock)
     try:
         yield
     finally:
         file.close()
 
 
-def _locked(path: Path) -> BinaryIO:
+@contextmanager
+def alone(path: Path, refusal: str) -> Iterator[None]:
+    """Let one process into the block, and raise ``refusal`` in others that come meanwhile.
+
+    The lock ends with its process, however that ends; the file and its folder, if nothing else is
+    in it, with the block.
+    """
+    file = _lock(path, try_lock)
+    if file is None:
+        raise InputError(refusal)
+    with file:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()
+                path.parent.rmdir()
+
+
+Lock = TypeVar("Lock", bound=BinaryIO | None)
+
+
+def _lock(path: Path, take: Callable[[Path], Lock]) -> Lock:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        while True:
-            file = path.open("ab")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX)
-                if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                    return file
-            except BaseException:
-                file.close()
-                raise
-            file.close()  # replaced while this process waited
+        return take(path)
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"the output path must be writable; got {path} ({reason})") from error

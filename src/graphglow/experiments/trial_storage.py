@@ -1,14 +1,18 @@
 """Where trials are kept: a file or a database that several processes may share."""
 
+import sqlite3
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import optuna
 import sqlalchemy
+from optuna.exceptions import StorageInternalError, UpdateFinishedTrialError
 from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
+from optuna.trial import TrialState
 
 from graphglow.errors import InputError
 from graphglow.experiments.settings import locked
@@ -34,6 +38,8 @@ def opened(storage: str | Path | None) -> Iterator[BaseStorage]:
             database = _database(storage)
             try:
                 yield database
+            except (StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
+                raise _unusable(storage, error) from error
             finally:
                 database.remove_session()
                 database.engine.dispose()
@@ -65,10 +71,36 @@ def alive(storage: BaseStorage, trials: Sequence[optuna.Trial]) -> Iterator[None
         thread.join()
 
 
-def void_stale(storage: BaseStorage, study: optuna.Study) -> None:
-    """Void the trials, of whatever machine, that have given no sign of life for long."""
+def begun(storage: BaseStorage, study: optuna.Study, attributes: dict[str, str]) -> optuna.Trial:
+    """A new trial, as ``Study.ask`` makes it, which has its attributes from the first moment.
+
+    No kill can come between, and leave one that nobody knows the process of.
+    """
+    study._thread_local.cached_all_trials = None  # as ask does
+    template = optuna.trial.create_trial(state=TrialState.RUNNING, user_attrs=attributes)
+    number = study._storage.create_new_trial(study._study_id, template_trial=template)
     if isinstance(storage, RDBStorage):
-        optuna.storages.fail_stale_trials(study)
+        storage.record_heartbeat(number)
+    return optuna.Trial(study, number)
+
+
+def void_stale(storage: BaseStorage, study: optuna.Study) -> None:
+    """Void the trials, of whatever machine, that have given no sign of life for long, or ever."""
+    if not isinstance(storage, RDBStorage):
+        return
+    optuna.storages.fail_stale_trials(study)  # overlooks those that never gave one
+    running = study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+    long_ago = datetime.now() - timedelta(seconds=2 * HEARTBEAT)
+    old = [t for t in running if t.datetime_start is not None and t.datetime_start < long_ago]
+    if not old:
+        return
+    heartbeats = sqlalchemy.table("trial_heartbeats", sqlalchemy.column("trial_id"))
+    with storage.engine.connect() as connection:
+        heard = set(connection.execute(sqlalchemy.select(heartbeats.c.trial_id)).scalars())
+    for trial in old:
+        if trial._trial_id not in heard:
+            with suppress(UpdateFinishedTrialError):  # another worker was faster
+                study.tell(trial.number, state=TrialState.FAIL, skip_if_finished=True)
 
 
 def _database(storage: str | Path) -> RDBStorage:
@@ -80,17 +112,39 @@ def _database(storage: str | Path) -> RDBStorage:
             raise InputError(f"the storage must be a file or an Optuna URL; got {path}")
         url = sqlalchemy.URL.create("sqlite", database=str(path)).render_as_string()
         with locked(path):  # or two workers make the same tables
+            _check_whole(path)
             return RDBStorage(
                 url.replace("{", "{{").replace("}", "}}"),  # Optuna fills in what is in braces
                 engine_kwargs={"connect_args": {"timeout": SQLITE_PATIENCE}},
                 heartbeat_interval=HEARTBEAT,
             )
-    except (sqlalchemy.exc.SQLAlchemyError, ImportError, RuntimeError, UnicodeError) as error:
-        reason = str(error).splitlines()[0]
-        shown = hidden_password(str(storage))
-        raise InputError(
-            f"the storage must be a file or a database that Optuna can open; got {shown} ({reason})"
-        ) from error
+    except (
+        sqlalchemy.exc.SQLAlchemyError,
+        StorageInternalError,
+        sqlite3.Error,
+        ImportError,
+        RuntimeError,
+        UnicodeError,
+    ) as error:
+        raise _unusable(storage, error) from error
+
+
+def _check_whole(path: Path) -> None:
+    """Raise for a file with damaged pages, which Optuna would stumble over later or never."""
+    with closing(sqlite3.connect(path, timeout=SQLITE_PATIENCE)) as connection:
+        found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError("it is damaged")
+
+
+def _unusable(storage: str | Path, error: BaseException) -> InputError:
+    while error.__cause__ is not None:  # the database's own words
+        error = error.__cause__
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    shown = hidden_password(str(storage))
+    return InputError(
+        f"the storage must be a file or a database that Optuna can open; got {shown} ({reason})"
+    )
 
 
 def hidden_password(storage: str) -> str:

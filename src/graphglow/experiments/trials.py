@@ -26,7 +26,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from graphglow.baselines.method import Space
 from graphglow.errors import InputError
-from graphglow.experiments.trial_storage import alive, void_stale
+from graphglow.experiments.trial_storage import alive, begun, void_stale
 
 REDRAWS = 50
 """Draws by TPE, and then at random, that are given up because others have tried them."""
@@ -105,16 +105,16 @@ class Trials:
             if left <= 0:
                 return
             drawn = [self._drawn() for _ in range(min(left, at_once))]
-            begun = [one for one in drawn if one is not None]
-            if not begun:
+            ours = [one for one in drawn if one is not None]
+            if not ours:
                 continue
             try:
-                with alive(self.storage, [trial for trial, _ in begun]):
-                    outcomes = evaluate([values for _, values in begun])
-                for (trial, _), outcome in zip(begun, outcomes, strict=True):
+                with alive(self.storage, [trial for trial, _ in ours]):
+                    outcomes = evaluate([values for _, values in ours])
+                for (trial, _), outcome in zip(ours, outcomes, strict=True):
                     self._tell(trial, outcome)
             except BaseException:
-                for trial, _ in begun:
+                for trial, _ in ours:
                     self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
                 raise
 
@@ -140,8 +140,7 @@ class Trials:
         """A new trial and its settings; None if another worker was faster, with the last one of
         the budget or with the same settings.
         """
-        trial = self.study.ask()
-        trial.set_user_attr("worker", _worker(os.getpid()))
+        trial = begun(self.storage, self.study, {"worker": _worker(os.getpid())})
         drawn = {n: trial.suggest_categorical(n, list(c)) for n, c in self.choices.items()}
         ahead = _taken(self.study, before=trial.number)
         if len(ahead) >= self.budget or _key(drawn) in ahead:

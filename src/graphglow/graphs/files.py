@@ -28,6 +28,10 @@ ACCEPTED = (
     "NODES.csv+EDGES.csv, or a nodes table alone"
 )
 TABLES_ONLY = "columns can be chosen in tables only: .csv, .parquet, DataFrames"
+SHARDS = "shards.json"
+"""What makes a folder one of shards."""
+ARRAYS = ("x.npy", "edge_index.npy", "y.npy")
+"""What makes a folder one of arrays."""
 
 
 def read_graph_file(
@@ -46,6 +50,8 @@ def read_graph_file(
         raise InputError(f"a graph file must be readable; got {path}")
     if not path.is_dir() and not path.is_file():
         raise InputError(f"a graph file must be a regular file; got {path}")
+    if path.is_dir():
+        _refuse_parts_and_arrays(path)
     beside_edges = path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}
     if path.is_dir() or (is_table_file(path) and beside_edges):
         return read_table_folder(
@@ -64,6 +70,31 @@ def read_graph_file(
     if path.stat().st_size == 0:
         raise InputError(f"a graph file must not be empty; got {path}")
     return reader(path, need_labels)
+
+
+def _refuse_parts_and_arrays(path: Path) -> None:
+    """Raise where a folder is one of those that belong to ``graphglow shard``."""
+    if any(holds(path, f"nodes{s}") for s in SUFFIXES) or (path / "nodes").is_dir():
+        return  # tables all the same
+    if holds(path, SHARDS):
+        got = f"a folder of shards, which graphglow transfer alone reads: {path}"
+    elif holds(path / "part-0", "nodes.npy"):
+        got = f"shards without their {SHARDS} (make them again with graphglow shard): {path}"
+    elif holds(path, "nodes.npy", "crow.npy"):
+        got = f"one part of a folder of shards (give the folder above it): {path}"
+    elif holds(path, *ARRAYS):
+        got = f"a folder of arrays, which graphglow shard cuts for graphglow transfer: {path}"
+    else:
+        return
+    raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {got}")
+
+
+def holds(folder: str | Path, *names: str) -> bool:
+    """Whether all these files are in ``folder``, which need not be the name of one."""
+    try:
+        return all((own_path(folder) / name).is_file() for name in names)
+    except (OSError, ValueError):  # too long, a zero byte
+        return False
 
 
 def own_path(source: str | Path) -> Path:

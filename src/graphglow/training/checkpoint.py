@@ -11,41 +11,27 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import Any, BinaryIO
 
 from torch import Tensor
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.storage import load_tensors, prefixed, save_tensors, try_lock, within
+from graphglow.storage import load_tensors, prefixed, save_tensors, try_lock
 from graphglow.structure.config import at_least, number
 from graphglow.training.run_identity import check_same_run, versions
+from graphglow.training.run_state import Part as Part
+from graphglow.training.run_state import Saved
 
 NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 LOCK = "lock"
 
 
-class Part(Protocol):
-    """Something that changes while a run goes on, and says so by named tensors."""
-
-    def state(self) -> dict[str, Tensor]: ...
-
-    def load_state(self, state: dict[str, Tensor]) -> None: ...
-
-
-class Saved(NamedTuple):
-    """What a checkpoint holds."""
-
-    tensors: dict[str, Tensor]
-    facts: dict[str, Any]
-
-    def restore(self, parts: Mapping[str, Part]) -> None:
-        """Let the parts go on from here."""
-        for name, part in parts.items():
-            part.load_state(within(name, self.tensors))
+Restore = Callable[[Saved], object]
+"""Lets a run go on from a checkpoint, or raises before anything of it has changed."""
 
 
 class Checkpoints:
@@ -88,7 +74,7 @@ class Checkpoints:
         self._run: dict[str, Any] = {}
         self._damaged: set[Path] = set()
         self._began = self._last = 0.0
-        self._warned = False
+        self._said: set[str] = set()
 
     def __enter__(self) -> "Checkpoints":
         """Take the lock; a block inside a block changes nothing."""
@@ -109,15 +95,17 @@ class Checkpoints:
                 self._clear()
             self._close()
 
-    def begin(self, run: dict[str, Any]) -> Saved | None:
+    def begin(self, run: dict[str, Any], restore: Restore | None = None) -> Saved | None:
         """Return the newest whole checkpoint of ``run``, if there is one, and start the clock.
 
         Args:
             run: All that its result depends on, as JSON can hold it.
+            restore: Goes on from it. One that this refuses counts as damaged: the one before is
+                tried. Without it, that is the caller's to do.
         """
         assert self._lock is not None
         self._run = json.loads(json.dumps(run | {"versions": versions()}))
-        found = self._newest()
+        found = self._newest(restore)
         self._began = self._last = time.monotonic()
         if found is None:
             return None
@@ -126,31 +114,31 @@ class Checkpoints:
         return found
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Save the run if it is time to.
+        """Save the run if it is time to, or if what was saved has vanished.
 
         Args:
             parts: All that changes in it, by name.
             facts: What else to go on from, as JSON can hold it.
         """
         now = time.monotonic()
-        if now - self._last < self.every_seconds:
-            return
-        self._last = now
-        taken = [_number(path) for path in self.files()]
-        path = self.folder / f"checkpoint-{max(taken, default=0) + 1:06d}.safetensors"
-        seconds = self.seconds_before + now - self._began
-        meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
         try:
+            vanished = self._made_anew()
+            if not vanished and now - self._last < self.every_seconds:
+                return
+            self._last = now
+            taken = [_number(path) for path in self.files()]
+            path = self.folder / f"checkpoint-{max(taken, default=0) + 1:06d}.safetensors"
+            seconds = self.seconds_before + now - self._began
+            meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
             tensors: dict[str, Tensor] = {}
             for name, part in parts.items():
                 tensors |= prefixed(name, part.state())
             save_tensors(path, "checkpoint", tensors, meta)
+            self._made_anew()  # or a folder that was removed just now is back without its lock
         except (InputError, MemoryError) as error:
-            if not self._warned:
-                self._warned = True
-                kept = "the last one stays" if self.files() else "there is none yet"
-                reason = str(error) or "no memory left"
-                _warn(f"a checkpoint was not written, {kept} and training goes on: {reason}")
+            kept = "the last one stays" if self.files() else "there is none yet"
+            reason = str(error) or "no memory left"
+            self._say_once(f"a checkpoint was not written, {kept} and training goes on", reason)
             return
         self._prune()
 
@@ -168,19 +156,7 @@ class Checkpoints:
         return sorted(found, key=_number)
 
     def _open(self) -> None:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = try_lock(self.folder / LOCK)
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(
-                f"the folder for checkpoints must be writable; got {self.folder} ({reason})"
-            ) from error
-        if self._lock is None:
-            raise InputError(
-                "a run must have its folder to itself; "
-                f"got {self.folder}, which another process is at work in"
-            )
+        self._lock = self._take_lock()
         if self.files() and not self.resume:
             self._close()
             raise InputError(
@@ -190,31 +166,81 @@ class Checkpoints:
         for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
             leftover.unlink(missing_ok=True)
 
+    def _take_lock(self) -> BinaryIO:
+        if os.path.lexists(self.folder) and not self.folder.is_dir():
+            raise InputError(
+                f"the place for checkpoints must be a folder; got {self.folder}, which is none"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = try_lock(self.folder / LOCK)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(
+                f"the folder for checkpoints must be writable; got {self.folder} ({reason})"
+            ) from error
+        if lock is None:
+            raise InputError(
+                "a run must have its folder to itself; "
+                f"got {self.folder}, which another process is at work in"
+            )
+        return lock
+
     def _close(self) -> None:
         assert self._lock is not None
         self._lock.close()
         self._lock = None
 
-    def _newest(self) -> Saved | None:
+    def _made_anew(self) -> bool:
+        """Make the folder and its lock again where somebody has removed them; whether that was."""
+        if self._holds_lock():
+            return False
+        lock = self._take_lock()
+        self._close()
+        self._lock = lock
+        self._say_once(
+            "the folder for checkpoints was removed and is made anew, training goes on", self.folder
+        )
+        return True
+
+    def _newest(self, restore: Restore | None) -> Saved | None:
         for path in reversed(self.files()):
             try:
-                tensors, meta = load_tensors(path, "checkpoint")
-            except InputError as error:
-                self._damaged.add(path)
-                older = any(other not in self._damaged for other in self.files())
-                start = "the one before is used" if older else "the run starts from the beginning"
-                _warn(f"a checkpoint cannot be used, {start}: {error}")
+                tensors, meta = load_tensors(path, "checkpoint", signed=True)
+                run, found = meta["run"], Saved(tensors, dict(meta["facts"]))
+                float(found.facts["seconds"])
+            except (InputError, LookupError, TypeError, ValueError) as error:
+                self._pass_over(path, error)
                 continue
-            check_same_run(meta["run"], self._run, self.folder)
-            return Saved(tensors, meta["facts"])
+            check_same_run(run, self._run, self.folder)
+            try:
+                if restore is not None:
+                    restore(found)
+            except (InputError, LookupError, TypeError, ValueError) as error:
+                self._pass_over(path, error)
+                continue
+            return found
         return None
+
+    def _pass_over(self, path: Path, error: Exception) -> None:
+        """Say that a checkpoint is damaged."""
+        self._damaged.add(path)
+        older = any(other not in self._damaged for other in self.files())
+        start = "the one before is used" if older else "the run starts from the beginning"
+        reason = error if isinstance(error, InputError) else "a part of it is not there"
+        named = "" if path.name in str(reason) else f"{path}: "
+        _warn(f"a checkpoint cannot be used, {start}: {named}{reason}")
+
+    def _say_once(self, what: str, reason: object) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            _warn(f"{what}: {reason}")
 
     def _prune(self) -> None:
         """Remove all that is older than the oldest to be kept; damaged ones do not count."""
         files = self.files()
         whole = [path for path in files if path not in self._damaged]
-        oldest = whole[-self.keep :][0]
-        for path in files[: files.index(oldest)]:
+        for path in files[: files.index(whole[-self.keep :][0])] if whole else ():
             _remove(path)
 
     def _clear(self) -> None:

@@ -22,6 +22,7 @@ from graphglow.training.distributed.pretrain import pretrain_together
 from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.loop import Epoch, Loop, OnEpoch
 from graphglow.training.run_identity import graph_identity
+from graphglow.training.run_state import Saved
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -58,10 +59,8 @@ def pretrain(
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
     if config.schedule == "together":
-        if checkpoints is not None:
-            raise InputError("checkpoints must go with the schedule 'in turn'; got 'together'")
         alone = Ranks(device=resolve_device(config.device))
-        return pretrain_together(sources, config, alone, on_epoch=on_epoch)
+        return pretrain_together(sources, config, alone, on_epoch=on_epoch, checkpoints=checkpoints)
     with held(checkpoints):
         return _train([prepare(data) for data in sources], config, on_epoch, checkpoints)
 
@@ -144,11 +143,7 @@ class _Course:
 
     def save_in(self, checkpoints: Checkpoints, run: dict[str, Any]) -> None:
         """Let the run save itself now and then, and go on where it was."""
-        found = checkpoints.begin(run)
-        if found is not None:
-            self.scores = found.facts["scores"]
-            self.heard = [Epoch(*row) for row in found.facts["heard"]]
-            found.restore(self._parts(self.visits[len(self.scores) % len(self.visits)]))
+        checkpoints.begin(run, self._go_on_from)
 
         def offer(visit: Loop) -> None:
             facts = {"scores": self.scores, "heard": self.heard}
@@ -156,6 +151,12 @@ class _Course:
 
         for visit in self.visits:
             visit.on_read = offer
+
+    def _go_on_from(self, found: Saved) -> None:
+        scores = [float(score) for score in found.facts["scores"]]
+        heard = [Epoch(*row) for row in found.facts["heard"]]
+        found.restore(self._parts(self.visits[len(scores) % len(self.visits)]))
+        self.scores, self.heard = scores, heard
 
     def _parts(self, visit: Loop) -> dict[str, Part]:
         """What a run goes on from in the middle of a visit."""

@@ -35,21 +35,45 @@ def versions() -> dict[str, str]:
     return {"graphglow": __version__, "torch": str(torch.__version__)}
 
 
-def check_same_run(saved: dict[str, Any], run: dict[str, Any], folder: Path) -> None:
+def check_same_run(saved: Any, run: dict[str, Any], folder: Path) -> None:
     """Raise, naming what differs, unless the checkpoints in ``folder`` are of this run."""
     there, here = dict(_flat(saved)), dict(_flat(run))
     differing = [n for n in {**there, **here} if there.get(n) != here.get(n)]
     if not differing:
         return
-    said = ", ".join(
-        f"{name} ({there.get(name, 'none')} there, {here.get(name, 'none')} here)"
-        for name in differing[:DIFFERENCES_SHOWN]
+    named = {n.removesuffix("name") for n in differing if n.endswith(".name")}
+    differing = [n for n in differing if n.removesuffix("content") not in named]
+    said = list(
+        dict.fromkeys(_said(n, there.get(n, "none"), here.get(n, "none")) for n in differing)
     )
-    more = len(differing) - DIFFERENCES_SHOWN
+    more = len(said) - DIFFERENCES_SHOWN
     raise InputError(
-        f"checkpoints must be of the same run; got {folder}, which differs in {said}"
-        f"{f' and {more} more' if more > 0 else ''}"
+        f"checkpoints must be of the same run; got {folder}, which differs in "
+        f"{', '.join(said[:DIFFERENCES_SHOWN])}{f' and {more} more' if more > 0 else ''}"
     )
+
+
+def _said(name: str, there: object, here: object) -> str:
+    """A difference in words; fingerprints say nothing to people."""
+    values = f" ({there} there, {here} here)"
+    match name.split("."):
+        case ["graph", "name"]:
+            return f"the graph{values}"
+        case ["graph", *_]:
+            return "the graph or its split"
+        case ["sources", number, "name"]:
+            return f"source {number}{values}"
+        case ["sources", number, *_]:
+            return f"source {number} or its split"
+        case ["learner"]:
+            return "the learner"
+        case ["config", *setting]:
+            return f"the setting {'.'.join(setting)}{values}"
+        case ["versions", what]:
+            return f"the version of {what}{values}"
+        case ["command"]:
+            return f"the command{values}"
+    return f"{name}{values}"
 
 
 def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:

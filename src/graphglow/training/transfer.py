@@ -176,9 +176,7 @@ def _save_in(checkpoints: Checkpoints, run: dict[str, Any], task: GraphTask, loo
     parts: dict[str, Part] = {"task": task}
     if task.trained is not None:
         parts["theta"] = task.trained.theta
-    found = checkpoints.begin(run)
-    if found is not None:
-        found.restore(parts | {"loop": loop})
+    checkpoints.begin(run, lambda found: found.restore(parts | {"loop": loop}))
 
     def offer(now: Loop) -> None:
         checkpoints.offer(parts | {"loop": now})

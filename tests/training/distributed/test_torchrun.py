@@ -64,8 +64,8 @@ def test_all_ranks_write_their_predictions(two):
     assert sorted(nodes) == list(range(178))
 
 
-def test_the_learner_of_two_processes_is_that_of_one(two):
-    alone, _ = pretrained()
+def test_the_learner_of_two_processes_is_that_of_one(two, tmp_path):
+    alone, _ = pretrained(tmp_path / "alone.safetensors")
     learner = StructureLearner.load(two / "learner.safetensors")
     for name, weight in alone.state_dict().items():
         torch.testing.assert_close(learner.state_dict()[name], weight, rtol=1e-4, atol=1e-5)
@@ -73,10 +73,12 @@ def test_the_learner_of_two_processes_is_that_of_one(two):
     assert len(learner.provenance["splits"]) == 2
 
 
-def test_sources_in_turn_cannot_be_shared():
+def test_sources_in_turn_cannot_be_shared(tmp_path):
     config = replace(pretrain_settings(), schedule="in turn")
     with pytest.raises(InputError, match=r"--schedule must be together .* got 'in turn'"):
-        pretrain_across_ranks(["wine"], config, split_seed=0, data_root=None, log=None)
+        pretrain_across_ranks(
+            ["wine"], tmp_path / "a.st", config, split_seed=0, data_root=None, log=None
+        )
 
 
 def test_shard_says_what_it_wrote(tmp_path, capsys):

@@ -34,9 +34,9 @@ def transferred(target, predictions=None):
     )
 
 
-def pretrained():
+def pretrained(out):
     return pretrain_across_ranks(
-        ["wine", "synthetic"], pretrain_settings(), split_seed=0, data_root=None, log=None
+        ["wine", "synthetic"], out, pretrain_settings(), split_seed=0, data_root=None, log=None
     )
 
 
@@ -45,9 +45,8 @@ if __name__ == "__main__":
     with join("cpu"):  # once for all: ranks that have parted cannot meet again
         from_shards = transferred(shards, predictions=out / "predictions")
         from_name = transferred("wine")
-        learned = pretrained()
+        learned = pretrained(out / "learner.safetensors")
     if learned is not None:
-        learner, facts = learned
-        learner.save(out / "learner.safetensors")
+        _, facts = learned
         said = {"shards": from_shards, "name": from_name, "pretrain": facts}
         (out / "said.json").write_text(json.dumps(said, default=str))

@@ -1,11 +1,16 @@
-"""Run a function in several processes at once, and get back what each returned."""
+"""Run a function, or graphglow, in several processes at once, and get back what came of it."""
 
+import json
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
 import tempfile
 import traceback
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from graphglow.training.distributed import join
@@ -66,3 +71,56 @@ def _joined(rank, size, folder, function, *args):
     meeting = (folder / "meeting").as_uri()
     with join("cpu", timeout_seconds=60, init_method=meeting, rank=rank, size=size) as ranks:
         return function(ranks, *args)
+
+
+def job(words, *, kill=(), when="", limit=None, env=None):
+    """One job, as ``rank_jobs.py`` reads it.
+
+    Args:
+        words: The command line of every rank; one list for all, or a list of lists.
+        kill: Ranks that are killed as soon as there is a file ``when`` (a pattern).
+        when: See ``kill``.
+        limit: (rank, bytes): no file that this rank writes may be larger.
+        env: More of the environment.
+    """
+    return {"words": words, "kill": list(kill), "when": when, "limit": limit, "env": env or {}}
+
+
+def of_ranks(folder, jobs):
+    """What ``rank_jobs.py`` says of the jobs, which have files in this folder."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("rank_jobs.py"))],
+        input=json.dumps(list(jobs.values())),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(zip(jobs, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+def write_graph(path, seed, num_nodes):
+    numbers, ring = np.random.default_rng(seed), np.arange(num_nodes)
+    np.savez(
+        path,
+        x=numbers.normal(size=(num_nodes, 4)).astype(np.float32),
+        y=ring % 2,
+        edge_index=np.stack([ring, (ring + 2) % num_nodes]),
+    )
+
+
+def statuses(job):
+    return [status for status, _, _ in job]
+
+
+def sentences(job):
+    """What was said on standard error, by all ranks."""
+    return [line for _, _, errors in job for line in errors.splitlines()]
+
+
+def facts(job):
+    assert statuses(job) == [0] * len(job), sentences(job)
+    spoken = [out for _, out, _ in job if out]
+    assert spoken == [job[0][1]]  # rank 0 alone
+    return json.loads(spoken[0].splitlines()[-1])

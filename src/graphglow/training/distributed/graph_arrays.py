@@ -1,7 +1,10 @@
 """A graph as plain arrays, in memory or mapped from files, so that it need not fit in memory."""
 
+import hashlib
+import io
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +16,13 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph
 from graphglow.graphs.check import LARGEST_WEIGHT, MASKS, complete_masks
+from graphglow.graphs.files import ARRAYS, holds, own_path
 from graphglow.graphs.sparse import SparseMatrix
 
 BLOCK = 10_000_000
 """Numbers looked at together."""
+READ_BYTES = 2**22
+"""Bytes of a file read together."""
 
 Array = np.ndarray[Any, Any]
 
@@ -89,8 +95,8 @@ class GraphArrays:
         without masks the labelled nodes are split at random. What is in memory as a whole are
         numbers per node: features and edges are read a block at a time.
         """
-        folder = Path(folder)
-        x, edges, y = (mapped(folder / f"{name}.npy") for name in ("x", "edge_index", "y"))
+        folder = own_path(folder)
+        x, edges, y = (mapped(folder / name) for name in ARRAYS)
         weight = _mapped_if_there(folder / "edge_weight.npy")
         _check_features(x)
         _check_labels(y, len(x))
@@ -109,7 +115,7 @@ class GraphArrays:
 
 def is_array_folder(path: str | Path) -> bool:
     """Whether :meth:`GraphArrays.of_folder` reads this, and not another loader."""
-    return all((Path(path) / f"{name}.npy").is_file() for name in ("x", "edge_index", "y"))
+    return holds(path, *ARRAYS)
 
 
 def mapped(path: Path) -> Array:
@@ -119,11 +125,49 @@ def mapped(path: Path) -> Array:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a header, which is a Python expression
-            array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
+            array: Array = np.lib.format.open_memmap(path, mode="r")  # no pickles, no archives
     except Exception as error:  # a damaged header may break in any of its parser's ways
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"{path} must be an array file (.npy); it is damaged ({line})") from error
+        raise InputError(
+            f"{path} must be an array file (.npy); got another or a damaged one ({line})"
+        ) from error
     return array
+
+
+def save_array(path: Path, blocks: Iterable[Array], rows: int) -> str:
+    """Write an array file of so many rows, some of them at a time; return its SHA-256.
+
+    What ``np.save`` leaves to chance: bytes that a full disk does not take are an ``OSError``.
+    """
+    total = hashlib.sha256()
+    with path.open("wb") as file:
+        for number, block in enumerate(blocks):
+            parts = [np.ascontiguousarray(block).reshape(-1).view(np.uint8).data]
+            if number == 0:
+                parts.insert(0, memoryview(_header(block.dtype, (rows, *block.shape[1:]))))
+            for part in parts:
+                total.update(part)
+                file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+    return total.hexdigest()
+
+
+def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    header = io.BytesIO()
+    descr = np.lib.format.dtype_to_descr(dtype)
+    facts = {"descr": descr, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, facts)
+    return header.getvalue()
+
+
+def file_checksum(path: Path) -> str:
+    """SHA-256 of what is in a file, read a block at a time."""
+    total, block = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
+    with path.open("rb", buffering=0) as file:
+        while count := file.readinto(block):
+            total.update(block[:count])
+    return total.hexdigest()
 
 
 def blocks(array: Array) -> Iterator[Array]:
@@ -164,6 +208,11 @@ def _check_labels(y: Array, num_nodes: int) -> None:
 def _check_edges(edges: Array, weight: Array | None, num_nodes: int) -> None:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise InputError(f"edge_index must be integers [2, E]; got {edges.dtype} {edges.shape}")
+    if edges.shape[1] == 0:
+        raise InputError(
+            "edge_index of a folder of arrays must have an edge; got none (a graph of nearest "
+            "neighbours is made for graphs in memory only, such as an .npz file)"
+        )
     for ends in edges:
         for block in blocks(ends):
             low, high = int(block.min()), int(block.max())

@@ -4,8 +4,10 @@ torchrun --nproc-per-node 2 -m graphglow pretrain --schedule together --sources 
 """
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,10 +18,20 @@ from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
 from graphglow.training.best import Best
+from graphglow.training.checkpoint import Checkpoints, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice
+from graphglow.training.distributed.agreement import agree, data_identity, settings_of
 from graphglow.training.distributed.ranks import Ranks
+from graphglow.training.distributed.saving import (
+    Tensors,
+    anyone_saves,
+    begin_together,
+    packed,
+    unpacked,
+)
 from graphglow.training.loop import Epoch, OnEpoch
+from graphglow.training.run_state import Part, Saved
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -56,6 +68,7 @@ def pretrain_together(
     ranks: Ranks,
     *,
     on_epoch: OnEpoch | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> StructureLearner:
     """Train a structure learner on all sources at once and return the best one seen.
 
@@ -69,36 +82,131 @@ def pretrain_together(
         sources: The same on all ranks; each prepares only its own.
         config: Learner, objective, model and schedule.
         ranks: This rank and the others.
-        on_epoch: Called for every source after every step, on the ranks that give one.
+        on_epoch: Called for every source after every step, on the ranks that give one; where a
+            run goes on from a checkpoint, for the steps before it too.
+        checkpoints: Rank 0's is where the run saves itself, to go on from there, on any number of
+            ranks, if it is killed; the others may give None, and see no file of it.
     """
     checked = [check_graph(data) for data in sources]
-    own = balanced([_cost(data, config) for data in checked], ranks.size)[ranks.rank]
-    graphs = {i: graph_of(checked[i]).to(ranks.device) for i in own}
-    names = [str(data.get("name", "graph")) for data in checked]
-    count = len(checked)
-    learner = StructureLearner(config.learner, seed=config.seed).to(ranks.device)
-    theta = SharedTheta(learner, config.learner_learning_rate)
-    tasks = {i: _task(graph, i, learner, theta, config) for i, graph in graphs.items()}
-    best = Best([theta.flat], config.patience)
-    scores: list[float] = []
-    for number in range(1, config.episodes * config.epochs + 1):
-        rows = [_step(task, config) for task in tasks.values()]
-        theta.step_together(own, count, ranks)
-        for task, row in zip(tasks.values(), rows, strict=True):
+    identities = [data_identity(data) for data in checked]
+    facts = {f"source {i}": identity for i, identity in enumerate(identities, start=1)}
+    agree(ranks, {"job": "pretrain together", **settings_of(config), **facts})
+    with held(checkpoints if ranks.rank == 0 else None):
+        course = Course(checked, config, ranks)
+        if anyone_saves(checkpoints, ranks):
+            run = {
+                "command": "pretrain together",
+                "config": asdict(config) | {"device": ranks.device.type},
+                "sources": identities,
+            }
+            course.save_in(checkpoints, run)
+        course.run(on_epoch)
+        return course.result()
+
+
+class Course:
+    """All steps on all sources: what this rank trains, and how far all of them have come.
+
+    Args:
+        sources: Checked, and the same on all ranks.
+        config: Learner, objective, model and schedule.
+        ranks: This rank and the others.
+    """
+
+    def __init__(self, sources: Sequence[Data], config: PretrainConfig, ranks: Ranks) -> None:
+        self.config, self.ranks, self.count = config, ranks, len(sources)
+        self.shares = balanced([_cost(data, config) for data in sources], ranks.size)
+        self.own = self.shares[ranks.rank]
+        self.names = [str(data.get("name", "graph")) for data in sources]
+        self.learner = StructureLearner(config.learner, seed=config.seed).to(ranks.device)
+        self.theta = SharedTheta(self.learner, config.learner_learning_rate)
+        self.tasks = {
+            i: _task(graph_of(sources[i]).to(ranks.device), i, self.learner, self.theta, config)
+            for i in self.own
+        }
+        self.best = Best([self.theta.flat], config.patience)
+        self.scores: list[float] = []
+        """Of theta after each step."""
+        self.heard: list[Epoch] = []
+        self._checkpoints: Checkpoints | None = None
+        self._saving, self._last = False, 0.0
+
+    def run(self, on_epoch: OnEpoch | None) -> None:
+        """Make the steps that are left, and put the best theta back."""
+        if on_epoch is not None:
+            for epoch in self.heard:
+                on_epoch(epoch)
+        first, end = len(self.scores) + 1, self.config.episodes * self.config.epochs
+        for number in range(first, end + 1):
+            if not bool(self.best.running):
+                break
+            if self._step(number, on_epoch):
+                self._save()
+        self.best.restore()
+
+    def _step(self, number: int, on_epoch: OnEpoch | None) -> bool:
+        """One step of all sources; whether it is time to save, by the clock of rank 0."""
+        rows = [_step(task, self.config) for task in self.tasks.values()]
+        self.theta.step_together(self.own, self.count, self.ranks)
+        for task, row in zip(self.tasks.values(), rows, strict=True):
             row[1], row[2] = task.validate()
-        table = everyones(rows, own, count, theta.flat.double(), ranks, width=4)  # [S, 4]
-        for name, row in zip(names, table.tolist(), strict=True):
+        places = list(self.own)
+        if self.ranks.rank == 0:
+            places.append(self.count)
+            due = torch.full((4,), float(self._due()), dtype=torch.float64)
+            rows.append(due.to(self.ranks.device))
+        table = everyones(
+            rows, places, self.count + 1, self.theta.flat.double(), self.ranks, width=4
+        )  # [S + 1, 4]
+        table, save = table[:-1], bool(table[-1, 0])
+        for name, row in zip(self.names, table.tolist(), strict=True):
             epoch = Epoch(name, number, row[0], row[1], row[2], int(row[3]))
             _check_finite(epoch)
+            if self._saving:
+                self.heard.append(epoch)
             if on_epoch is not None:
                 on_epoch(epoch)
         mean = table.mean(0)
-        scores.append(float(mean[2]))
-        best.update(torch.tensor(number, device=ranks.device), mean[2], mean[1])
-        if not bool(best.running):
-            break
-    best.restore()
-    return _result(learner, config, names, float(best.accuracy), scores)
+        self.scores.append(float(mean[2]))
+        self.best.update(torch.tensor(number, device=self.ranks.device), mean[2], mean[1])
+        return save
+
+    def save_in(self, checkpoints: Checkpoints | None, run: dict[str, Any]) -> None:
+        """Let rank 0 save the run now and then, and let all go on where it was."""
+        begin_together(checkpoints, run, self.ranks, self._go_on_from)
+        self._checkpoints = checkpoints if self.ranks.rank == 0 else None
+        self._saving, self._last = True, time.monotonic()
+
+    def _due(self) -> bool:
+        """Whether rank 0 wants a checkpoint; it is never asked for one before its own clock."""
+        if self._checkpoints is None:
+            return False
+        return time.monotonic() - self._last >= self._checkpoints.every_seconds
+
+    def _save(self) -> None:
+        """Bring the GNNs of all sources to rank 0, which saves them with the rest."""
+        parts: dict[str, Part] = {"theta": self.theta, "best": self.best}
+        for rank, share in enumerate(self.shares):
+            for i in share:
+                own = packed(self.tasks[i].state()) if rank == self.ranks.rank else b""
+                data = self.ranks.sent_by(rank, own)
+                if self._checkpoints is not None:
+                    parts[f"task_{i}"] = Tensors(unpacked(data))
+        if self._checkpoints is not None:
+            self._checkpoints.offer(parts, {"scores": self.scores, "heard": self.heard})
+        self._last = time.monotonic()
+
+    def _go_on_from(self, found: Saved) -> None:
+        scores = [float(score) for score in found.facts["scores"]]
+        heard = [Epoch(*row) for row in found.facts["heard"]]
+        tasks = {f"task_{i}": task for i, task in self.tasks.items()}
+        found.restore({"theta": self.theta, "best": self.best, **tasks})
+        self.scores, self.heard = scores, heard
+
+    def result(self) -> StructureLearner:
+        """The best learner, on the CPU."""
+        score = float(self.best.accuracy)
+        return _result(self.learner, self.config, self.names, score, self.scores)
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[list[int]]:

@@ -6,13 +6,11 @@ The loss of a job is the sum of what its ranks compute. So the gradient of a sum
 a sum over ranks, and the gradient of rows that were sent comes back to where they came from.
 """
 
-import math
-import os
+import json
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import torch
@@ -23,10 +21,16 @@ from graphglow.errors import InputError, StoppedError
 
 TIMEOUT_SECONDS = 600.0
 """A rank waits so long for the others; ``GRAPHGLOW_RANK_TIMEOUT`` says otherwise."""
+WORDS = "last words"
+"""Where a rank that must give up leaves its reason for the others."""
 
 
 class RankLostError(StoppedError):
     """Another rank has ended, or does not answer in time: this one cannot go on."""
+
+
+class HeardError(InputError):
+    """Bad input that another rank has come upon, and speaks of."""
 
 
 @dataclass
@@ -48,6 +52,9 @@ class Ranks:
         rank: From 0.
         size: R.
         device: Where this rank computes.
+        timeout_seconds: How long it waits for the others.
+        traffic: What it has sent.
+        store: A ``torch.distributed`` store, or None: what is said there outlives the rank.
     """
 
     rank: int = 0
@@ -55,6 +62,7 @@ class Ranks:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     timeout_seconds: float = TIMEOUT_SECONDS
     traffic: Traffic = field(default_factory=Traffic)
+    store: Any = None
 
     def total(self, x: Tensor) -> Tensor:
         """The sum of x over all ranks, the same bits on each; differentiable."""
@@ -84,38 +92,80 @@ class Ranks:
             return x[None]
         x = x.contiguous()
         parts = [torch.empty_like(x) for _ in range(self.size)]
-        self._call(lambda: dist.all_gather(parts, x))
+        self.call(lambda: dist.all_gather(parts, x))
         self.traffic.sent += (self.size - 1) * x.numel() * x.element_size()
         return torch.stack(parts)
+
+    def texts(self, own: str) -> list[str]:
+        """What every rank has to say, in their order."""
+        data = torch.tensor(list(own.encode()), dtype=torch.uint8, device=self.device)
+        sizes = self.gather(torch.tensor(len(data), device=self.device)).tolist()
+        padded = data.new_zeros(max(sizes))
+        padded[: len(data)] = data
+        rows = self.gather(padded).cpu()
+        return [bytes(row[:n].tolist()).decode() for row, n in zip(rows, sizes, strict=True)]
+
+    def sent_by(self, source: int, data: bytes = b"") -> bytes:
+        """The bytes that rank ``source`` has; what others give is passed over."""
+        if self.size == 1:
+            return data
+        size = torch.tensor([len(data)], device=self.device)
+        self.call(lambda: dist.broadcast(size, source))
+        buffer = torch.empty(int(size), dtype=torch.uint8, device=self.device)
+        if self.rank == source:
+            buffer.copy_(torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else buffer)
+            self.traffic.sent += (self.size - 1) * len(data)
+        self.call(lambda: dist.broadcast(buffer, source))
+        return buffer.cpu().numpy().tobytes()
 
     def wait(self) -> None:
         """Until all ranks are here."""
         self.total(torch.zeros(1, device=self.device)).sum().item()
 
     def _sum_(self, x: Tensor) -> Tensor:
-        self._call(lambda: dist.all_reduce(x))
+        self.call(lambda: dist.all_reduce(x))
         self.traffic.sent += 2 * (self.size - 1) / self.size * x.numel() * x.element_size()
         return x
 
     def _swap(self, rows: Tensor, sends: list[int], receives: list[int]) -> Tensor:
         rows = rows.contiguous()
         out = rows.new_empty(sum(receives), *rows.shape[1:])
-        self._call(lambda: dist.all_to_all_single(out, rows, receives, sends))
+        self.call(lambda: dist.all_to_all_single(out, rows, receives, sends))
         away = sum(sends) - sends[self.rank]
         self.traffic.sent += away * rows[:1].numel() * rows.element_size() if away else 0
         return out
 
-    def _call(self, collective: Callable[[], Any]) -> None:
+    def call(self, collective: Callable[[], Any]) -> None:
         """Run a collective; say in one sentence what its failure means."""
+        began = time.monotonic()
         try:
             collective()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
-            raise RankLostError(
-                f"all ranks must answer within {self.timeout_seconds:g} s; rank {self.rank} of "
-                f"{self.size} lost another one, which has ended or hangs ({_first_line(error)})"
-            ) from error
+            raise self._lost(time.monotonic() - began) from error
+
+    def _lost(self, waited: float) -> Exception:
+        """What to raise where another rank is lost: its reason, if it could leave one."""
+        with suppress(RuntimeError):  # the store may be gone too
+            if self.store is not None and self.store.check([WORDS]):
+                who, blamed, words = json.loads(self.store.get(WORDS))
+                kind = HeardError if blamed else RankLostError
+                return kind(f"rank {who} of {self.size} has ended: {words}")
+        if waited < 0.9 * self.timeout_seconds:
+            return RankLostError(f"rank {self.rank} of {self.size} lost another one, which ended")
+        return RankLostError(
+            f"all ranks must answer within {self.timeout_seconds:g} s (GRAPHGLOW_RANK_TIMEOUT); "
+            f"rank {self.rank} of {self.size} lost another one, which has ended or hangs"
+        )
+
+    def leave_words(self, error: BaseException) -> None:
+        """Let the others know why this rank ends: they will miss it in their next exchange."""
+        if self.store is None or isinstance(error, RankLostError | HeardError):
+            return
+        words = str(error) if isinstance(error, InputError | StoppedError) else repr(error)
+        with suppress(RuntimeError):
+            self.store.set(WORDS, json.dumps([self.rank, isinstance(error, InputError), words]))
 
 
 class _Total(torch.autograd.Function):
@@ -142,113 +192,3 @@ class _Swap(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return ctx.ranks._swap(grad, ctx.receives, ctx.sends), None, None, None
-
-
-def world_size() -> int:
-    """How many processes ``torchrun`` has started; 1 without it."""
-    return _from_environment("WORLD_SIZE", 1)
-
-
-@contextmanager
-def join(
-    device: str = "auto",
-    *,
-    timeout_seconds: float | None = None,
-    init_method: str = "env://",
-    rank: int | None = None,
-    size: int | None = None,
-) -> Iterator[Ranks]:
-    """Meet the other ranks: NCCL between GPUs, gloo between CPUs.
-
-    A group that is there already, from an outer ``join`` or made by the caller, is used and left.
-
-    Args:
-        device: ``auto``, ``cpu`` or ``cuda``; on GPUs, each rank of a machine has one of its own.
-        timeout_seconds: How long a rank waits for the others before it gives up; by default
-            ``GRAPHGLOW_RANK_TIMEOUT``, else :data:`TIMEOUT_SECONDS`.
-        init_method: Where the ranks find each other; by default where torchrun says.
-        rank: By default what torchrun says.
-        size: By default what torchrun says.
-    """
-    size = world_size() if size is None else size
-    rank = _from_environment("RANK", 0) if rank is None else rank
-    seconds = _timeout() if timeout_seconds is None else timeout_seconds
-    here = _device(device)
-    if dist.is_initialized():
-        yield Ranks(dist.get_rank(), dist.get_world_size(), here, seconds)
-        return
-    if size == 1:
-        yield Ranks(device=here, timeout_seconds=seconds)
-        return
-    if init_method == "env://" and "MASTER_ADDR" not in os.environ:
-        raise InputError(
-            f"several processes must be started by torchrun; got WORLD_SIZE={size} alone"
-        )
-    ranks = Ranks(rank, size, here, seconds)
-    ranks._call(
-        lambda: dist.init_process_group(
-            "nccl" if here.type == "cuda" else "gloo",
-            init_method=init_method,
-            timeout=timedelta(seconds=seconds),
-            rank=rank,
-            world_size=size,
-        )
-    )
-    try:
-        ranks.wait()
-        yield ranks
-        ranks.wait()  # none leaves while another still works
-    except RankLostError:
-        _let_threads_finish()
-        raise  # leaving in order would wait for the lost one
-    except BaseException:
-        _let_threads_finish()
-        with suppress(RuntimeError):
-            dist.destroy_process_group()
-        raise
-    else:
-        _let_threads_finish()
-        dist.destroy_process_group()
-
-
-def _let_threads_finish() -> None:
-    """Before a group goes: gloo's threads may need the interpreter to give back the last tensors.
-
-    Older versions (PyTorch 2.6) wait for those threads without letting them have it, for ever.
-    """
-    time.sleep(0.2)
-
-
-def _device(name: str) -> torch.device:
-    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    local, count = _from_environment("LOCAL_RANK", 0), torch.cuda.device_count()
-    if local >= count:
-        raise InputError(
-            f"each rank of a machine must have a GPU of its own ({count} here), or pass "
-            f"--device cpu; got local rank {local}"
-        )
-    torch.cuda.set_device(local)
-    return torch.device("cuda", local)
-
-
-def _from_environment(name: str, default: int) -> int:
-    text = os.environ.get(name, str(default))
-    if not text.isdecimal():
-        raise InputError(f"{name} must be a whole number, as torchrun sets it; got {text!r}")
-    return int(text)
-
-
-def _timeout() -> float:
-    text = os.environ.get("GRAPHGLOW_RANK_TIMEOUT", str(TIMEOUT_SECONDS))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise InputError(f"GRAPHGLOW_RANK_TIMEOUT must be a number of seconds > 0; got {text!r}")
-    return seconds
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0][:200]

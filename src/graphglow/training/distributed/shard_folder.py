@@ -1,7 +1,8 @@
 """A graph as a folder of shards: written a block at a time, read by each rank for itself.
 
-    FOLDER/shards.json       sizes, counts, the number of parts
-    FOLDER/part-0/nodes.npy  [N_r] numbers of its nodes in the whole graph, ascending
+    FOLDER/shards.json       counts of each part, and an identity: SHA-256 of all of them
+    FOLDER/part-0/part.json  that identity, the part's number, SHA-256 of each of its arrays
+                  nodes.npy  [N_r] numbers of its nodes in the whole graph, ascending
                   crow.npy, col.npy, values.npy    its rows of the normalised adjacency
                   x.npy, or x_crow.npy, x_col.npy, x_values.npy    its features, scaled
                   y.npy, split.npy    labels; 1 training, 2 validation, 3 test, 0 none
@@ -11,11 +12,10 @@ All files are plain arrays that can be mapped; a rank opens those of its own par
 """
 
 import json
-import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,41 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
+from graphglow.graphs.files import SHARDS, own_path
 from graphglow.graphs.graph import DENSE_ABOVE, normalised_features
 from graphglow.graphs.sparse import SparseMatrix
-from graphglow.training.distributed.graph_arrays import Array, GraphArrays, blocks, distinct
+from graphglow.storage import try_lock
+from graphglow.training.distributed.graph_arrays import (
+    Array,
+    GraphArrays,
+    blocks,
+    distinct,
+    save_array,
+)
 from graphglow.training.distributed.partition import BLOCK, Partition, partition
+from graphglow.training.distributed.shard import FORMAT_VERSION, ShardsInfo, digest, shards_info
 
-FORMAT_VERSION = 1
-META = "shards.json"
+PART = "part.json"
+
+
+@dataclass
+class _Part:
+    """A part's folder while it is written."""
+
+    path: Path
+    counts: dict[str, int] = field(default_factory=dict)
+    sums: dict[str, str] = field(default_factory=dict)
+
+    def save(self, name: str, array: Array) -> None:
+        self.save_blocks(name, [array], len(array))
+
+    def save_blocks(self, name: str, rows: Iterable[Array], count: int) -> None:
+        self.sums[f"{name}.npy"] = save_array(self.path / f"{name}.npy", rows, count)
 
 
 def write_shards(
     arrays: GraphArrays, folder: str | Path, parts: int, *, method: Partition = "auto"
-) -> dict[str, Any]:
+) -> ShardsInfo:
     """Write a graph as ``parts`` shards into a new folder; return what ``shards.json`` says.
 
     Beside a block of edges or features, the edges of one part and some numbers per node are in
@@ -44,79 +67,79 @@ def write_shards(
     hold all edges while they partition.
     """
     part = partition(arrays.edge_index, arrays.num_nodes, parts, method)
-    with _new_folder(Path(folder)) as path:
+    with _new_folder(own_path(folder)) as path:
         sizes = np.bincount(part, minlength=parts)
         starts = np.concatenate([[0], np.cumsum(sizes)])
         order = np.argsort(part, kind="stable")  # nodes by part, ascending within
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        for p in range(parts):
-            (path / f"part-{p}").mkdir()
-            _write_nodes(arrays, order[starts[p] : starts[p + 1]], path / f"part-{p}")
-        entries, halo = _write_adjacency(arrays, part, place, starts, path)
+        written = [_Part(path / f"part-{p}") for p in range(parts)]
+        for p, one in enumerate(written):
+            one.path.mkdir()
+            _write_nodes(arrays, order[starts[p] : starts[p + 1]], one)
+        _write_adjacency(arrays, part, place, starts, written)
         dense = _mostly_non_zero(arrays.x)
-        for p in range(parts):
-            _write_features(arrays.x, order[starts[p] : starts[p + 1]], path / f"part-{p}", dense)
+        for p, one in enumerate(written):
+            _write_features(arrays.x, order[starts[p] : starts[p + 1]], one, dense)
         meta = {
             "version": FORMAT_VERSION,
             "name": arrays.name,
-            "starts": starts.tolist(),
-            "entries": entries,
-            "halo": halo,
             "num_features": int(arrays.x.shape[1]),
-            "num_classes": arrays.num_classes,
-            "train_count": int(arrays.train.sum()),
-            "val_count": int(arrays.val.sum()),
-            "test_count": int(arrays.test.sum()),
             "sparse_features": not dense,
         }
-        (path / META).write_text(json.dumps(meta))
-    return meta
+        _sign(path, meta, written)
+        return shards_info(path)
 
 
-def _write_nodes(arrays: GraphArrays, nodes: Array, path: Path) -> None:
-    np.save(path / "nodes.npy", nodes)
-    np.save(path / "y.npy", arrays.y[nodes])
-    split = arrays.train[nodes] + 2 * arrays.val[nodes] + 3 * arrays.test[nodes]
-    np.save(path / "split.npy", split.astype(np.int8))
+def _sign(path: Path, meta: dict[str, Any], written: list[_Part]) -> None:
+    """Bind the parts to each other: ``shards.json`` has their checksums, they have its own."""
+    meta["parts"] = [one.counts | {"sha256": digest(one.sums)} for one in written]
+    identity = digest(meta)
+    for p, one in enumerate(written):
+        facts = {"graph": identity, "part": p, "sha256": one.sums}
+        (one.path / PART).write_text(json.dumps(facts))
+    (path / SHARDS).write_text(json.dumps({**meta, "identity": identity}))
+
+
+def _write_nodes(arrays: GraphArrays, nodes: Array, part: _Part) -> None:
+    y = arrays.y[nodes].astype(np.int64, copy=False)
+    masks = (arrays.train[nodes], arrays.val[nodes], arrays.test[nodes])
+    part.save("nodes", nodes)
+    part.save("y", y)
+    part.save("split", (masks[0] + 2 * masks[1] + 3 * masks[2]).astype(np.int8))
+    part.counts |= {"nodes": len(nodes), "classes": int(y.max()) + 1}
+    part.counts |= {
+        name: int(mask.sum()) for name, mask in zip(("train", "val", "test"), masks, strict=True)
+    }
 
 
 def _write_adjacency(
-    arrays: GraphArrays, part: Array, place: Array, starts: Array, path: Path
-) -> tuple[list[int], list[int]]:
-    """Write each part's rows of D^-1/2 (A + I) D^-1/2.
-
-    Return how many entries each has, and how many nodes of other parts they name.
-    """
+    arrays: GraphArrays, part: Array, place: Array, starts: Array, written: list[_Part]
+) -> None:
+    """Write each part's rows of D^-1/2 (A + I) D^-1/2."""
     scale = np.empty(arrays.num_nodes)  # D^-1/2 by place
     weighted = arrays.edge_weight is not None
-    _sort_by_part(arrays, part, place, path)
-    entries, halo = [], []
-    for p in range(len(starts) - 1):
-        folder, size = path / f"part-{p}", int(starts[p + 1] - starts[p])
-        row, col, weight = _merged(folder, int(starts[p]), size, arrays.num_nodes, weighted)
+    _sort_by_part(arrays, part, place, [one.path for one in written])
+    for p, one in enumerate(written):
+        size = int(starts[p + 1] - starts[p])
+        row, col, weight = _merged(one.path, int(starts[p]), size, arrays.num_nodes, weighted)
         degree = np.bincount(row, weight, size)  # self-loop included
         scale[starts[p] : starts[p + 1]] = 1 / np.sqrt(degree)
-        crow = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=size))])
-        np.save(folder / "crow.npy", crow)
-        np.save(folder / "col.npy", col)
-        np.save(folder / "weight.npy", weight)
-        entries.append(len(col))
+        one.save("crow", np.concatenate([[0], np.cumsum(np.bincount(row, minlength=size))]))
+        one.save("col", col)
+        save_array(one.path / "weight.npy", [weight], len(weight))
         away = (col < starts[p]) | (col >= starts[p + 1])
-        halo.append(len(distinct(col[away])))
-    for p in range(len(starts) - 1):
-        folder = path / f"part-{p}"
-        crow, col = np.load(folder / "crow.npy"), np.load(folder / "col.npy")
+        one.counts |= {"entries": len(col), "halo": len(distinct(col[away]))}
+    for p, one in enumerate(written):
+        crow, col = np.load(one.path / "crow.npy"), np.load(one.path / "col.npy")
         own = np.repeat(scale[starts[p] : starts[p + 1]], np.diff(crow))
-        values = own * scale[col] * np.load(folder / "weight.npy")
-        np.save(folder / "values.npy", values.astype(np.float32))
-        (folder / "weight.npy").unlink()
-    return entries, halo
+        values = own * scale[col] * np.load(one.path / "weight.npy")
+        one.save("values", values.astype(np.float32))
+        (one.path / "weight.npy").unlink()
 
 
-def _sort_by_part(arrays: GraphArrays, part: Array, place: Array, path: Path) -> None:
+def _sort_by_part(arrays: GraphArrays, part: Array, place: Array, paths: list[Path]) -> None:
     """Append both directions of every edge to a file of the part that has its row."""
-    parts = int(part.max()) + 1
     weight = arrays.edge_weight
     for start in range(0, arrays.edge_index.shape[1], BLOCK):
         block = slice(start, start + BLOCK)
@@ -126,14 +149,14 @@ def _sort_by_part(arrays: GraphArrays, part: Array, place: Array, path: Path) ->
         u, v = u[apart], v[apart]
         for row, col in ((u, v), (v, u)):
             order = np.argsort(part[row], kind="stable")
-            ends = np.searchsorted(part[row[order]], np.arange(parts + 1))
-            for p in range(parts):
+            ends = np.searchsorted(part[row[order]], np.arange(len(paths) + 1))
+            for p, path in enumerate(paths):
                 mine = order[ends[p] : ends[p + 1]]
-                with (path / f"part-{p}" / "edges.bin").open("ab") as file:
-                    np.stack([place[row[mine]], place[col[mine]]], axis=1).tofile(file)
+                with (path / "edges.bin").open("ab") as file:
+                    file.write(np.stack([place[row[mine]], place[col[mine]]], axis=1).data)
                 if weight is not None:
-                    with (path / f"part-{p}" / "weights.bin").open("ab") as file:
-                        w[mine].tofile(file)
+                    with (path / "weights.bin").open("ab") as file:
+                        file.write(w[mine].data)
 
 
 def _merged(
@@ -167,27 +190,21 @@ def _mostly_non_zero(x: Array) -> bool:
     return sum(int(np.count_nonzero(block)) for block in blocks(x)) > DENSE_ABOVE * x.size
 
 
-def _write_features(x: Array, nodes: Array, path: Path, dense: bool) -> None:
+def _write_features(x: Array, nodes: Array, part: _Part, dense: bool) -> None:
     """The part's features, each row scaled to unit length."""
     rows = max(1, BLOCK // x.shape[1])
-    whole = np.lib.format.open_memmap(
-        path / "x.npy", mode="w+", dtype=np.float32, shape=(len(nodes), x.shape[1])
-    ) if dense else None  # fmt: skip
+    scaled = (_unit_rows(x[nodes[i : i + rows]]) for i in range(0, len(nodes), rows))
+    if dense:
+        part.save_blocks("x", scaled, len(nodes))
+        return
     crow, col, values = [np.zeros(1, dtype=np.int64)], [], []
-    for start in range(0, len(nodes), rows):
-        block = _unit_rows(x[nodes[start : start + rows]])
-        if whole is not None:
-            whole[start : start + rows] = block
-            continue
+    for block in scaled:
         row, column = np.nonzero(block)
         crow.append(crow[-1][-1] + np.cumsum(np.bincount(row, minlength=len(block))))
         col.append(column)
         values.append(block[row, column])
-    if whole is not None:
-        whole.flush()
-        return
     for name, arrays in (("x_crow", crow), ("x_col", col), ("x_values", values)):
-        np.save(path / f"{name}.npy", np.concatenate(arrays))
+        part.save(name, np.concatenate(arrays))
 
 
 def _unit_rows(block: Array) -> Array:
@@ -200,24 +217,28 @@ def _unit_rows(block: Array) -> Array:
 
 @contextmanager
 def _new_folder(path: Path) -> Iterator[Path]:
-    """A temporary sibling that takes the name only once it is complete."""
-    if path.exists():
-        raise InputError(f"the output folder must not exist; got {path}")
+    """A sibling that takes the name only once it is complete, and goes if it cannot be.
+
+    A process that is killed leaves it; the next one with the same output begins by clearing it.
+    """
+    unfinished = path.parent / f".{path.name}.unfinished"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    except OSError as error:
-        raise InputError(
-            f"the output folder must be writable; got {path} ({error.strerror})"
-        ) from error
-    try:
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o777 & ~umask)
-        temporary.rename(path)
+        if path.exists() or path.is_symlink():
+            raise InputError(f"the output folder must not exist; got {path}")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        lock = try_lock(unfinished / "lock")
+        if lock is None:
+            raise InputError(f"the output folder must have one writer; got {path}, which has one")
+        with lock:
+            try:
+                for part in unfinished.glob("part-*"):
+                    shutil.rmtree(part)
+                yield unfinished
+                (unfinished / "lock").unlink()
+                unfinished.rename(path)
+            except BaseException:
+                shutil.rmtree(unfinished, ignore_errors=True)
+                raise
     except OSError as error:
         reason = error.strerror or error
         raise InputError(f"the output folder must be writable; got {path} ({reason})") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,9 +1,11 @@
-"""Read one rank's shard of a folder that ``graphglow shard`` wrote."""
+"""Read one rank's shard of a folder that ``graphglow shard`` wrote.
 
-import json
+Nothing is believed that the arrays can contradict: a checksum tells damage and mixed-up parts, but
+anybody can make one.
+"""
+
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,144 +14,171 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
+from graphglow.graphs.files import SHARDS, own_path
 from graphglow.graphs.sparse import SparseMatrix
-from graphglow.training.distributed.graph_arrays import mapped
+from graphglow.training.distributed.agreement import together
+from graphglow.training.distributed.graph_arrays import Array, blocks, file_checksum, mapped
 from graphglow.training.distributed.halo import halo_matrix
 from graphglow.training.distributed.ranks import Ranks
-from graphglow.training.distributed.shard import Shard
-from graphglow.training.distributed.shard_folder import FORMAT_VERSION, META
-
-
-@dataclass(frozen=True)
-class ShardsInfo:
-    """What ``shards.json`` says of the whole graph."""
-
-    name: str
-    starts: tuple[int, ...]
-    num_features: int
-    num_classes: int
-    train_count: int
-    val_count: int
-    test_count: int
-    sparse_features: bool
-
-    @property
-    def parts(self) -> int:
-        return len(self.starts) - 1
-
-
-def is_shard_folder(path: str | Path) -> bool:
-    """Whether :func:`read_shard` reads this, and not another loader."""
-    return (Path(path) / META).is_file()
-
-
-def shards_info(folder: str | Path) -> ShardsInfo:
-    """Read ``shards.json``."""
-    path = Path(folder) / META
-    try:
-        meta: Any = json.loads(path.read_text())
-        version = meta["version"]
-        if version != FORMAT_VERSION:
-            raise InputError(f"{path} must have format version {FORMAT_VERSION}; got {version!r}")
-        info = ShardsInfo(
-            name=str(meta["name"]),
-            starts=tuple(int(n) for n in meta["starts"]),
-            num_features=int(meta["num_features"]),
-            num_classes=int(meta["num_classes"]),
-            train_count=int(meta["train_count"]),
-            val_count=int(meta["val_count"]),
-            test_count=int(meta["test_count"]),
-            sparse_features=bool(meta["sparse_features"]),
-        )
-    except InputError:
-        raise
-    except (OSError, ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-        raise InputError(
-            f"a folder of shards must have a readable {META}; got {folder} ({error!r})"
-        ) from error
-    if info.parts < 1 or info.starts[0] != 0 or list(info.starts) != sorted(set(info.starts)):
-        raise InputError(f"starts in {path} must ascend from 0; got {list(info.starts)}")
-    if min(info.num_features, info.num_classes, info.train_count, info.val_count) < 1:
-        raise InputError(
-            f"{path} must count features, classes, training and validation nodes from 1; got fewer"
-        )
-    return info
+from graphglow.training.distributed.shard import (
+    AGAIN,
+    PartInfo,
+    Shard,
+    ShardsInfo,
+    digest,
+    read_facts,
+    shards_info,
+)
+from graphglow.training.distributed.shard_folder import PART
 
 
 def read_shard(folder: str | Path, ranks: Ranks) -> Shard:
     """Read this rank's part onto its device; all ranks call this together."""
-    folder, info = Path(folder), shards_info(folder)
-    if info.parts != ranks.size:
-        raise InputError(
-            f"a folder of shards must have one part per rank ({ranks.size}); "
-            f"got {info.parts} parts in {folder}"
-        )
-    path = folder / f"part-{ranks.rank}"
-    size = info.starts[ranks.rank + 1] - info.starts[ranks.rank]
-
-    def integers(name: str, low: int, high: int) -> Tensor:
-        array = vector(path / f"{name}.npy", "iu")
-        if len(array) != size:
-            raise InputError(f"{path} must hold {size} nodes, as {META} says; got {len(array)}")
-        return torch.from_numpy(within_bounds(array, low, high, path / f"{name}.npy"))
-
-    nodes = integers("nodes", 0, info.starts[-1] - 1).to(ranks.device)
-    split = integers("split", 0, 3).to(ranks.device)
-    y = integers("y", -1, info.num_classes - 1).to(ranks.device)
-    crow, col, values = sparse_rows(path, "", size, info.starts[-1])
+    folder = own_path(folder)
+    with together(ranks):
+        info = shards_info(folder)
+        if len(info.parts) != ranks.size:
+            raise InputError(
+                f"a folder of shards must have one part per rank ({ranks.size}); "
+                f"got {len(info.parts)} parts in {folder}"
+            )
+        part = _Part.of(folder, info, ranks.rank)
+        nodes = torch.from_numpy(_nodes(part, info.num_nodes)).to(ranks.device)
+        y, split = _labels(part)
+        crow, col, values = _sparse_rows(part, "", info.num_nodes, part.said.entries)
+        if len(values) and not 0 <= float(values.min()) <= float(values.max()) <= 1:
+            raise InputError(f"{part.path}/values.npy must lie in [0, 1]; got others")
+        x = _features(part, info, ranks.device)
+    _check_each_node_once(nodes, info.num_nodes, folder, ranks)
+    adj = halo_matrix(crow, col, values, np.array(info.starts), ranks)
+    part.must_hold("nodes of other parts that it needs", part.said.halo, adj.halo.size)
+    train, val, test = (
+        torch.from_numpy(np.flatnonzero(split == number)).to(ranks.device) for number in (1, 2, 3)
+    )
     graph = Graph(
         name=info.name,
-        x=_features(path, info, size, ranks.device),
-        adj=halo_matrix(crow, col, values, np.array(info.starts), ranks),
-        y=y,
-        train=(split == 1).nonzero()[:, 0],
-        val=(split == 2).nonzero()[:, 0],
-        test=(split == 3).nonzero()[:, 0],
+        x=x,
+        adj=adj,
+        y=torch.from_numpy(y).to(ranks.device),
+        train=train,
+        val=val,
+        test=test,
         num_classes=info.num_classes,
     )
-    return Shard(graph, nodes, info.starts[-1], info.train_count, info.val_count, info.test_count)
+    counts = info.num_nodes, info.train_count, info.val_count, info.test_count
+    return Shard(graph, nodes, *counts)
 
 
-def _features(
-    path: Path, info: ShardsInfo, size: int, device: torch.device
-) -> SparseMatrix | Tensor:
-    shape = (size, info.num_features)
+@dataclass(frozen=True)
+class _Part:
+    """A part's folder, what ``shards.json`` says of it, and the checksums of its arrays."""
+
+    path: Path
+    said: PartInfo
+    sums: dict[str, str]
+
+    @classmethod
+    def of(cls, folder: Path, info: ShardsInfo, number: int) -> "_Part":
+        path, said = folder / f"part-{number}", info.parts[number]
+        facts = read_facts(path / PART)
+        if facts.get("graph") != info.identity:
+            raise InputError(
+                f"{path} must belong to the {SHARDS} beside it; got a part of another graph"
+            )
+        if facts.get("part") != number:
+            raise InputError(f"{path} must be part {number}; got part {facts.get('part')!r}")
+        sums = facts.get("sha256")
+        if not isinstance(sums, dict) or digest(sums) != said.sha256:
+            raise _damaged(path / PART)
+        return cls(path, said, sums)
+
+    def array(self, name: str, dtype: type, *shape: int) -> Array:
+        """An array of the part, in memory; refused unless it is as it was written."""
+        path = self.path / f"{name}.npy"
+        array = mapped(path)
+        if file_checksum(path) != self.sums.get(path.name):
+            raise _damaged(path)
+        if array.shape != shape or array.dtype != dtype:
+            raise InputError(
+                f"{path} must be {np.dtype(dtype)} {shape}; got {array.dtype} {array.shape}"
+            )
+        return np.array(array, order="C")
+
+    def must_hold(self, what: str, said: int, found: int) -> None:
+        """Raise unless ``shards.json`` counts right."""
+        if said != found:
+            raise InputError(f"{self.path} must hold {said} {what}, as {SHARDS} says; got {found}")
+
+    def within(self, name: str, array: Array, low: int, high: int) -> Array:
+        """``array``, if all of it lies there."""
+        if len(array) and not low <= int(array.min()) <= int(array.max()) <= high:
+            raise InputError(f"{self.path}/{name}.npy must lie in [{low}, {high}]; got others")
+        return array
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path} must be as graphglow shard wrote it; got a file that was damaged, changed or "
+        f"taken from elsewhere (its checksum is wrong; {AGAIN})"
+    )
+
+
+def _nodes(part: _Part, num_nodes: int) -> Array:
+    """The numbers of the own nodes."""
+    nodes = part.array("nodes", np.int64, part.said.nodes)
+    if (np.diff(nodes) <= 0).any():
+        raise InputError(f"{part.path}/nodes.npy must ascend; got others")
+    return part.within("nodes", nodes, 0, num_nodes - 1)
+
+
+def _check_each_node_once(nodes: Tensor, num_nodes: int, folder: Path, ranks: Ranks) -> None:
+    """Raise unless sums of the numbers, and of their squares, over all ranks are right."""
+    sums = ranks.total(torch.stack([nodes.sum(), (nodes * nodes).sum()]))
+    n = num_nodes
+    expected = n * (n - 1) // 2, (n - 1) * n * (2 * n - 1) // 6
+    if any((a - b) % 2**64 for a, b in zip(sums.tolist(), expected, strict=True)):
+        raise InputError(f"the parts in {folder} must hold each of {n} nodes once; got others")
+
+
+def _labels(part: _Part) -> tuple[Array, Array]:
+    """Classes of the own nodes, and to which part of the split they belong."""
+    said = part.said
+    y = part.within("y", part.array("y", np.int64, said.nodes), -1, said.classes - 1)
+    split = part.within("split", part.array("split", np.int8, said.nodes), 0, 3)
+    part.must_hold("classes", said.classes, int(y.max()) + 1)
+    kinds = (("training", said.train), ("validation", said.val), ("test", said.test))
+    for number, (what, count) in enumerate(kinds, start=1):
+        part.must_hold(f"{what} nodes", count, int((split == number).sum()))
+    if (y[split > 0] < 0).any():
+        raise InputError(f"nodes of the split in {part.path} must have a label; got -1 in y.npy")
+    return y, split
+
+
+def _features(part: _Part, info: ShardsInfo, device: torch.device) -> SparseMatrix | Tensor:
+    shape = (part.said.nodes, info.num_features)
     if info.sparse_features:
-        crow, col, values = sparse_rows(path, "x_", size, info.num_features)
+        crow, col, values = _sparse_rows(part, "x_", info.num_features, None)
         return SparseMatrix.from_scipy(sp.csr_array((values, col, crow), shape=shape)).to(device)
-    x = mapped(path / "x.npy")
-    if x.shape != shape or x.dtype != np.float32 or not np.isfinite(x).all():
-        raise InputError(f"{path} must hold finite features {shape}; got {x.dtype} {x.shape}")
-    return torch.from_numpy(np.array(x)).to(device)
+    x = part.array("x", np.float32, *shape)
+    _check_finite(x, part.path / "x.npy")
+    return torch.from_numpy(x).to(device)
 
 
-def sparse_rows(
-    path: Path, prefix: str, rows: int, columns: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _sparse_rows(
+    part: _Part, prefix: str, columns: int, entries: int | None
+) -> tuple[Array, Array, Array]:
     """The three arrays of a CSR matrix, checked: whoever multiplies by it trusts them."""
-    crow, col = (vector(path / f"{prefix}{name}.npy", "iu") for name in ("crow", "col"))
-    values = vector(path / f"{prefix}values.npy", "f")
-    bounded = len(crow) == rows + 1 and int(crow[0]) == 0 and int(crow[-1]) == len(col)
-    if not bounded or (np.diff(crow.astype(np.int64)) < 0).any() or len(col) != len(values):
-        raise InputError(
-            f"{path} must hold {rows} rows of entries that follow each other; got others in "
-            f"{prefix}crow.npy"
-        )
-    if not np.isfinite(values).all():
-        raise InputError(f"{path} must hold finite numbers; got others in {prefix}values.npy")
-    return crow, within_bounds(col, 0, columns - 1, path / f"{prefix}col.npy"), values
+    crow = part.array(f"{prefix}crow", np.int64, part.said.nodes + 1)
+    if int(crow[0]) != 0 or (np.diff(crow) < 0).any():
+        raise InputError(f"{part.path}/{prefix}crow.npy must ascend from 0; got others")
+    if entries is not None:
+        part.must_hold("entries", entries, int(crow[-1]))
+    col = part.array(f"{prefix}col", np.int64, int(crow[-1]))
+    values = part.array(f"{prefix}values", np.float32, int(crow[-1]))
+    _check_finite(values, part.path / f"{prefix}values.npy")
+    return crow, part.within(f"{prefix}col", col, 0, columns - 1), values
 
 
-def vector(path: Path, kinds: str) -> np.ndarray:
-    """An array [n] of one of these kinds of numbers, in memory."""
-    array = mapped(path)
-    if array.ndim != 1 or array.dtype.kind not in kinds:
-        raise InputError(f"{path} must be numbers [n]; got {array.dtype} {array.shape}")
-    return np.array(array)
-
-
-def within_bounds(array: np.ndarray, low: int, high: int, path: Path) -> np.ndarray:
-    """``array``, if all of it lies there."""
-    if len(array) and (int(array.min()) < low or int(array.max()) > high):
-        raise InputError(f"{path} must lie in [{low}, {high}]; got others")
-    return array
+def _check_finite(array: Array, path: Path) -> None:
+    if not all(bool(np.isfinite(block).all()) for block in blocks(array)):
+        raise InputError(f"{path} must be finite; got NaN or infinity")

@@ -5,24 +5,33 @@ torchrun --nproc-per-node 2 -m graphglow transfer --learner universal --target F
 """
 
 import copy
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from graphglow.errors import InputError
 from graphglow.gnn import Backbone
-from graphglow.storage import atomic_path
+from graphglow.storage import atomic_path, checksum
 from graphglow.structure import StructureLearner
+from graphglow.training.checkpoint import Checkpoints, held
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, reset_peak_memory
+from graphglow.training.distributed.agreement import agree, learner_digest, settings_of, together
 from graphglow.training.distributed.ranks import Ranks
+from graphglow.training.distributed.saving import anyone_saves, begin_together
 from graphglow.training.distributed.shard import Shard
 from graphglow.training.distributed.task import ShardTask
 from graphglow.training.loop import Epoch, Loop, OnEpoch
+from graphglow.training.run_identity import graph_identity
+
+PREDICTIONS = re.compile(r"(?:nodes|probabilities)-(\d+)\.npy")
+"""What ranks call the files of their predictions."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,14 +66,19 @@ class ShardResult:
     def write_predictions(self, folder: str | Path) -> None:
         """Write the own nodes' numbers and class probabilities as arrays, a file pair per rank.
 
-        ``nodes-RANK.npy`` [N_r] and ``probabilities-RANK.npy`` [N_r, C]; each rank its own.
+        ``nodes-RANK.npy`` [N_r] and ``probabilities-RANK.npy`` [N_r, C]; each rank its own. All
+        ranks call this, and a failure of one ends it on all. When all files are whole, those of
+        ranks that this job does not have are removed: they are of another.
         """
-        for name, array in (
-            ("nodes", self.shard.nodes.cpu().numpy()),
-            ("probabilities", self.predict_proba().numpy()),
-        ):
-            with atomic_path(Path(folder) / f"{name}-{self.ranks.rank}.npy") as path:
-                np.save(path, array)
+        folder = Path(folder)
+        with together(self.ranks):
+            for name, array in (
+                ("nodes", self.shard.nodes.cpu().numpy()),
+                ("probabilities", self.predict_proba().numpy()),
+            ):
+                _write_array(folder / f"{name}-{self.ranks.rank}.npy", array)
+        with together(self.ranks):
+            _remove_others(folder, self.ranks.size)
 
     @property
     def method(self) -> str:
@@ -99,6 +113,7 @@ def transfer_shard(
     *,
     on_epoch: OnEpoch | None = None,
     pivots: Tensor | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> ShardResult:
     """Train one GNN on a graph spread over ranks, under a frozen learner; all ranks call this.
 
@@ -113,7 +128,24 @@ def transfer_shard(
         ranks: This rank and the others (:func:`join`).
         on_epoch: Called after every epoch, on the ranks that give one.
         pivots: Of evaluation, as node numbers [P]; by default drawn.
+        checkpoints: Rank 0's is where the run saves itself, to go on from there, on the same
+            number of ranks, if it is killed; the others may give None, and see no file of it.
+            Times are then sums over the parts of the run.
     """
+    agree(ranks, _facts(learner, shard, config))
+    with held(checkpoints if ranks.rank == 0 else None):
+        return _train(learner, shard, config, ranks, on_epoch, pivots, checkpoints)
+
+
+def _train(
+    learner: StructureLearner,
+    shard: Shard,
+    config: TransferConfig,
+    ranks: Ranks,
+    on_epoch: OnEpoch | None,
+    pivots: Tensor | None,
+    checkpoints: Checkpoints | None,
+) -> ShardResult:
     began = time.perf_counter()
     device = ranks.device
     learner = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
@@ -121,7 +153,8 @@ def transfer_shard(
     with memory_advice(len(shard.nodes), config):
         task = ShardTask(shard, learner, config, ranks, pivots=pivots)
         loop = Loop(task, config.epochs, config.patience or config.epochs)
-        sent, train_began = ranks.traffic.sent, time.perf_counter()
+        before = _save_in(checkpoints, task, loop)
+        sent, train_began = ranks.traffic.sent, time.perf_counter() - before
         (history,) = loop.run(on_epoch)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
@@ -146,7 +179,7 @@ def transfer_shard(
         test_accuracy=test_right / shard.test_count if shard.test_count else None,
         message_backend=structure.chosen_backend,
         train_seconds=train_seconds,
-        seconds=time.perf_counter() - began,
+        seconds=time.perf_counter() - began + before,
         peak_memory_bytes=int(ranks.gather(peak).max()),
         bytes_sent=bytes_sent,
     )
@@ -155,3 +188,69 @@ def transfer_shard(
 def _right(logits: Tensor, y: Tensor, nodes: Tensor) -> Tensor:
     """How many of ``nodes`` have their label as the largest logit."""
     return (logits[nodes].argmax(-1) == y[nodes]).sum()
+
+
+def _facts(learner: StructureLearner, shard: Shard, config: TransferConfig) -> dict[str, Any]:
+    """What all ranks must have in common."""
+    graph = shard.graph
+    counts = (shard.num_nodes, shard.train_count, shard.val_count, shard.test_count)
+    return {
+        "job": "transfer",
+        **settings_of(config),
+        "learner": learner_digest(learner),
+        "graph": [graph.name, *counts, graph.num_features, graph.num_classes],
+    }
+
+
+def _save_in(checkpoints: Checkpoints | None, task: ShardTask, loop: Loop) -> float:
+    """Let rank 0 save the run, which is the same on all, and let all go on where it was.
+
+    Return the seconds that it took so far.
+    """
+    ranks, shard = task.ranks, task.shard
+    if not anyone_saves(checkpoints, ranks):
+        return 0.0
+    contents = ranks.texts(checksum({"nodes": shard.nodes}, graph_identity(shard.graph))[:16])
+    run = {
+        "command": "transfer across ranks",
+        "config": asdict(task.config) | {"device": ranks.device.type},
+        "learner": learner_digest(task.learner),
+        "graph": {"name": shard.graph.name, "parts": contents},
+        "pivots": checksum({"pivots": task.pivots.nodes})[:16],
+        "ranks": ranks.size,
+    }
+    found = begin_together(
+        checkpoints, run, ranks, lambda saved: saved.restore({"task": task, "loop": loop})
+    )
+    if checkpoints is not None and ranks.rank == 0:
+        loop.on_read = lambda now: checkpoints.offer({"task": task, "loop": now})
+    return 0.0 if found is None else float(found.facts["seconds"])
+
+
+class _Unseen:
+    """A file that numpy does not know for one.
+
+    To one that it knows it writes past Python, and does not hear of a disk that is full.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
+
+
+def _write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.lib.format.write_array(_Unseen(file), array, allow_pickle=False)
+
+
+def _remove_others(folder: Path, size: int) -> None:
+    """Remove predictions of ranks from ``size`` on, and nothing else."""
+    for path in folder.iterdir():
+        match = PREDICTIONS.fullmatch(path.name)
+        if match is None or int(match[1]) < size:
+            continue
+        try:
+            path.unlink(missing_ok=True)  # another rank may have been faster
+        except OSError as error:
+            raise InputError(
+                f"predictions of an older run must be removable; got {path} ({error.strerror})"
+            ) from error

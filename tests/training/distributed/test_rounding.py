@@ -1,0 +1,61 @@
+"""In float64 the loss and every gradient are those of one rank: what differs is rounding only."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_graphs import learner, small_data, transfer_config
+from two_ranks import in_ranks
+
+from graphglow.training.distributed import GraphArrays, Ranks, read_shard, write_shards
+from graphglow.training.distributed.task import BACKBONES, ShardTask
+
+STEPS = 5
+
+
+def in_double(shard):
+    graph = shard.graph
+    adj = graph.adj.to("cpu", torch.float64)
+    return replace(shard, graph=replace(graph, x=graph.x.double(), adj=adj))
+
+
+def steps(ranks, root):
+    """Loss, gradient and weights of each step, by backbone."""
+    found = {}
+    torch.set_default_dtype(torch.float64)
+    try:
+        for backbone in BACKBONES:
+            config = transfer_config(
+                backbone=backbone, dropout=0.5, redraw_pivots=True, refinements=3, tolerance=0.0
+            )
+            theta = learner().double().requires_grad_(False)
+            shard = in_double(read_shard(root / str(ranks.size), ranks))
+            task = ShardTask(shard, theta, config, ranks)
+            assert task.optimizer.flat.dtype == torch.float64
+            found[backbone] = []
+            for _ in range(STEPS):
+                loss, _ = task.train_step()
+                gradients = [p.grad.clone() for p in task.gnn.parameters()]
+                found[backbone].append([loss, *gradients, task.optimizer.flat.clone()])
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("rounding")
+    for parts in (1, 2, 3):
+        write_shards(GraphArrays.of_data(small_data(num_nodes=61)), root / str(parts), parts)
+    return {1: [steps(Ranks(), root)], **{size: in_ranks(steps, size, root) for size in (2, 3)}}
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("step", [1, STEPS])
+def test_loss_gradients_and_weights_are_those_of_one_rank(runs, backbone, size, step):
+    (one,) = runs[1]
+    for rank in runs[size]:
+        found = zip(rank[backbone][step - 1], one[backbone][step - 1], strict=True)
+        for here, expected in found:
+            torch.testing.assert_close(here, expected, rtol=0, atol=1e-10)
