@@ -35,7 +35,7 @@ from graphglow.storage import append_line
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.config import Delta
 from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer
-from marked_page import rewrite
+from marked_page import NO_ROWS, rewrite
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ((0.1, 2.0, 4), (0.35, 1.5, 5), (0.6, 2.5, 6), (0.8, 3.0, 5))
@@ -47,6 +47,7 @@ LABELS = 10
 """Of each class; a quarter of the other nodes validates."""
 MODEL: dict[str, Any] = {"encoder": "mlp", "num_pivots": 100, "refinements": 2}
 EPOCHS = 120
+PRETRAINING: dict[str, Any] = {"input_weight": 0.5}
 LEARNERS: dict[str, tuple[Delta, bool]] = {
     "random-truncate": ("truncate", False),
     "pretrained-truncate": ("truncate", True),
@@ -81,7 +82,7 @@ def drawn(homophily: float, noise: float, classes: int, seed: int) -> Data:
 def pretrained(delta: Delta) -> StructureLearner:
     """The learner of the sources; their seeds are no target's."""
     graphs = [drawn(*facts, seed=1000 + i) for i, facts in enumerate(SOURCES)]
-    config = PretrainConfig(learner=LearnerConfig(delta=delta), input_weight=0.5, **MODEL)
+    config = PretrainConfig(learner=LearnerConfig(delta=delta), **PRETRAINING, **MODEL)
     learner = pretrain(graphs, config)
     print(f"pre-trained: {delta}, kappa {kappa_of(learner)}", flush=True)
     return learner
@@ -153,6 +154,8 @@ def read(path: Path) -> list[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """Test accuracy in %; the best mean of a line is bold."""
+    if not rows:
+        return NO_ROWS
     names = [NAMES[method] for method in METHODS]
     lines = [
         f"| noise of features | edges within a class | {' | '.join(names)} |",
@@ -168,7 +171,7 @@ def table(rows: Sequence[Row]) -> str:
                 ]
                 for method in METHODS
             }
-            best = max(statistics.mean(s) for s in scores.values() if s)
+            best = max((statistics.mean(s) for s in scores.values() if s), default=0.0)
             cells = [shown(s, best=best) for s in scores.values()]
             lines.append(f"| {noise} | {100 * homophily:.0f} % | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

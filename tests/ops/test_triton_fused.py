@@ -299,7 +299,12 @@ def test_offsets_beyond_two_to_the_31():
 @pytest.mark.parametrize("features", [3, 7, 16, 32, 64])
 @pytest.mark.parametrize(
     ("kernel", "heads", "width"),
-    [("identity", 1, w) for w in (16, 32, 64, 128)] + [("sigmoid", 4, 64), ("exp", 4, 128), ("exp", 1, 256)],
+    [
+        *(("identity", 1, width) for width in (16, 32, 64, 128)),
+        ("sigmoid", 4, 64),
+        ("exp", 4, 128),
+        ("exp", 1, 256),
+    ],
 )
 def test_narrow_factors_on_a_large_graph(kernel, heads, width, features):
     """Tiles narrower than 64 gave NaN and wrong gradients on an H200; small graphs did not show it.
