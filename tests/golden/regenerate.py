@@ -27,6 +27,7 @@ LEARNER = {
     "tied": False,
     "delta": "truncate",
     "threshold": 0.0,
+    "sharpness": 10.0,
 }
 OBJECTIVE = {
     "supervision": "nwgm",
