@@ -69,11 +69,10 @@ def test_bad_input_is_one_sentence_on_several_processes_too(folder, words, messa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(folder, rank):
-    """Ranks that start again must not look for those that are dead."""
+def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(folder):
+    """Rank 0, which keeps the checkpoints; ranks that start again must not look for the dead."""
     run = ["transfer", "--learner", "universal", "--target", "wine", *SMALL, "--epochs", "60"]
-    saved = ["--predictions", f"again-{rank}", "--resume", "--checkpoint-seconds", "0"]
+    saved = ["--predictions", "again", "--resume", "--checkpoint-seconds", "0"]
     launch = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
     job = subprocess.Popen(
         [sys.executable, *launch, "--standalone", "-m", "graphglow", *run, *saved],
@@ -84,19 +83,19 @@ def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(folder, rank):
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     try:
-        end, checkpoints = time.monotonic() + 60, folder / f"again-{rank}.checkpoints"
+        end, checkpoints = time.monotonic() + 60, folder / "again.checkpoints"
         while not list(checkpoints.glob("checkpoint-*3.safetensors")):
             assert job.poll() is None, job.communicate()[1]
             assert time.monotonic() < end
             time.sleep(0.01)
-        os.kill(children(job.pid)[rank], signal.SIGKILL)
+        os.kill(children(job.pid)[0], signal.SIGKILL)
         out, errors = job.communicate(timeout=120)
     finally:
         job.kill()
     assert job.returncode == 0, errors
     (line,) = [line for line in out.splitlines() if line.startswith("{")]
     assert json.loads(line)["resumed"] is True
-    assert len(list((folder / f"again-{rank}").iterdir())) == 4
+    assert len(list((folder / "again").iterdir())) == 4
 
 
 def children(pid: int) -> list[int]:
