@@ -23,6 +23,7 @@ from graphglow.structure.config import at_least, one_of
 from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
 from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 from graphglow.training.loop import OnEpoch
+from graphglow.training.run_identity import learner_identity
 from graphglow.training.runs import MAY_DIFFER
 from graphglow.version import __version__
 
@@ -266,7 +267,7 @@ class GlowCandidate:
     def facts(self) -> dict[str, Any]:
         if self.learner is None:
             return {"sources": self.digests, "pretrain_epochs": self.config.pretrain_epochs}
-        return {"learner": learner_digest(self.learner)}
+        return {"learner": learner_identity(self.learner)}
 
     def _pretrained(self, config: PretrainConfig, on_epoch: OnEpoch | None) -> StructureLearner:
         """The learner, made if it is not there; another process that wants the same one waits."""
@@ -299,12 +300,3 @@ class GlowCandidate:
         settings = asdict(replace(config, device="auto"))
         whole = [__version__, settings, self.digests]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def learner_digest(learner: StructureLearner) -> str:
-    """A fingerprint of a learner's configuration and weights."""
-    total = hashlib.sha256(json.dumps(asdict(learner.config), sort_keys=True).encode())
-    for name, tensor in sorted(learner.state_dict().items()):
-        total.update(name.encode())
-        total.update(tensor.detach().cpu().numpy().tobytes())
-    return total.hexdigest()[:16]

@@ -1,7 +1,7 @@
 """What a run is: all that its result depends on, so that checkpoints are used by no other."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.graphs.sparse import SparseMatrix
 from graphglow.storage import checksum
+from graphglow.structure import StructureLearner
 from graphglow.version import __version__
 
 DIFFERENCES_SHOWN = 3
@@ -28,6 +29,11 @@ def graph_identity(graph: Graph) -> dict[str, str]:
         elif isinstance(value, Tensor):
             tensors[field.name] = value
     return {"name": graph.name, "content": checksum(tensors)[:16]}
+
+
+def learner_identity(learner: StructureLearner) -> str:
+    """A fingerprint of weights and configuration."""
+    return checksum(dict(learner.state_dict()), asdict(learner.config))[:16]
 
 
 def versions() -> dict[str, str]:

@@ -16,7 +16,6 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, check_graph, graph_of
-from graphglow.storage import checksum
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
@@ -30,7 +29,7 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
 from graphglow.training.result import TransferResult
-from graphglow.training.run_identity import graph_identity
+from graphglow.training.run_identity import graph_identity, learner_identity
 from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, Trained
 
@@ -166,7 +165,7 @@ def _identity(learner: StructureLearner, graph: Graph, config: TransferConfig) -
     return {
         "command": "transfer",
         "config": asdict(config) | {"device": graph.y.device.type},
-        "learner": checksum(dict(learner.state_dict()), asdict(learner.config))[:16],
+        "learner": learner_identity(learner),
         "graph": graph_identity(graph),
     }
 

@@ -12,7 +12,6 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.storage import checksum
-from graphglow.structure import StructureLearner
 from graphglow.training.config import RunConfig
 from graphglow.training.distributed.ranks import HeardError, Ranks
 from graphglow.training.run_identity import versions
@@ -64,11 +63,6 @@ def together(ranks: Ranks) -> Iterator[None]:
 def settings_of(config: RunConfig) -> dict[str, Any]:
     """Every setting by its name; the device is the ranks' own affair."""
     return {f"setting {n}": v for n, v in asdict(config).items() if n != "device"}
-
-
-def learner_digest(learner: StructureLearner) -> str:
-    """By which two learners are the same."""
-    return checksum(dict(learner.state_dict()), asdict(learner.config))[:16]
 
 
 def data_identity(data: Data) -> dict[str, str]:

@@ -22,13 +22,13 @@ from graphglow.structure import StructureLearner
 from graphglow.training.checkpoint import Checkpoints, held
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, reset_peak_memory
-from graphglow.training.distributed.agreement import agree, learner_digest, settings_of, together
+from graphglow.training.distributed.agreement import agree, settings_of, together
 from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.distributed.saving import anyone_saves, begin_together
 from graphglow.training.distributed.shard import Shard
 from graphglow.training.distributed.task import ShardTask
 from graphglow.training.loop import Epoch, Loop, OnEpoch
-from graphglow.training.run_identity import graph_identity
+from graphglow.training.run_identity import graph_identity, learner_identity
 
 PREDICTIONS = re.compile(r"(?:nodes|probabilities)-(\d+)\.npy")
 """What ranks call the files of their predictions."""
@@ -197,7 +197,7 @@ def _facts(learner: StructureLearner, shard: Shard, config: TransferConfig) -> d
     return {
         "job": "transfer",
         **settings_of(config),
-        "learner": learner_digest(learner),
+        "learner": learner_identity(learner),
         "graph": [graph.name, *counts, graph.num_features, graph.num_classes],
     }
 
@@ -214,7 +214,7 @@ def _save_in(checkpoints: Checkpoints | None, task: ShardTask, loop: Loop) -> fl
     run = {
         "command": "transfer across ranks",
         "config": asdict(task.config) | {"device": ranks.device.type},
-        "learner": learner_digest(task.learner),
+        "learner": learner_identity(task.learner),
         "graph": {"name": shard.graph.name, "parts": contents},
         "pivots": checksum({"pivots": task.pivots.nodes})[:16],
         "ranks": ranks.size,
