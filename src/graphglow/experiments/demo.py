@@ -150,10 +150,10 @@ def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
     for target in demo.targets:
         for run_seed in range(seed, seed + demo.num_seeds):
             settings = replace(demo.transfer, seed=run_seed, device=device)
-            data = _with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
+            data = with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
             for method in METHODS:
                 if method == "logistic-regression":
-                    rows.append(_logistic_regression(data, run_seed))
+                    rows.append(logistic_regression(data, run_seed))
                     continue
                 with watch(
                     f"{method} on {target}, seed {run_seed}", settings.epochs, 1
@@ -186,7 +186,8 @@ def _made(name: str, learner: StructureLearner) -> dict[str, Any]:
     }
 
 
-def _with_few_labels(data: Data, per_class: int, seed: int) -> Data:
+def with_few_labels(data: Data, per_class: int, seed: int) -> Data:
+    """Set the masks of :func:`few_label_split`, in place; masks must be there."""
     parts = few_label_split(data.y, per_class=per_class, seed=seed)
     for name, nodes in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
         data[name] = torch.zeros_like(data[name]).index_fill(0, nodes, True)
@@ -226,7 +227,7 @@ def _row(result: TransferResult | FitResult, method: str) -> Row:
     )
 
 
-def _logistic_regression(data: Data, seed: int) -> Row:
+def logistic_regression(data: Data, seed: int) -> Row:
     """The control that sees features and no graph: scikit-learn's, with its own settings."""
     from sklearn.linear_model import LogisticRegression
 
