@@ -29,18 +29,19 @@ import torch
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph, blinded
 from graphglow.experiments.candidates import (
-    STEPS,
     FitCandidate,
     GlowCandidate,
     SearchConfig,
     scores_of,
 )
+from graphglow.experiments.cell_config import merged
 from graphglow.experiments.cell_rows import latest, read_rows
-from graphglow.experiments.cells import LEARNED_ON, ON, WIDER, split_of
+from graphglow.experiments.cells import LEARNED_ON, ON, split_of
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.search import has_learner, nested
+from graphglow.experiments.search_spaces import STEPS, base_and_extra
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line
@@ -50,12 +51,16 @@ PAIRS = {
     "random-theta": "graphglow",
     "graphglow-backbone": "random-backbone",
     "random-backbone": "graphglow-backbone",
+    "graphglow-sharp": "random-sharp",
+    "random-sharp": "graphglow-sharp",
 }
 """Who has whose trials with lambda = 1 besides its own."""
 LARGE = ("pubmed", "cornell5")
 CROSSED = 2
 """So many of the other's best trials with lambda < 1 are finalists too."""
 CROSS = "the other of the pair"
+SIBLINGS = {"cornell5": "johnshopkins55", "pubmed": "citeseer"}
+"""The large graphs had fewer trials: what won on a smaller one of their kind is a finalist too."""
 FIRST_SEED = 100
 """Finals are run with seeds that neither the searches nor the tables have."""
 Settings = dict[str, Any]
@@ -126,7 +131,7 @@ def crossing(one: Scored, method: str) -> list[Scored]:
         return [one._replace(settings=settings)]
     steps = STEPS["learner_learning_rate"]
     return [
-        one._replace(settings={**settings, "pretrain": {"learner_learning_rate": step}})
+        one._replace(settings=merged(settings, {"pretrain": {"learner_learning_rate": step}}))
         for step in steps
     ]
 
@@ -145,13 +150,34 @@ def held(path: Path, method: str, target: str, rows: Path) -> list[Scored]:
     return [Scored({"pretrain": {}, **whole}, mean, "held before")]
 
 
+def of_sibling(path: Path, method: str, target: str) -> list[Scored]:
+    """What the settings file has for the target's sibling, with the learned graph on and off."""
+    sibling = SIBLINGS.get(target)
+    settings, found = read_settings(path), {}
+    for name in (method, ON.get(method)):
+        if sibling is None or name is None:
+            continue
+        sources = of_the_other_kind(sibling) if has_learner(method) else ()
+        given = settings.of(name, sibling, sources)
+        whole = given if has_learner(method) else {"transfer": given}
+        if given:
+            found[json.dumps(given, sort_keys=True)] = {"pretrain": {}, **whole}
+    return [Scored(one, -math.inf, f"of {sibling}") for one in found.values()]
+
+
 def of_method(one: Scored, method: str) -> Settings:
     """A trial's settings for a method, which may be the other one of a pair."""
-    target = {n: v for n, v in one.settings["transfer"].items() if n != "embedding_size"}
+    before, target = one.settings.get("pretrain", {}), dict(one.settings["transfer"])
+    target.pop("embedding_size", None)
+    delta = target.pop("delta", before.get("learner", {}).get("delta"))  # the learner's own
+    sharp = {} if delta is None else {"delta": delta}
     if has_learner(method):
-        return {"pretrain": one.settings.get("pretrain", {}), "transfer": target}
+        return {
+            "pretrain": merged(before, {"learner": sharp}) if sharp else before,
+            "transfer": target,
+        }
     width = {"embedding_size": 64} if method in PAIRS else {}
-    return {"transfer": {**target, **width}}
+    return {"transfer": {**target, **width, **sharp}}
 
 
 def scores(final: Final, found: Sequence[Scored]) -> list[list[float] | InputError]:
@@ -165,9 +191,9 @@ def scores(final: Final, found: Sequence[Scored]) -> list[list[float] | InputErr
         device=args.device,
     )
     data = blinded(load_with_split(target, args.data_root))
-    base, backbones = (WIDER[method][0], True) if method in WIDER else (method, False)
+    base, extra = base_and_extra(method)
     if not has_learner(method):
-        plain = FitCandidate(base, data, config, backbones=backbones)
+        plain = FitCandidate(base, data, config, extra=extra)
         return scores_of(plain, [one.settings["transfer"] for one in found], None)
     sources = [blinded(load_with_split(n, args.data_root)) for n in of_the_other_kind(target)]
     return _under_learners(data, sources, config, found, args.folder / "learners")
@@ -205,6 +231,7 @@ def settle(final: Final) -> str:
     count = args.finalists_large if target in LARGE else args.finalists
     found = finalists(args.folder, method, target, count)
     found += held(args.held, method, target, args.rows) if args.held else []
+    found += of_sibling(args.settings, method, target) if args.seeds else []
     if not found:
         return f"{method} on {target}: no trials"
     ran = scores(final, found) if args.seeds else [[one.score] for one in found]

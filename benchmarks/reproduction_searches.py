@@ -13,12 +13,11 @@ from graphglow.experiments.cell_config import (
     merged,
     tuned_settings,
 )
-from graphglow.experiments.cells import EXPERIMENTS, LEARNED_ON, NAMES, PRETRAINED, WIDER, Cell
+from graphglow.experiments.cells import EXPERIMENTS, LEARNED_ON, NAMES, OURS, PRETRAINED, Cell
 from graphglow.experiments.settings import Settings
 from marked_page import NO_ROWS
 from reproduction_cells import NOTHING, TITLES, Row, machine, markdown, percent
 
-OURS = {**LEARNED_ON, **WIDER}
 LABELS = {**NAMES, **{key: label for key, (_, label) in OURS.items()}}
 
 

@@ -21,12 +21,13 @@ from typing import NamedTuple
 import torch
 
 from graphglow.errors import InputError
-from graphglow.experiments.candidates import STEPS, SearchConfig
+from graphglow.experiments.candidates import SearchConfig
 from graphglow.experiments.cells import WIDER, split_of, table2
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.search import Work, has_learner, search
+from graphglow.experiments.search_spaces import STEPS
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line

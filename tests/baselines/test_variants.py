@@ -198,14 +198,34 @@ def test_what_would_do_nothing_is_not_offered(name):
 
 
 CHANGES = {
-    "num_layers": 3, "encoder": "mlp", "input_weight": 0.2, "structure_momentum": 0.5,
-    "num_pivots": 5, "redraw_pivots": False, "pivots_by_degree": True, "refinements": 3,
+    "num_layers": 3,
+    "encoder": "mlp",
+    "input_weight": 0.2,
+    "structure_momentum": 0.5,
+    "num_pivots": 5,
+    "redraw_pivots": False,
+    "pivots_by_degree": True,
+    "refinements": 3,
     "tolerance": 1.0,
-    "backend": "eager", "precision": "bfloat16", "embedding_size": 5, "neighbours": 2,
-    "num_heads": 3, "objective": replace(OBJECTIVE, entropy=1.0), "learner_learning_rate": 0.2,
-    "learning_rate": 0.1, "weight_decay": 0.1, "dropout": 0.1, "seed": 5, "backbone": "linkx",
-    "attention_heads": 1, "teleport": 0.5, "steps": 2,
-}  # fmt: skip
+    "backend": "eager",
+    "precision": "bfloat16",
+    "embedding_size": 5,
+    "neighbours": 2,
+    "num_heads": 3,
+    "objective": replace(OBJECTIVE, entropy=1.0),
+    "learner_learning_rate": 0.2,
+    "learning_rate": 0.1,
+    "weight_decay": 0.1,
+    "dropout": 0.1,
+    "seed": 5,
+    "backbone": "linkx",
+    "attention_heads": 1,
+    "teleport": 0.5,
+    "steps": 2,
+    "delta": "exp",
+    "sharpness": 5.0,
+}
+UNDER = {"sharpness": {"delta": "exp"}}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -219,7 +239,8 @@ def test_every_setting_that_is_offered_does_something(name):
 
     plain = losses()
     for setting in settable(name) - {"epochs", "patience", "capture", "device", "backend"}:
-        under = {"backbone": OF_A_BACKBONE[setting]} if setting in OF_A_BACKBONE else {}
+        under = UNDER.get(setting, {})
+        under |= {"backbone": OF_A_BACKBONE[setting]} if setting in OF_A_BACKBONE else {}
         before = losses(**under) if under else plain
         assert losses(**under, **{setting: CHANGES[setting]}) != before, setting
 
@@ -230,11 +251,13 @@ def test_every_setting_that_is_offered_does_something(name):
         ("graphglow-dot", "embedding_size"),
         ("graphglow-knn", "neighbours"),
         ("random-theta", "num_heads"),
+        ("random-theta", "sharpness"),
+        ("random-theta", "delta"),
         ("graphglow-star", "learner_learning_rate"),
     ],
 )
 def test_a_setting_out_of_range_is_refused(name, setting):
-    with pytest.raises(InputError, match=f"^{setting} must be .*; got 0"):
+    with pytest.raises(InputError, match=f"^{setting} must .*; got 0"):
         config(name, **{setting: 0})
 
 

@@ -13,10 +13,9 @@ from graphglow.experiments.cells import (
     ABLATIONS,
     CONTROLS,
     EXPERIMENTS,
-    LEARNED_ON,
     NAMES,
+    OURS,
     PRETRAINED,
-    WIDER,
     Cell,
     split_of,
 )
@@ -27,7 +26,6 @@ from graphglow.training import PretrainConfig, TransferConfig
 
 EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
 NONE, PLAIN = Settings(), Protocol()
-OURS = {**LEARNED_ON, **WIDER}
 
 
 def cells(name):
@@ -212,7 +210,7 @@ def test_selection():
     whole, left_out = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
     assert {c.key for c in whole if c.method == "graphglow"} == {
         f"{key}/{target}"
-        for key in ("graphglow", "graphglow-on", "graphglow-backbone")
+        for key in ("graphglow", "graphglow-on", "graphglow-sharp", "graphglow-backbone")
         for target in paper.SOCIAL
     }
     assert {(c.method, c.target) for c in left_out} == {

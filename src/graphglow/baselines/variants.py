@@ -20,7 +20,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.structure.config import at_least
+from graphglow.structure.config import Delta, at_least
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig, step_size
@@ -67,6 +67,21 @@ class WeightedConfig(VariantConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("num_heads", self.num_heads, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomConfig(WeightedConfig):
+    """GraphGLOW with a random theta, never trained; what is made of similarities can be chosen."""
+
+    delta: Delta = "truncate"
+    """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2; exp maps it to
+    exp(kappa (s - 1)): the larger kappa, the fewer neighbours."""
+    sharpness: float = 10.0
+    """kappa (with delta = exp), below 32."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        LearnerConfig(delta=self.delta, sharpness=self.sharpness)  # refuses bad ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,7 +218,7 @@ VARIANTS: dict[str, Method] = {
     "random-theta": Method(
         family="graphglow",
         summary="control: GraphGLOW with a random structure learner, never trained",
-        config=WeightedConfig,
+        config=RandomConfig,
         build=fixed(),
         space=PIVOT_SPACE,
         backbone="gcn",

@@ -12,40 +12,20 @@ from pathlib import Path
 from typing import Any, Protocol, get_args
 
 from graphglow.baselines import fit_many, method_named
-from graphglow.baselines.method import HIDDEN, Space
-from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
+from graphglow.baselines.method import Space
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph
 from graphglow.experiments.cell_config import with_encoder
+from graphglow.experiments.search_spaces import NOTHING, PRETRAIN_SPACE, TRANSFER_SPACE, Extra
 from graphglow.experiments.settings import config_of, locked
 from graphglow.structure import StructureLearner
-from graphglow.structure.config import at_least, one_of
+from graphglow.structure.config import at_least, one_of, plain_numbers
 from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
 from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 from graphglow.training.loop import OnEpoch
 from graphglow.training.run_identity import learner_identity
 from graphglow.training.runs import MAY_DIFFER
 from graphglow.version import __version__
-
-STEPS: Space = {"learner_learning_rate": (0.01, 0.1)}
-"""The step size of theta, the one setting of pre-training that moves targets by much: a small one
-leaves theta near its random start, a large one fits it to the sources."""
-PRETRAIN_SPACE: Space = {
-    **STEPS,
-    "learner.embedding_size": HIDDEN,
-    "learner.num_heads": (4, 6),
-    "objective": OBJECTIVES["objective"],
-    "episodes": (1, 2, 3),
-    "refinements": PIVOT_SPACE["refinements"],
-}
-"""Appendix C, what makes a structure learner: its shape (d, H), the weights of its objective
-(alpha, rho; a frozen learner has none), theta's step, E, and T. The GNN's learning rate, dropout,
-lambda, P and the tolerance are settings of both parts. Here the transfer's are searched, and
-pre-training keeps its defaults: one learner then serves all trials that differ in them only, as it
-serves all targets. The encoder is that of the target.
-"""
-TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
-"""Appendix C, what the target's GNN is trained with; its width is the learner's d."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +51,7 @@ class SearchConfig:
     """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         for name in ("trials", "trials_at_once", "seeds_per_trial", "pretrain_epochs"):
             at_least(name, getattr(self, name), 1)
         for name in ("epochs", "patience"):
@@ -158,11 +139,11 @@ class FitCandidate:
     """A competitor of ``METHODS`` on one graph; its runs are one program where it is batched."""
 
     def __init__(
-        self, name: str, target: BlindGraph, config: SearchConfig, *, backbones: bool = False
+        self, name: str, target: BlindGraph, config: SearchConfig, *, extra: Extra = NOTHING
     ) -> None:
         self.name, self.target, self.config = name, target, config
         self.method = method_named(name)
-        self.space: Space = {**self.method.space, **(BACKBONES if backbones else {})}
+        self.space: Space = {**self.method.space, **extra.target, **extra.learner}
 
     def configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
         return [config_of(self.method.config, settings, **run) for run in self.config.runs()]
@@ -192,7 +173,7 @@ class GlowCandidate:
         config: How it is searched.
         sources: To pre-train on; none where a learner is given.
         learner: To transfer; then only the transfer's settings are searched.
-        backbones: Whether the target's GNN is searched too.
+        extra: What is searched besides.
         pretrain_space: What is searched of pre-training; ``STEPS`` alone needs few learners.
         folder: Where pre-trained learners are kept for other trials, workers and reruns; None
             keeps them in memory.
@@ -205,7 +186,7 @@ class GlowCandidate:
         *,
         sources: Sequence[BlindGraph] = (),
         learner: StructureLearner | None = None,
-        backbones: bool = False,
+        extra: Extra = NOTHING,
         pretrain_space: Space | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -216,8 +197,10 @@ class GlowCandidate:
             )
         self.target, self.config = target, config
         self.sources, self.learner, self.folder = sources, learner, folder
-        self.transfer_space: Space = {**TRANSFER_SPACE, **(BACKBONES if backbones else {})}
-        self.pretrain_space = PRETRAIN_SPACE if pretrain_space is None else pretrain_space
+        self.transfer_space: Space = {**TRANSFER_SPACE, **extra.target}
+        before = PRETRAIN_SPACE if pretrain_space is None else pretrain_space
+        of_learner = {f"learner.{name}": values for name, values in extra.learner.items()}
+        self.pretrain_space: Space = {**before, **of_learner}
         self.digests = [source.digest for source in sources]
         self._made: dict[str, StructureLearner] = {}
 

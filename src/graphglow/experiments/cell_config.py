@@ -11,7 +11,7 @@ from graphglow.baselines import method_named
 from graphglow.experiments.cells import LEARNED_ON, PRETRAINED, Cell
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.structure import LearnerConfig
-from graphglow.structure.config import at_least, one_of
+from graphglow.structure.config import at_least, one_of, plain_numbers
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.config import Device, RunConfig
 
@@ -39,6 +39,7 @@ class Protocol:
     """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         at_least("learners", self.learners, 1)
         for name in ("epochs", "patience", "pretrain_epochs"):
             if getattr(self, name) is not None:

@@ -42,6 +42,12 @@ WIDER = {
     "random-backbone": ("random-theta", "random theta, best backbone"),
 }
 """Ours: a method whose GNN is chosen too, by validation accuracy; what it is, and its label."""
+SHARP = {
+    "graphglow-sharp": ("graphglow", "GraphGLOW, sharp"),
+    "random-sharp": ("random-theta", "random theta, sharp"),
+}
+"""Ours: a method whose learner has delta = exp, always with the learned graph on (lambda < 1); what
+it is, and its label."""
 LEARNED_ON = {
     "graphglow-on": ("graphglow", "GraphGLOW, lambda < 1"),
     "random-on": ("random-theta", "random theta, lambda < 1"),
@@ -56,6 +62,8 @@ TUNED_AS = {
     "graphglow-star": "random-on",
 }
 """Whose settings a variant takes: it is the same model, and differs in what compares nodes only."""
+OURS = {**LEARNED_ON, **SHARP, **WIDER}
+"""All that share their method with another line of the tables."""
 ON = {base: name for name, (base, _) in LEARNED_ON.items()}
 """Whose settings figures take: what they show is the learned graph at work."""
 PRETRAINED = ("graphglow", "graphglow-attention")
@@ -103,7 +111,7 @@ class Cell:
     x: float | None = None
     """The swept value."""
     tuned_as: str | None = None
-    """Whose tuned settings it takes, if not its method's: see ``WIDER`` and ``TUNED_AS``."""
+    """Whose tuned settings it takes, if not its method's: see ``OURS`` and ``TUNED_AS``."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Of the run on the target."""
     pretraining: Mapping[str, Any] = field(default_factory=dict)
@@ -131,6 +139,14 @@ def _sources(method: str, sources: tuple[str, ...]) -> tuple[str, ...]:
     return sources if method in PRETRAINED else ()
 
 
+def _asked_by(own: str) -> dict[str, Any]:
+    """What a cell of this name asks for, on the target or in pre-training."""
+    if own not in SHARP:
+        return {}
+    sharp = {"delta": "exp"}
+    return {"pretraining": {"learner": sharp}} if own == "graphglow-sharp" else {"settings": sharp}
+
+
 def _table(
     name: str, table: paper.Table, sources_of: Callable[[str], tuple[str, ...]]
 ) -> Iterator[Cell]:
@@ -147,7 +163,7 @@ def _table(
                 tuned_as=TUNED_AS.get(method),
                 paper=paper.accuracy(table, method, target),
             )
-    for own, (method, label) in {**LEARNED_ON, **WIDER}.items():
+    for own, (method, label) in OURS.items():
         for target in GRAPHS:
             yield Cell(
                 experiment=name,
@@ -157,6 +173,7 @@ def _table(
                 target=target,
                 sources=_sources(method, sources_of(target)),
                 tuned_as=own,
+                **_asked_by(own),
             )
 
 
@@ -244,19 +261,21 @@ def edges() -> Iterator[Cell]:
     """
     for target in DAMAGED_GRAPHS:
         for kind, what in DAMAGES.items():
-            for method in ("graphglow", "gcn", "random-theta"):
+            for own in ("graphglow", "gcn", "random-theta", *SHARP):
+                method, label = SHARP.get(own, (own, NAMES.get(own)))
                 for ratio in RATIOS:
                     yield Cell(
                         experiment="edges",
-                        key=f"{kind}/{ratio}/{method}/{target}",
-                        label=f"{NAMES[method]}, {what}",
+                        key=f"{kind}/{ratio}/{own}/{target}",
+                        label=f"{label}, {what}",
                         method=method,
                         target=target,
                         sources=_sources(method, paper.of_the_other_kind(target)),
                         series=kind,
                         x=ratio,
-                        tuned_as=ON.get(method),
+                        tuned_as=own if own in SHARP else ON.get(own),
                         damage=Damage(kind, ratio) if ratio else None,
+                        **_asked_by(own),
                     )
 
 

@@ -35,9 +35,10 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.cells import WIDER
+from graphglow.experiments.cells import SHARP, WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers
+from graphglow.experiments.search_spaces import base_and_extra
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.trial_progress import Meter, OnProgress
 from graphglow.experiments.trial_workers import make_by_workers, storage_for
@@ -148,7 +149,7 @@ def search(
 
 def check_method(name: str) -> None:
     """Raise unless settings of this method can be searched."""
-    known = [*METHODS, GLOW, *WIDER]
+    known = [*METHODS, GLOW, *SHARP, *WIDER]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f" (did you mean {' or '.join(near)}?)" if near else ""
@@ -157,7 +158,7 @@ def check_method(name: str) -> None:
 
 def has_learner(method: str) -> bool:
     """Whether the method is graphglow, whatever of it is searched."""
-    return method == GLOW or (method in WIDER and WIDER[method][0] == GLOW)
+    return base_and_extra(method)[0] == GLOW
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,15 +200,15 @@ class Asked(NamedTuple):
 
     def candidate(self) -> Candidate:
         method, target, config = self.method, self.target, self.config
-        name, backbones = (WIDER[method][0], True) if method in WIDER else (method, False)
+        name, extra = base_and_extra(method)
         if name != GLOW:
-            return FitCandidate(name, target, config, backbones=backbones)
+            return FitCandidate(name, target, config, extra=extra)
         return GlowCandidate(
             target,
             config,
             sources=self.sources,
             learner=self.learner,
-            backbones=backbones,
+            extra=extra,
             pretrain_space=self.pretrain_space,
             folder=self.work.learners,
         )

@@ -3,18 +3,19 @@
 import statistics
 from typing import NamedTuple
 
-from graphglow.experiments.cells import LEARNED_ON, NAMES, WIDER
+from graphglow.experiments.cells import NAMES, OURS
 from graphglow.report.comparison import Comparison, Line, Versus, against
 
 JUDGED = {
     "graphglow": ("gcn", "random-theta"),
     "graphglow-on": ("gcn", "random-on"),
+    "graphglow-sharp": ("gcn", "random-sharp"),
     "graphglow-backbone": ("gcn", "random-backbone"),
     "graphglow-star": ("gcn", "random-theta"),
 }
 """Lines of ours, and what each must beat to be worth its while: the same GNN without a learned
 graph, and the same model whose structure learner was never trained."""
-LABELS = {key: label for key, (_, label) in {**LEARNED_ON, **WIDER}.items()}
+LABELS = {key: label for key, (_, label) in OURS.items()}
 """Of lines that share their method with another."""
 FALLBACK = ("graphglow-star",)
 """Judged only where none of the others is."""

@@ -8,7 +8,7 @@ import torch
 from graphglow.errors import InputError
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.structure.config import Delta, at_least, one_of
+from graphglow.structure.config import Delta, at_least, one_of, plain_numbers
 from graphglow.training import TransferConfig
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
@@ -24,6 +24,7 @@ class BenchConfig:
     """Where to measure: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
+        plain_numbers(self)
         at_least("seed", self.seed, 0)
 
 
