@@ -34,7 +34,6 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.cell_config import merged
 from graphglow.experiments.cell_rows import latest, read_rows
 from graphglow.experiments.cells import LEARNED_ON, ON, split_of
 from graphglow.experiments.learner_files import load_with_split
@@ -51,8 +50,6 @@ PAIRS = {
     "random-theta": "graphglow",
     "graphglow-backbone": "random-backbone",
     "random-backbone": "graphglow-backbone",
-    "graphglow-sharp": "random-sharp",
-    "random-sharp": "graphglow-sharp",
 }
 """Who has whose trials with lambda = 1 besides its own."""
 LARGE = ("pubmed", "cornell5")
@@ -131,7 +128,7 @@ def crossing(one: Scored, method: str) -> list[Scored]:
         return [one._replace(settings=settings)]
     steps = STEPS["learner_learning_rate"]
     return [
-        one._replace(settings=merged(settings, {"pretrain": {"learner_learning_rate": step}}))
+        one._replace(settings={**settings, "pretrain": {"learner_learning_rate": step}})
         for step in steps
     ]
 
@@ -152,32 +149,26 @@ def held(path: Path, method: str, target: str, rows: Path) -> list[Scored]:
 
 def of_sibling(path: Path, method: str, target: str) -> list[Scored]:
     """What the settings file has for the target's sibling, with the learned graph on and off."""
-    sibling = SIBLINGS.get(target)
+    if target not in SIBLINGS:
+        return []
+    sibling = SIBLINGS[target]
+    sources = of_the_other_kind(sibling) if has_learner(method) else ()
     settings, found = read_settings(path), {}
     for name in (method, ON.get(method)):
-        if sibling is None or name is None:
-            continue
-        sources = of_the_other_kind(sibling) if has_learner(method) else ()
-        given = settings.of(name, sibling, sources)
-        whole = given if has_learner(method) else {"transfer": given}
+        given = settings.of(name, sibling, sources) if name is not None else {}
         if given:
+            whole = given if has_learner(method) else {"transfer": given}
             found[json.dumps(given, sort_keys=True)] = {"pretrain": {}, **whole}
-    return [Scored(one, -math.inf, f"of {sibling}") for one in found.values()]
+    return [Scored(whole, -math.inf, f"of {sibling}") for whole in found.values()]
 
 
 def of_method(one: Scored, method: str) -> Settings:
     """A trial's settings for a method, which may be the other one of a pair."""
-    before, target = one.settings.get("pretrain", {}), dict(one.settings["transfer"])
-    target.pop("embedding_size", None)
-    delta = target.pop("delta", before.get("learner", {}).get("delta"))  # the learner's own
-    sharp = {} if delta is None else {"delta": delta}
+    target = {n: v for n, v in one.settings["transfer"].items() if n != "embedding_size"}
     if has_learner(method):
-        return {
-            "pretrain": merged(before, {"learner": sharp}) if sharp else before,
-            "transfer": target,
-        }
+        return {"pretrain": one.settings.get("pretrain", {}), "transfer": target}
     width = {"embedding_size": 64} if method in PAIRS else {}
-    return {"transfer": {**target, **width, **sharp}}
+    return {"transfer": {**target, **width}}
 
 
 def scores(final: Final, found: Sequence[Scored]) -> list[list[float] | InputError]:

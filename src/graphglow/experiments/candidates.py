@@ -16,7 +16,7 @@ from graphglow.baselines.method import Space
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph
 from graphglow.experiments.cell_config import with_encoder
-from graphglow.experiments.search_spaces import NOTHING, PRETRAIN_SPACE, TRANSFER_SPACE, Extra
+from graphglow.experiments.search_spaces import PRETRAIN_SPACE, TRANSFER_SPACE
 from graphglow.experiments.settings import config_of, locked
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import at_least, one_of, plain_numbers
@@ -139,11 +139,11 @@ class FitCandidate:
     """A competitor of ``METHODS`` on one graph; its runs are one program where it is batched."""
 
     def __init__(
-        self, name: str, target: BlindGraph, config: SearchConfig, *, extra: Extra = NOTHING
+        self, name: str, target: BlindGraph, config: SearchConfig, *, extra: Space | None = None
     ) -> None:
         self.name, self.target, self.config = name, target, config
         self.method = method_named(name)
-        self.space: Space = {**self.method.space, **extra.target, **extra.learner}
+        self.space: Space = {**self.method.space, **(extra or {})}
 
     def configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
         return [config_of(self.method.config, settings, **run) for run in self.config.runs()]
@@ -173,7 +173,7 @@ class GlowCandidate:
         config: How it is searched.
         sources: To pre-train on; none where a learner is given.
         learner: To transfer; then only the transfer's settings are searched.
-        extra: What is searched besides.
+        extra: What is searched of the transfer besides.
         pretrain_space: What is searched of pre-training; ``STEPS`` alone needs few learners.
         folder: Where pre-trained learners are kept for other trials, workers and reruns; None
             keeps them in memory.
@@ -186,7 +186,7 @@ class GlowCandidate:
         *,
         sources: Sequence[BlindGraph] = (),
         learner: StructureLearner | None = None,
-        extra: Extra = NOTHING,
+        extra: Space | None = None,
         pretrain_space: Space | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -197,10 +197,8 @@ class GlowCandidate:
             )
         self.target, self.config = target, config
         self.sources, self.learner, self.folder = sources, learner, folder
-        self.transfer_space: Space = {**TRANSFER_SPACE, **extra.target}
-        before = PRETRAIN_SPACE if pretrain_space is None else pretrain_space
-        of_learner = {f"learner.{name}": values for name, values in extra.learner.items()}
-        self.pretrain_space: Space = {**before, **of_learner}
+        self.transfer_space: Space = {**TRANSFER_SPACE, **(extra or {})}
+        self.pretrain_space = PRETRAIN_SPACE if pretrain_space is None else pretrain_space
         self.digests = [source.digest for source in sources]
         self._made: dict[str, StructureLearner] = {}
 

@@ -46,8 +46,8 @@ SHARP = {
     "graphglow-sharp": ("graphglow", "GraphGLOW, sharp"),
     "random-sharp": ("random-theta", "random theta, sharp"),
 }
-"""Ours: a method whose learner has delta = exp, always with the learned graph on (lambda < 1); what
-it is, and its label."""
+"""Ours: a method whose learner has delta = exp; what it is, and its label. All else is as in the
+same method of ``LEARNED_ON``, whose settings it takes, so that delta alone tells them apart."""
 LEARNED_ON = {
     "graphglow-on": ("graphglow", "GraphGLOW, lambda < 1"),
     "random-on": ("random-theta", "random theta, lambda < 1"),
@@ -172,7 +172,7 @@ def _table(
                 method=method,
                 target=target,
                 sources=_sources(method, sources_of(target)),
-                tuned_as=own,
+                tuned_as=ON[method] if own in SHARP else own,
                 **_asked_by(own),
             )
 
@@ -273,7 +273,7 @@ def edges() -> Iterator[Cell]:
                         sources=_sources(method, paper.of_the_other_kind(target)),
                         series=kind,
                         x=ratio,
-                        tuned_as=own if own in SHARP else ON.get(own),
+                        tuned_as=ON.get(method),
                         damage=Damage(kind, ratio) if ratio else None,
                         **_asked_by(own),
                     )

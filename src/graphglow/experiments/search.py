@@ -35,7 +35,7 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.cells import SHARP, WIDER
+from graphglow.experiments.cells import WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers
 from graphglow.experiments.search_spaces import base_and_extra
@@ -149,7 +149,7 @@ def search(
 
 def check_method(name: str) -> None:
     """Raise unless settings of this method can be searched."""
-    known = [*METHODS, GLOW, *SHARP, *WIDER]
+    known = [*METHODS, GLOW, *WIDER]
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f" (did you mean {' or '.join(near)}?)" if near else ""

@@ -1,10 +1,8 @@
-"""What a search draws from: Appendix C's spaces for GraphGLOW, and what ours have besides."""
-
-from typing import NamedTuple
+"""What a search draws from: Appendix C for GraphGLOW, and what wider searches have besides."""
 
 from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
-from graphglow.experiments.cells import OURS, SHARP, WIDER
+from graphglow.experiments.cells import WIDER
 
 STEPS: Space = {"learner_learning_rate": (0.01, 0.1)}
 """The step size of theta, the one setting of pre-training that moves targets by much: a small one
@@ -25,31 +23,10 @@ serves all targets. The encoder is that of the target.
 """
 TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
 """Appendix C, what the target's GNN is trained with; its width is the learner's d."""
+OF_WIDER: Space = {**BACKBONES, "encoder": ("gcn",)}
+"""On the target, beside the space of the method: the GNN too; the encoder is fixed in exchange."""
 
 
-class Extra(NamedTuple):
-    """What is searched beside the space of a method, or instead of a part of it."""
-
-    target: Space
-    """Of the run on the target."""
-    learner: Space
-    """Of the structure learner."""
-
-
-NOTHING = Extra({}, {})
-EXTRAS = {
-    **dict.fromkeys(WIDER, Extra({**BACKBONES, "encoder": ("gcn",)}, {})),
-    **dict.fromkeys(
-        SHARP,
-        Extra(
-            {"input_weight": tuple(value for value in PIVOT_SPACE["input_weight"] if value < 1)},
-            {"delta": ("exp",)},
-        ),
-    ),
-}
-"""By the name of a search."""
-
-
-def base_and_extra(name: str) -> tuple[str, Extra]:
+def base_and_extra(name: str) -> tuple[str, Space]:
     """The method that a search of this name is of, and what is searched besides."""
-    return (OURS[name][0] if name in EXTRAS else name), EXTRAS.get(name, NOTHING)
+    return (WIDER[name][0], OF_WIDER) if name in WIDER else (name, {})

@@ -9,7 +9,7 @@ from typing import Any
 from graphglow.baselines.methods import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import config_kind, in_parts
-from graphglow.experiments.cells import OURS, PRETRAINED
+from graphglow.experiments.cells import LEARNED_ON, PRETRAINED, WIDER
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.graphs import DATASETS
 from graphglow.training import PretrainConfig
@@ -27,8 +27,9 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
     own graphs, whose settings ``graphglow search`` has found: no cell asks for them.
     """
     unknown = []
+    ours = {**LEARNED_ON, **WIDER}
     for method, targets in settings.entries.items():
-        known = list(dict.fromkeys([*PRETRAINED, *METHODS, *OURS]))
+        known = list(dict.fromkeys([*PRETRAINED, *METHODS, *ours]))
         if method not in known:
             raise InputError(
                 f"methods in {path} must be among {', '.join(known)}; "
@@ -43,7 +44,7 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
                     raise InputError(f"the target of {where} must be a known graph{meant}; "
                                      f"got {target!r}")  # fmt: skip
                 unknown.append(f"settings of {where} are not used: no graph has that name")
-            _check_entry(OURS[method][0] if method in OURS else method, given, where)
+            _check_entry(ours[method][0] if method in ours else method, given, where)
     return unknown
 
 
