@@ -1,6 +1,7 @@
 """Experiments are data: every cell is whole, and cells that ask for one run ask alike."""
 
 from collections import Counter
+from dataclasses import asdict
 
 import pytest
 
@@ -16,6 +17,7 @@ from graphglow.experiments.cells import (
     NAMES,
     OURS,
     PRETRAINED,
+    SHARP,
     Cell,
     split_of,
 )
@@ -59,7 +61,8 @@ def test_every_experiment_says_what_it_is(name):
 def test_tables_have_the_papers_rows_and_the_controls(name, table):
     made = list(EXPERIMENTS[name]())
     assert {cell.method for cell in made} == {*table, *CONTROLS}
-    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(OURS))
+    ours = {key: label for key, label in OURS.items() if name == "table2" or key not in SHARP}
+    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(ours))
     for cell in made:
         ours = cell.method in CONTROLS or cell.key.split("/")[0] in OURS
         assert (cell.paper is None) == ours
@@ -78,8 +81,24 @@ def test_sources_of_the_tables():
 
 def test_what_sees_no_source_is_one_run_in_both_tables():
     one, two = cells("table1"), cells("table2")
+    assert {key.split("/")[0] for key in two.keys() - one.keys()} == set(SHARP)
     shared = {cell.method for key, cell in one.items() if run_of(cell) == run_of(two[key])}
     assert shared == {*paper.BOTH_TABLES, *CONTROLS}
+
+
+def test_delta_alone_tells_a_sharp_learner_from_the_same_one_cut_at_0():
+    found = Settings().having("random-on", "cora", {"input_weight": 0.3})
+    table = cells("table2")
+    for own, base in (("graphglow-sharp", "graphglow-on"), ("random-sharp", "random-on")):
+        pairs = [configs_of(table[f"{key}/cora"], 0, found, PLAIN) for key in (own, base)]
+        sharp, cut = (
+            merged(asdict(one.run), asdict(one.pretraining) if one.pretraining else {})
+            for one in pairs
+        )
+        at = sharp.get("learner", sharp), cut.get("learner", cut)
+        assert [one["delta"] for one in at] == ["exp", "truncate"]
+        at[0]["delta"] = "truncate"
+        assert sharp == cut
 
 
 @pytest.mark.parametrize(
