@@ -10,7 +10,8 @@ from typing import Any
 
 from torch_geometric.data import Data
 
-from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph, read_learner
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_learner
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.resuming import checkpoint_folder, checkpointed, may_replace
 from graphglow.commands.terminal import Watch, epochs_shown
 from graphglow.errors import InputError
@@ -43,17 +44,13 @@ def under_torchrun() -> bool:
 def transfer_across_ranks(
     learner: str,
     target: str,
+    reading: GraphFlags,
     config: TransferConfig,
     *,
     embedding_size: int | None,
-    split_file: Path | None,
-    split_seed: int,
-    data_root: Path | None,
     predictions: Path | None,
     log: str | None,
     out: Path | None = None,
-    columns: Sequence[str] = (),
-    skip_unknown_edges: bool = False,
     overwrite: bool = False,
     resume: bool = False,
     checkpoint_seconds: float = 10.0,
@@ -65,13 +62,9 @@ def transfer_across_ranks(
     Args:
         learner: As in ``graphglow transfer``.
         target: A folder that ``graphglow shard`` wrote, or a name or file.
+        reading: Of a name or file; a folder of shards has its split and columns.
         config: Model and schedule.
         embedding_size: Of a random learner.
-        split_file: Not with a folder of shards, which has its split.
-        split_seed: As in ``graphglow transfer``; not with a folder of shards.
-        columns: As in ``graphglow transfer``; not with a folder of shards.
-        skip_unknown_edges: As in ``graphglow transfer``.
-        data_root: As in ``graphglow transfer``.
         out: Refused: there is no file of a result across ranks.
         predictions: A folder; each rank writes those of its nodes. Rank 0 keeps checkpoints
             beside it.
@@ -96,15 +89,8 @@ def transfer_across_ranks(
             if predictions is not None:
                 predictions = _check_folder(predictions, ranks, resume=resume, overwrite=overwrite)
             if is_shard_folder(target):
-                _check_shard_flags(split_file, split_seed, columns)
+                _check_shard_flags(reading)
         agree(ranks, {"job": "transfer", "--predictions": predictions is not None})
-        reading = {
-            "columns": columns,
-            "skip_unknown_edges": skip_unknown_edges,
-            "data_root": data_root,
-            "split_file": split_file,
-            "split_seed": split_seed,
-        }
         with _saved(predictions, ranks, resume=resume, seconds=checkpoint_seconds) as checkpoints:
             shard, split = _shard(target, ranks, reading)
             with _watched("training", config, log, ranks) as watch:
@@ -130,13 +116,10 @@ def transfer_across_ranks(
 def pretrain_across_ranks(
     sources: Sequence[str],
     out: Path,
+    reading: GraphFlags,
     config: PretrainConfig,
     *,
-    split_seed: int,
-    data_root: Path | None,
     log: str | None,
-    columns: Sequence[str] = (),
-    skip_unknown_edges: bool = False,
     overwrite: bool = False,
     resume: bool = False,
     checkpoint_seconds: float = 10.0,
@@ -146,11 +129,8 @@ def pretrain_across_ranks(
     Args:
         sources: Names or files; every rank loads all of them and keeps its own.
         out: Rank 0 writes the learner there, and keeps checkpoints beside it.
+        reading: Of all sources.
         config: Its schedule must be ``together``.
-        columns: As in ``graphglow pretrain``.
-        skip_unknown_edges: As in ``graphglow pretrain``.
-        split_seed: As in ``graphglow pretrain``.
-        data_root: As in ``graphglow pretrain``.
         overwrite: Whether a learner that is there may be replaced.
         resume: Go on from the checkpoints beside ``out``.
         checkpoint_seconds: Between two of them.
@@ -169,16 +149,7 @@ def pretrain_across_ranks(
         agree(ranks, {"job": "pretrain"})
         with _saved(out, ranks, resume=resume, seconds=checkpoint_seconds) as checkpoints:
             with together(ranks):
-                graphs = [
-                    read_graph(
-                        n,
-                        columns=columns,
-                        skip_unknown_edges=skip_unknown_edges,
-                        data_root=data_root,
-                        split_seed=split_seed,
-                    )
-                    for n in sources
-                ]
+                graphs = [reading.read(name) for name in sources]
             train_began = time.perf_counter()
             visits = config.episodes + len(graphs) - 1  # step 1 is heard once of every source
             with _watched("pre-training", config, log, ranks, visits=visits) as watch:
@@ -266,9 +237,9 @@ def _check_folder(folder: Path, ranks: Ranks, *, resume: bool, overwrite: bool) 
     return folder
 
 
-def _check_shard_flags(split_file: Path | None, split_seed: int, columns: Sequence[str]) -> None:
-    given = {"--split-file": split_file, "--split-seed": split_seed, "--columns": columns}
-    named = [name for name, value in given.items() if value]
+def _check_shard_flags(reading: GraphFlags) -> None:
+    shards_have = ("split_file", "split_seed", "columns")
+    named = [f"--{name.replace('_', '-')}" for name in shards_have if getattr(reading, name)]
     if named:
         raise InputError(
             "a folder of shards must keep its split and columns, which graphglow shard gave it; "
@@ -276,13 +247,13 @@ def _check_shard_flags(split_file: Path | None, split_seed: int, columns: Sequen
         )
 
 
-def _shard(target: str, ranks: Ranks, reading: dict[str, Any]) -> tuple[Shard, str]:
+def _shard(target: str, ranks: Ranks, reading: GraphFlags) -> tuple[Shard, str]:
     """This rank's shard of the same graph, and its split in words."""
     with together(ranks):
         if is_shard_folder(target):
             data, split, identity = None, "own", shards_info(target).identity
         else:
-            data, split = read_graph(target, **reading)
+            data, split = reading.read(target)
             identity = data_identity(data)["content"]
     kind = "a folder of shards" if data is None else "one graph"
     agree(ranks, {"kind of target": kind, "graph or split": identity})

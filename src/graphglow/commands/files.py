@@ -1,21 +1,14 @@
-"""What commands read and write: learners, graphs with their split, output files."""
+"""What commands read and write: learners, output files."""
 
 import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-from torch_geometric.data import Data
-
 from graphglow.errors import InputError
-from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.files import pair_of_tables
-from graphglow.graphs.split import random_split, stratified_split
-from graphglow.graphs.table_columns import LEAVE_OUT
 from graphglow.pretrained import PRETRAINED, load_pretrained, nearest, pretrained_file
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.training.config import LARGEST_SEED
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 RANDOM = "random"
@@ -106,53 +99,3 @@ def learner_file(name: str | None) -> Path | None:
     if name is None or name == RANDOM:
         return None
     return pretrained_file(name) if name.lower() in PRETRAINED else Path(name)
-
-
-def read_graph(
-    name: str,
-    *,
-    data_root: Path | None,
-    split_file: Path | None = None,
-    split_seed: int = 0,
-    columns: Sequence[str] = (),
-    skip_unknown_edges: bool = False,
-) -> tuple[Data, str]:
-    """Load a graph and say which split it has; ``columns`` are those of ``--columns``."""
-    if not 0 <= split_seed <= LARGEST_SEED:
-        raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {split_seed}")
-    data = load_graph(
-        name,
-        columns=read_columns(columns),
-        skip_unknown_edges=skip_unknown_edges,
-        data_root=data_root,
-        split_file=split_file,
-        split_seed=split_seed,
-    )
-    if split_file is not None:
-        return data, f"file:{split_file}"
-    draw = random_split if name.lower() in DATASETS else stratified_split
-    drawn = draw(data.y, seed=split_seed)
-    masks = (data.train_mask, data.val_mask, data.test_mask)
-    if all(torch.equal(m.nonzero()[:, 0], i) for m, i in zip(masks, drawn, strict=True)):
-        return data, f"random seed {split_seed}"
-    return data, "public" if name.lower() in DATASETS else "own"
-
-
-def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
-    """``--columns id=person leave_out=notes`` as ``load_graph`` takes it."""
-    columns: dict[str, str | list[str]] = {}
-    left_out: list[str] = []
-    for text in given:
-        role, sign, name = text.partition("=")
-        role = role.strip().lower().replace("-", "_")
-        if not (role and sign and name):
-            raise InputError(
-                f"--columns must be pairs such as id=person leave_out=notes; got {text!r}"
-            )
-        if role in columns:
-            raise InputError(f"--columns must say once which column is {role}; got it twice")
-        if role == LEAVE_OUT:
-            left_out.append(name)
-        else:
-            columns[role] = name
-    return columns | ({LEAVE_OUT: left_out} if left_out else {})

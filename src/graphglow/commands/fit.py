@@ -11,17 +11,9 @@ from graphglow import baselines
 from graphglow.baselines import METHODS, method_named
 from graphglow.baselines.method import Family
 from graphglow.commands import COMMANDS, usage
-from graphglow.commands.files import check_output, read_graph
-from graphglow.commands.flags import (
-    Columns,
-    DataRoot,
-    GraphName,
-    Json,
-    Log,
-    OptionalFile,
-    Overwrite,
-    SkipUnknownEdges,
-)
+from graphglow.commands.files import check_output
+from graphglow.commands.flags import GraphName, Json, Log, OptionalFile, Overwrite
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.terminal import epochs_shown, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable
 from graphglow.errors import InputError
@@ -39,18 +31,14 @@ FAMILIES: dict[Family, str] = {
 def command_for(kind: type[RunConfig]) -> usage.Command:
     """``fit`` with the settings of ``kind`` as flags."""
 
-    def fit(  # noqa: D417 (flags.py and the config say the rest)
+    def fit(  # noqa: D417 (the flags and the config say the rest)
         method: Annotated[str, arg(metavar="NAME")],
         target: GraphName,
+        reading: Annotated[GraphFlags, arg(name="")],
         config: Annotated[kind, arg(name="")],  # type: ignore[valid-type]
-        columns: Columns = (),
-        skip_unknown_edges: SkipUnknownEdges = False,
-        split_file: OptionalFile = None,
-        split_seed: int = 0,
         predictions: OptionalFile = None,
         overwrite: Overwrite = False,
         log: Log = None,
-        data_root: DataRoot = None,
         json: Json = False,
     ) -> None:
         """Train a competitor on a graph, under the same protocol as transfer.
@@ -58,25 +46,18 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
         Args:
             method: What to train; graphglow fit --help lists the methods.
             target: The graph: a name (see graphglow datasets) or a file.
-            split_file: An .npz file with index arrays train, val and test.
-            split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
             predictions: Where to write every node's id, predicted class and probabilities (.csv or
                 .parquet).
         """
         settings: RunConfig = config
         if predictions is not None:
             predictions = check_output(
-                prediction_file(predictions), overwrite=overwrite, inputs=(target, split_file)
+                prediction_file(predictions),
+                overwrite=overwrite,
+                inputs=(target, reading.split_file),
             )
         with waiting(f"loading {target}"):
-            data, split = read_graph(
-                target,
-                columns=columns,
-                skip_unknown_edges=skip_unknown_edges,
-                data_root=data_root,
-                split_file=split_file,
-                split_seed=split_seed,
-            )
+            data, split = reading.read(target)
         with epochs_shown("training", settings, log) as watch:
             result = baselines.fit(method, data, settings, on_epoch=watch.on_epoch)
             watch.ended(result.summary())

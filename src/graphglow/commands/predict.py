@@ -1,6 +1,6 @@
 """``graphglow predict``."""
 
-from graphglow.commands.files import check_output, read_columns
+from graphglow.commands.files import check_output
 from graphglow.commands.flags import (
     Columns,
     InFile,
@@ -14,6 +14,7 @@ from graphglow.commands.flags import (
     UnusedDevice,
     UnusedSeed,
 )
+from graphglow.commands.graph_flags import read_columns
 from graphglow.commands.terminal import print_json, show_facts, waiting
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferResult

@@ -8,16 +8,9 @@ from tyro.conf import arg
 
 from graphglow import training
 from graphglow.commands.across_ranks import pretrain_across_ranks
-from graphglow.commands.files import TENSOR_SUFFIXES, check_output, read_graph
-from graphglow.commands.flags import (
-    Columns,
-    DataRoot,
-    Json,
-    Log,
-    OutFile,
-    Overwrite,
-    SkipUnknownEdges,
-)
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output
+from graphglow.commands.flags import Json, Log, OutFile, Overwrite
+from graphglow.commands.graph_flags import ManyGraphFlags
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import (
     epochs_shown,
@@ -33,18 +26,15 @@ from graphglow.training.device import peak_memory_bytes, resolve_device
 from graphglow.training.distributed import world_size
 
 
-def pretrain(  # noqa: D417 (flags.py and the config say the rest)
+def pretrain(  # noqa: D417 (the flags and the config say the rest)
     sources: Annotated[tuple[str, ...], arg(metavar="NAME|FILE ...")],
     out: OutFile,
+    reading: Annotated[ManyGraphFlags, arg(name="")],
     config: Annotated[PretrainConfig, arg(name="")],
-    columns: Columns = (),
-    skip_unknown_edges: SkipUnknownEdges = False,
-    split_seed: int = 0,
     overwrite: Overwrite = False,
     resume: Resume = False,
     checkpoint_seconds: CheckpointSeconds = 10.0,
     log: Log = None,
-    data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Train the shared structure learner on the source graphs (Algorithm 2).
@@ -57,17 +47,13 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     Args:
         sources: The source graphs: names (see graphglow datasets) or files.
         out: Where to write the learner, as safetensors.
-        split_seed: Seed of the random 50/25/25 split where a graph has no split of its own.
     """
     if world_size() > 1 or config.schedule == "together":
         spread = pretrain_across_ranks(
             sources,
             out,
+            reading,
             config,
-            columns=columns,
-            skip_unknown_edges=skip_unknown_edges,
-            split_seed=split_seed,
-            data_root=data_root,
             overwrite=overwrite,
             resume=resume,
             checkpoint_seconds=checkpoint_seconds,
@@ -83,16 +69,7 @@ def pretrain(  # noqa: D417 (flags.py and the config say the rest)
     with checkpointed(out, resume=resume, seconds=checkpoint_seconds) as checkpoints:
         assert checkpoints is not None  # there is an output
         with waiting("loading graphs"):
-            graphs = [
-                read_graph(
-                    n,
-                    columns=columns,
-                    skip_unknown_edges=skip_unknown_edges,
-                    data_root=data_root,
-                    split_seed=split_seed,
-                )
-                for n in sources
-            ]
+            graphs = [reading.read(name) for name in sources]
         visits = config.episodes * len(graphs)
         with epochs_shown("pre-training", config, log, visits=visits) as watch:
             train_began = time.perf_counter()

@@ -9,16 +9,14 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from graphglow.commands.files import check_output, learner_file
 from graphglow.commands.flags import (
-    Columns,
-    DataRoot,
     EmbeddingSize,
     Json,
     Log,
     OptionalFile,
     OutFile,
     Overwrite,
-    SkipUnknownEdges,
 )
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.terminal import percent, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable, run_transfer, was_source
 from graphglow.errors import InputError
@@ -30,8 +28,9 @@ from graphglow.structure.config import at_least
 from graphglow.training import TransferConfig, TransferResult
 
 
-def refine(  # noqa: D417 (flags.py and the config say the rest)
+def refine(  # noqa: D417 (the flags and the config say the rest)
     out: OutFile,
+    reading: Annotated[GraphFlags, arg(name="")],
     config: Annotated[TransferConfig, arg(name="")],
     learner: Annotated[
         str | None, arg(metavar="NAME|FILE", help_behavior_hint="(with --target)")
@@ -42,14 +41,9 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
     result: OptionalFile = None,
     top_k: int = 16,
     self_loops: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = True,
-    columns: Columns = (),
-    skip_unknown_edges: SkipUnknownEdges = False,
-    split_file: OptionalFile = None,
-    split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
     overwrite: Overwrite = False,
     log: Log = None,
-    data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Transfer, then write the learned graph to a file.
@@ -69,14 +63,12 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         result: A saved transfer, instead of --learner and --target; it has its own settings.
         top_k: Strongest incoming edges kept for each node.
         self_loops: Leave out what a node passes to itself.
-        split_file: An .npz file with index arrays train, val and test.
-        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
     """
     out = check_output(
         out,
         overwrite=overwrite,
         suffixes=tuple(WRITERS),
-        inputs=(learner_file(learner), target, result, split_file),
+        inputs=(learner_file(learner), target, result, reading.split_file),
     )
     if out.suffix.lower() == ".parquet":
         require_pyarrow()
@@ -86,10 +78,8 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         others = {
             "learner": learner,
             "target": target,
-            "columns": columns,
-            "skip_unknown_edges": skip_unknown_edges,
-            "split_file": split_file,
-            "split_seed": split_seed,
+            **vars(reading),
+            "data_root": None,  # does no harm
             "embedding_size": embedding_size,
             "log": log,
         }
@@ -100,16 +90,7 @@ def refine(  # noqa: D417 (flags.py and the config say the rest)
         )
     else:
         trained, split = run_transfer(
-            learner,
-            target,
-            config,
-            embedding_size=embedding_size,
-            split_file=split_file,
-            split_seed=split_seed,
-            data_root=data_root,
-            log=log,
-            columns=columns,
-            skip_unknown_edges=skip_unknown_edges,
+            learner, target, reading, config, embedding_size=embedding_size, log=log
         )
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)

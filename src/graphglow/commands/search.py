@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,8 +15,9 @@ from torch_geometric.data import Data
 from tyro.conf import arg
 
 from graphglow.commands import terminal
-from graphglow.commands.files import check_output, read_graph, trained_learner
-from graphglow.commands.flags import DataRoot, Json, OptionalLearner
+from graphglow.commands.files import check_output, trained_learner
+from graphglow.commands.flags import Json, OptionalLearner
+from graphglow.commands.graph_flags import GraphFlags, ManyGraphFlags
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
 from graphglow.experiments.ray_workers import RayWorkers, ray_workers
@@ -34,9 +36,10 @@ Split = Literal["authors", "random"]
 Names = tuple[str, ...]
 
 
-def search(  # noqa: D417 (flags.py and the config say the rest)
+def search(  # noqa: D417 (the flags and the config say the rest)
     methods: Annotated[Names, arg(metavar="NAME ...")],
     targets: Annotated[Names, arg(metavar="NAME|FILE ...")],
+    reading: Annotated[ManyGraphFlags, arg(name="")],
     config: Annotated[SearchConfig, arg(name="")],
     sources: Annotated[Names, arg(metavar="NAME|FILE ...", help_behavior_hint="(optional)")] = (),
     learner: OptionalLearner = None,
@@ -44,10 +47,8 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
     learners: Annotated[Path, arg(metavar="FOLDER")] = Path("runs/search/learners"),
     settings: Annotated[Path, arg(metavar="FILE")] = Path("results/settings.json"),
     split: Split = "authors",
-    split_seed: int = 0,
     executor: Annotated[str, arg(metavar="local|ray[:ADDRESS]")] = "local",
     processes: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(optional)")] = None,
-    data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Search the settings of methods by validation accuracy, with one budget for all.
@@ -75,7 +76,6 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
         split: The split of the Facebook graphs: that of the paper's authors (split.npz beside the
             raw files) or a random one. It must be the one that is reported on later: training
             and validation labels are seen here.
-        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
         executor: Where trials are made: local, on this machine; ray, on the Ray cluster that this
             machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere (needs a
             storage that all machines reach). A worker that dies is replaced.
@@ -99,9 +99,9 @@ def search(  # noqa: D417 (flags.py and the config say the rest)
         _workers(executor, processes, config.device) as workers,
         _bar(len(methods) * len(targets), config.trials) as on_progress,
     ):
-        others = {name: _read(name, split, split_seed, data_root)[0] for name in sources}
+        others = {name: _read(name, split, reading)[0] for name in sources}
         for target in targets:
-            data, called = _read(target, split, split_seed, data_root)
+            data, called = _read(target, split, reading)
             for method in methods:
                 glow = has_learner(method)
                 row = search_one(
@@ -157,18 +157,18 @@ def _check_names(
         )
 
 
-def _read(name: str, split: Split, split_seed: int, data_root: Path | None) -> tuple[Data, str]:
+def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
     """Load a graph, and say which split it has."""
     known = DATASETS.get(name.lower())
     if split == "authors" and known is not None and known.kind == "social":
-        file = data_folder(data_root) / known.name / "split.npz"
+        file = data_folder(reading.data_root) / known.name / "split.npz"
         if not file.exists():
             raise InputError(
                 f"the authors' split of {known.name} must be in {file}; got no such file "
                 "(--split random draws one)"
             )
-        return read_graph(name, data_root=data_root, split_file=file)[0], "authors"
-    return read_graph(name, data_root=data_root, split_seed=split_seed)
+        return replace(reading, split_file=file).read(name)[0], "authors"
+    return reading.read(name)
 
 
 def _sources(graphs: dict[str, Data], target: Data) -> list[Data]:

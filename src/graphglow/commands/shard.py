@@ -7,16 +7,8 @@ from typing import Annotated, Any
 
 from tyro.conf import arg
 
-from graphglow.commands.files import read_graph
-from graphglow.commands.flags import (
-    Columns,
-    DataRoot,
-    Json,
-    OptionalFile,
-    SkipUnknownEdges,
-    UnusedDevice,
-    UnusedSeed,
-)
+from graphglow.commands.flags import Json, UnusedDevice, UnusedSeed
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.terminal import print_json, say, show_facts, waiting
 from graphglow.errors import InputError
 from graphglow.training.distributed import GraphArrays, write_shards
@@ -24,16 +16,12 @@ from graphglow.training.distributed.graph_arrays import is_array_folder
 from graphglow.training.distributed.partition import Partition
 
 
-def shard(  # noqa: D417 (flags.py says the rest)
+def shard(  # noqa: D417 (the flags say the rest)
     graph: Annotated[str, arg(metavar="NAME|FILE|FOLDER")],
     out: Annotated[Path, arg(metavar="FOLDER")],
     parts: Annotated[int, arg(metavar="INT")],
+    reading: Annotated[GraphFlags, arg(name="")],
     partition: Partition = "auto",
-    columns: Columns = (),
-    skip_unknown_edges: SkipUnknownEdges = False,
-    split_file: OptionalFile = None,
-    split_seed: int = 0,
-    data_root: DataRoot = None,
     json: Json = False,
     seed: UnusedSeed = 0,
     device: UnusedDevice = "auto",
@@ -50,28 +38,18 @@ def shard(  # noqa: D417 (flags.py says the rest)
         parts: How many processes will train.
         partition: metis needs pymetis; near keeps neighbours together; given cuts the order that
             the nodes have, and holds no edges in memory; auto takes the first that can be.
-        split_file: An .npz file with index arrays train, val and test.
-        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
     """
     began = time.perf_counter()
     with waiting(f"cutting {graph}"):
         if is_array_folder(graph):
-            if split_file is not None or columns:
+            if reading.split_file is not None or reading.columns:
                 raise InputError(
                     "a folder of arrays must hold its split as masks, and has no columns; "
                     "got --split-file or --columns too"
                 )
-            arrays = GraphArrays.of_folder(graph, split_seed=split_seed)
+            arrays = GraphArrays.of_folder(graph, split_seed=reading.split_seed)
         else:
-            data, _ = read_graph(
-                graph,
-                columns=columns,
-                skip_unknown_edges=skip_unknown_edges,
-                data_root=data_root,
-                split_file=split_file,
-                split_seed=split_seed,
-            )
-            arrays = GraphArrays.of_data(data)
+            arrays = GraphArrays.of_data(reading.read(graph)[0])
         written = write_shards(arrays, out, parts, method=partition)
     facts: dict[str, Any] = {
         "command": "shard",

@@ -7,16 +7,8 @@ from tyro.conf import arg
 
 from graphglow import training
 from graphglow.commands.across_ranks import transfer_across_ranks, under_torchrun
-from graphglow.commands.files import (
-    TENSOR_SUFFIXES,
-    check_output,
-    learner_file,
-    read_graph,
-    read_learner,
-)
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output, learner_file, read_learner
 from graphglow.commands.flags import (
-    Columns,
-    DataRoot,
     EmbeddingSize,
     GraphName,
     Json,
@@ -24,8 +16,8 @@ from graphglow.commands.flags import (
     Log,
     OptionalFile,
     Overwrite,
-    SkipUnknownEdges,
 )
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
 from graphglow.graphs.write import prediction_file
@@ -38,14 +30,11 @@ PredictionsPlace = Annotated[
 ]
 
 
-def transfer(  # noqa: D417 (flags.py and the config say the rest)
+def transfer(  # noqa: D417 (the flags and the config say the rest)
     learner: LearnerName,
     target: GraphName,
+    reading: Annotated[GraphFlags, arg(name="")],
     config: Annotated[TransferConfig, arg(name="")],
-    columns: Columns = (),
-    skip_unknown_edges: SkipUnknownEdges = False,
-    split_file: OptionalFile = None,
-    split_seed: int = 0,
     embedding_size: EmbeddingSize = None,
     out: OptionalFile = None,
     predictions: PredictionsPlace = None,
@@ -53,7 +42,6 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
     resume: Resume = False,
     checkpoint_seconds: CheckpointSeconds = 10.0,
     log: Log = None,
-    data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
@@ -68,8 +56,6 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
             a file from graphglow pretrain (./universal, if that is its name); or random, one that
             was never trained, as a control. graphglow fit has the other controls.
         target: The target graph: a name (see graphglow datasets) or a file.
-        split_file: An .npz file with index arrays train, val and test.
-        split_seed: Seed of the random 50/25/25 split where the graph has no split of its own.
         out: Where to write the trained result, as safetensors, for graphglow refine, explain and
             predict --result.
         predictions: Where to write every node's id, predicted class, probabilities, known class
@@ -83,13 +69,9 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         spread = transfer_across_ranks(
             learner,
             target,
+            reading,
             config,
             embedding_size=embedding_size,
-            split_file=split_file,
-            split_seed=split_seed,
-            columns=columns,
-            skip_unknown_edges=skip_unknown_edges,
-            data_root=data_root,
             out=out,
             predictions=predictions,
             overwrite=overwrite,
@@ -100,7 +82,7 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         if spread is not None:  # rank 0 speaks
             print_json(spread) if json else show_facts("Transfer", readable(spread))
         return
-    inputs = (learner_file(learner), target, split_file)
+    inputs = (learner_file(learner), target, reading.split_file)
     replace = may_replace(out, resume=resume, overwrite=overwrite)
     if out is not None:
         out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=inputs)
@@ -111,14 +93,10 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
         result, split = run_transfer(
             learner,
             target,
+            reading,
             config,
             embedding_size=embedding_size,
-            split_file=split_file,
-            split_seed=split_seed,
-            data_root=data_root,
             log=log,
-            columns=columns,
-            skip_unknown_edges=skip_unknown_edges,
             checkpoints=checkpoints,
         )
         if out is not None:
@@ -138,28 +116,17 @@ def transfer(  # noqa: D417 (flags.py and the config say the rest)
 def run_transfer(
     learner: str,
     target: str,
+    reading: GraphFlags,
     config: TransferConfig,
     *,
     embedding_size: int | None,
-    split_file: Path | None,
-    split_seed: int,
-    data_root: Path | None,
     log: str | None = None,
-    columns: Columns = (),
-    skip_unknown_edges: bool = False,
     checkpoints: Checkpoints | None = None,
 ) -> tuple[TransferResult, str]:
     """Load what the flags name and train, with a progress bar; also say which split was used."""
     theta = read_learner(learner, embedding_size, config.seed)
     with waiting(f"loading {target}"):
-        data, split = read_graph(
-            target,
-            columns=columns,
-            skip_unknown_edges=skip_unknown_edges,
-            data_root=data_root,
-            split_file=split_file,
-            split_seed=split_seed,
-        )
+        data, split = reading.read(target)
     with epochs_shown("training", config, log) as watch:
         result = training.transfer(
             theta, data, config, on_epoch=watch.on_epoch, checkpoints=checkpoints

@@ -13,6 +13,7 @@ import torch
 from torchrun_job import pretrain_settings, pretrained, transferred
 
 from graphglow.commands.across_ranks import pretrain_across_ranks
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.shard import shard
 from graphglow.commands.usage import parse
 from graphglow.errors import InputError
@@ -76,9 +77,7 @@ def test_the_learner_of_two_processes_is_that_of_one(two, tmp_path):
 def test_sources_in_turn_cannot_be_shared(tmp_path):
     config = replace(pretrain_settings(), schedule="in turn")
     with pytest.raises(InputError, match=r"--schedule must be together .* got 'in turn'"):
-        pretrain_across_ranks(
-            ["wine"], tmp_path / "a.st", config, split_seed=0, data_root=None, log=None
-        )
+        pretrain_across_ranks(["wine"], tmp_path / "a.st", GraphFlags(), config, log=None)
 
 
 def test_shard_says_what_it_wrote(tmp_path, capsys):

@@ -7,6 +7,7 @@ from pathlib import Path
 from tiny_graphs import pretrain_config, transfer_config
 
 from graphglow.commands.across_ranks import pretrain_across_ranks, transfer_across_ranks
+from graphglow.commands.graph_flags import GraphFlags
 from graphglow.training.distributed import join
 
 WIDTH, PIVOTS = 16, 20
@@ -24,11 +25,9 @@ def transferred(target, predictions=None):
     return transfer_across_ranks(
         "random",
         target,
+        GraphFlags(),
         transfer_settings(),
         embedding_size=WIDTH,
-        split_file=None,
-        split_seed=0,
-        data_root=None,
         predictions=predictions,
         log=None,
     )
@@ -36,7 +35,7 @@ def transferred(target, predictions=None):
 
 def pretrained(out):
     return pretrain_across_ranks(
-        ["wine", "synthetic"], out, pretrain_settings(), split_seed=0, data_root=None, log=None
+        ["wine", "synthetic"], out, GraphFlags(), pretrain_settings(), log=None
     )
 
 

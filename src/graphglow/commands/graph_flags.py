@@ -1,0 +1,81 @@
+"""The flags that say how graphs are read, and the reading."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from torch_geometric.data import Data
+from tyro.conf import Fixed, Suppress
+
+from graphglow.commands.flags import Columns, DataRoot, OptionalFile, SkipUnknownEdges
+from graphglow.errors import InputError
+from graphglow.graphs import DATASETS, load_graph
+from graphglow.graphs.split import random_split, stratified_split
+from graphglow.graphs.table_columns import LEAVE_OUT
+from graphglow.training.config import LARGEST_SEED
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphFlags:
+    """How a graph is read; flags.py says what has no docstring here."""
+
+    columns: Columns = ()
+    skip_unknown_edges: SkipUnknownEdges = False
+    split_file: OptionalFile = None
+    """An .npz file with index arrays train, val and test."""
+    split_seed: int = 0
+    """Seed of the random 50/25/25 split where the graph has no split of its own."""
+    data_root: DataRoot = None
+
+    def read(self, name: str) -> tuple[Data, str]:
+        """Load a graph by its name or from a file, and say which split it has."""
+        if not 0 <= self.split_seed <= LARGEST_SEED:
+            raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
+        data = load_graph(
+            name,
+            columns=read_columns(self.columns),
+            skip_unknown_edges=self.skip_unknown_edges,
+            data_root=self.data_root,
+            split_file=self.split_file,
+            split_seed=self.split_seed,
+        )
+        if self.split_file is not None:
+            return data, f"file:{self.split_file}"
+        draw = random_split if name.lower() in DATASETS else stratified_split
+        drawn = draw(data.y, seed=self.split_seed)
+        masks = (data.train_mask, data.val_mask, data.test_mask)
+        if all(torch.equal(m.nonzero()[:, 0], i) for m, i in zip(masks, drawn, strict=True)):
+            return data, f"random seed {self.split_seed}"
+        return data, "public" if name.lower() in DATASETS else "own"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ManyGraphFlags(GraphFlags):
+    """How several graphs are read: no one file has the split of them all."""
+
+    split_file: Annotated[Path | None, Fixed, Suppress] = None
+    """No flag."""
+    split_seed: int = 0
+    """Seed of the random 50/25/25 split where a graph has no split of its own."""
+
+
+def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
+    """``--columns id=person leave_out=notes`` as ``load_graph`` takes it."""
+    columns: dict[str, str | list[str]] = {}
+    left_out: list[str] = []
+    for text in given:
+        role, sign, name = text.partition("=")
+        role = role.strip().lower().replace("-", "_")
+        if not (role and sign and name):
+            raise InputError(
+                f"--columns must be pairs such as id=person leave_out=notes; got {text!r}"
+            )
+        if role in columns:
+            raise InputError(f"--columns must say once which column is {role}; got it twice")
+        if role == LEAVE_OUT:
+            left_out.append(name)
+        else:
+            columns[role] = name
+    return columns | ({LEAVE_OUT: left_out} if left_out else {})
