@@ -1,12 +1,16 @@
 """What all tests share: real data, a small graph, set-ups, and PyG without its warnings."""
 
 import os
+import runpy
 import signal
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start; see one_thread
 
 with warnings.catch_warnings():  # PyG scripts a class at import, which newer torch deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -23,8 +27,19 @@ settings.load_profile("gate")
 REPO = Path(__file__).parents[1]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Files go to xdist's workers in the order below, not those with the most tests first."""
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked ``gpu``, and say so, where there is none."""
+    """Slow files first, so that no worker ends with one alone.
+
+    What is marked ``gpu`` is skipped, and says so, where there is none.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    items.sort(key=lambda item: item.path not in slow)
     if torch.cuda.is_available():
         return
     for item in items:
@@ -44,6 +59,20 @@ def plain_sigterm() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def run_script(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    """A script of benchmarks/, then its words: run in this process, it gives its exit status."""
+
+    def run(script: Path, *words: object) -> int:
+        monkeypatch.syspath_prepend(str(script.parent))
+        monkeypatch.setattr(sys, "argv", [str(script), *map(str, words)])
+        with warnings.catch_warnings(), pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(script), run_name="__main__")
+        return int(str(ended.value.code))
+
+    return run
 
 
 @pytest.fixture

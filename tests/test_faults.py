@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import graphglow
+from forked import Forked
 from graphglow.errors import InputError
 from graphglow.training.checkpoint import Checkpoints
 
@@ -72,17 +73,9 @@ def home(tmp_path_factory):
     return folder
 
 
-def child(script, home, disk, prefix=()):
-    """Run a script after the prelude in a process of its own; the commands' outcomes, by name."""
-    whole = f"{PRELUDE}\n{script}\nprint(json.dumps(report))"
-    done = subprocess.run(
-        [*prefix, sys.executable, "-W", "ignore", "-c", whole, str(home), str(disk)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def whole(script):
+    """With the prelude; the commands' outcomes, by name, are printed."""
+    return f"{PRELUDE}\n{script}\nprint(json.dumps(report))"
 
 
 # A disk that is full, or read-only
@@ -138,7 +131,10 @@ def small_disk(home, tmp_path_factory):
         allowed = False
     if not allowed:
         pytest.skip("needs leave to mount in a namespace (unshare -rm)")
-    return child(SMALL_DISK, home, disk, prefix)
+    words = [sys.executable, "-W", "ignore", "-c", whole(SMALL_DISK), str(home), str(disk)]
+    done = subprocess.run([*prefix, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def of(report, kind):
@@ -225,7 +221,9 @@ run("locked table", *transfer, "--epochs", "1000000", "--predictions", disk / "l
 @pytest.fixture(scope="module")
 def limited(home, tmp_path_factory):
     """What commands did in a process with limits and without permissions."""
-    return child(LIMITED, home, tmp_path_factory.mktemp("limited"))
+    words = ["", str(home), str(tmp_path_factory.mktemp("limited"))]
+    script = f"import sys; sys.argv = {words}\n{whole(LIMITED)}"
+    return json.loads(Forked(exec, script, {}, folder=home).wait().splitlines()[-1])
 
 
 @pytest.mark.slow

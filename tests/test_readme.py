@@ -1,6 +1,5 @@
 """What the README shows is run as it stands."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -9,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 README = Path(__file__).parents[1] / "README.md"
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def blocks(language: str) -> list[str]:
@@ -22,7 +21,6 @@ def test_the_python_examples_run_one_after_the_other(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script],
         cwd=tmp_path,
-        env=ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=300,
@@ -41,7 +39,6 @@ def test_the_commands_run_one_after_the_other(tmp_path: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-m", *words],
             cwd=tmp_path,
-            env=ENVIRONMENT,
             capture_output=True,
             text=True,
             timeout=300,

@@ -25,9 +25,10 @@ api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the d
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="needs chromium (apt-get install chromium)"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)"),
+]
 
 REPO = Path(__file__).parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}

@@ -1,18 +1,13 @@
 """Runs a command again and again, each time killed at a random moment, until it ends.
 
-python kill_commands.py KILLS SEED OUT COMMAND ...
-
-``OUT`` is what ``--out`` names, made anew for each run. Each attempt is a process of its own,
-forked from this one, which has torch loaded: a kill then costs milliseconds, not seconds. Runs are
-repeated until there were so many kills; after each its output is moved to ``OUT.1``, ``OUT.2``, ..
-One JSON object is printed: kills, runs, and kills that left a half-written checkpoint.
+Each attempt is a process of its own, forked from one that has torch loaded: a kill then costs
+milliseconds, not seconds.
 """
 
 import json
 import os
 import random
 import signal
-import sys
 import time
 from importlib import import_module
 from pathlib import Path
@@ -59,7 +54,12 @@ def once(words: list[str], out: Path, moments: random.Random) -> tuple[int, int]
     return kills, torn
 
 
-def repeat(wanted: int, seed: int, out: Path, words: list[str]) -> dict[str, int]:
+def repeat(wanted: int, seed: int, out: Path, words: list[str]) -> None:
+    """Runs until there were so many kills; after each its output is moved to OUT.1, OUT.2, ..
+
+    ``out`` is what ``--out`` names, made anew for each run. One JSON object is printed: kills,
+    runs, and kills that left a half-written checkpoint.
+    """
     import_module(f"graphglow.commands.{words[0]}")
     torch.set_num_threads(1)
     moments = random.Random(seed)
@@ -68,9 +68,4 @@ def repeat(wanted: int, seed: int, out: Path, words: list[str]) -> dict[str, int
         here = once(words, out, moments)
         kills, torn, runs = kills + here[0], torn + here[1], runs + 1
         out.rename(out.with_name(f"{out.name}.{runs}"))
-    return {"kills": kills, "runs": runs, "torn": torn}
-
-
-if __name__ == "__main__":
-    count, number, place, *command = sys.argv[1:]
-    print(json.dumps(repeat(int(count), int(number), Path(place), command)))
+    print(json.dumps({"kills": kills, "runs": runs, "torn": torn}))

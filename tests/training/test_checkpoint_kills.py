@@ -12,15 +12,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import kill_commands
 import numpy as np
 import pytest
 
+from forked import Forked
 from graphglow.cli import main
 from graphglow.storage import load_tensors
 
-HERE = Path(__file__).parent
 KILLS = int(os.environ.get("GRAPHGLOW_KILLS", "8"))
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--checkpoint-seconds", "0", "--device", "cpu"]
 TIMES = ("train_seconds", "seconds", "peak_memory_bytes")
@@ -59,15 +59,10 @@ def commands(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["pretrain", "transfer"])
 def test_killed_at_random_moments_the_end_is_the_same(home, tmp_path, name):
-    words = [str(HERE / "kill_commands.py"), str(KILLS), "7", str(tmp_path / "o.st")]
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", *words, *commands(home)[name]],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
+    job = Forked(
+        kill_commands.repeat, KILLS, 7, tmp_path / "o.st", commands(home)[name], folder=tmp_path
     )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout.splitlines()[-1])
+    facts = json.loads(job.wait(seconds=60 + 10 * KILLS).splitlines()[-1])
     print(name, facts)
     assert facts["kills"] >= KILLS
     for run in range(1, facts["runs"] + 1):

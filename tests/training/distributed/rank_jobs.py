@@ -1,11 +1,4 @@
-"""Runs graphglow on several ranks, job after job, without torchrun; some ranks are killed.
-
-python rank_jobs.py < JOBS
-
-``JOBS`` is a JSON list. Of each job one process per rank is forked from this one, which has torch
-loaded: a job then takes a second, not ten. Printed is, per job, a list of
-``[exit status, standard output, standard error]`` by rank; a job that hangs has the status -9.
-"""
+"""Runs graphglow on several ranks, job after job, without torchrun; some ranks are killed."""
 
 import json
 import os
@@ -73,6 +66,11 @@ def run(words, kill, when, limit, env):
     return [[statuses[r], *said[r]] for r in range(size)]
 
 
-if __name__ == "__main__":
+def run_all(jobs):
+    """In a process of its own, which this may fork for each rank: a job takes a second, not ten.
+
+    Printed is, per job, a list of ``[exit status, standard output, standard error]`` by rank; a job
+    that hangs has the status -9.
+    """
     torch.set_num_threads(1)
-    print(json.dumps([run(**each) for each in json.load(sys.stdin)]))
+    print(json.dumps([run(**each) for each in jobs]))

@@ -6,6 +6,7 @@ from two_ranks import facts, job, of_ranks, sentences, statuses, write_graph
 from graphglow.commands.shard import shard
 from graphglow.commands.usage import parse
 
+pytestmark = pytest.mark.slow
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--device", "cpu", "--json"]
 SAVED = ["--checkpoint-seconds", "0"]
 

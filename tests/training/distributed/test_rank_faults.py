@@ -15,6 +15,7 @@ from graphglow.training.distributed import Ranks
 from graphglow.training.distributed.agreement import agree
 from graphglow.training.distributed.meeting import meet
 
+pytestmark = pytest.mark.slow
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--epochs", "3", "--device", "cpu", "--json"]
 
 

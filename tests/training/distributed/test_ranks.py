@@ -10,6 +10,7 @@ from two_ranks import in_processes
 from graphglow.errors import InputError
 from graphglow.training.distributed import RankLostError, Ranks, join, world_size
 
+pytestmark = pytest.mark.slow
 SIZE = 3
 SENDS = torch.tensor([[0, 2, 1], [0, 1, 0], [3, 0, 2]])
 """Rows that rank i sends to rank j."""

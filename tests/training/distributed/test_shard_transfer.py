@@ -14,6 +14,7 @@ from graphglow.training.distributed.cost import Job, bytes_sent, graph_bytes, ke
 from graphglow.training.distributed.task import BACKBONES, ShardTask
 from graphglow.training.distributed.transfer import transfer_shard
 
+pytestmark = pytest.mark.slow
 DRAWN = {"dropout": 0.5, "redraw_pivots": True, "epochs": 2, "tolerance": 0.0, "steps": 2}
 CASES = {
     **{name: ({**DRAWN, "backbone": name}, {}, "plain") for name in BACKBONES},

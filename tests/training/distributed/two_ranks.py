@@ -1,11 +1,7 @@
 """Run a function, or graphglow, in several processes at once, and get back what came of it."""
 
 import json
-import multiprocessing
-import os
 import pickle
-import subprocess
-import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -13,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from forked import CONTEXT, Forked
 from graphglow.training.distributed import join
 
 PATIENCE = 120
@@ -33,13 +30,12 @@ def in_processes(function, size, *args):
 
     The folder is empty, new and shared. What is called must be importable.
     """
-    context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
         pipes, processes = [], []
         for rank in range(size):
-            here, there = context.Pipe(duplex=False)
+            here, there = CONTEXT.Pipe(duplex=False)
             job = (there, function, rank, size, Path(folder), *args)
-            processes.append(context.Process(target=_answer, args=job, daemon=True))
+            processes.append(CONTEXT.Process(target=_answer, args=job, daemon=True))
             processes[-1].start()
             there.close()
             pipes.append(here)
@@ -74,7 +70,7 @@ def _joined(rank, size, folder, function, *args):
 
 
 def job(words, *, kill=(), when="", limit=None, env=None):
-    """One job, as ``rank_jobs.py`` reads it.
+    """One job, as ``rank_jobs.run`` takes it.
 
     Args:
         words: The command line of every rank; one list for all, or a list of lists.
@@ -88,16 +84,10 @@ def job(words, *, kill=(), when="", limit=None, env=None):
 
 def of_ranks(folder, jobs):
     """What ``rank_jobs.py`` says of the jobs, which have files in this folder."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(Path(__file__).with_name("rank_jobs.py"))],
-        input=json.dumps(list(jobs.values())),
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    return dict(zip(jobs, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    import rank_jobs  # with all commands, which a rank of in_ranks needs not
+
+    done = Forked(rank_jobs.run_all, list(jobs.values()), folder=folder).wait()
+    return dict(zip(jobs, json.loads(done.splitlines()[-1]), strict=True))
 
 
 def write_graph(path, seed, num_nodes):
