@@ -35,8 +35,9 @@ from graphglow.experiments.candidates import (
     scores_of,
 )
 from graphglow.experiments.cell_rows import latest, read_rows
-from graphglow.experiments.cells import LEARNED_ON, ON, split_of
+from graphglow.experiments.cells import split_of
 from graphglow.experiments.learner_files import load_with_split
+from graphglow.experiments.lines import LEARNED_ON, ON
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.search import has_learner, nested

@@ -13,7 +13,8 @@ from graphglow.experiments.cell_config import (
     merged,
     tuned_settings,
 )
-from graphglow.experiments.cells import EXPERIMENTS, LEARNED_ON, NAMES, OURS, PRETRAINED, Cell
+from graphglow.experiments.cells import EXPERIMENTS, Cell
+from graphglow.experiments.lines import LEARNED_ON, NAMES, OURS, PRETRAINED
 from graphglow.experiments.settings import Settings
 from marked_page import NO_ROWS
 from reproduction_cells import NOTHING, TITLES, Row, machine, markdown, percent

@@ -199,7 +199,7 @@ def test_trials_that_fail_are_said(run, monkeypatch):
         ("--methods graphglow --targets one.npz --learner l.st --sources two.npz", "got both"),
         (
             "--methods graphglow --targets one.npz --learner l.st",
-            "--learner must be citation, social, universal or an existing",
+            "--learner must be citation, social, universal, sharp or an existing",
         ),
         ("--methods graphglow --targets one.npz --sources one.npz", "got only one"),
         ("--methods gcn --targets one.npz --settings one.npz", "must end in .json"),

@@ -10,17 +10,8 @@ from graphglow.errors import InputError
 from graphglow.experiments import paper
 from graphglow.experiments.cell_config import Protocol, configs_of, in_parts, merged
 from graphglow.experiments.cell_rows import run_facts, same_run
-from graphglow.experiments.cells import (
-    ABLATIONS,
-    CONTROLS,
-    EXPERIMENTS,
-    NAMES,
-    OURS,
-    PRETRAINED,
-    SHARP,
-    Cell,
-    split_of,
-)
+from graphglow.experiments.cells import ABLATIONS, EXPERIMENTS, Cell, split_of
+from graphglow.experiments.lines import CONTROLS, NAMES, OURS, PRETRAINED, SHARP
 from graphglow.experiments.selection import select_cells
 from graphglow.experiments.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS

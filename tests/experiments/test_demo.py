@@ -47,12 +47,12 @@ def test_every_method_runs_on_every_target_and_seed(result: DemoResult) -> None:
 
 
 def test_demo_says_how_it_was_made(result: DemoResult) -> None:
-    made = load_pretrained("universal").provenance
-    assert result.pretraining["name"] == "universal"
-    assert result.pretraining["sources"] == list(PRETRAINED["universal"])
+    made = load_pretrained(DEMO.learner).provenance
+    assert result.pretraining["name"] == DEMO.learner
+    assert result.pretraining["sources"] == list(PRETRAINED[DEMO.learner])
     assert result.pretraining["val_accuracy"] == made["validation_accuracy"]
     assert result.pretraining["seconds"] > 0
-    assert result.settings["transfer"]["--learner"] == "universal"
+    assert result.settings["transfer"]["--learner"] == DEMO.learner
     assert result.settings["transfer"]["--num-pivots"] == 8
     assert "--seed" not in result.settings["transfer"]
     assert "torch" in result.versions

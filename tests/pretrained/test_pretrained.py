@@ -50,6 +50,11 @@ def test_names_and_files_are_the_same_and_sources_are_known() -> None:
     assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
     assert set(PRETRAINED["universal"]) == set(PRETRAINED["citation"]) | set(PRETRAINED["social"])
     assert all(name in DATASETS for name in PRETRAINED["universal"])
+    assert PRETRAINED["sharp"] == PRETRAINED["universal"]
+    assert [load_pretrained(name).config.delta for name in ("sharp", "universal")] == [
+        "exp",
+        "truncate",
+    ]
     assert all(DATASETS[name].kind == "social" for name in PRETRAINED["social"])
 
 
@@ -64,8 +69,11 @@ def test_each_load_is_a_learner_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("univrsal", "one of citation, social, universal; got 'univrsal' (nearest: universal)"),
-        ("xyz", "one of citation, social, universal; got 'xyz'"),
+        (
+            "univrsal",
+            "one of citation, social, universal, sharp; got 'univrsal' (nearest: universal)",
+        ),
+        ("xyz", "one of citation, social, universal, sharp; got 'xyz'"),
         ("", "got ''"),
         ("universal.safetensors", "nearest: universal"),
         (3, "named by a text; got 3"),
@@ -105,7 +113,7 @@ def test_the_command_line_refuses_an_unknown_learner(
     assert main(["transfer", "--learner", name, *FAST]) == 2
     line = capsys.readouterr().err
     assert len(line.splitlines()) == 1
-    assert "must be citation, social, universal, random or an existing file" in line
+    assert "must be citation, social, universal, sharp, random or an existing file" in line
     assert ("nearest: universal" in line) == (name == "univrsal")
 
 

@@ -196,7 +196,8 @@ def test_what_learned_graphs_mean_is_said_by_the_figures() -> None:
     assert "that of two steps is on 1 of 1, that to pivots on 1 of 1." in below
     assert "lambda" not in below
     assert "In these runs lambda = 1 won on validation" in said(0.001, 1.0)
-    assert "that of two steps is on 0 of 1, that to pivots on 1 of 1." in said(0.3, 0.5)
+    assert "more homophilous than the input graph on 1 of 1 targets, as" in said(0.3, 0.5)
+    assert "that of two steps is on 0 of 1, that to pivots on 1 of 1." in said(0.3, 1.0)
     assert meaning([]) == []
     spread = Measured(
         "t", "l", "class-insensitive homophily", (0.06, 0.0), (0.0, 0.0), (0.05, 0.02)

@@ -56,8 +56,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold the whole graph;
             .csv and .parquet hold its edges (source, target, weight) with your own node ids. All
             say how much of a weight came by the input graph and how much was learned.
-        learner: The structure learner, as in graphglow transfer: citation, social, universal, a
-            file, or random.
+        learner: The structure learner, as in graphglow transfer: citation, social, universal,
+            sharp, a file, or random.
         target: The target graph: a name (see graphglow datasets), a file or folder, or two tables
             as people.csv+relations.csv.
         result: A saved transfer, instead of --learner and --target; it has its own settings.

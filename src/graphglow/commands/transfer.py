@@ -52,9 +52,10 @@ def transfer(  # noqa: D417 (the flags and the config say the rest)
     Example: graphglow transfer --learner universal --target breast_cancer --json
 
     Args:
-        learner: The structure learner: citation, social or universal, which come with the package;
-            a file from graphglow pretrain (./universal, if that is its name); or random, one that
-            was never trained, as a control. graphglow fit has the other controls.
+        learner: The structure learner: citation, social, universal or sharp (for graphs whose edges
+            are mostly wrong), which come with the package; a file from graphglow pretrain
+            (./universal, if that is its name); or random, one that was never trained, as a control.
+            graphglow fit has the other controls.
         target: The target graph: a name (see graphglow datasets) or a file.
         out: Where to write the trained result, as safetensors, for graphglow refine, explain and
             predict --result.

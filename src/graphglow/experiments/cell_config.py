@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, get_args
 
 from graphglow.baselines import method_named
-from graphglow.experiments.cells import LEARNED_ON, PRETRAINED, Cell
+from graphglow.experiments.cells import Cell
+from graphglow.experiments.lines import LEARNED_ON, PRETRAINED
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.structure import LearnerConfig
 from graphglow.structure.config import at_least, one_of, plain_numbers

@@ -153,11 +153,16 @@ def append_row(path: Path, row: Row, defined: set[str]) -> None:
 
 
 def _rounded(row: Row) -> Row:
-    """The row without digits that nobody has measured: of seconds, and of curves."""
-    seconds = {name: value for name, value in row.items() if name.endswith("_seconds")}
-    short = {n: round(v, 4) if isinstance(v, float) else v for n, v in seconds.items()}
+    """The row without digits that nobody has measured: of accuracies, seconds and curves."""
+    digits = {"_accuracy": 7, "_seconds": 4}  # 7 tell one node of a million from none
+    short = {
+        name: round(value, places)
+        for name, value in row.items()
+        for end, places in digits.items()
+        if name.endswith(end) and isinstance(value, float)
+    }
     curves = {
-        name: [round(v, 6) if isinstance(v, float) else v for v in value]
+        name: [round(v, 5) if isinstance(v, float) else v for v in value]
         if isinstance(value, list)
         else value
         for name, value in (row.get("metrics") or {}).items()
@@ -167,7 +172,7 @@ def _rounded(row: Row) -> Row:
 
 def as_line(row: Row) -> str:
     """One line of strict JSON; NaN and infinity become null."""
-    return json.dumps(_finite(row), allow_nan=False)
+    return json.dumps(_finite(row), allow_nan=False, separators=(",", ":"))
 
 
 def _finite(value: Any) -> Any:

@@ -47,7 +47,7 @@ class Demo:
 
 
 DEMO = Demo(
-    learner="universal",
+    learner="sharp",  # its learned graph has few, near neighbours: that shows where edges are wrong
     # Two tables without edges of their own, a graph whose edges help, one with mostly wrong edges.
     targets=("wine", "breast_cancer", "synthetic-small", "synthetic-noisy"),
     num_seeds=3,  # of weights, pivots and split

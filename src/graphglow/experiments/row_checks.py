@@ -37,6 +37,10 @@ PER_RUN: Row = dict.fromkeys(
      "total_seconds", "peak_memory_bytes", "pretrain_seconds", "error")
 ) | {"metrics": {}}  # fmt: skip
 """What the rows of a cell differ in, and what each is where a line does not say."""
+OF_FEW: Row = dict.fromkeys(
+    ("series", "x", "paper", "paper_std", "sources", "damage", "observe_every", "copied_from")
+)
+"""What few cells have; where a line does not say, it is None."""
 MOST_FIELDS = 100
 OF_A_RESULT = (*NAMES, "seed", "test_accuracy")
 """What every row of a run has; an object that lacks one of these is something else."""
@@ -120,7 +124,11 @@ def in_parts(row: Row) -> tuple[Row, dict[str, Row]]:
         return {"as": named({k: v for k, v in value.items() if k != "seed"}), **seed}
 
     whole = {name: shortened(v) if name in IN_COMMON else v for name, v in row.items()}
-    about = {name: value for name, value in whole.items() if name not in PER_RUN}
+    about = {
+        name: value
+        for name, value in whole.items()
+        if name not in PER_RUN and not (name in OF_FEW and value is None)
+    }
     own = {n: v for n, v in whole.items() if n in PER_RUN and v != PER_RUN[n]}
     return {"as": named(about), **own}, common
 
@@ -139,7 +147,7 @@ def _defines(record: Row, defined: dict[str, Row]) -> bool:
 def _whole(record: Row, defined: Mapping[str, Row]) -> Row:
     """The row of a line, with what it has in common with others."""
     if "as" in record:
-        record = {**PER_RUN, **_meant("the row", record, defined)}
+        record = {**PER_RUN, **OF_FEW, **_meant("the row", record, defined)}
     for name in IN_COMMON:
         given = record.get(name)
         if isinstance(given, dict) and "as" in given:

@@ -35,7 +35,7 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.cells import WIDER
+from graphglow.experiments.lines import WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers
 from graphglow.experiments.search_spaces import base_and_extra

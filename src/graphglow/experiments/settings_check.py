@@ -9,7 +9,7 @@ from typing import Any
 from graphglow.baselines.methods import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import config_kind, in_parts
-from graphglow.experiments.cells import LEARNED_ON, PRETRAINED, WIDER
+from graphglow.experiments.lines import LEARNED_ON, PRETRAINED, WIDER
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.graphs import DATASETS
 from graphglow.training import PretrainConfig

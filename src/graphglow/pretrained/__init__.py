@@ -17,6 +17,7 @@ PRETRAINED: dict[str, tuple[str, ...]] = {
     "citation": _CITATION,
     "social": _SOCIAL,
     "universal": (*_CITATION, *_SOCIAL),
+    "sharp": (*_CITATION, *_SOCIAL),
 }
 """The learners by name (lower case), each with the graphs that it was trained on."""
 
@@ -27,8 +28,9 @@ def load_pretrained(name: str) -> StructureLearner:
     """Load a structure learner that comes with the package.
 
     Args:
-        name: ``"citation"`` (Cora, CiteSeer, PubMed), ``"social"`` (four Facebook graphs) or
-            ``"universal"`` (all seven); any case. Files are read by
+        name: ``"citation"`` (Cora, CiteSeer, PubMed), ``"social"`` (four Facebook graphs),
+            ``"universal"`` (all seven) or ``"sharp"`` (all seven, with ``delta="exp"``: for graphs
+            whose edges are mostly wrong); any case. Files are read by
             :meth:`StructureLearner.load`.
     """
     if not isinstance(name, str):

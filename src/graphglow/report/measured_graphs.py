@@ -55,6 +55,7 @@ def meaning(found: Sequence[Measured]) -> list[str]:
     if not mine:
         return []
     below = sum(one.difference < 0 for one in mine)
+    targets = f"{len(mine)} of {len(mine)} targets"
     said = f"that of two steps is on {below} of {len(mine)}"
     pivots = [(*one.to_pivots, one.given[0]) for one in mine if one.to_pivots is not None]
     if pivots:
@@ -62,14 +63,23 @@ def meaning(found: Sequence[Measured]) -> list[str]:
         within = sum(std is not None and given - mean <= std for mean, std, given in under)
         said += f", that to pivots on {len(under)} of {len(pivots)}"
         said += f" ({within} within one standard deviation)" if within else ""
-    sentences = [
-        "When training ends, the learned graph is less homophilous than the input graph on "
-        f"these targets: {said}. The paper reports the opposite, a rise to well above the input "
-        "graph."
-        if below == len(mine)
-        else f"When training ends, below the homophily of the input graph: {said}. The paper "
-        "reports a rise to well above it on all."
-    ]
+    if below == 0 and not any(one.alone for one in mine):
+        said = (
+            "When training ends, the learned graph is more homophilous than the input graph on "
+            f"{targets}, as the paper reports."
+        )
+    elif below == len(mine):
+        said = (
+            "When training ends, the learned graph is less homophilous than the input graph on "
+            f"these targets: {said}. The paper reports the opposite, a rise to well above the "
+            "input graph."
+        )
+    else:
+        said = (
+            f"When training ends, below the homophily of the input graph: {said}. The paper "
+            "reports a rise to well above it on all."
+        )
+    sentences = [said]
     if any(one.alone for one in found):
         which = "these" if all(one.alone for one in found) else "some of these"
         sentences.append(

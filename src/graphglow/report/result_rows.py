@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.cells import NAMES
+from graphglow.experiments.lines import NAMES
 from graphglow.experiments.row_checks import check_row, is_finite, is_result, read_records
 from graphglow.experiments.wording import counted
 from graphglow.storage import existing_file

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphglow.experiments import cells
+from graphglow.experiments.lines import NAMES
 from graphglow.report.comparison import Comparison, compare, line_names, target_column
 from graphglow.report.experiment_texts import EXPERIMENTS
 from graphglow.report.figure import Chart
@@ -198,7 +199,7 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
     for group in groups:
         methods = list(group.values())
         for name, method in group.items():
-            called = (method, cells.NAMES.get(method, method).lower())
+            called = (method, NAMES.get(method, method).lower())
             if methods.count(method) > 1 and name.lower() not in called:
                 keys[name] = f"line {name}"
     first = [method for method in OURS if method in keys.values()]

@@ -3,7 +3,7 @@
 import statistics
 from typing import NamedTuple
 
-from graphglow.experiments.cells import NAMES, OURS
+from graphglow.experiments.lines import NAMES, OURS
 from graphglow.report.comparison import Comparison, Line, Versus, against
 
 JUDGED = {
