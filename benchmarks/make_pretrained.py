@@ -247,10 +247,13 @@ def hold_out_table(rows: list[Row]) -> str:
 
 def otherwise(row: Row) -> str:
     """What of a learner's pre-training differs from that of the file in the package."""
-    shipped = asdict(config_of(PretrainConfig, SETTINGS[row["name"]]))
-    found = merged(asdict(PretrainConfig()), row["pretraining"])
-    names = [name for name in shipped if name not in ("seed", "device", "capture")]
-    changed = [f"{name} {found[name]}" for name in names if found[name] != shipped[name]]
+    shipped = as_compared(PretrainConfig, SETTINGS[row["name"]])
+    found = as_compared(PretrainConfig, row["pretraining"])
+    changed = []
+    for name, value in found.items():
+        inner = value if isinstance(value, dict) else {name: value}
+        before = shipped[name] if isinstance(value, dict) else shipped
+        changed += [f"{n} {v}" for n, v in inner.items() if v != before[n]]
     return f", {', '.join(changed)}" if changed else ""
 
 
