@@ -93,29 +93,21 @@ def _sources(method: str, sources: tuple[str, ...]) -> tuple[str, ...]:
 def _table(
     name: str, table: paper.Table, sources_of: Callable[[str], tuple[str, ...]]
 ) -> Iterator[Cell]:
-    ordered = sorted(table, key=list(NAMES).index)
-    for method in (*ordered, *CONTROLS):
+    methods = (*sorted(table, key=list(NAMES).index), *CONTROLS)
+    lines = [(method, method, NAMES[method], TUNED_AS.get(method)) for method in methods]
+    ours = {**LEARNED_ON, **WIDER}
+    lines += [(own, method, label, own) for own, (method, label) in ours.items()]
+    for key, method, label, tuned_as in lines:
         for target in GRAPHS:
             yield Cell(
                 experiment=name,
-                key=f"{method}/{target}",
-                label=NAMES[method],
-                method=method,
-                target=target,
-                sources=_sources(method, sources_of(target)),
-                tuned_as=TUNED_AS.get(method),
-                paper=paper.accuracy(table, method, target),
-            )
-    for own, (method, label) in {**LEARNED_ON, **WIDER}.items():
-        for target in GRAPHS:
-            yield Cell(
-                experiment=name,
-                key=f"{own}/{target}",
+                key=f"{key}/{target}",
                 label=label,
                 method=method,
                 target=target,
                 sources=_sources(method, sources_of(target)),
-                tuned_as=own,
+                tuned_as=tuned_as,
+                paper=paper.accuracy(table, key, target),
             )
 
 
