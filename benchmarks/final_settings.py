@@ -40,8 +40,8 @@ from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.lines import LEARNED_ON, ON
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.search import has_learner, nested
-from graphglow.experiments.search_spaces import STEPS, base_and_extra
+from graphglow.experiments.search import has_learner
+from graphglow.experiments.search_spaces import STEPS, base_and_extra, nested
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line

@@ -13,7 +13,8 @@ from graphglow.errors import InputError
 from graphglow.experiments import candidates
 from graphglow.experiments.blind import blinded
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.settings import config_of, read_settings
+from graphglow.experiments.settings import Settings, config_of, read_settings, write_settings
+from graphglow.structure import LearnerConfig, StructureLearner
 
 # Budget and draws
 
@@ -207,3 +208,21 @@ def test_progress_counts_trials_and_their_epochs():
     assert seen[0].best is None
     assert seen[-1].best is not None
     assert {(now.method, now.target, now.total) for now in seen} == {("gcn", "small", 3)}
+
+
+def test_settings_of_a_learner_leave_those_that_tables_take(tmp_path):
+    """Two learners may have the same sources, and neither is the one that a table trains."""
+    work, before = work_in(tmp_path), {"transfer": {"dropout": 0.25}}
+    write_settings(work.settings, Settings().having("graphglow", "small", before, ["a", "b"]))
+    learners = [StructureLearner(LearnerConfig(embedding_size=4), seed=seed) for seed in (0, 1)]
+    learners[0].provenance = {"sources": ["a", "b"], "name": "sharp"}
+    learners[1].provenance = {"sources": ["a", "b"]}
+    one = replace(FAST, trials=1, seeds_per_trial=1)
+    rows = [found("graphglow", config=one, learner=learner, work=work) for learner in learners]
+    assert rows[0]["learner"] == "sharp"
+    entries = read_settings(work.settings).entries["graphglow"]
+    assert entries["small"] == entries["small < a+b"] == before
+    assert set(entries) - {"small", "small < a+b"} == {
+        f"small < learner {row['learner']}" for row in rows
+    }
+    assert len(entries) == 4

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from graphglow.errors import InputError
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.learner import AFFINE_MARGIN, stack_learners, take_rows
 
@@ -261,6 +262,11 @@ def test_stacked_learners_give_each_run_its_own(variant):
         torch.testing.assert_close(gamma[run], alone)
         assert torch.equal(learner.node_weight, before[run])
     assert stack_learners(learners[:1]) is learners[0]
+
+
+def test_a_sharpness_that_would_do_nothing_is_refused():
+    with pytest.raises(InputError, match="sharpness must go with delta exp; got delta truncate"):
+        config(sharpness=5.0)
 
 
 @pytest.mark.parametrize("sharpness", [0.001, 10.0, 31.9])

@@ -59,6 +59,9 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
         f"one class; {percent(before)} of the input graph's do."
     )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all)")
+    say(
+        "Labels are few here, which is what sharp is for; with many, or good edges, take universal."
+    )
     say("next:   graphglow transfer --learner universal --target wine --predictions wine.csv")
     say("        graphglow refine --learner universal --target wine --out refined.csv")
     say("        graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors")

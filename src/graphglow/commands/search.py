@@ -67,8 +67,8 @@ def search(  # noqa: D417 (the flags and the config say the rest)
         targets: The graphs: names (see graphglow datasets) or files.
         sources: Graphs that graphglow is pre-trained on, once for each learner's settings; a target
             is left out of its own sources.
-        learner: Instead of sources, a learner that comes with graphglow (universal, citation,
-            social) or a file from graphglow pretrain: then only the transfer is searched.
+        learner: Instead of sources, a learner that comes with graphglow (universal, sharp,
+            citation, social) or a file from graphglow pretrain: then only the transfer is searched.
         storage: Where trials are kept: a file (SQLite), or the URL of a database that Optuna takes.
         learners: Where pre-trained learners are kept for other trials and workers.
         settings: Where the best settings are written, beside those of other methods and targets;

@@ -13,7 +13,7 @@ import difflib
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,13 +38,14 @@ from graphglow.experiments.candidates import (
 from graphglow.experiments.lines import WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers
-from graphglow.experiments.search_spaces import base_and_extra
+from graphglow.experiments.search_spaces import base_and_extra, nested
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.trial_progress import Meter, OnProgress
 from graphglow.experiments.trial_workers import make_by_workers, storage_for
 from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
 from graphglow.training.device import resolve_device
+from graphglow.training.run_identity import learner_identity
 from graphglow.version import __version__
 
 GLOW = "graphglow"
@@ -120,6 +121,7 @@ def search(
         "target": target.name,
         "split": split,
         "sources": _source_names(blind_sources, learner),
+        "learner": None if learner is None else _called(learner),
         "study": study,
         "seeds_per_trial": config.seeds_per_trial,
         "epochs": config.epochs,
@@ -159,18 +161,6 @@ def check_method(name: str) -> None:
 def has_learner(method: str) -> bool:
     """Whether the method is graphglow, whatever of it is searched."""
     return base_and_extra(method)[0] == GLOW
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by dotted names as settings in settings: ``a.b`` is ``b`` of ``a``."""
-    out: dict[str, Any] = {}
-    for name, value in values.items():
-        *path, last = name.split(".")
-        inner = out
-        for step in path:
-            inner = inner.setdefault(step, {})
-        inner[last] = value
-    return out
 
 
 def _with_optuna() -> tuple[ModuleType, ModuleType]:
@@ -247,6 +237,11 @@ def _source_names(
     return names or None
 
 
+def _called(learner: StructureLearner) -> str:
+    """Its name, if it comes with the package; else its fingerprint."""
+    return str(learner.provenance.get("name") or learner_identity(learner)[:12])
+
+
 def _study_name(method: str, target: BlindGraph, candidate: Candidate, config: SearchConfig) -> str:
     """The same for trials that compare, whatever their number; readable at its beginning."""
     whole = {
@@ -290,7 +285,8 @@ def _keep(row: dict[str, Any], path: Path) -> None:
     if row["settings"] is not None:
         known = read_settings(path)
         sources = row["sources"] or ()
-        write_settings(path, known.having(row["method"], row["target"], row["settings"], sources))
+        about = (row["method"], row["target"], row["settings"], sources)
+        write_settings(path, known.having(*about, learner=row["learner"]))
     rows = path.with_name("search.jsonl")
     if (row["study"], row["trials"]) not in _known_rows(rows):
         append_line(rows, json.dumps(row))

@@ -1,5 +1,8 @@
 """What a search draws from: Appendix C for GraphGLOW, and what wider searches have besides."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.experiments.lines import WIDER
@@ -30,3 +33,15 @@ OF_WIDER: Space = {**BACKBONES, "encoder": ("gcn",)}
 def base_and_extra(name: str) -> tuple[str, Space]:
     """The method that a search of this name is of, and what is searched besides."""
     return (WIDER[name][0], OF_WIDER) if name in WIDER else (name, {})
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted names as settings in settings: ``a.b`` is ``b`` of ``a``."""
+    out: dict[str, Any] = {}
+    for name, value in values.items():
+        *path, last = name.split(".")
+        inner = out
+        for step in path:
+            inner = inner.setdefault(step, {})
+        inner[last] = value
+    return out

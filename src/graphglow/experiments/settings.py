@@ -28,7 +28,8 @@ class Settings:
     """The best settings known, by method and target.
 
     The best settings of graphglow depend on its sources too. Its entry for a target is the latest
-    one found; those for given sources stand beside it, under ``target < source+source``.
+    one found; those for given sources stand beside it, under ``target < source+source``, and those
+    of a given learner, which no table takes, under ``target < learner NAME``.
     """
 
     entries: Entries = field(default_factory=dict)
@@ -40,10 +41,18 @@ class Settings:
         return copy.deepcopy(dict(found))
 
     def having(
-        self, method: str, target: str, settings: Mapping[str, Any], sources: Sequence[str] = ()
+        self,
+        method: str,
+        target: str,
+        settings: Mapping[str, Any],
+        sources: Sequence[str] = (),
+        *,
+        learner: str | None = None,
     ) -> "Settings":
         """The same with one entry replaced; with sources, theirs and the target's latest."""
-        new = {key: dict(settings) for key in (target, _key(target, sources))}
+        both = (target, _key(target, sources))
+        keys = both if learner is None else (f"{target} < learner {learner}",)
+        new = {key: dict(settings) for key in keys}
         return Settings({**self.entries, method: {**self.entries.get(method, {}), **new}})
 
 

@@ -18,6 +18,8 @@ INNER_PRODUCTS = ("cosine", "dot")
 SHARPEST = 32.0
 """Of kappa: exp(kappa) of float32 can still be summed over 10^24 nodes, exp(-kappa) is no zero."""
 
+DEFAULT_SHARPNESS = 10.0
+
 LARGEST_INTEGER = 2**32
 """Above this no size, count or number of epochs makes sense."""
 
@@ -39,7 +41,7 @@ class LearnerConfig:
     it to exp(kappa (s - 1)), with a kappa that is trained: the larger, the fewer neighbours."""
     threshold: float = 0.0
     """Similarities at or below this become zero (with delta = truncate)."""
-    sharpness: float = 10.0
+    sharpness: float = DEFAULT_SHARPNESS
     """kappa before training (with delta = exp), below 32."""
     weighted: bool = True
     """Weigh embeddings before comparing them; otherwise as they are, with nothing to train."""
@@ -60,7 +62,9 @@ class LearnerConfig:
                 f"got {self.similarity!r}"
             )
         if not 0 < number("sharpness", self.sharpness) < SHARPEST:
-            raise InputError(f"sharpness must lie between 0 and {SHARPEST:g}; got {self.sharpness}")
+            raise InputError(f"sharpness must be > 0 and < {SHARPEST:g}; got {self.sharpness}")
+        if self.delta != "exp" and self.sharpness != DEFAULT_SHARPNESS:
+            raise InputError(f"sharpness must go with delta exp; got delta {self.delta}")
         if not self.weighted:
             self._check_unweighted()
         if self.neighbours is not None:
