@@ -128,3 +128,19 @@ def test_rows_are_made_in_the_order_asked_for_and_large_graphs_last() -> None:
     small = [(e, f"{m}/cora") for e in ("table2", "table1") for m in ("random-theta", "gcn")]
     large = [(e, f"{m}/pubmed") for e in ("table2", "table1") for m in ("random-theta", "gcn")]
     assert cells == [*small, *large]
+
+
+def test_a_large_graph_hears_what_won_on_a_smaller_one_of_its_kind(folder: Path) -> None:
+    off, on = ({"pretrain": {}, "transfer": {"input_weight": weight}} for weight in (1.0, 0.9))
+    known = Settings().having("graphglow", "johnshopkins55", off, CITATION)
+    known = known.having("graphglow-on", "johnshopkins55", on, CITATION)
+    known = known.having("gcn", "johnshopkins55", {"dropout": 0.25})
+    path = folder / "settings.json"
+    write_settings(path, known)
+    heard = final_settings.of_sibling(path, "graphglow", "cornell5")
+    assert [one.settings for one in heard] == [off, on]
+    assert {one.found_by for one in heard} == {"of johnshopkins55"}
+    (plain,) = final_settings.of_sibling(path, "gcn", "cornell5")
+    assert plain.settings["transfer"] == {"dropout": 0.25}
+    assert final_settings.of_sibling(path, "graphglow", "reed98") == []
+    assert final_settings.of_sibling(path, "graphglow", "pubmed") == []
