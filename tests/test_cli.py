@@ -595,7 +595,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(
     assert first.err == ""
     assert str(tmp_path / "demo_report.html") in first.out
     assert "random-theta" in first.out
-    assert "the learner universal, frozen" in " ".join(first.out.split())
+    assert "the learner sharp, frozen" in " ".join(first.out.split())
     again = run("demo", "--json", "--seed", "4")
     assert again.status == 0
     assert {row["seed"] for row in again.json["rows"]} == {4, 5}

@@ -71,7 +71,7 @@ def test_with_a_learner_only_the_transfer_is_searched(monkeypatch, tmp_path):
     assert set(row["settings"]["transfer"]) == set(candidates.TRANSFER_SPACE)
     assert row["sources"] == ["cora"]
     known = read_settings(tmp_path / "settings.json")
-    assert known.of("graphglow", "small", ["cora"]) == row["settings"]
+    assert known.entries["graphglow"] == {f"small < learner {row['learner']}": row["settings"]}
     other = StructureLearner(LearnerConfig(embedding_size=8), seed=2)
     assert found("graphglow", learner=other)["study"] != row["study"]
 
