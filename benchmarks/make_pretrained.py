@@ -41,17 +41,13 @@ from graphglow.training import PretrainConfig, TransferConfig, transfer_many
 from graphglow.training.config import RunConfig
 from marked_page import rewrite
 
+# minutes on a CPU; P = 400, T = 4 and 80 epochs did no better (docs/pretrained.md)
+OF_SEVEN: dict[str, Any] = {"num_pivots": 200, "refinements": 2, "epochs": 40}
 SETTINGS: dict[str, dict[str, Any]] = {
     "citation": {},
     "social": {},
-    # half an hour on a CPU; P = 400, T = 4 and 80 epochs did no better (docs/pretrained.md)
-    "universal": {"num_pivots": 200, "refinements": 2, "epochs": 40},
-    "sharp": {
-        "num_pivots": 200,
-        "refinements": 2,
-        "epochs": 40,
-        "learner": {"delta": "exp"},
-    },
+    "universal": OF_SEVEN,
+    "sharp": {**OF_SEVEN, "learner": {"delta": "exp"}},
 }
 """Of pre-training, by learner: fields of PretrainConfig that differ from the defaults."""
 TRANSFER: dict[str, Any] = {}

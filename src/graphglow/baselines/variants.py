@@ -20,7 +20,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.structure.config import Delta, at_least
+from graphglow.structure.config import DEFAULT_SHARPNESS, Delta, at_least
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig, step_size
@@ -76,7 +76,7 @@ class RandomConfig(WeightedConfig):
     delta: Delta = "truncate"
     """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2; exp maps it to
     exp(kappa (s - 1)): the larger kappa, the fewer neighbours."""
-    sharpness: float = 10.0
+    sharpness: float = DEFAULT_SHARPNESS
     """kappa (with delta = exp), below 32."""
 
     def __post_init__(self) -> None:

@@ -55,7 +55,6 @@ def meaning(found: Sequence[Measured]) -> list[str]:
     if not mine:
         return []
     below = sum(one.difference < 0 for one in mine)
-    targets = f"{len(mine)} of {len(mine)} targets"
     said = f"that of two steps is on {below} of {len(mine)}"
     pivots = [(*one.to_pivots, one.given[0]) for one in mine if one.to_pivots is not None]
     if pivots:
@@ -66,7 +65,7 @@ def meaning(found: Sequence[Measured]) -> list[str]:
     if below == 0 and not any(one.alone for one in mine):
         said = (
             "When training ends, the learned graph is more homophilous than the input graph on "
-            f"{targets}, as the paper reports."
+            f"{len(mine)} of {len(mine)} targets, as the paper reports."
         )
     elif below == len(mine):
         said = (
