@@ -34,7 +34,7 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.cell_rows import latest, read_rows
+from graphglow.experiments.cell_rows import of_newest_settings, read_rows
 from graphglow.experiments.cells import split_of
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.lines import LEARNED_ON, ON
@@ -142,7 +142,8 @@ def held(path: Path, method: str, target: str, rows: Path) -> list[Scored]:
         return []
     whole = given if has_learner(method) else {"transfer": given}
     cell = ("table2", f"{method}/{target}")
-    ran = [row for row in latest(read_rows(rows)) if (row["experiment"], row["cell"]) == cell]
+    made = [row for row in read_rows(rows) if (row["experiment"], row["cell"]) == cell]
+    ran = [made[place] for place in of_newest_settings(made)[0]]
     scores = [row["val_accuracy"] for row in ran if row["val_accuracy"] is not None]
     mean = statistics.mean(scores) if scores else -math.inf
     return [Scored({"pretrain": {}, **whole}, mean, "held before")]

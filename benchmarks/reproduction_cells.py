@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.cell_rows import latest, read_rows
+from graphglow.experiments.cell_rows import of_newest_settings, read_rows
 from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.paper import GRAPHS
 from graphglow.experiments.plan import ReproduceConfig
-from graphglow.report.comparison import ALONE, Cell, compare
+from graphglow.report.comparison import ALONE, LEFT_OUT, Cell, compare
 from graphglow.report.result_rows import row_of
 
 NOTHING = "-"
@@ -24,6 +24,8 @@ LONGEST_REASON = 200
 DAGGER = "&dagger;"
 """Marks a figure of the backbone alone."""
 DOUBLE_DAGGER = "&Dagger;"
+SECTION = "&sect;"
+"""Marks a cell of which runs are left out."""
 TITLES = {
     "cornell5": "Cornell5",
     "johnshopkins55": "JohnsHopkins55",
@@ -42,8 +44,14 @@ Where = Callable[[str], Place | None]
 
 
 def rows_of(path: Path) -> list[Row]:
-    """The last row of each cell and seed, but of cells with fewer sources than the paper's."""
-    return [row for row in latest(read_rows(path)) if " < " not in row["cell"]]
+    """The last row of each cell and seed, but of cells with fewer sources than the paper's.
+
+    Of each cell only those with the settings of its newest; each says how many runs had others.
+    """
+    rows = read_rows(path)
+    places, left_out = of_newest_settings(rows)
+    last = [rows[at] for at in places if " < " not in rows[at]["cell"]]
+    return [{**row, "left_out": left_out[row["experiment"], row["cell"]]} for row in last]
 
 
 def by_target(key: str) -> Place:
@@ -86,7 +94,8 @@ def grid_of(experiment: str, rows: Iterable[Row], where: Where = by_target) -> G
             labels.setdefault(place[0], run.label)
             columns.setdefault(place[1])
             found.setdefault(place, []).append(row)
-            runs.append(replace(run, label=place[0], cell="/".join(place)))
+            named = replace(run, label=place[0], cell="/".join(place))
+            runs.append(replace(named, left_out=row.get("left_out", 0)))
     table = compare(runs, lambda run: by_target(run.cell)[1])
     cells = {
         (line.name, column): cell
@@ -110,6 +119,8 @@ class Notes:
         """Whether a cell is marked as one of a backbone alone."""
         self.behind = False
         """Whether a cell is marked as made with earlier settings."""
+        self.mixed = False
+        """Whether a cell is marked as one of which runs are left out."""
 
     def mark(self, reason: str) -> str:
         text = " ".join(reason.split())
@@ -127,9 +138,15 @@ class Notes:
         self.behind = True
         return f" {DOUBLE_DAGGER}"
 
+    def section(self, cell: Cell) -> str:
+        """The mark of a cell of which runs with other settings are left out; else nothing."""
+        self.mixed = self.mixed or bool(cell.left_out)
+        return f" {SECTION}" if cell.left_out else ""
+
     def markdown(self) -> str:
         lines = [f"- {DAGGER} {ALONE}\n"] if self.alone else []
         lines += [f"- {DOUBLE_DAGGER} made before its settings were changed\n"] * self.behind
+        lines += [f"- {SECTION} {LEFT_OUT}\n"] * self.mixed
         lines += [f"- [{number}] {text}\n" for text, number in self.numbers.items()]
         return "\n" + "".join(lines) if lines else ""
 
@@ -151,6 +168,7 @@ def score(grid: Grid, place: Place, notes: Notes, beside: str = "", *, bold: boo
             told.insert(0, seeds(len(cell.scores)))
         if any(row.get("outdated") for row in grid.rows.get(place, ())):
             text += notes.earlier()
+    text += notes.section(cell)
     return f"{text} ({'; '.join(told)})" if told else text
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from graphglow.experiments.paper import GRAPHS
 from graphglow.experiments.settings import read_settings
+from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from graphglow.report.result_rows import origins, row_of
 from marked_page import NO_ROWS, rewrite
@@ -206,7 +207,12 @@ def origin(rows: Sequence[Row]) -> str:
     facts = [f"- {name}: {value}\n" for name, value in origins(runs).items()]
     behind = {(row["experiment"], row["cell"]) for row in rows if row["outdated"]}
     if behind:
-        facts.append(f"- made before their settings were changed: {len(behind):,} cells, marked\n")
+        cells = counted(len(behind), "cell")
+        facts.append(f"- made before their settings were changed: {cells}, marked\n")
+    mixed = {(row["experiment"], row["cell"]) for row in rows if row["left_out"]}
+    if mixed:
+        cells = counted(len(mixed), "cell")
+        facts.append(f"- without runs that had other settings: {cells}, marked\n")
     return f"{len(runs):,} rows, {failed:,} of them without a result.\n\n{''.join(facts)}"
 
 

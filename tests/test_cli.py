@@ -187,6 +187,17 @@ def test_summary_for_people(run: Run, home: Path) -> None:
     assert outcome.err == ""  # and no progress bar, since nobody watches
 
 
+def test_transfer_names_a_delta_that_is_not_the_usual_and_its_trained_kappa(
+    run: Run, home: Path
+) -> None:
+    words = ["transfer", "--target", home / "small.npz", *FAST, "--learner"]
+    facts = run(*words, "sharp", "--json").json
+    assert (facts["delta"], facts["kappa"]) == ("exp", pytest.approx(27.36, abs=0.01))
+    assert "exp, kappa 27.4" in run(*words, "sharp").out
+    assert "delta" not in run(*words, "universal", "--json").json
+    assert "delta" not in run(*words, "universal").out
+
+
 def test_the_split_is_named(run: Run, home: Path, tmp_path: Path) -> None:
     split = {"train": np.arange(10), "val": np.arange(10, 20), "test": np.arange(20, 30)}
     np.savez(tmp_path / "split.npz", **split)
@@ -596,6 +607,19 @@ def test_demo_writes_a_report_and_replaces_only_reports(
     assert str(tmp_path / "demo_report.html") in first.out
     assert "random-theta" in first.out
     assert "the learner sharp, frozen" in " ".join(first.out.split())
+    assert (
+        "sharp (delta exp) is for graphs with few labels and mostly wrong edges; universal is for "
+        "those whose edges you trust." in " ".join(first.out.split())
+    )
+    for learner, said in (
+        ("universal", "is for graphs whose edges you trust; sharp is for those with few labels"),
+        ("citation", "is for graphs whose edges you trust."),
+    ):
+        monkeypatch.setattr("graphglow.commands.demo.DEMO", replace(small, learner=learner))
+        shown = " ".join(run("demo").out.split())
+        assert f"{learner} (delta truncate) {said}" in shown
+        assert ("sharp" in shown) == (learner == "universal")
+    monkeypatch.setattr("graphglow.commands.demo.DEMO", small)
     again = run("demo", "--json", "--seed", "4")
     assert again.status == 0
     assert {row["seed"] for row in again.json["rows"]} == {4, 5}

@@ -60,6 +60,10 @@ def plain(text):
     return " ".join(text.encode("ascii", "ignore").decode().split())
 
 
+def plain_lines(text):
+    return text.encode("ascii", "ignore").decode().splitlines()
+
+
 @pytest.mark.parametrize("flag", ["--help", "-h"])
 def test_help_lists_every_method_by_family(run, flag):
     status, out, err = run("fit", flag)
@@ -132,6 +136,22 @@ def test_a_summary_for_people(run, graph):
     assert "link" in out
     assert "None" not in out
     assert "backbone" not in out
+
+
+def test_a_delta_that_is_not_the_usual_is_named(run, graph):
+    words = ["fit", "--method", "random-theta", "--target", graph, "--epochs", "1"]
+
+    def said(*more):
+        facts = json.loads(run(*words, *more, "--json")[1])
+        lines = [line.split() for line in plain_lines(run(*words, *more)[1])]
+        shown = [" ".join(line[1:]) for line in lines if line[:1] == ["delta"]]
+        return {n: facts[n] for n in ("delta", "kappa") if n in facts}, shown
+
+    assert said() == ({}, [])
+    assert said("--delta", "affine") == ({"delta": "affine"}, ["affine"])
+    assert said("--delta", "exp") == ({"delta": "exp", "kappa": 10.0}, ["exp, kappa 10"])
+    sharper = said("--delta", "exp", "--sharpness", "12.5")
+    assert sharper == ({"delta": "exp", "kappa": 12.5}, ["exp, kappa 12.5"])
 
 
 def test_the_split_is_named(run, graph, tmp_path):

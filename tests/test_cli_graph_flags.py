@@ -34,5 +34,24 @@ def test_the_split_is_read_and_named(tmp_path):
     again, split = ManyGraphFlags(split_seed=7).read("wine")
     assert split == "random seed 7"
     assert again.train_mask.sum() != data.train_mask.sum()
+    assert GraphFlags().read("wine")[1] == "random seed 0"
     with pytest.raises(InputError, match=r"split_seed must lie in \[0, .*; got -1"):
         GraphFlags(split_seed=-1).read("wine")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["fit", "--method", "mlp"], ["transfer", "--learner", "random"]],
+    ids=lambda words: words[0],
+)
+@pytest.mark.parametrize("seed", ["0", "3"])
+def test_a_split_is_drawn_or_read_but_not_both(capsys, tmp_path, words, seed):
+    parts = {name: np.arange(at, 178, 3) for at, name in enumerate(("train", "val", "test"))}
+    np.savez(tmp_path / "s.npz", **parts)
+    words = [*words, "--target", "wine", "--epochs", "1", "--split-file", str(tmp_path / "s.npz")]
+    assert main([*words, "--split-seed", seed]) == 2
+    assert capsys.readouterr().err == (
+        "graphglow: --split-seed draws a split and must not go with --split-file, which is one; "
+        f"got --split-seed {seed} and --split-file {tmp_path / 's.npz'}\n"
+    )
+    assert main([*words, "--json"]) == 0

@@ -98,6 +98,7 @@ def test_rows_and_transfers_make_one_page(
         "bytes": out.stat().st_size,
         "experiments": ["synthetic"],
         "runs": 2,
+        "left_out": 0,
         "transfers": ["wine"],
         "damaged_lines": 0,
         "skipped": [],
@@ -148,6 +149,25 @@ def test_what_is_skipped_is_said_and_the_rest_is_shown(
     facts = json.loads(printed)
     assert (facts["runs"], facts["damaged_lines"], facts["skipped"]) == (2, 2 + 1 + 1, said)
     assert first in out.read_text(encoding="utf-8")
+
+
+def test_runs_of_other_settings_than_the_newest_are_left_out_and_marked(
+    run: Run, rows: Path, tmp_path: Path
+) -> None:
+    with rows.open("a") as file:
+        file.write(json.dumps(ROW | {"config": {"epochs": 3}, "test_accuracy": 0.25}) + "\n")
+    out = tmp_path / "p.html"
+    status, printed, err = run("report", rows, "--out", out)
+    assert (status, err) == (0, "")
+    shown = "shown: 1 run of synthetic; 1 older row replaced; 1 run of other settings left out\n"
+    assert printed.startswith(shown)
+    facts = json.loads(run("report", rows, "--out", out, "--json")[1])
+    assert (facts["runs"], facts["left_out"]) == (1, 1)
+    text = out.read_text(encoding="utf-8")
+    assert '25.0<sup class="alone" title="runs of this cell with other settings' in text
+    legend = "&sect; runs of this cell with other settings than its newest are left out."
+    assert text.count(legend) == 1
+    assert "had other settings: 1 run of GCN on wine." in text
 
 
 def test_what_is_not_a_report_is_kept(

@@ -187,6 +187,12 @@ def test_damaged_rows_are_counted_and_foreign_files_refused(capsys, files, tmp_p
         f"graphglow: 2 lines are no usable rows in {out}, the first: line 1: not JSON; they are "
         "left alone and count for nothing\n"
     )
+    out.write_text('{"cut\n' * 1001)
+    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
+    assert capsys.readouterr().err == (
+        f"graphglow: the first 1,000 lines are no usable rows in {out}, the first: line 1: not "
+        "JSON; they and the rest, which is not read, are left alone and count for nothing\n"
+    )
     out.write_bytes(b"\x80binary")
     assert main(["reproduce", "tiny", *SMALL, *files]) == 2
     assert "a binary file" in capsys.readouterr().err

@@ -68,6 +68,25 @@ def test_a_table_has_the_paper_the_best_the_seeds_and_the_failures(folder):
     assert "- commit: abc1234 (17 rows)" in rows_told
 
 
+def test_a_cell_does_not_mix_settings(folder):
+    gcn, gat = cells("table1", "gcn/cora", "gat/cora")
+    before = five(gcn, 0.83) + five(gat, 0.84)
+    short = row(gcn, 0, 0.4, config={"epochs": 3})
+    folder.write("reproduce.jsonl", [*before, short])
+    table, empty = folder.block("table1"), " | - | - | - | - | "
+    assert f"| GCN{empty}40.0 &sect; (1 seed; paper 81.6) |" in table
+    assert f"| GAT{empty}**84.0 +- 1.0** (paper 83.0) |" in table
+    assert table.count("- &sect; runs of this cell with other settings than its newest are") == 1
+    assert "- without runs that had other settings: 1 cell, marked\n" in folder.block("rows")
+    lost = row(gcn, 0, None, error="no", config={"epochs": 3})
+    folder.write("reproduce.jsonl", [*before, lost])
+    assert f"| GCN{empty}failed [1] &sect; (paper 81.6) |" in folder.block("table1")
+    folder.write("reproduce.jsonl", [*before, short, *before[1:2]])  # made again: 500 epochs
+    table = folder.block("table1")
+    assert f"| GCN{empty}83.0 +- 1.0 (paper 81.6) |" in table
+    assert "&sect;" not in table
+
+
 def test_verdicts_count_columns_and_test_differences(folder):
     rows: list[dict[str, Any]] = []
     for target in ("reed98", "cora", "pubmed"):

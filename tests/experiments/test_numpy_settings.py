@@ -8,6 +8,8 @@ import pytest
 
 from graphglow.errors import InputError
 from graphglow.experiments.bench.config import BenchConfig, ModelBench
+from graphglow.experiments.bench.op import OpBench
+from graphglow.experiments.bench.scale import ScaleBench
 from graphglow.experiments.candidates import SearchConfig
 from graphglow.experiments.cell_config import Protocol
 from graphglow.experiments.plan import ReproduceConfig
@@ -32,3 +34,13 @@ def test_numpy_numbers_are_taken_as_plain_ones(kind, name):
     assert json.loads(json.dumps(asdict(config)))[name] == 3
     with pytest.raises(InputError):
         kind(**{name: np.float64(3.0)})
+
+
+@pytest.mark.parametrize("kind", [OpBench, ScaleBench])
+def test_numbers_in_tuples_are_plain_too(kind):
+    config = kind(nodes=(np.int64(300), 400))
+    assert [type(n) for n in config.nodes] == [int, int]
+    assert config == kind(nodes=(300, 400))
+    assert json.loads(json.dumps(asdict(config)))["nodes"] == [300, 400]
+    with pytest.raises(InputError, match="nodes must be an integer; got "):
+        kind(nodes=(np.float64(300.0),))

@@ -305,7 +305,7 @@ def test_damaged_lines_are_named_and_foreign_files_are_left_alone(out):
     absurd = [{**first, "val_accuracy": None}, {**second, "train_seconds": -1}]
     lines = ["{cut", *map(json.dumps, absurd), json.dumps({"benchmark": "op"})]
     out.write_text("\n".join(lines) + "\n")
-    assert find_rows(out) == (
+    assert find_rows(out)[:2] == (
         [],
         [
             "line 1: not JSON",

@@ -8,6 +8,8 @@ from graphglow.errors import InputError
 from graphglow.experiments import row_checks
 from graphglow.report.result_rows import origins, read_rows, row_of, without_repeats
 
+MANY = "damaged lines, the first: line 1: not JSON"
+
 
 def test_a_row_of_the_contract_is_read_whole() -> None:
     read = row_of(
@@ -104,6 +106,8 @@ def test_files_without_rows_are_said_for_what_they_are(tmp_path: Path) -> None:
         (b'{"a": 1}\n', "1 line skipped (1 of another kind)"),
         (b"hello\n", "skipped (text that is no lines of JSON)"),
         (b'{"cut\n', "1 line skipped (1 damaged line: line 1: not JSON)"),
+        (b'{"cut\n' * 1000, f"1,000 lines skipped (1,000 {MANY})"),
+        (b'{"cut\n' * 1001, f"the first 1,000 lines skipped, the rest not read (1,000 {MANY})"),
         (b"\xff\xfe\x00", "skipped (a binary file)"),
         (b"\x00\n" * 5000, "skipped (a binary file)"),
         ("\u00e9".encode() * 5, "skipped (text that is no lines of JSON)"),
@@ -117,6 +121,19 @@ def test_of_repeated_rows_the_last_counts() -> None:
     rows = [row_of(row(test_accuracy=a)) for a in (0.1, 0.2)] + [row_of(row(seed=1))]
     kept, dropped = without_repeats([r for r in rows if r is not None])
     assert [r.test_accuracy for r in kept] == [0.2, 0.5]
+    assert dropped == 1
+
+
+def test_of_a_cell_only_runs_with_the_settings_of_its_newest_are_kept() -> None:
+    older = [row_of(row(seed=seed, config={"epochs": 500})) for seed in range(5)]
+    rows = [r for r in [*older, row_of(row(config={"epochs": 3}, test_accuracy=0.1))] if r]
+    kept, dropped = without_repeats(rows)
+    assert [(r.seed, r.test_accuracy, r.left_out) for r in kept] == [(0, 0.1, 4)]
+    assert dropped == 1  # seed 0, with 500 epochs
+    kept, dropped = without_repeats(rows[::-1])
+    assert [(r.seed, r.test_accuracy, r.left_out) for r in kept] == [
+        (seed, 0.5, 0) for seed in (4, 3, 2, 1, 0)
+    ]
     assert dropped == 1
 
 

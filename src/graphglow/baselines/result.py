@@ -8,6 +8,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.graphs import Graph, write_predictions
+from graphglow.structure import LearnerConfig
+from graphglow.structure.config import delta_facts
 from graphglow.training.config import RunConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.task import accuracy
@@ -75,10 +77,12 @@ class FitResult:
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as the command line's ``--json`` prints them."""
+        delta = getattr(self.config, "delta", LearnerConfig.delta)
         return {
             "target": self.graph.name,
             "method": self.method,
             "backbone": self.backbone,
+            **delta_facts(delta, getattr(self.config, "sharpness", None)),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,

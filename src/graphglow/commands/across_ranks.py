@@ -239,7 +239,8 @@ def _check_folder(folder: Path, ranks: Ranks, *, resume: bool, overwrite: bool) 
 
 def _check_shard_flags(reading: GraphFlags) -> None:
     shards_have = ("split_file", "split_seed", "columns")
-    named = [f"--{name.replace('_', '-')}" for name in shards_have if getattr(reading, name)]
+    given = [name for name in shards_have if getattr(reading, name) not in (None, ())]
+    named = [f"--{name.replace('_', '-')}" for name in given]
     if named:
         raise InputError(
             "a folder of shards must keep its split and columns, which graphglow shard gave it; "

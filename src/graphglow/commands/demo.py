@@ -1,8 +1,9 @@
 """``graphglow demo``."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.table import Table
 from tyro.conf import arg
@@ -11,6 +12,7 @@ from graphglow.commands.files import check_output
 from graphglow.commands.flags import UNUSED, Json, OutFile, Overwrite
 from graphglow.commands.terminal import epoch_bar, percent, print_json, say, show
 from graphglow.experiments.demo import DEMO, DemoResult, run_demo, summarise
+from graphglow.pretrained import PRETRAINED, load_pretrained
 from graphglow.report import is_report, write_report
 from graphglow.report.page import verdicts
 from graphglow.training.config import Device
@@ -59,12 +61,24 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
         f"one class; {percent(before)} of the input graph's do."
     )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all)")
-    say(
-        "Labels are few here, which is what sharp is for; with many, or good edges, take universal."
-    )
+    say(_advice(result.pretraining))
     say("next:   graphglow transfer --learner universal --target wine --predictions wine.csv")
     say("        graphglow refine --learner universal --target wine --out refined.csv")
     say("        graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors")
+
+
+def _advice(made: Mapping[str, Any]) -> str:
+    """What the learner that was run is for, and which of the same sources is for the rest."""
+    uses = {True: "with few labels and mostly wrong edges", False: "whose edges you trust"}
+    sharp = made["delta"] == "exp"
+    others = [
+        name
+        for name, sources in PRETRAINED.items()
+        if list(sources) == made["sources"]
+        and (load_pretrained(name).config.delta == "exp") != sharp
+    ]
+    rest = f"; {others[0]} is for those {uses[not sharp]}" if others else ""
+    return f"{made['name']} (delta {made['delta']}) is for graphs {uses[sharp]}{rest}."
 
 
 def _table(result: DemoResult) -> Table:

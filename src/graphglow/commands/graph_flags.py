@@ -7,7 +7,7 @@ from typing import Annotated
 
 import torch
 from torch_geometric.data import Data
-from tyro.conf import Fixed, Suppress
+from tyro.conf import Fixed, Suppress, arg
 
 from graphglow.commands.flags import Columns, DataRoot, OptionalFile, SkipUnknownEdges
 from graphglow.errors import InputError
@@ -15,6 +15,8 @@ from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.split import random_split, stratified_split
 from graphglow.graphs.table_columns import LEAVE_OUT
 from graphglow.training.config import LARGEST_SEED
+
+SplitSeed = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,30 +27,42 @@ class GraphFlags:
     skip_unknown_edges: SkipUnknownEdges = False
     split_file: OptionalFile = None
     """An .npz file with index arrays train, val and test."""
-    split_seed: int = 0
+    split_seed: SplitSeed = None
     """Seed of the random 50/25/25 split where the graph has no split of its own."""
     data_root: DataRoot = None
 
     def read(self, name: str) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
-        if not 0 <= self.split_seed <= LARGEST_SEED:
-            raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
+        seed = self.drawn_with()
         data = load_graph(
             name,
             columns=read_columns(self.columns),
             skip_unknown_edges=self.skip_unknown_edges,
             data_root=self.data_root,
             split_file=self.split_file,
-            split_seed=self.split_seed,
+            split_seed=seed,
         )
         if self.split_file is not None:
             return data, f"file:{self.split_file}"
         draw = random_split if name.lower() in DATASETS else stratified_split
-        drawn = draw(data.y, seed=self.split_seed)
+        drawn = draw(data.y, seed=seed)
         masks = (data.train_mask, data.val_mask, data.test_mask)
         if all(torch.equal(m.nonzero()[:, 0], i) for m, i in zip(masks, drawn, strict=True)):
-            return data, f"random seed {self.split_seed}"
+            return data, f"random seed {seed}"
         return data, "public" if name.lower() in DATASETS else "own"
+
+    def drawn_with(self) -> int:
+        """The seed of a random split: the one that was given, or 0."""
+        if self.split_seed is None:
+            return 0
+        if not 0 <= self.split_seed <= LARGEST_SEED:
+            raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
+        if self.split_file is not None:
+            raise InputError(
+                "--split-seed draws a split and must not go with --split-file, which is one; "
+                f"got --split-seed {self.split_seed} and --split-file {self.split_file}"
+            )
+        return self.split_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +71,7 @@ class ManyGraphFlags(GraphFlags):
 
     split_file: Annotated[Path | None, Fixed, Suppress] = None
     """No flag."""
-    split_seed: int = 0
+    split_seed: SplitSeed = None
     """Seed of the random 50/25/25 split where a graph has no split of its own."""
 
 

@@ -83,7 +83,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
             "embedding_size": embedding_size,
             "log": log,
         }
-        trained = _saved(result, config, [name for name, value in others.items() if value])
+        given = [name for name, value in others.items() if value not in (None, (), False)]
+        trained = _saved(result, config, given)
     elif learner is None or target is None:
         raise InputError(
             "refine needs --learner and --target, or --result; see graphglow refine --help"

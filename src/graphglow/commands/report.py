@@ -68,6 +68,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         experiments = write_results(files, transfers, out, title=title)
     shown, replaced = without_repeats([row for file in files for row in file.rows])
     runs = len(shown)
+    left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:
         print_json(
             {
@@ -76,6 +77,7 @@ def report(  # noqa: D417 (flags.py says the rest)
                 "bytes": out.stat().st_size,
                 "experiments": experiments,
                 "runs": runs,
+                "left_out": left_out,
                 "transfers": [result.graph.name for _, result in transfers],
                 "damaged_lines": sum(len(file.damaged) for file in files),
                 "skipped": skipped,
@@ -84,6 +86,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         return
     parts = [f"{counted(runs, 'run')} of {', '.join(experiments)}"] if runs else []
     parts += [f"{counted(replaced, 'older row')} replaced"] if replaced else []
+    parts += [f"{counted(left_out, 'run')} of other settings left out"] if left_out else []
     parts += [counted(len(transfers), "saved transfer")] if transfers else []
     say(f"shown: {'; '.join(parts)}")
     say(f"report: {out.absolute()} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -19,7 +19,7 @@ from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.notes import note
 from graphglow.errors import InputError
 from graphglow.experiments import reproduce as experiments
-from graphglow.experiments.cell_rows import find_rows
+from graphglow.experiments.cell_rows import Found, find_rows
 from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.learner_files import without_files
 from graphglow.experiments.plan import Plan, ReproduceConfig
@@ -82,9 +82,9 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     names = _named(experiment)
     cells, left_out = select_cells(names, methods, targets, sources)
     out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
-    damaged = find_rows(out).damaged
+    found = find_rows(out)
     tuned = _tuned(settings)
-    _say_damage(damaged, out)
+    _say_damage(found, out)
     if left_out:
         said = shortened(
             dict.fromkeys(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
@@ -147,11 +147,18 @@ def _tuned(path: Path | None) -> Settings:
     return tuned
 
 
-def _say_damage(damaged: Sequence[str], out: Path) -> None:
+def _say_damage(found: Found, out: Path) -> None:
+    damaged = found.damaged
     if damaged:
         lines = counted(len(damaged), "line is no usable row", "lines are no usable rows")
         first = ", the first" if len(damaged) > 1 else ""
-        note(f"{lines} in {out}{first}: {damaged[0]}; they are left alone and count for nothing")
+        begun, all_of_it = (
+            ("the first ", "they and the rest, which is not read,") if found.cut else ("", "they")
+        )
+        note(
+            f"{begun}{lines} in {out}{first}: {damaged[0]}; "
+            f"{all_of_it} are left alone and count for nothing"
+        )
 
 
 def _say_plan(plan: Plan, learners: int, absent: list[str], out: Path, *, json: bool) -> None:

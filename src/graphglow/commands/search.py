@@ -167,7 +167,7 @@ def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
                 f"the authors' split of {known.name} must be in {file}; got no such file "
                 "(--split random draws one)"
             )
-        return replace(reading, split_file=file).read(name)[0], "authors"
+        return replace(reading, split_file=file, split_seed=None).read(name)[0], "authors"
     return reading.read(name)
 
 

@@ -47,7 +47,7 @@ def shard(  # noqa: D417 (the flags say the rest)
                     "a folder of arrays must hold its split as masks, and has no columns; "
                     "got --split-file or --columns too"
                 )
-            arrays = GraphArrays.of_folder(graph, split_seed=reading.split_seed)
+            arrays = GraphArrays.of_folder(graph, split_seed=reading.drawn_with())
         else:
             arrays = GraphArrays.of_data(reading.read(graph)[0])
         written = write_shards(arrays, out, parts, method=partition)

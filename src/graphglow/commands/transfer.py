@@ -148,6 +148,7 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
     shown = {
         "target": facts["target"],
         "method": method if backbone in (None, method) else f"{method} ({backbone} backbone)",
+        **_delta(facts),
         "split": facts["split"],
         "test accuracy": percent(facts["test_accuracy"]),
         "validation accuracy": percent(facts["val_accuracy"]),
@@ -164,3 +165,11 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
     if facts.get("predictions") is not None:
         shown["predictions in"] = str(facts["predictions"])
     return shown
+
+
+def _delta(facts: dict[str, Any]) -> dict[str, str]:
+    """What is made of similarities, where it is not the usual."""
+    if facts.get("delta") is None:
+        return {}
+    kappa = f", kappa {facts['kappa']:.3g}" if facts.get("kappa") is not None else ""
+    return {"delta": f"{facts['delta']}{kappa}"}

@@ -5,6 +5,7 @@ Also what makes two runs the same: their configs as rows hold them, completed by
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from graphglow.baselines import method_named
@@ -129,5 +130,10 @@ def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, A
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
     new option does not make old rows foreign; one whose default has changed does.
     """
-    whole = merged(asdict(kind()), stored)
+    whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
     return {name: value for name, value in whole.items() if name not in NOT_THE_RESULT}
+
+
+@cache  # thousands of rows are compared, each by the same few
+def _defaults(kind: type[RunConfig]) -> dict[str, Any]:
+    return asdict(kind())

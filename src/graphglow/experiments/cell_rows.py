@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,9 +14,12 @@ from graphglow.experiments.cells import Cell
 from graphglow.experiments.row_checks import Row, check_row, in_parts, is_result, read_records
 from graphglow.storage import append_line
 from graphglow.training import PretrainConfig
+from graphglow.training.config import RunConfig
 
 Slot = tuple[str, str, int]
 """Experiment, cell and seed: what a row is about."""
+CellName = tuple[str, str]
+"""Experiment and cell."""
 
 OF_THE_CELL = ("experiment", "cell", "label", "series", "x", "paper", "paper_std")
 """Fields that differ where one run serves several cells."""
@@ -70,6 +74,25 @@ def same_run(row: Mapping[str, Any]) -> str | None:
         return None
 
 
+def same_settings(row: Mapping[str, Any]) -> str:
+    """A text that is the same for runs of a cell whose mean means something.
+
+    They differ in seeds, and in what is not meant to change a result: device, capture, backend.
+    """
+    try:
+        kind = config_kind(row["method"])
+    except (LookupError, InputError):  # of somebody else
+        kind = RunConfig
+    before = row.get("pretraining")
+    parts = [(kind, row.get("config") or {})] + [(PretrainConfig, before)] * bool(before)
+    configs = [as_compared(of, stored) | {"backend": None} for of, stored in parts]
+    about = [sorted(row.get("sources") or ()), row.get("damage"), row.get("split")]
+    try:
+        return json.dumps([about, configs], sort_keys=True)
+    except RecursionError:  # nested as no settings are
+        return ""
+
+
 def slot_of(row: Mapping[str, Any]) -> Slot | None:
     """What a row is about; None for what is no row of an experiment."""
     try:
@@ -90,6 +113,8 @@ class Found(NamedTuple):
     """Those that can stand for their runs, in order."""
     damaged: list[str]
     """``line 3: why``, for lines that are no JSON, or rows that cannot."""
+    cut: bool = False
+    """Whether these are the first of a file that was not read to its end."""
 
 
 def find_rows(path: Path) -> Found:
@@ -101,7 +126,7 @@ def find_rows(path: Path) -> Found:
         raise InputError(
             f"the rows must be in a file of JSON lines; got {path} ({records.foreign})"
         )
-    found = Found([], list(records.damaged))
+    found = Found([], list(records.damaged), records.cut)
     for number, row in records.objects:
         if not is_result(row):
             continue  # of another kind
@@ -140,6 +165,25 @@ def latest(rows: Iterable[Row]) -> list[Row]:
         if slot is not None:
             found[slot] = row
     return list(found.values())
+
+
+def of_newest_settings(
+    rows: Sequence[Mapping[str, Any]],
+) -> tuple[list[int], Counter[CellName]]:
+    """Which rows a cell is summed up from, and how many of its runs are left out.
+
+    Those with the settings of its newest row: a mean over runs of several settings is that of no
+    method. Of several such rows about one seed the last counts.
+
+    Returns:
+        Places in ``rows``, in order; by cell, how many seeds have rows of other settings alone.
+    """
+    slots = [(place, slot) for place, row in enumerate(rows) if (slot := slot_of(row)) is not None]
+    settings = {place: same_settings(rows[place]) for place, _ in slots}
+    newest = {slot[:2]: settings[place] for place, slot in slots}
+    found = {slot: place for place, slot in slots if settings[place] == newest[slot[:2]]}
+    left_out = {slot for _, slot in slots} - found.keys()
+    return list(found.values()), Counter(slot[:2] for slot in left_out)
 
 
 def append_row(path: Path, row: Row, defined: set[str]) -> None:

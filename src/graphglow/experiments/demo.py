@@ -179,6 +179,7 @@ def _made(name: str, learner: StructureLearner) -> dict[str, Any]:
     made = learner.provenance
     return {
         "name": name,
+        "delta": learner.config.delta,
         "sources": made["sources"],
         "seed": made["seed"],
         "val_accuracy": made["validation_accuracy"],

@@ -55,6 +55,8 @@ class Records(NamedTuple):
     """``line 3: why``, for each line that is none."""
     foreign: str
     """What the file is, if it is no file of JSON lines at all: ``a binary file``."""
+    cut: bool = False
+    """Whether there is more, which was not read after ``TRIED`` damaged lines and no object."""
 
 
 def read_records(path: Path) -> Records:
@@ -64,7 +66,7 @@ def read_records(path: Path) -> Records:
         with path.open("rb") as file:
             begun = file.read(2) == b'{"'
             file.seek(0)
-            _read_into(found, file)
+            found = found._replace(cut=not _read_into(found, file))
             if found.objects or begun or not found.damaged:
                 return found
             file.seek(0)
@@ -75,9 +77,12 @@ def read_records(path: Path) -> Records:
         )
 
 
-def _read_into(found: Records, file: BinaryIO) -> None:
+def _read_into(found: Records, file: BinaryIO) -> bool:
+    """Add what is in a file; return whether all of it was read."""
     defined: dict[str, Row] = {}
     for number, line in enumerate(_lines(file), 1):
+        if not found.objects and len(found.damaged) >= TRIED:
+            return False
         try:
             if line is None:
                 raise ValueError(f"longer than {LONGEST_LINE:,} bytes")
@@ -87,8 +92,7 @@ def _read_into(found: Records, file: BinaryIO) -> None:
             found.objects.append((number, _whole(record, defined)))
         except (ValueError, RecursionError) as error:
             found.damaged.append(f"line {number}: {_reason(error)}")
-            if not found.objects and len(found.damaged) >= TRIED:
-                return
+    return True
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes | None]:

@@ -14,6 +14,8 @@ ALONE = (
     "switched off, and the figure is that of the backbone alone"
 )
 """What a mark at a cell says: see :attr:`ResultRow.alone`."""
+LEFT_OUT = "runs of this cell with other settings than its newest are left out"
+"""What another mark says: see :attr:`ResultRow.left_out`."""
 
 
 class Versus(NamedTuple):
@@ -47,6 +49,8 @@ class Cell:
     paper_std: float | None
     alone: str = ""
     """The backbone, if in all runs it is alone, with the learned graph switched off."""
+    left_out: int = 0
+    """Runs that had other settings than the newest."""
     best: bool = False
     versus: Versus | None = None
 
@@ -94,6 +98,10 @@ class Comparison:
     @property
     def has_alone(self) -> bool:
         return any(c is not None and c.alone for line in self.lines for c in line.cells)
+
+    @property
+    def has_left_out(self) -> bool:
+        return any(c is not None and c.left_out for line in self.lines for c in line.cells)
 
     @property
     def tested(self) -> bool:
@@ -171,6 +179,7 @@ def _cell(rows: list[ResultRow]) -> Cell:
         paper=paper,
         paper_std=paper_std,
         alone=alone.pop() if len(alone) == 1 else "",
+        left_out=max(row.left_out for row in rows),
     )
 
 

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from graphglow.experiments.cell_rows import of_newest_settings
 from graphglow.experiments.lines import NAMES
 from graphglow.experiments.row_checks import check_row, is_finite, is_result, read_records
 from graphglow.experiments.wording import counted
@@ -47,9 +48,17 @@ class ResultRow:
     """Why there is no accuracy."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    learner_seed: int | None = None
-    """Of the pre-training, where there was one: runs with the same share a learner."""
+    pretraining: Mapping[str, Any] = field(default_factory=dict)
+    damage: Mapping[str, Any] | None = None
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    left_out: int = 0
+    """Runs of its cell that had other settings than the newest, and are not among the rows."""
+
+    @property
+    def learner_seed(self) -> int | None:
+        """Of the pre-training, where there was one: runs with the same share a learner."""
+        seed = self.pretraining.get("seed")
+        return seed if isinstance(seed, int) else None
 
     @property
     def alone(self) -> str:
@@ -74,6 +83,8 @@ class RowFile:
     """How many rows of which other kinds, such as the trials of a search."""
     foreign: str = ""
     """What the file is, if it is no file of rows at all."""
+    cut: bool = False
+    """Whether the damaged lines are the first of a file that was not read to its end."""
 
     @property
     def num_others(self) -> int:
@@ -89,7 +100,8 @@ class RowFile:
             what = counted(len(self.damaged), "damaged line")
             why.append(f"{what}{', the first' if len(self.damaged) > 1 else ''}: {self.damaged[0]}")
         lines = counted(self.num_others + len(self.damaged), "line")
-        return f"{self.path}: {lines} skipped ({', '.join(why)})" if why else ""
+        told = f"the first {lines} skipped, the rest not read" if self.cut else f"{lines} skipped"
+        return f"{self.path}: {told} ({', '.join(why)})" if why else ""
 
 
 def read_rows(path: Path) -> RowFile:
@@ -110,7 +122,7 @@ def read_rows(path: Path) -> RowFile:
         else:
             rows.append(row)
     damaged.sort(key=lambda said: int(said.split()[1].rstrip(":")))
-    return RowFile(path, rows, damaged, others, records.foreign)
+    return RowFile(path, rows, damaged, others, records.foreign, records.cut)
 
 
 def row_of(record: dict[str, Any]) -> ResultRow | None:
@@ -149,7 +161,8 @@ def row_of(record: dict[str, Any]) -> ResultRow | None:
             if value is not None
         },
         config=record.get("config") or {},
-        learner_seed=_learner_seed(record),
+        pretraining=record.get("pretraining") or {},
+        damage=record.get("damage"),
         provenance=record.get("provenance") or {},
     )
 
@@ -188,11 +201,6 @@ def _seconds(record: dict[str, Any]) -> float | None:
     return None if record.get("timed") is False else _number(record, "train_seconds")
 
 
-def _learner_seed(record: dict[str, Any]) -> int | None:
-    seed = (record.get("pretraining") or {}).get("seed")
-    return seed if isinstance(seed, int) else None
-
-
 def _metric(value: Any) -> Metric:
     """A number, or numbers with gaps."""
     if isinstance(value, list):
@@ -201,9 +209,16 @@ def _metric(value: Any) -> Metric:
 
 
 def without_repeats(rows: list[ResultRow]) -> tuple[list[ResultRow], int]:
-    """Of rows for the same cell and seed keep the last; also say how many were dropped."""
-    last = {(row.experiment, row.cell, row.seed): row for row in rows}
-    return list(last.values()), len(rows) - len(last)
+    """Of rows for the same cell and seed keep the last; also say how many were dropped.
+
+    Of each cell only runs with the settings of its newest are kept; their rows say how many others
+    there were, which are not among the dropped.
+    """
+    places, left_out = of_newest_settings([vars(row) for row in rows])
+    kept = [
+        replace(rows[at], left_out=left_out[rows[at].experiment, rows[at].cell]) for at in places
+    ]
+    return kept, len(rows) - len(kept) - left_out.total()
 
 
 def origins(rows: list[ResultRow]) -> dict[str, str]:

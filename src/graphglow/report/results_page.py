@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from graphglow.report.comparison import ALONE
+from graphglow.report.comparison import ALONE, LEFT_OUT
 from graphglow.report.figure import (
     Chart,
     embedded,
@@ -89,6 +89,7 @@ def write_results(
         damaged_shown=DAMAGED_SHOWN,
         origins=origins(rows),
         alone=ALONE,
+        left_out=LEFT_OUT,
         top_k=TOP_K,
         largest_refined=LARGEST_REFINED,
         place=placed,

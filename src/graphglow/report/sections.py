@@ -7,6 +7,7 @@ from typing import Any
 
 from graphglow.experiments import cells
 from graphglow.experiments.lines import NAMES
+from graphglow.experiments.wording import counted, shortened
 from graphglow.report.comparison import Comparison, compare, line_names, target_column
 from graphglow.report.experiment_texts import EXPERIMENTS
 from graphglow.report.figure import Chart
@@ -158,6 +159,13 @@ def _notes(rows: list[ResultRow]) -> list[str]:
         )
     if any(row.processes > 1 for row in timed):
         notes.append("Some runs shared their machine with others, which makes them slower.")
+    mixed = {row.cell: row for row in rows if row.left_out}
+    if mixed:
+        runs = counted(sum(row.left_out for row in mixed.values()), "run")
+        of = shortened(dict.fromkeys(f"{row.label} on {row.target}" for row in mixed.values()))
+        notes.append(
+            f"Left out, since the newest run of the same cell had other settings: {runs} of {of}."
+        )
     failures = dict.fromkeys(
         f"{row.label} on {row.target}: {row.error}"
         for row in rows

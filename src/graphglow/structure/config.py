@@ -128,13 +128,29 @@ class ObjectiveConfig:
             raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
 
 
+def delta_facts(delta: str, kappa: float | None) -> dict[str, Any]:
+    """What a run says of its learner's delta: of the usual one nothing."""
+    if delta == LearnerConfig.delta:
+        return {}
+    return {"delta": delta} | ({"kappa": kappa} if delta == "exp" else {})
+
+
 def plain_numbers(config: Any) -> None:
-    """Turn NumPy's numbers among the fields of a config into Python's, which JSON can hold."""
-    plain = {"b": bool, "i": int, "u": int, "f": float}
+    """Turn NumPy's numbers in a config into Python's, which JSON can hold.
+
+    These are its fields and what is in those that are tuples; nested configs have done it before.
+    """
     for field in fields(config):
         value = getattr(config, field.name)
-        if isinstance(value, np.generic) and value.dtype.kind in plain:
-            object.__setattr__(config, field.name, plain[value.dtype.kind](value))
+        plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
+        object.__setattr__(config, field.name, plain)
+
+
+def _plain(value: Any) -> Any:
+    kinds = {"b": bool, "i": int, "u": int, "f": float}
+    if isinstance(value, np.generic) and value.dtype.kind in kinds:
+        return kinds[value.dtype.kind](value)
+    return value
 
 
 def at_least(name: str, value: int, low: int) -> None:

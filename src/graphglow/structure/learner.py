@@ -15,7 +15,7 @@ from graphglow.errors import InputError
 from graphglow.ops import Backend, Kernel, Precision
 from graphglow.ops.unit_heads import unit_heads
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.structure.config import SHARPEST, LearnerConfig
+from graphglow.structure.config import SHARPEST, LearnerConfig, delta_facts
 from graphglow.structure.knn import KNNStructure
 from graphglow.structure.latent import PivotStructure
 
@@ -123,6 +123,11 @@ class StructureLearner(nn.Module):
         if self.sharpness_logit is None:
             return None
         return SHARPEST * self.sharpness_logit.sigmoid()
+
+    def delta_facts(self) -> dict[str, Any]:
+        """What a run under this learner says of delta: of the usual one nothing."""
+        kappa = self.kappa
+        return delta_facts(self.config.delta, None if kappa is None else kappa.item())
 
     def _nearest(
         self, q: Tensor, k: Tensor, neighbours: int, backend: Backend, precision: Precision

@@ -211,6 +211,7 @@ class TransferResult:
             "target": self.graph.name,
             "method": self.method,
             "backbone": self.config.backbone,
+            **self.learner.delta_facts(),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,

@@ -72,7 +72,7 @@ REFUSED = {
         transfer("file", "--overwrite", target="absent"),
         "must be a folder; got the file file",
     ),
-    "split seed": (transfer("d", "--split-seed", "4"), "got --split-seed too"),
+    "split seed": (transfer("d", "--split-seed", "0"), "got --split-seed too"),
     "timeout": (transfer("d"), "GRAPHGLOW_RANK_TIMEOUT must be a number of seconds > 0, and at"),
 }
 

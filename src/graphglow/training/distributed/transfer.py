@@ -92,6 +92,7 @@ class ShardResult:
             "target": self.shard.graph.name,
             "method": self.method,
             "backbone": self.config.backbone,
+            **self.learner.delta_facts(),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": len(self.history),
