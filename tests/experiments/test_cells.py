@@ -10,8 +10,15 @@ from graphglow.errors import InputError
 from graphglow.experiments import paper
 from graphglow.experiments.cell_config import Protocol, configs_of, in_parts, merged
 from graphglow.experiments.cell_rows import run_facts, same_run
-from graphglow.experiments.cells import ABLATIONS, EXPERIMENTS, Cell, split_of
-from graphglow.experiments.lines import CONTROLS, NAMES, OURS, PRETRAINED, SHARP
+from graphglow.experiments.cells import ABLATIONS, DEGREES, EXPERIMENTS, Cell, split_of
+from graphglow.experiments.lines import (
+    CONTROLS,
+    LATENT_DEGREE,
+    NAMES,
+    OURS,
+    PRETRAINED,
+    SHARP,
+)
 from graphglow.experiments.selection import select_cells
 from graphglow.experiments.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS
@@ -92,6 +99,14 @@ def test_delta_alone_tells_a_sharp_learner_from_the_same_one_cut_at_0():
         assert sharp == cut
 
 
+def test_lambda_by_degree_takes_the_place_of_the_tuned_one():
+    found = Settings().having("random-on", "cora", {"input_weight": 0.3, "dropout": 0.2})
+    run = configs_of(cells("table2")["random-degree/cora"], 0, found, PLAIN).run
+    assert (run.latent_degree, run.input_weight, run.dropout) == (LATENT_DEGREE, 0.7, 0.2)
+    swept = [configs_of(cell, 0, found, PLAIN).run for cell in EXPERIMENTS["degree"]()]
+    assert {getattr(run, "latent_degree", None) for run in swept} == {*DEGREES, None}
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
@@ -102,6 +117,9 @@ def test_delta_alone_tells_a_sharp_learner_from_the_same_one_cut_at_0():
         (("edges", "add/0.0/gcn/citeseer"), ("table1", "gcn/citeseer")),
         (("edges", "add/0.0/graphglow/citeseer"), ("edges", "delete/0.0/graphglow/citeseer")),
         (("sensitivity", "lambda/0.7/cora"), ("table2", "graphglow/cora")),  # the default
+        (("degree", f"{LATENT_DEGREE:g}/graphglow/cora"), ("table2", "graphglow-degree/cora")),
+        (("degree", f"{LATENT_DEGREE:g}/random-theta/cora"), ("table1", "random-degree/cora")),
+        (("degree", "gcn/cora"), ("table2", "gcn/cora")),
     ],
 )
 def test_the_same_run_in_several_figures(a, b):
@@ -220,7 +238,7 @@ def test_selection():
     whole, left_out = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
     assert {c.key for c in whole if c.method == "graphglow"} == {
         f"{key}/{target}"
-        for key in ("graphglow", "graphglow-on", "graphglow-sharp", "graphglow-backbone")
+        for key in ("graphglow", *(key for key, (base, _) in OURS.items() if base == "graphglow"))
         for target in paper.SOCIAL
     }
     assert {(c.method, c.target) for c in left_out} == {

@@ -36,6 +36,7 @@ VARIANTS = {
     "momentum": ({}, {"structure_momentum": 0.6, "input_weight": 0.4}),
     "input graph alone": ({}, {"input_weight": 1.0}),
     "learned graph alone": ({}, {"input_weight": 0.0}),
+    "lambda by degree": ({}, {"input_weight": 0.7, "latent_degree": 2.0}),
     "affine": ({"delta": "affine"}, {}),
     "exp": ({"delta": "exp"}, {}),
     "rbf": ({"similarity": "rbf"}, {}),

@@ -158,9 +158,8 @@ def tiny(**changes):
         train_mask=torch.tensor([True, True, True, False]),
         val_mask=torch.tensor([False, False, False, True]),
     )
-    found = Setting(
-        data, torch.tensor([0, 2]), width=3, seed=18, dropout=0.0, input_weight=0.2, **changes
-    )
+    settings = {"dropout": 0.0, "input_weight": 0.2} | changes
+    found = Setting(data, torch.tensor([0, 2]), width=3, seed=18, **settings)
     with torch.no_grad():
         for weight in found.gnn.weights:
             weight *= 3
@@ -171,7 +170,8 @@ def loss_on(setting, step, b):
     latent = SampledStructure(b)
     if isinstance(step.latent, BlendedStructure):
         latent = BlendedStructure(latent, step.latent.first, step.latent.eta)
-    mix = MixedPropagation(setting.graph.adj, latent, setting.config.input_weight)
+    adj = setting.graph.adj
+    mix = MixedPropagation(adj, latent, setting.config.input_weight_on(adj))
     _, logits = setting.gnn(step.encoded, mix, None)
     return supervised_loss(logits, setting.graph.train, setting.labels)
 
@@ -186,12 +186,16 @@ def exact_expected_loss(setting, step):
 
 
 @pytest.mark.parametrize(
-    ("momentum", "which", "count"),
-    [(1.0, 0, 1500), (0.5, 1, 1000)],
-    ids=["first step", "with structure momentum"],
+    ("changes", "which", "count"),
+    [
+        ({}, 0, 1500),
+        ({"structure_momentum": 0.5}, 1, 1000),
+        ({"input_weight": 0.7, "latent_degree": 9.0}, 0, 1500),
+    ],
+    ids=["first step", "with structure momentum", "with lambda by degree"],
 )
-def test_the_mean_reinforce_gradient_is_the_exact_gradient(momentum, which, count):
-    setting = tiny(refinements=which + 1, structure_momentum=momentum)
+def test_the_mean_reinforce_gradient_is_the_exact_gradient(changes, which, count):
+    setting = tiny(refinements=which + 1, **changes)
     step = setting.steps()[which]
     alpha = step.structure.gamma()
     assert ((alpha > 0) & (alpha < 1)).sum() >= 4

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from graphglow.experiments import paper
 from graphglow.experiments.lines import (
+    BY_DEGREE,
     CONTROLS,
+    LATENT_DEGREE,
     LEARNED_ON,
     NAMES,
     ON,
@@ -21,6 +23,7 @@ from graphglow.experiments.lines import (
     WIDER,
 )
 from graphglow.experiments.paper import CITATION, GRAPHS, SOCIAL, Accuracy
+from graphglow.training.config import ModelConfig
 
 TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
 TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")
@@ -31,6 +34,7 @@ OBSERVED_GRAPHS = ("amherst41", "johnshopkins55", "reed98")
 OBSERVE_EVERY = 5
 SWEPT_GRAPHS = ("cora", "citeseer")
 LAMBDAS = tuple(tenths / 10 for tenths in range(1, 10))
+DEGREES = (0.25, 0.5, 1.0, 2.0, 4.0)
 PIVOTS = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
 
 
@@ -97,6 +101,7 @@ def _table(
     lines = [(method, method, NAMES[method], TUNED_AS.get(method)) for method in methods]
     ours = {**LEARNED_ON, **WIDER}
     lines += [(own, method, label, own) for own, (method, label) in ours.items()]
+    lines += [(own, method, label, ON[method]) for own, (method, label) in BY_DEGREE.items()]
     for key, method, label, tuned_as in lines:
         for target in GRAPHS:
             yield Cell(
@@ -107,8 +112,14 @@ def _table(
                 target=target,
                 sources=_sources(method, sources_of(target)),
                 tuned_as=tuned_as,
+                settings=_by_degree(LATENT_DEGREE) if key in BY_DEGREE else {},
                 paper=paper.accuracy(table, key, target),
             )
+
+
+def _by_degree(latent_degree: float) -> dict[str, Any]:
+    """Settings on a target: c, and the lambda that it puts aside left alone."""
+    return {"latent_degree": latent_degree, "input_weight": ModelConfig.input_weight}
 
 
 def table1() -> Iterator[Cell]:
@@ -267,6 +278,32 @@ def sensitivity() -> Iterator[Cell]:
                 )
 
 
+def degree() -> Iterator[Cell]:
+    """Ours: lambda by degree, c swept on the target. Table 2's sources; GCN is the level."""
+    for target in GRAPHS:
+        for method in ON:
+            for value in DEGREES:
+                yield Cell(
+                    experiment="degree",
+                    key=f"{value:g}/{method}/{target}",
+                    label=f"{NAMES[method]}, by degree",
+                    method=method,
+                    target=target,
+                    sources=_sources(method, paper.of_the_other_kind(target)),
+                    series="latent_degree",
+                    x=value,
+                    tuned_as=ON[method],
+                    settings=_by_degree(value),
+                )
+        yield Cell(
+            experiment="degree",
+            key=f"gcn/{target}",
+            label=NAMES["gcn"],
+            method="gcn",
+            target=target,
+        )
+
+
 def encoder() -> Iterator[Cell]:
     """How the first embeddings are made: GCN against MLP, on sources and target alike."""
     for kind in paper.ENCODERS:
@@ -293,6 +330,7 @@ EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {
     "edges": edges,
     "homophily": homophily,
     "sensitivity": sensitivity,
+    "degree": degree,
     "encoder": encoder,
 }
 """By name; the first line of each docstring says what it is."""

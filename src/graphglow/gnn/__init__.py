@@ -3,7 +3,7 @@
 from graphglow.gnn.backbones import BACKBONES, Backbone, BackboneShape, backbone_class, stack
 from graphglow.gnn.dropout import Dropout
 from graphglow.gnn.encoder import Encoded, Encoder, encode
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import MixedPropagation, by_degree
 
 __all__ = [
     "BACKBONES",
@@ -14,6 +14,7 @@ __all__ = [
     "Encoder",
     "MixedPropagation",
     "backbone_class",
+    "by_degree",
     "encode",
     "stack",
 ]

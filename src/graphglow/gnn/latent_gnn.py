@@ -9,13 +9,23 @@ from graphglow.graphs.sparse import SparseMatrix
 from graphglow.structure import Structure
 
 
+def by_degree(adj: SparseMatrix, latent_degree: float) -> Tensor:
+    """Lambda of each node, d / (d + c): the learned graph counts as c more neighbours. [N, 1].
+
+    d is how many nodes of A_norm it hears, itself among them. Nodes with many neighbours are heard
+    as in the input graph, and those with few lean on what was learned.
+    """
+    degree = adj.crow.diff().to(adj.values.dtype)[:, None]
+    return degree / (degree + latent_degree)
+
+
 @dataclass(frozen=True)
 class MixedPropagation:
     """lambda * MP_1(v, A) + (1 - lambda) * MP_2(v, A_hat): Eq. 12 before weights and activation.
 
     Algorithm 1 multiplies by W after propagating; both propagations are linear, so backbones
-    here multiply first, where the result is narrower. ``input_weight`` is lambda: one number, or
-    [B, 1, 1] where the runs of a batch differ.
+    here multiply first, where the result is narrower. ``input_weight`` is lambda: one number,
+    [B, 1, 1] where the runs of a batch differ, or [N, 1] where nodes do (:func:`by_degree`).
     """
 
     adj: SparseMatrix

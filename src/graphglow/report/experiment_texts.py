@@ -34,6 +34,11 @@ EXPERIMENTS: dict[str, tuple[str, ...]] = {
         "Sensitivity",
         "One setting is varied on the target; all others stay as tuned, and so does the learner.",
     ),
+    "degree": (
+        "Lambda by degree",
+        "Ours: a node with d neighbours gives the input graph the weight d / (d + c), as if the "
+        "learned graph were c more of them. c is varied; all else stays as tuned for one lambda.",
+    ),
     "encoder": (
         "Encoder",
         "What makes the first embeddings, an MLP or a GCN layer, on sources and target alike; "

@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from torch import Tensor
+
 from graphglow.errors import InputError
-from graphglow.gnn import BackboneShape, Encoder, backbone_class
+from graphglow.gnn import BackboneShape, Encoder, backbone_class, by_degree
+from graphglow.graphs.sparse import SparseMatrix
 from graphglow.ops import BACKENDS, Backend, Precision
 from graphglow.structure.config import (
     LearnerConfig,
@@ -77,6 +80,9 @@ class ModelConfig(RunConfig):
     """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
     input_weight: float = 0.7
     """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
+    latent_degree: float | None = None
+    """c: make lambda d / (d + c) at a node with d neighbours (itself counted), as if the learned
+    graph were c more of them; None: input_weight at every node."""
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
     num_pivots: int = 400
@@ -109,8 +115,21 @@ class ModelConfig(RunConfig):
         at_least("steps", self.steps, 1)
         in_unit_interval("teleport", self.teleport)
         in_unit_interval("input_weight", self.input_weight)
+        if self.latent_degree is not None:
+            step_size("latent_degree", self.latent_degree)
+            if self.input_weight != ModelConfig.input_weight:
+                raise InputError(
+                    "input_weight and latent_degree both say how much the input graph weighs: give "
+                    f"one; got {self.input_weight} and {self.latent_degree}"
+                )
         in_unit_interval("structure_momentum", self.structure_momentum)
         rate("tolerance", self.tolerance)
+
+    def input_weight_on(self, adj: SparseMatrix) -> float | Tensor:
+        """Lambda on a graph: a number, or by degree one for each node, [N, 1]."""
+        if self.latent_degree is None:
+            return self.input_weight
+        return by_degree(adj, self.latent_degree)
 
     def backbone_shape(self, hidden: int, num_nodes: int) -> BackboneShape:
         """What the GNN is built from, beside features and classes."""

@@ -64,9 +64,10 @@ class Explainer:
     def __init__(self, result: "TransferResult") -> None:
         self.result = result
         final, config = result.refinement, result.config
-        mix = MixedPropagation(result.graph.adj, final.latent, config.input_weight)
+        input_weight = config.input_weight_on(result.graph.adj)
+        mix = MixedPropagation(result.graph.adj, final.latent, input_weight)
         self.layer = last_layer(result.gnn, final.encoded, mix)
-        self.operator = OperatorRows(self.layer.adj, final.latent, config.input_weight)
+        self.operator = OperatorRows(self.layer.adj, final.latent, input_weight)
 
     @cached_property
     def predicted(self) -> list[int]:

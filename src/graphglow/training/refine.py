@@ -81,6 +81,7 @@ def refine(
         yield Refinement(z, encoded, None, None, logits, None)
         return
     config = runs.shared
+    input_weight = runs.input_weight_on(graph.adj)
     first: S | None = None
     active: Tensor | None = None
     for step in range(config.refinements):
@@ -90,7 +91,7 @@ def refine(
             first = structure
         elif isinstance(runs.structure_momentum, Tensor) or runs.structure_momentum < 1:
             latent = BlendedStructure(structure, first, runs.structure_momentum)
-        mix = MixedPropagation(graph.adj, latent, runs.input_weight)
+        mix = MixedPropagation(graph.adj, latent, input_weight)
         if wait and dropout is not None and active is not None:
             dropout = dropout.only(active)  # a run draws the same alone and in a batch
         z_next, logits = gnn(encoded, mix, dropout)

@@ -57,11 +57,12 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         mode: ``"replace"``: each node's ``top_k`` strongest incoming edges of the mixture of input
             and learned graph. ``"augment"``: the input edges as they are, then each node's
             ``top_k`` strongest learned edges where the input has none; these have the share
-            ``1 - config.input_weight`` of the whole weight, as in the paper's mixture.
+            ``1 - config.input_weight`` of the whole weight, as in the paper's mixture; with a
+            ``latent_degree`` those of a node weigh as much as so many input edges.
         top_k: Edges kept per node.
         config: Settings of the transfer. Without labels only ``encoder``, ``num_layers``,
-            ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend`` and ``device``
-            count.
+            ``input_weight``, ``latent_degree``, ``num_pivots``, ``seed``, ``precision``,
+            ``backend`` and ``device`` count.
         use_labels: True requires labels and a split, False ignores them; None uses them if there.
 
     Shapes:
@@ -114,7 +115,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             if name == "adj_t" or (name not in OF_NODES and refined.is_edge_attr(name)):
                 del refined[name]
         device = data.x.device
-        weight = self._scaled(weight, kept_weight)
+        weight = self._scaled(weight, pairs[1], kept_weight)
         refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
         refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
         return refined
@@ -186,7 +187,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     def _learned_edges(self, learnt: "Learnt", *, has_input: bool) -> tuple[Tensor, Tensor]:
         """The edges to add, with the weights of one layer: [2, E], [E]."""
-        adj, share = learnt.adj, self.config.input_weight
+        adj = learnt.adj
+        share = self.config.input_weight_on(adj)
         if self.mode == "augment":
             share = 0.0
             if has_input:  # -infinity where the input has an edge: such an entry is never kept
@@ -196,10 +198,13 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
 
-    def _scaled(self, weight: Tensor, kept_weight: Tensor) -> Tensor:
+    def _scaled(self, weight: Tensor, target: Tensor, kept_weight: Tensor) -> Tensor:
         """Weights of mean 1, or of the share that is theirs beside ``kept_weight``."""
         total = float(len(weight))
         if float(kept_weight.sum()) > 0:
+            if self.config.latent_degree is not None:
+                of_node = torch.bincount(target, weight).clamp_min(EPS)[target]  # [E]
+                return weight / of_node * float(kept_weight.mean()) * self.config.latent_degree
             share = self.config.input_weight
             total = float(kept_weight.sum()) * (1 - share) / share
         return weight * (total / weight.sum().clamp_min(EPS))

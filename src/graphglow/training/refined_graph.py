@@ -37,7 +37,7 @@ class Edges(NamedTuple):
 def strongest_edges(
     adj: SparseMatrix,
     latent: Structure | None,
-    input_weight: float,
+    input_weight: float | Tensor,
     top_k: int,
     *,
     self_loops: bool = True,
@@ -74,7 +74,7 @@ class OperatorRows:
     Args:
         adj: A.
         latent: What L is made of; without it lambda is 1.
-        input_weight: lambda.
+        input_weight: lambda: one number, or [N, 1].
         block_elements: Entries of the largest temporary.
     """
 
@@ -83,28 +83,30 @@ class OperatorRows:
         self,
         adj: SparseMatrix,
         latent: Structure | None,
-        input_weight: float,
+        input_weight: float | Tensor,
         block_elements: int = BLOCK_ELEMENTS,
     ) -> None:
         self.adj = adj
         self.input_weight = 1.0 if latent is None else input_weight
-        alone = self.input_weight == 1
+        alone = isinstance(self.input_weight, float) and self.input_weight == 1
         self.latent = [] if alone else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
 
     @torch.no_grad()
     def parts(self, rows: slice) -> tuple[Tensor, Tensor]:
         """What the nodes in ``rows`` hear of all nodes, by input and by latent edges: [rows, N]."""
         adj, count = self.adj, rows.stop - rows.start
+        weight = self.input_weight  # [rows, 1] if nodes differ
+        weight = weight[rows] if isinstance(weight, Tensor) else weight
         learned = adj.values.new_zeros(count, adj.shape[1])
         for part in self.latent:
             part.add_to(learned, rows)
-        learned *= 1 - self.input_weight
+        learned *= 1 - weight
         given = torch.zeros_like(learned)
         begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
         degree = adj.crow[rows.start + 1 : rows.stop + 1] - adj.crow[rows.start : rows.stop]
         local = torch.arange(count, device=learned.device).repeat_interleave(degree)
-        given[local, adj.col[begin:end]] = self.input_weight * adj.values[begin:end]
-        return given, learned
+        given[local, adj.col[begin:end]] = adj.values[begin:end]
+        return given.mul_(weight), learned
 
 
 def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:

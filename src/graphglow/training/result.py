@@ -191,7 +191,7 @@ class TransferResult:
         edges = strongest_edges(
             self.graph.adj,
             self._final.latent,
-            self.config.input_weight,
+            self.config.input_weight_on(self.graph.adj),
             top_k,
             self_loops=self_loops,
         )

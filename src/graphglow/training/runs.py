@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
+from graphglow.graphs.sparse import SparseMatrix
 from graphglow.training.config import ModelConfig, RunConfig
 
 MAY_DIFFER = (
@@ -58,6 +59,12 @@ class Runs:
             learning_rate=stacked("learning_rate"),
             weight_decay=stacked("weight_decay"),
         )
+
+    def input_weight_on(self, adj: SparseMatrix) -> float | Tensor:
+        """Lambda on a graph: a number, [B, 1, 1] if the runs differ, or by degree [N, 1]."""
+        if self.shared.latent_degree is None:
+            return self.input_weight
+        return self.shared.input_weight_on(adj)
 
 
 def check_same_shape(configs: Sequence[RunConfig]) -> None:

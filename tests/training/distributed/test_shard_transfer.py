@@ -26,6 +26,7 @@ CASES = {
     "momentum": ({**DRAWN, "structure_momentum": 0.4, "encoder": "mlp"}, {}, "plain"),
     "settles": ({**DRAWN, "tolerance": 0.05, "refinements": 6}, {}, "plain"),
     "by degree": ({**DRAWN, "pivots_by_degree": True, "input_weight": 0.9}, {}, "plain"),
+    "lambda by degree": ({**DRAWN, "input_weight": 0.7, "latent_degree": 1.5}, {}, "plain"),
     "more pivots than a rank has nodes": ({**DRAWN, "num_pivots": 45}, {}, "plain"),
     "every node a pivot": ({**DRAWN, "num_pivots": 100}, {}, "plain"),
     "latent only": ({**DRAWN, "input_weight": 0.0}, {}, "plain"),
