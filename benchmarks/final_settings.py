@@ -34,8 +34,8 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
+from graphglow.experiments.cell import split_of
 from graphglow.experiments.cell_rows import of_newest_settings, read_rows
-from graphglow.experiments.cells import split_of
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.lines import LEARNED_ON, ON
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind

@@ -27,9 +27,9 @@ from typing import Any, TypeVar
 
 from graphglow.baselines import fit_many
 from graphglow.baselines.gnns import GNNConfig
+from graphglow.experiments.cell import split_of
 from graphglow.experiments.cell_config import as_compared, in_parts, merged
 from graphglow.experiments.cell_rows import as_line
-from graphglow.experiments.cells import split_of
 from graphglow.experiments.learner_files import find_learner, load_with_split, make_learner
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.settings import Settings, config_of, read_settings

@@ -12,7 +12,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.cells import EXPERIMENTS, Cell
+from graphglow.experiments.cell import Cell
+from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.plan import ReproduceConfig
 from graphglow.experiments.reproduce import Progress, reproduce
 from graphglow.experiments.selection import select_cells

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from graphglow.experiments import paper
-from graphglow.experiments.cells import DAMAGED_GRAPHS, DAMAGES
+from graphglow.experiments.figures import DAMAGED_GRAPHS, DAMAGES
 from graphglow.experiments.plan import where_of
 from graphglow.report.measured_graphs import meaning, measured_graphs
 from graphglow.report.result_rows import row_of

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments import paper
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_config import (
     as_compared,
     config_kind,
@@ -13,7 +14,7 @@ from graphglow.experiments.cell_config import (
     merged,
     tuned_settings,
 )
-from graphglow.experiments.cells import EXPERIMENTS, Cell
+from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.lines import LEARNED_ON, NAMES, OURS, PRETRAINED
 from graphglow.experiments.settings import Settings
 from marked_page import NO_ROWS

@@ -22,7 +22,8 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.cells import split_of, table2
+from graphglow.experiments.cell import split_of
+from graphglow.experiments.cells import table2
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.lines import WIDER
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind

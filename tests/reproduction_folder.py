@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_rows import cell_facts
-from graphglow.experiments.cells import EXPERIMENTS, Cell
+from graphglow.experiments.cells import EXPERIMENTS
 
 REPO = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/reproduction.md")

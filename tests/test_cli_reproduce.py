@@ -9,8 +9,8 @@ from graphglow.cli import main
 from graphglow.commands import reproduce as command
 from graphglow.experiments import cell_run
 from graphglow.experiments import cells as cells_module
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_rows import read_rows
-from graphglow.experiments.cells import Cell
 from graphglow.experiments.reproduce import Progress
 
 TARGET = "synthetic-small"

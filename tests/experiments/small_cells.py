@@ -1,7 +1,7 @@
 """Tiny cells on graphs that come with the package, and settings under which they take no time."""
 
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_rows import read_rows
-from graphglow.experiments.cells import Cell
 from graphglow.experiments.plan import ReproduceConfig
 from graphglow.experiments.reproduce import reproduce
 from graphglow.experiments.settings import Settings

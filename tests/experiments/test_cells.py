@@ -8,9 +8,11 @@ import pytest
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments import paper
+from graphglow.experiments.cell import Cell, split_of
 from graphglow.experiments.cell_config import Protocol, configs_of, in_parts, merged
 from graphglow.experiments.cell_rows import run_facts, same_run
-from graphglow.experiments.cells import ABLATIONS, DEGREES, EXPERIMENTS, Cell, split_of
+from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.figures import ABLATIONS, DEGREES
 from graphglow.experiments.lines import (
     CONTROLS,
     LATENT_DEGREE,

@@ -12,8 +12,8 @@ from small_cells import GLOW, SETTINGS, TARGET, cell, config, rows, run, slots
 from graphglow.errors import InputError
 from graphglow.experiments import cell_run, learner_files
 from graphglow.experiments import reproduce as reproduction
-from graphglow.experiments.cell_rows import find_rows, latest, read_rows, same_run
-from graphglow.experiments.cells import Damage
+from graphglow.experiments.cell import Damage
+from graphglow.experiments.cell_rows import append_row, find_rows, latest, read_rows, same_run
 from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.paper import Accuracy
 from graphglow.experiments.reproduce import learner_folder, planned
@@ -332,9 +332,14 @@ def test_what_rows_have_in_common_stands_in_the_file_once(out):
     short = [line for line in lines if set(line) != {"as", "value"}]
     assert [line["seed"] for line in short] == [0, 1, 2]
     assert len(common) == len(lines) - 3
-    assert {line["as"] for line in short} | {line["config"]["as"] for line in short} <= set(common)
+    assert len({line["as"] for line in short}) == 1
+    assert common[short[0]["as"]]["config"]["as"] in common
+    assert not any("config" in line for line in short)
     rows = read_rows(out)
     assert [row["config"]["seed"] for row in rows] == [0, 1, 2]
+    for config in ({"seed": 7, "epochs": 2}, {"epochs": 2}, {}):  # of others: as it is
+        append_row(out, rows[0] | {"config": config}, set())
+        assert read_rows(out)[-1]["config"] == config
     assert {row["config"]["epochs"] for row in rows} == {2}
     assert {(row["method"], row["target"], row["error"]) for row in rows} == {("gcn", TARGET, None)}
     assert all(row["provenance"]["commit"] for row in rows)

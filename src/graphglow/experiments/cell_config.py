@@ -4,13 +4,13 @@ Also what makes two runs the same: their configs as rows hold them, completed by
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from graphglow.baselines import method_named
-from graphglow.experiments.cells import Cell
-from graphglow.experiments.lines import LEARNED_ON, PRETRAINED
+from graphglow.experiments.cell import Cell, by_degree
+from graphglow.experiments.lines import BY_DEGREE, LATENT_DEGREE, LEARNED_ON, ON, PRETRAINED
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.structure import LearnerConfig
 from graphglow.structure.config import at_least, one_of, plain_numbers
@@ -82,12 +82,27 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
 def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
     """What the settings file has for a cell.
 
-    Where the best settings with the learned graph on are asked for and none are known, the best.
+    Where the best settings with the learned graph on are asked for and none are known, the best;
+    where lambda by degree is, those with the learned graph on and the usual c.
     """
     name = cell.tuned_as or cell.method
-    names = (name, LEARNED_ON[name][0]) if name in LEARNED_ON else (name,)
-    found = (settings.of(one, cell.target, cell.sources) for one in names)
-    return next((one for one in found if one), {})
+    own = settings.of(name, cell.target, cell.sources)
+    if own:
+        return own
+    if name in LEARNED_ON:
+        return settings.of(LEARNED_ON[name][0], cell.target, cell.sources)
+    if name in BY_DEGREE:
+        on = tuned_settings(replace(cell, tuned_as=ON[BY_DEGREE[name][0]]), settings)
+        return with_degree(on, cell.method, LATENT_DEGREE)
+    return own
+
+
+def with_degree(tuned: Mapping[str, Any], method: str, latent_degree: float) -> dict[str, Any]:
+    """Settings with lambda by degree in the place of one lambda."""
+    if method not in PRETRAINED:
+        return merged(tuned, by_degree(latent_degree))
+    before, after = in_parts(tuned)
+    return {"pretrain": before, "transfer": merged(after, by_degree(latent_degree))}
 
 
 def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

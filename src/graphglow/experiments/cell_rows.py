@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphglow.errors import InputError
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_config import Configs, as_compared, config_kind
-from graphglow.experiments.cells import Cell
 from graphglow.experiments.row_checks import Row, check_row, in_parts, is_result, read_records
 from graphglow.storage import append_line
 from graphglow.training import PretrainConfig

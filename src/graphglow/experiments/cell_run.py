@@ -16,9 +16,9 @@ from torch_geometric.data import Data
 
 from graphglow.baselines import FitResult, fit_many
 from graphglow.errors import InputError
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_config import Configs
 from graphglow.experiments.cell_rows import cell_facts, run_facts
-from graphglow.experiments.cells import Cell
 from graphglow.experiments.learner_files import find_learner, load_with_split, make_learner
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.structure_metrics import (

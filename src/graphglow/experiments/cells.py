@@ -1,19 +1,17 @@
-"""The tables and figures of the paper as data: each is a generator of cells, and nothing runs here.
+"""The tables of the paper as data, and by name all that can be reproduced.
 
-A cell is one point of a figure or one entry of a table: a method on a target, with what is special
-about it, and the paper's figure beside it where there is one. How often it is run, and with which
-tuned settings, is decided elsewhere (:mod:`graphglow.experiments.reproduce`).
+Each table is a generator of cells, as each figure is (:mod:`graphglow.experiments.figures`);
+nothing runs here. How often a cell is run, and with which tuned settings, is decided elsewhere
+(:mod:`graphglow.experiments.reproduce`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
 
-from graphglow.experiments import paper
+from graphglow.experiments import figures, paper
+from graphglow.experiments.cell import Cell, sources_for
 from graphglow.experiments.lines import (
     BY_DEGREE,
     CONTROLS,
-    LATENT_DEGREE,
     LEARNED_ON,
     NAMES,
     ON,
@@ -22,76 +20,7 @@ from graphglow.experiments.lines import (
     TUNED_AS,
     WIDER,
 )
-from graphglow.experiments.paper import CITATION, GRAPHS, SOCIAL, Accuracy
-from graphglow.training.config import ModelConfig
-
-TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
-TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")
-DAMAGED_GRAPHS = ("johnshopkins55", "citeseer")
-DAMAGES = {"delete": "edges deleted", "add": "edges added", "shuffle": "features shuffled"}
-RATIOS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
-OBSERVED_GRAPHS = ("amherst41", "johnshopkins55", "reed98")
-OBSERVE_EVERY = 5
-SWEPT_GRAPHS = ("cora", "citeseer")
-LAMBDAS = tuple(tenths / 10 for tenths in range(1, 10))
-DEGREES = (0.25, 0.5, 1.0, 2.0, 4.0)
-PIVOTS = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
-
-
-class Damage(NamedTuple):
-    """What is done to the target before training: see :mod:`graphglow.graphs.perturb`."""
-
-    kind: str
-    ratio: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One entry of a table or one point of a figure; with a seed, one run.
-
-    ``settings`` and ``pretraining`` are what the cell itself asks for; they go before tuned ones.
-    """
-
-    experiment: str
-    key: str
-    """Unique within the experiment."""
-    label: str
-    """How the row or curve is called for people."""
-    method: str
-    target: str
-    sources: tuple[str, ...] = ()
-    """Of methods in ``PRETRAINED``, the graphs that their learner is trained on."""
-    series: str | None = None
-    """Which of several curves or variants of the experiment it belongs to."""
-    x: float | None = None
-    """The swept value."""
-    tuned_as: str | None = None
-    """Whose tuned settings it takes, if not its method's: see ``OURS`` and ``TUNED_AS``."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of the run on the target."""
-    pretraining: Mapping[str, Any] = field(default_factory=dict)
-    damage: Damage | None = None
-    observe_every: int | None = None
-    """Epochs between two looks at the learned graph."""
-    timed: bool = False
-    """Whether its seconds are the point: then it runs alone, and warm."""
-    paper: Accuracy | None = None
-
-    @property
-    def split(self) -> str:
-        """Whose split of the target's labels is used."""
-        return split_of(self.target)
-
-
-def split_of(graph: str) -> str:
-    """The authors' split for the Facebook graphs, the public one for the citation graphs."""
-    if graph in SOCIAL:
-        return "authors"
-    return "public" if graph in CITATION else "random seed 0"
-
-
-def _sources(method: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    return sources if method in PRETRAINED else ()
+from graphglow.experiments.paper import GRAPHS
 
 
 def _table(
@@ -99,9 +28,8 @@ def _table(
 ) -> Iterator[Cell]:
     methods = (*sorted(table, key=list(NAMES).index), *CONTROLS)
     lines = [(method, method, NAMES[method], TUNED_AS.get(method)) for method in methods]
-    ours = {**LEARNED_ON, **WIDER}
+    ours = {**LEARNED_ON, **BY_DEGREE, **WIDER}
     lines += [(own, method, label, own) for own, (method, label) in ours.items()]
-    lines += [(own, method, label, ON[method]) for own, (method, label) in BY_DEGREE.items()]
     for key, method, label, tuned_as in lines:
         for target in GRAPHS:
             yield Cell(
@@ -110,16 +38,10 @@ def _table(
                 label=label,
                 method=method,
                 target=target,
-                sources=_sources(method, sources_of(target)),
+                sources=sources_for(method, sources_of(target)),
                 tuned_as=tuned_as,
-                settings=_by_degree(LATENT_DEGREE) if key in BY_DEGREE else {},
                 paper=paper.accuracy(table, key, target),
             )
-
-
-def _by_degree(latent_degree: float) -> dict[str, Any]:
-    """Settings on a target: c, and the lambda that it puts aside left alone."""
-    return {"latent_degree": latent_degree, "input_weight": ModelConfig.input_weight}
 
 
 def table1() -> Iterator[Cell]:
@@ -140,197 +62,22 @@ def table2() -> Iterator[Cell]:
                 label=label,
                 method=method,
                 target=target,
-                sources=_sources(method, paper.of_the_other_kind(target)),
+                sources=sources_for(method, paper.of_the_other_kind(target)),
                 tuned_as=ON[method],
                 settings={} if pretrained else sharp,
                 pretraining={"learner": sharp} if pretrained else {},
             )
 
 
-def time() -> Iterator[Cell]:
-    """Accuracy and training time against other structure learning, in Table 2's setting."""
-    for method in TIMED_METHODS:
-        for target in TIMED_GRAPHS:
-            yield Cell(
-                experiment="time",
-                key=f"{method}/{target}",
-                label=NAMES[method],
-                method=method,
-                target=target,
-                sources=_sources(method, paper.of_the_other_kind(target)),
-                tuned_as=ON.get(method),
-                timed=True,
-                paper=paper.accuracy(paper.TABLE_2, method, target),
-            )
-
-
-ABLATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "full": ("GraphGLOW", {}, {}),
-    "no-iteration": ("no iteration", {"refinements": 1}, {"refinements": 1}),
-    "no-regularisation": (
-        "no regularisation",
-        {},
-        {"objective": {"smoothness": 0.0, "sparsity": 0.0}},
-    ),
-    "no-entropy": ("no entropy", {}, {"objective": {"entropy": 0.0}}),
-    "pivots-by-degree": (
-        "pivots by degree",
-        {"pivots_by_degree": True},
-        {"pivots_by_degree": True},
-    ),
-}
-"""Variant -> label, settings on the target, settings of pre-training. The first two that leave
-something out are the paper's, the others ours. A frozen learner has no objective, so that
-regularisation and entropy matter in pre-training only."""
-
-
-def ablation() -> Iterator[Cell]:
-    """GraphGLOW with a part left out, in Table 1's setting, and with a learner never trained."""
-    for target in GRAPHS:
-        for variant, (label, settings, pretraining) in ABLATIONS.items():
-            yield Cell(
-                experiment="ablation",
-                key=f"{variant}/{target}",
-                label=label,
-                method="graphglow",
-                target=target,
-                sources=paper.others_of_its_kind(target),
-                series=variant,
-                tuned_as=ON["graphglow"],
-                settings=settings,
-                pretraining=pretraining,
-                paper=paper.accuracy(paper.TABLE_1, "graphglow", target)
-                if variant == "full"
-                else None,
-            )
-        yield Cell(
-            experiment="ablation",
-            key=f"random-theta/{target}",
-            label=NAMES["random-theta"],
-            method="random-theta",
-            target=target,
-            series="random-theta",
-            tuned_as=ON["random-theta"],
-        )
-
-
-def edges() -> Iterator[Cell]:
-    """Edges deleted; ours: edges added, features shuffled. The paper names no sources: Table 2's.
-
-    Each curve has its point at 0, the whole graph; they are the same run.
-    """
-    for target in DAMAGED_GRAPHS:
-        for kind, what in DAMAGES.items():
-            for method in ("graphglow", "gcn", "random-theta"):
-                for ratio in RATIOS:
-                    yield Cell(
-                        experiment="edges",
-                        key=f"{kind}/{ratio}/{method}/{target}",
-                        label=f"{NAMES[method]}, {what}",
-                        method=method,
-                        target=target,
-                        sources=_sources(method, paper.of_the_other_kind(target)),
-                        series=kind,
-                        x=ratio,
-                        tuned_as=ON.get(method),
-                        damage=Damage(kind, ratio) if ratio else None,
-                    )
-
-
-def homophily() -> Iterator[Cell]:
-    """The learned graph's homophily over training, and how alike neighbourhoods are in it.
-
-    The paper names no sources: Table 2's.
-    """
-    for target in OBSERVED_GRAPHS:
-        yield Cell(
-            experiment="homophily",
-            key=f"graphglow/{target}",
-            label=NAMES["graphglow"],
-            method="graphglow",
-            target=target,
-            sources=paper.of_the_other_kind(target),
-            tuned_as=ON["graphglow"],
-            observe_every=OBSERVE_EVERY,
-        )
-
-
-def sensitivity() -> Iterator[Cell]:
-    """Lambda and P swept on the target; the learner is the same throughout. Table 2's sources."""
-    sweeps: dict[str, tuple[str, tuple[float, ...]]] = {
-        "lambda": ("input_weight", LAMBDAS),
-        "pivots": ("num_pivots", PIVOTS),
-    }
-    for target in SWEPT_GRAPHS:
-        for name, (setting, values) in sweeps.items():
-            for value in values:
-                yield Cell(
-                    experiment="sensitivity",
-                    key=f"{name}/{value}/{target}",
-                    label=f"GraphGLOW, {name}",
-                    method="graphglow",
-                    target=target,
-                    sources=paper.of_the_other_kind(target),
-                    series=name,
-                    x=value,
-                    tuned_as=ON["graphglow"],
-                    settings={setting: value},
-                )
-
-
-def degree() -> Iterator[Cell]:
-    """Ours: lambda by degree, c swept on the target. Table 2's sources; GCN is the level."""
-    for target in GRAPHS:
-        for method in ON:
-            for value in DEGREES:
-                yield Cell(
-                    experiment="degree",
-                    key=f"{value:g}/{method}/{target}",
-                    label=f"{NAMES[method]}, by degree",
-                    method=method,
-                    target=target,
-                    sources=_sources(method, paper.of_the_other_kind(target)),
-                    series="latent_degree",
-                    x=value,
-                    tuned_as=ON[method],
-                    settings=_by_degree(value),
-                )
-        yield Cell(
-            experiment="degree",
-            key=f"gcn/{target}",
-            label=NAMES["gcn"],
-            method="gcn",
-            target=target,
-        )
-
-
-def encoder() -> Iterator[Cell]:
-    """How the first embeddings are made: GCN against MLP, on sources and target alike."""
-    for kind in paper.ENCODERS:
-        for target in GRAPHS:
-            yield Cell(
-                experiment="encoder",
-                key=f"{kind}/{target}",
-                label=f"GraphGLOW, {kind.upper()} encoder",
-                method="graphglow",
-                target=target,
-                sources=paper.of_the_other_kind(target),
-                series=kind,
-                tuned_as=ON["graphglow"],
-                settings={"encoder": kind},
-                paper=paper.accuracy(paper.ENCODERS, kind, target),
-            )
-
-
 EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {
     "table1": table1,
     "table2": table2,
-    "time": time,
-    "ablation": ablation,
-    "edges": edges,
-    "homophily": homophily,
-    "sensitivity": sensitivity,
-    "degree": degree,
-    "encoder": encoder,
+    "time": figures.time,
+    "ablation": figures.ablation,
+    "edges": figures.edges,
+    "homophily": figures.homophily,
+    "sensitivity": figures.sensitivity,
+    "degree": figures.degree,
+    "encoder": figures.encoder,
 }
 """By name; the first line of each docstring says what it is."""

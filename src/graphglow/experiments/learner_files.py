@@ -8,8 +8,8 @@ from pathlib import Path
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.experiments.cell import split_of
 from graphglow.experiments.cell_config import as_compared
-from graphglow.experiments.cells import split_of
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.settings import locked
 from graphglow.graphs import DATASETS, load_graph
@@ -19,7 +19,7 @@ from graphglow.training import PretrainConfig, pretrain
 
 
 def load_with_split(name: str, data_root: Path | None) -> Data:
-    """A graph with the split that experiments use (:func:`~graphglow.experiments.cells.split_of`).
+    """A graph with the split that experiments use (:func:`~graphglow.experiments.cell.split_of`).
 
     That of the paper's authors lies beside the raw files, as ``split.npz``.
     """

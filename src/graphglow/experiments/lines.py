@@ -34,8 +34,9 @@ BY_DEGREE = {
     "graphglow-degree": ("graphglow", "GraphGLOW, by degree"),
     "random-degree": ("random-theta", "random theta, by degree"),
 }
-"""Ours: a method whose lambda goes by degree, with one c for all graphs (``LATENT_DEGREE``); what
-it is, and its label. All else is as in the same method of ``LEARNED_ON``."""
+"""Ours: a method whose lambda goes by degree; what it is, and its label. Where nothing is tuned,
+all but lambda is as in the same method of ``LEARNED_ON``, and c is ``LATENT_DEGREE``."""
+LATENT_DEGREE = 1.0
 SHARP = {
     "graphglow-sharp": ("graphglow", "GraphGLOW, sharp"),
     "random-sharp": ("random-theta", "random theta, sharp"),
@@ -62,7 +63,5 @@ ON = {base: name for name, (base, _) in LEARNED_ON.items()}
 """Whose settings figures take: what they show is the learned graph at work."""
 PRETRAINED = ("graphglow", "graphglow-attention")
 """Methods whose structure learner is trained on source graphs."""
-LATENT_DEGREE = 0.5
-"""c of ``BY_DEGREE``: GraphGLOW's best mean validation accuracy over the graphs of ``degree``."""
 CONTROLS = ("random-theta", "mlp", "link", "link-features", "linkx")
 """What the paper's tables lack; GCN they have."""

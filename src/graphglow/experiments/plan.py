@@ -11,6 +11,7 @@ from typing import Any
 
 from graphglow.baselines.methods import METHODS
 from graphglow.errors import InputError
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_config import Configs, Protocol, configs_of
 from graphglow.experiments.cell_rows import (
     latest,
@@ -20,7 +21,6 @@ from graphglow.experiments.cell_rows import (
     taken_over,
 )
 from graphglow.experiments.cell_run import Runs
-from graphglow.experiments.cells import Cell
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.settings import Settings
 from graphglow.experiments.workers import ray_address

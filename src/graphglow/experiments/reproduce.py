@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_rows import append_row, read_rows, taken_over
 from graphglow.experiments.cell_run import Job, Learning, Place, RunFailed
-from graphglow.experiments.cells import Cell
 from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.plan import Plan, ReproduceConfig, make_plan
 from graphglow.experiments.provenance import provenance

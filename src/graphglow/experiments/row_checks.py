@@ -33,13 +33,14 @@ AT_LEAST_ONE = ("runs_at_once", "processes")
 IN_COMMON = ("config", "pretraining", "provenance")
 """Fields that are objects of many rows; in a file they stand once (:func:`in_parts`)."""
 PER_RUN: Row = dict.fromkeys(
-    ("seed", "config", "pretraining", "test_accuracy", "val_accuracy", "epochs", "train_seconds",
-     "total_seconds", "peak_memory_bytes", "pretrain_seconds", "error")
+    ("seed", "test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
+     "peak_memory_bytes", "error")
 ) | {"metrics": {}}  # fmt: skip
 """What the rows of a cell differ in, and what each is where a line does not say."""
 OF_FEW: Row = dict.fromkeys(
-    ("series", "x", "paper", "paper_std", "sources", "damage", "observe_every", "copied_from")
-)
+    ("series", "x", "paper", "paper_std", "sources", "damage", "observe_every", "copied_from",
+     "pretraining", "pretrain_seconds")
+)  # fmt: skip
 """What few cells have; where a line does not say, it is None."""
 MOST_FIELDS = 100
 OF_A_RESULT = (*NAMES, "seed", "test_accuracy")
@@ -111,7 +112,8 @@ def in_parts(row: Row) -> tuple[Row, dict[str, Row]]:
 
     ``{"as": "5f0c..", "seed": 0}`` stands for all fields of the line ``{"as": "5f0c..", "value":
     {..}}``, which must come first, and these. So it does within a row: settings are the same but
-    for their seed, and provenance but for nothing.
+    for their seed, and provenance but for nothing. The seed of a run is that of its settings, and
+    is not said twice.
     """
     common: dict[str, Row] = {}
 
@@ -121,13 +123,17 @@ def in_parts(row: Row) -> tuple[Row, dict[str, Row]]:
         common[key] = value
         return key
 
-    def shortened(value: Any) -> Any:
+    def shortened(name: str, value: Any) -> Any:
         if not isinstance(value, dict) or len(value) > MOST_FIELDS:
             return value
         seed = {"seed": value["seed"]} if "seed" in value else {}
+        if name == "config":
+            if seed != {"seed": row.get("seed")}:
+                return value
+            seed = {}
         return {"as": named({k: v for k, v in value.items() if k != "seed"}), **seed}
 
-    whole = {name: shortened(v) if name in IN_COMMON else v for name, v in row.items()}
+    whole = {name: shortened(name, v) if name in IN_COMMON else v for name, v in row.items()}
     about = {
         name: value
         for name, value in whole.items()
@@ -156,6 +162,8 @@ def _whole(record: Row, defined: Mapping[str, Row]) -> Row:
         given = record.get(name)
         if isinstance(given, dict) and "as" in given:
             record = {**record, name: _meant(name, given, defined)}
+            if name == "config":
+                record[name].setdefault("seed", record.get("seed"))
     return record
 
 

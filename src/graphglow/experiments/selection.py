@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from graphglow.errors import InputError
-from graphglow.experiments.cells import EXPERIMENTS, Cell
+from graphglow.experiments.cell import Cell
+from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.lines import PRETRAINED
 
 

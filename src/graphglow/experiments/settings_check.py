@@ -9,7 +9,7 @@ from typing import Any
 from graphglow.baselines.methods import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import config_kind, in_parts
-from graphglow.experiments.lines import LEARNED_ON, PRETRAINED, WIDER
+from graphglow.experiments.lines import BY_DEGREE, LEARNED_ON, PRETRAINED, WIDER
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.graphs import DATASETS
 from graphglow.training import PretrainConfig
@@ -27,7 +27,7 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
     own graphs, whose settings ``graphglow search`` has found: no cell asks for them.
     """
     unknown = []
-    ours = {**LEARNED_ON, **WIDER}
+    ours = {**LEARNED_ON, **BY_DEGREE, **WIDER}
     for method, targets in settings.entries.items():
         known = list(dict.fromkeys([*PRETRAINED, *METHODS, *ours]))
         if method not in known:
