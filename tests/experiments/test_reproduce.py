@@ -337,9 +337,9 @@ def test_what_rows_have_in_common_stands_in_the_file_once(out):
     assert not any("config" in line for line in short)
     rows = read_rows(out)
     assert [row["config"]["seed"] for row in rows] == [0, 1, 2]
-    for config in ({"seed": 7, "epochs": 2}, {"epochs": 2}, {}):  # of others: as it is
-        append_row(out, rows[0] | {"config": config}, set())
-        assert read_rows(out)[-1]["config"] == config
+    for given in ({"seed": 7, "epochs": 2}, {"epochs": 2}, {}):  # of others: as it is
+        append_row(out, rows[0] | {"config": given}, set())
+        assert read_rows(out)[-1]["config"] == given
     assert {row["config"]["epochs"] for row in rows} == {2}
     assert {(row["method"], row["target"], row["error"]) for row in rows} == {("gcn", TARGET, None)}
     assert all(row["provenance"]["commit"] for row in rows)
