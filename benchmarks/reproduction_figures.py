@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from graphglow.experiments import paper
 from graphglow.experiments.figures import DAMAGED_GRAPHS, DAMAGES
+from graphglow.experiments.lines import NAMES
 from graphglow.experiments.plan import where_of
 from graphglow.report.measured_graphs import meaning, measured_graphs
 from graphglow.report.result_rows import row_of
@@ -139,6 +140,22 @@ def sensitivity(rows: Sequence[Row]) -> str:
         values = {value: value for value in sorted(grid.labels, key=float)}
         tables.append(scores(replace(grid, labels=values), first=title))
     return "\n".join(tables)
+
+
+def degree(rows: Sequence[Row]) -> str:
+    """Methods and c by graphs; GCN has no c."""
+    if not of(rows, "degree"):
+        return NO_ROWS
+
+    def where(key: str) -> Place | None:
+        value, _, rest = key.partition("/")
+        if value == "gcn":
+            return NAMES["gcn"], rest
+        method, target = rest.split("/")
+        return f"{NAMES[method]}, c = {value}", target
+
+    grid = grid_of("degree", rows, where)
+    return scores(replace(grid, labels={line: line for line in grid.labels}))
 
 
 def homophily(rows: Sequence[Row]) -> str:

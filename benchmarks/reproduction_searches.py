@@ -64,6 +64,9 @@ def came_about(row: Row | None) -> str:
         return NOTHING
     if "found_by" in row:
         return settled(row)
+    if "by_latent_degree" in row:
+        c = in_parts(row["settings"])[1]["latent_degree"]
+        return f"{percent(row['val_accuracy'])} (c = {c:g})"
     if "borrowed_from" in row:
         return f"of {TITLES.get(row['borrowed_from'], row['borrowed_from'])}"
     if "taken_from" in row:

@@ -37,13 +37,14 @@ from reproduction_cells import (
     scores,
     signed,
 )
-from reproduction_figures import ablation, edges, homophily, sensitivity, time_table
+from reproduction_figures import ablation, degree, edges, homophily, sensitivity, time_table
 from reproduction_searches import marked, search, searches
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {
     "graphglow": "random-theta",
     "graphglow-on": "random-on",
+    "graphglow-degree": "random-degree",
     "graphglow-backbone": "random-backbone",
 }
 """Lines of Tables 1 and 2 that are judged, each with the same model never pre-trained."""
@@ -52,6 +53,8 @@ MAIN = {
     "random-theta": "the same, learner never trained",
     "graphglow-on": "GraphGLOW, lambda < 1",
     "random-on": "the same, learner never trained",
+    "graphglow-degree": "GraphGLOW, lambda by degree",
+    "random-degree": "the same, learner never trained",
     "graphglow-backbone": "GraphGLOW, best backbone",
     "random-backbone": "the same, learner never trained",
     "gcn": "GCN, tuned",
@@ -229,6 +232,7 @@ def blocks(rows: Sequence[Row], found: Sequence[Row]) -> dict[str, dict[str, str
         "edges": edges(rows),
         "homophily": homophily(rows),
         "sensitivity": sensitivity(rows),
+        "degree": degree(rows),
         "encoder": table(rows, "encoder"),
         "search": search(found),
     }

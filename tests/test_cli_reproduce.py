@@ -222,9 +222,9 @@ def test_cells_without_a_source_are_named(capsys, files, tmp_path):
     argv += ["--sources", "cora", "--data-root", str(tmp_path)]
     assert main(argv) == 0  # no data here
     assert capsys.readouterr().err.splitlines()[0] == (
-        "graphglow: 15 cells left out, without a source among those given: GraphGLOW on cornell5 "
+        "graphglow: 20 cells left out, without a source among those given: GraphGLOW on cornell5 "
         "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "
-        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 10 more"
+        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 15 more"
     )
 
 

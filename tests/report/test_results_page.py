@@ -1,6 +1,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import plotly.graph_objects as go
 import pytest
@@ -154,7 +155,7 @@ def test_failures_and_times_that_were_not_taken_alone_are_said(tmp_path: Path) -
     assert "Accuracy against training time" not in page.text  # one time alone
 
 
-def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
+def without_test_nodes(**changes: Any) -> graphglow.TransferResult:
     data = graphglow.synthetic_graph(
         num_nodes=20, num_classes=2, num_features=4, homophily=0.5, average_degree=2.0,
         feature_noise=0.5, seed=0,
@@ -163,11 +164,21 @@ def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
     data.train_mask, data.val_mask, data.test_mask = part.clone(), part.clone(), part
     data.train_mask[:10], data.val_mask[10:] = True, True
     learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=4), seed=0)
-    config = graphglow.TransferConfig(epochs=1, num_pivots=5, refinements=1, device="cpu")
-    page = written(tmp_path, [], graphglow.transfer(learner, data, config))
+    small = {"epochs": 1, "num_pivots": 5, "refinements": 1, "device": "cpu"}
+    return graphglow.transfer(learner, data, graphglow.TransferConfig(**(small | changes)))
+
+
+def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
+    page = written(tmp_path, [], without_test_nodes())
     assert "no test nodes" in page.text
     assert "Confusions" not in page.text
     assert "How to read" not in page.text
+
+
+def test_a_page_says_lambda_as_it_was(tmp_path: Path) -> None:
+    assert "d / (d + " not in written(tmp_path, [], without_test_nodes(input_weight=0.4)).text
+    page = written(tmp_path, [], without_test_nodes(latent_degree=2.5))
+    assert "d / (d + 2.5), d neighbours" in page.text
 
 
 def test_without_plotly_the_error_says_what_to_install(

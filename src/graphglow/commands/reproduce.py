@@ -58,7 +58,7 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
 
     Experiments: table1 (in-domain), table2 (cross-domain), time (against other structure
     learning), ablation, edges (damaged graphs), homophily (of the learned graph), sensitivity
-    (lambda and P), encoder (GCN against MLP); or all.
+    (lambda and P), degree (lambda by degree), encoder (GCN against MLP); or all.
 
     Each run is a row in the file. A rerun makes only the runs that have none, or whose settings
     have changed; runs that several experiments ask for are made once. There is no --resume, since

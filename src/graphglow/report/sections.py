@@ -23,6 +23,7 @@ from graphglow.report.result_rows import OURS, ResultRow
 from graphglow.report.sweeps import INPUT, Sweep, sweeps, swept
 from graphglow.report.theme import SeriesStyle, series_styles
 from graphglow.report.verdicts import Verdicts, verdict_tables, verdicts
+from graphglow.training import TransferConfig
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ def transfer_section(path: str, structure: LearnedStructure) -> TransferSection:
         "nodes": f"{structure.num_nodes:,}",
         "classes": str(result.graph.num_classes),
         "pivots": f"{len(result.pivots):,}",
-        "input weight": f"{result.config.input_weight:g}",
+        "input weight": _input_weight(result.config),
     }
     if isinstance(sources, list):
         shown["pre-trained on"] = ", ".join(map(str, sources))
@@ -271,6 +272,13 @@ def transfer_section(path: str, structure: LearnedStructure) -> TransferSection:
         confusion=None if confusion is None else confusion.tolist(),
         num_nodes=structure.num_nodes,
     )
+
+
+def _input_weight(config: TransferConfig) -> str:
+    """Lambda as a page says it."""
+    if config.latent_degree is None:
+        return f"{config.input_weight:g}"
+    return f"d / (d + {config.latent_degree:g}), d neighbours"
 
 
 def _edge(structure: LearnedStructure, edge: ListedEdge) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from graphglow.report.comparison import Comparison, Line, Versus, against
 JUDGED = {
     "graphglow": ("gcn", "random-theta"),
     "graphglow-on": ("gcn", "random-on"),
+    "graphglow-degree": ("gcn", "random-degree"),
     "graphglow-sharp": ("gcn", "random-sharp"),
     "graphglow-backbone": ("gcn", "random-backbone"),
     "graphglow-star": ("gcn", "random-theta"),
