@@ -95,13 +95,18 @@ class Verdict:
         """How often it is ahead."""
         name = self.grid.labels[self.line]
         shown = [points(difference) for difference, _ in self.from_paper.values()]
-        below = [e for _, e in self.from_paper.values() if e is not None and e < -2]
+        below = [
+            -error
+            for difference, error in self.from_paper.values()
+            if points(difference) < 0 and error is not None
+        ]
         parts = []
         if shown:
             at = sum(difference >= 0 for difference in shown)
             parts.append(
                 f"is at or above the paper in {at} of {columns(len(shown))} "
-                f"(more than two standard errors below it in {len(below)})"
+                f"(below it by at most one standard error in {sum(e <= 1 for e in below)}, "
+                f"by more than two in {sum(e > 2 for e in below)})"
             )
         for other, found in self.versus.items():
             if found:
