@@ -103,9 +103,9 @@ def test_verdicts_count_columns_and_test_differences(folder):
     verdict = folder.block("verdicts2")
     assert (
         "GraphGLOW is at or above the paper in 2 of 3 columns (below it by at most one standard "
-        "error in 0, by more than two in 1); is above tuned GCN in 3 of 3 columns (significantly in "
-        "3, significantly below in 0); is above random theta in 0 of 3 columns (significantly in 0, significantly below "
-        "in 0)." in verdict
+        "error in 0, by more than two in 1); is above tuned GCN in 3 of 3 columns (significantly "
+        "in 3, significantly below in 0); is above random theta in 0 of 3 columns (significantly "
+        "in 0, significantly below in 0)." in verdict
     )
     # cora: one point above 83.2 +- 0.4, five runs each: sqrt((1 + 0.16) / 5) = 0.482 points
     assert "| Cora | 84.2 +- 1.0 | +1.0 (+2.1 SE) | **+5.0 (p < 0.001)** | -0.1 (p = 0.88) |" in (
