@@ -134,7 +134,7 @@ def test_a_single_curve_needs_no_legend_and_says_its_ends() -> None:
     assert chart.caption == "Highest mean 90 at 100, lowest 70 at 2000."
     assert not chart.figure.layout.showlegend
     assert chart.figure.layout.xaxis.type == "log"  # a factor of 40
-    assert list(chart.figure.layout.xaxis.ticktext) == ["50", "100", "200", "500", "1000", "2000"]
+    assert list(chart.figure.layout.xaxis.ticktext) == ["50", "100", "2000"]
     assert "1 curve: " in chart.alt
 
 
@@ -143,6 +143,14 @@ def test_nine_values_of_lambda_are_the_ticks() -> None:
     (section,) = experiment_sections(read(*records))
     axis = sweep_chart(section.sweeps[0], page_styles([section])).figure.layout.xaxis
     assert list(axis.tickvals) == [n / 10 for n in range(1, 10)]
+
+
+def test_many_values_on_a_log_scale_have_round_ticks() -> None:
+    swept = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
+    records = [row(cell=f"p{p}", x=p, series="pivots") for p in swept]
+    (section,) = experiment_sections(read(*records))
+    axis = sweep_chart(section.sweeps[0], page_styles([section])).figure.layout.xaxis
+    assert list(axis.ticktext) == ["50", "100", "200", "500", "1000", "2000"]
 
 
 def test_labels_do_not_cover_each_other() -> None:

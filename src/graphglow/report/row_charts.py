@@ -23,7 +23,7 @@ MOST_TICKS = 7
 """Of an axis with a log scale."""
 MOST_VALUES = 9
 """Up to this many swept values are the ticks of their axis."""
-LOG_FROM = 20
+LOG_FROM = 10
 """Swept values whose greatest is so many times their least have a log scale."""
 BELOW = {"orientation": "h", "yanchor": "top", "y": -0.24, "xanchor": "left", "x": -0.17}
 
@@ -186,10 +186,14 @@ def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
 
 
 def _ticks(values: list[float]) -> dict[str, object]:
-    """At the swept values, where they are few; on a log scale, at round ones."""
+    """At the swept values, where they are few; of many on a log scale, at round ones."""
     low, high = min(values), max(values)
     if low > 0 and high / low >= LOG_FROM:
-        return {"type": "log", **log_ticks(low, high)}
+        if len(set(values)) > MOST_TICKS:
+            return {"type": "log", **log_ticks(low, high)}
+        text = [f"{value:g}" for value in sorted(set(values))]
+        ticks = {"tickmode": "array", "tickvals": sorted(set(values)), "ticktext": text}
+        return {"type": "log", **ticks}
     if len(set(values)) <= MOST_VALUES:
         return {"tickmode": "array", "tickvals": sorted(set(values))}
     return {"nticks": 8}

@@ -13,7 +13,7 @@ AXES = {
     "shuffle": "share of features shuffled",
     "lambda": "weight of the input graph (lambda)",
     "input_weight": "weight of the input graph (lambda)",
-    "latent_degree": "neighbours that the learned graph counts as (c)",
+    "latent_degree": "neighbours the learned graph counts as (c)",
     "pivots": "pivots (P)",
     "num_pivots": "pivots (P)",
     "edges": "share of edges changed",
