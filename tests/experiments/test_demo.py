@@ -8,12 +8,11 @@ from graphglow.experiments.demo import (
     DEMO,
     METHODS,
     DemoResult,
-    GraphFacts,
     Row,
-    graph_facts,
     run_demo,
     summarise,
 )
+from graphglow.experiments.refined_facts import GraphFacts, graph_facts
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import PRETRAINED, load_pretrained
 
