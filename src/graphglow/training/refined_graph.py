@@ -88,7 +88,7 @@ class OperatorRows:
     ) -> None:
         self.adj = adj
         self.input_weight = 1.0 if latent is None else input_weight
-        alone = isinstance(self.input_weight, float) and self.input_weight == 1
+        alone = not isinstance(self.input_weight, Tensor) and self.input_weight == 1
         self.latent = [] if alone else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
 
     @torch.no_grad()
