@@ -53,7 +53,7 @@ MAIN = {
     "random-theta": "the same, learner never trained",
     "graphglow-on": "GraphGLOW, lambda < 1",
     "random-on": "the same, learner never trained",
-    "graphglow-degree": "GraphGLOW, lambda by degree",
+    "graphglow-degree": "GraphGLOW, by degree",
     "random-degree": "the same, learner never trained",
     "graphglow-backbone": "GraphGLOW, best backbone",
     "random-backbone": "the same, learner never trained",

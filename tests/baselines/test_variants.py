@@ -201,6 +201,7 @@ CHANGES = {
     "num_layers": 3,
     "encoder": "mlp",
     "input_weight": 0.2,
+    "latent_degree": 3.0,
     "structure_momentum": 0.5,
     "num_pivots": 5,
     "redraw_pivots": False,
@@ -225,7 +226,7 @@ CHANGES = {
     "delta": "exp",
     "sharpness": 5.0,
 }
-UNDER = {"sharpness": {"delta": "exp"}}  # fmt: skip
+UNDER = {"sharpness": {"delta": "exp"}, "latent_degree": {"input_weight": 0.7}}
 
 
 @pytest.mark.parametrize("name", LEARNERS)

@@ -29,6 +29,7 @@ def changed(**parts):
         {"config": {"capture": False}, "pretraining": {"capture": False}},
         {"config": {"backend": "triton"}, "pretraining": {"backend": "chunked"}},
         {"config": {"dropout": 0.5}, "pretraining": {"learner": {"num_heads": 4}}},  # the defaults
+        {"config": {"weight_decay": 5e-4, "teleport": 0.1, "steps": 10.0}},  # equal numbers
         {"sources": ["b", "a"]},
         {"device": "cuda", "runs_at_once": 5, "processes": 2, "provenance": {"commit": "b"}},
         {"timed": False, "threads": 1, "copied_from": "other", "observe_every": 5},

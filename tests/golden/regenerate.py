@@ -48,6 +48,7 @@ MODEL = {
     "dropout": 0.5,
     "encoder": "gcn",
     "input_weight": 0.6,
+    "latent_degree": None,
     "structure_momentum": 0.7,
     "num_pivots": 30,
     "redraw_pivots": True,

@@ -6,6 +6,7 @@ from tiny_graphs import learner, pretrain_config, small_data, transfer_config
 
 from graphglow import RefineStructure
 from graphglow.baselines import fit
+from graphglow.baselines.gnns import GNNConfig
 from graphglow.baselines.variants import RandomConfig
 from graphglow.errors import InputError
 from graphglow.training import PretrainConfig, TransferConfig, TransferResult, pretrain, transfer
@@ -29,6 +30,15 @@ def test_lambda_is_given_once(config):
     with pytest.raises(InputError, match=r"give one; got 0\.4 and 2\.0"):
         config(input_weight=0.4, latent_degree=2.0)
     assert config(latent_degree=2.0).input_weight == LAMBDA
+
+
+def test_a_run_says_it():
+    assert transfer(learner(), DATA, by_degree(2.0, epochs=1)).summary()["latent_degree"] == 2.0
+    plain = transfer(learner(), DATA, transfer_config(epochs=1))
+    assert "latent_degree" not in plain.summary()
+    fitted = RandomConfig(latent_degree=3.0, epochs=1, embedding_size=6)
+    assert fit("random-theta", DATA, fitted).summary()["latent_degree"] == 3.0
+    assert "latent_degree" not in fit("gcn", DATA, GNNConfig(epochs=1)).summary()
 
 
 def test_without_it_lambda_is_the_same_everywhere():

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from graphglow.graphs import Graph, write_predictions
 from graphglow.structure import LearnerConfig
 from graphglow.structure.config import delta_facts
-from graphglow.training.config import RunConfig
+from graphglow.training.config import ModelConfig, RunConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.task import accuracy
 
@@ -83,6 +83,7 @@ class FitResult:
             "method": self.method,
             "backbone": self.backbone,
             **delta_facts(delta, getattr(self.config, "sharpness", None)),
+            **(self.config.lambda_facts() if isinstance(self.config, ModelConfig) else {}),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,

@@ -149,6 +149,7 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
         "target": facts["target"],
         "method": method if backbone in (None, method) else f"{method} ({backbone} backbone)",
         **_delta(facts),
+        **_lambda(facts),
         "split": facts["split"],
         "test accuracy": percent(facts["test_accuracy"]),
         "validation accuracy": percent(facts["val_accuracy"]),
@@ -165,6 +166,12 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
     if facts.get("predictions") is not None:
         shown["predictions in"] = str(facts["predictions"])
     return shown
+
+
+def _lambda(facts: dict[str, Any]) -> dict[str, str]:
+    """How much the input graph weighs, where it goes by degree."""
+    c = facts.get("latent_degree")
+    return {} if c is None else {"input weight": f"d / (d + {c:g}), d neighbours"}
 
 
 def _delta(facts: dict[str, Any]) -> dict[str, str]:

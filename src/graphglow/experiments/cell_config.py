@@ -146,7 +146,14 @@ def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, A
     new option does not make old rows foreign; one whose default has changed does.
     """
     whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
-    return {name: value for name, value in whole.items() if name not in NOT_THE_RESULT}
+    return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}
+
+
+def _number(value: Any) -> Any:
+    """Numbers that are equal are the same: 1.0 becomes 1."""
+    if isinstance(value, Mapping):
+        return {name: _number(item) for name, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache  # thousands of rows are compared, each by the same few

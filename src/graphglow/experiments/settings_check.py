@@ -45,6 +45,8 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
                                      f"got {target!r}")  # fmt: skip
                 unknown.append(f"settings of {where} are not used: no graph has that name")
             _check_entry(ours[method][0] if method in ours else method, given, where)
+            if method in BY_DEGREE and in_parts(given)[1].get("latent_degree") is None:
+                raise InputError(f"{where} must have a number as latent_degree; got none")
     return unknown
 
 

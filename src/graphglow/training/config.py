@@ -81,8 +81,8 @@ class ModelConfig(RunConfig):
     input_weight: float = 0.7
     """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
     latent_degree: float | None = None
-    """c: make lambda d / (d + c) at a node with d neighbours (itself counted), as if the learned
-    graph were c more of them; None: input_weight at every node."""
+    """c: make lambda d / (d + c) at a node with d neighbours (itself counted, weights of edges
+    not), as if the learned graph were c more of them; None: input_weight at every node."""
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
     num_pivots: int = 400
@@ -116,7 +116,8 @@ class ModelConfig(RunConfig):
         in_unit_interval("teleport", self.teleport)
         in_unit_interval("input_weight", self.input_weight)
         if self.latent_degree is not None:
-            step_size("latent_degree", self.latent_degree)
+            if not 1e-9 <= number("latent_degree", self.latent_degree) <= 1e9:
+                raise InputError(f"latent_degree must lie in [1e-9, 1e9]; got {self.latent_degree}")
             if self.input_weight != ModelConfig.input_weight:
                 raise InputError(
                     "input_weight and latent_degree both say how much the input graph weighs: give "
@@ -124,6 +125,10 @@ class ModelConfig(RunConfig):
                 )
         in_unit_interval("structure_momentum", self.structure_momentum)
         rate("tolerance", self.tolerance)
+
+    def lambda_facts(self) -> dict[str, float]:
+        """What a run says of lambda by degree; of one lambda nothing."""
+        return {} if self.latent_degree is None else {"latent_degree": self.latent_degree}
 
     def input_weight_on(self, adj: SparseMatrix) -> float | Tensor:
         """Lambda on a graph: a number, or by degree one for each node, [N, 1]."""

@@ -93,6 +93,7 @@ class ShardResult:
             "method": self.method,
             "backbone": self.config.backbone,
             **self.learner.delta_facts(),
+            **self.config.lambda_facts(),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": len(self.history),
