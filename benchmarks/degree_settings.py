@@ -13,6 +13,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from graphglow.experiments.cell_config import with_degree
 from graphglow.experiments.cell_rows import of_newest_settings, read_rows
@@ -22,12 +23,13 @@ from graphglow.experiments.provenance import provenance
 from graphglow.experiments.settings import read_settings, write_settings
 from graphglow.storage import append_line
 
+Row = dict[str, Any]
 
-def scores_of(rows: Path, method: str, target: str) -> dict[float, list[float]]:
+
+def scores_of(rows: Sequence[Row], method: str, target: str) -> dict[float, list[float]]:
     """Validation accuracies of a method on a graph, by c."""
-    every = read_rows(rows)
     found: dict[float, list[float]] = {}
-    for row in (every[place] for place in of_newest_settings(every)[0]):
+    for row in rows:
         asked = (row["experiment"], row["method"], row["target"])
         if asked == ("degree", method, target) and row["val_accuracy"] is not None:
             found.setdefault(row["x"], []).append(row["val_accuracy"])
@@ -36,10 +38,11 @@ def scores_of(rows: Path, method: str, target: str) -> dict[float, list[float]]:
 
 def settle(rows: Path, path: Path) -> None:
     """Write the best settings of each line on each graph, and a row with what was compared."""
-    settings = read_settings(path)
+    settings, every = read_settings(path), read_rows(rows)
+    newest = [every[place] for place in of_newest_settings(every)[0]]
     for line, (method, _) in BY_DEGREE.items():
         for target in GRAPHS:
-            scores = scores_of(rows, method, target)
+            scores = scores_of(newest, method, target)
             if not scores:
                 continue
             best = max(scores, key=lambda c: statistics.mean(scores[c]))

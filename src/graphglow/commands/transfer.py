@@ -20,6 +20,7 @@ from graphglow.commands.flags import (
 from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.resuming import CheckpointSeconds, Resume, checkpointed, may_replace
 from graphglow.commands.terminal import epochs_shown, percent, print_json, show_facts, waiting
+from graphglow.experiments.wording import by_degree
 from graphglow.graphs.write import prediction_file
 from graphglow.training import TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
@@ -171,7 +172,7 @@ def readable(facts: dict[str, Any]) -> dict[str, str]:
 def _lambda(facts: dict[str, Any]) -> dict[str, str]:
     """How much the input graph weighs, where it goes by degree."""
     c = facts.get("latent_degree")
-    return {} if c is None else {"input weight": f"d / (d + {c:g}), d neighbours"}
+    return {} if c is None else {"input weight": by_degree(c)}
 
 
 def _delta(facts: dict[str, Any]) -> dict[str, str]:

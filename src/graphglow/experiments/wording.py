@@ -13,3 +13,8 @@ def shortened(items: Iterable[str], most: int = 5) -> str:
     every = list(items)
     more = len(every) - most
     return ", ".join(every[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def by_degree(latent_degree: float) -> str:
+    """Lambda that goes by degree."""
+    return f"d / (d + {latent_degree:g}), d neighbours"
