@@ -68,10 +68,11 @@ def test_rows_of_others_and_nested_ones_are_compared_as_they_are():
     theirs = {"method": "mine", "config": {"width": 3}}
     assert same_settings(theirs) == same_settings(theirs | {"config": {"width": 3, "seed": 1}})
     assert same_settings(theirs) != same_settings(theirs | {"config": {"width": 4}})
-    deep = []
+    lists, objects = [], {}
     for _ in range(200_000):
-        deep = [deep]
-    assert same_settings(theirs | {"config": {"width": deep}}) == ""
+        lists, objects = [lists], {"width": objects}
+    assert same_settings(theirs | {"config": {"width": lists}}) == ""
+    assert same_settings(theirs | {"config": objects}) == ""
 
 
 def test_a_short_run_does_not_mix_with_long_ones(tmp_path):

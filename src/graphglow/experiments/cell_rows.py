@@ -85,9 +85,9 @@ def same_settings(row: Mapping[str, Any]) -> str:
         kind = RunConfig
     before = row.get("pretraining")
     parts = [(kind, row.get("config") or {})] + [(PretrainConfig, before)] * bool(before)
-    configs = [as_compared(of, stored) | {"backend": None} for of, stored in parts]
     about = [sorted(row.get("sources") or ()), row.get("damage"), row.get("split")]
     try:
+        configs = [as_compared(of, stored) | {"backend": None} for of, stored in parts]
         return json.dumps([about, configs], sort_keys=True)
     except RecursionError:  # nested as no settings are
         return ""

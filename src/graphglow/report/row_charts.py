@@ -187,15 +187,15 @@ def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
 
 def _ticks(values: list[float]) -> dict[str, object]:
     """At the swept values, where they are few; of many on a log scale, at round ones."""
-    low, high = min(values), max(values)
+    swept = sorted(set(values))
+    low, high = swept[0], swept[-1]
     if low > 0 and high / low >= LOG_FROM:
-        if len(set(values)) > MOST_TICKS:
+        if len(swept) > MOST_TICKS:
             return {"type": "log", **log_ticks(low, high)}
-        text = [f"{value:g}" for value in sorted(set(values))]
-        ticks = {"tickmode": "array", "tickvals": sorted(set(values)), "ticktext": text}
-        return {"type": "log", **ticks}
-    if len(set(values)) <= MOST_VALUES:
-        return {"tickmode": "array", "tickvals": sorted(set(values))}
+        text = [f"{value:g}" for value in swept]
+        return {"type": "log", "tickmode": "array", "tickvals": swept, "ticktext": text}
+    if len(swept) <= MOST_VALUES:
+        return {"tickmode": "array", "tickvals": swept}
     return {"nticks": 8}
 
 
