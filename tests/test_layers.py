@@ -12,13 +12,15 @@ ORDER = (
     "triton_support",  # whether kernels can run here, for the layers that have some
     "version",
     "errors",
+    "checks",
     "storage",
-    "graphs",
     "ops",
+    "graphs",
     "structure",
     "pretrained",
     "gnn",
     "training",
+    "inference",
     "baselines",
     "experiments",
     "report",
@@ -26,6 +28,7 @@ ORDER = (
     "cli",
 )
 TOP = {"__main__": "cli"}
+ON_DEMAND = {("result.py", "inference")}  # a result's methods open the floor above when called
 PRINTERS = {"report", "commands", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 
@@ -106,7 +109,7 @@ def upward_imports(area, path, tree):
     return [
         f"{path.name}:{line}: {area} imports {other}"
         for line, other in imported_areas(tree)
-        if rank(other) > rank(area)
+        if rank(other) > rank(area) and (path.name, other) not in ON_DEMAND
     ]
 
 

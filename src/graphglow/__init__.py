@@ -21,16 +21,16 @@ from graphglow.version import __version__ as __version__
 _HOMES = {
     "METHODS": "graphglow.baselines",
     "Checkpoints": "graphglow.training.checkpoint",
-    "Explanation": "graphglow.training.explanation",
+    "Explanation": "graphglow.inference.explanation",
     "FitResult": "graphglow.baselines",
-    "GlowClassifier": "graphglow.training.classifier",
+    "GlowClassifier": "graphglow.inference.classifier",
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
     "LearnerConfig": "graphglow.structure",
-    "NewPredictions": "graphglow.training.new_nodes",
+    "NewPredictions": "graphglow.inference.new_nodes",
     "ObjectiveConfig": "graphglow.structure",
     "PretrainConfig": "graphglow.training",
-    "RefineStructure": "graphglow.training.refine_structure",
+    "RefineStructure": "graphglow.inference.refine_structure",
     "StructureLearner": "graphglow.structure",
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
@@ -61,6 +61,10 @@ if TYPE_CHECKING:
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
     from graphglow.graphs.write import to_networkx as to_networkx
+    from graphglow.inference.classifier import GlowClassifier as GlowClassifier
+    from graphglow.inference.explanation import Explanation as Explanation
+    from graphglow.inference.new_nodes import NewPredictions as NewPredictions
+    from graphglow.inference.refine_structure import RefineStructure as RefineStructure
     from graphglow.pretrained import load_pretrained as load_pretrained
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
@@ -72,10 +76,6 @@ if TYPE_CHECKING:
     from graphglow.training import transfer as transfer
     from graphglow.training import transfer_many as transfer_many
     from graphglow.training.checkpoint import Checkpoints as Checkpoints
-    from graphglow.training.classifier import GlowClassifier as GlowClassifier
-    from graphglow.training.explanation import Explanation as Explanation
-    from graphglow.training.new_nodes import NewPredictions as NewPredictions
-    from graphglow.training.refine_structure import RefineStructure as RefineStructure
     from graphglow.training.run_log import log_to as log_to
 
 

@@ -6,7 +6,7 @@ from gnn_graphs import float64, small_data, training
 
 from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop, drop_features
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 X = torch.ones(9, 4, dtype=torch.float64)
 

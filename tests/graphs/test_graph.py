@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs import prepare
 from graphglow.graphs.graph import normalised_adjacency, normalised_features
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 
 def dense_formula(edge_index, edge_weight, num_nodes):

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributions import Bernoulli
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import ObjectiveConfig
 from graphglow.structure.objective import (
     PROBABILITY_MARGIN,

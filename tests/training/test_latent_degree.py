@@ -9,8 +9,8 @@ from graphglow.baselines import fit
 from graphglow.baselines.gnns import GNNConfig
 from graphglow.baselines.variants import RandomConfig
 from graphglow.errors import InputError
+from graphglow.inference.refined_graph import OperatorRows
 from graphglow.training import PretrainConfig, TransferConfig, TransferResult, pretrain, transfer
-from graphglow.training.refined_graph import OperatorRows
 from graphglow.training.transfer import transfer_many
 
 DATA = small_data()

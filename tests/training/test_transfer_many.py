@@ -15,7 +15,7 @@ from tiny_graphs import (
 
 from graphglow.errors import InputError
 from graphglow.graphs import prepare
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.training import TransferResult, transfer, transfer_many
 
 DATA = small_data(noise=2.0)

@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method
 from graphglow.baselines.model import Model, ModelTask
+from graphglow.checks import at_least, one_of, rate
 from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot, vector
 from graphglow.gnn.dropout import drop, drop_features
 from graphglow.graphs import Graph
-from graphglow.graphs.sparse import SparseMatrix
-from graphglow.structure.config import at_least, one_of
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.adam import Adam
-from graphglow.training.config import RunConfig, rate
+from graphglow.training.config import RunConfig
 from graphglow.training.replay import Replay
 
 Estimator = Literal["mlp", "cheb"]

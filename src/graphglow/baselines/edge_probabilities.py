@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 BLOCKS, LEAST_ROWS = 16, 64
 """Blocks of rows that the upper triangle is cut into, and the fewest rows of one but the last."""

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method
+from graphglow.checks import at_least
 from graphglow.graphs import Graph
-from graphglow.structure.config import at_least
 from graphglow.training.config import RunConfig, TransferConfig
 from graphglow.training.loop import Task
 from graphglow.training.task import GraphTask

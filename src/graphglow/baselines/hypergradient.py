@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure.objective import supervised_loss
 from graphglow.training.adam import BETA_1, BETA_2
 

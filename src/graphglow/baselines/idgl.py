@@ -12,14 +12,14 @@ from graphglow.baselines.learned_graph import Latent, LearnedGraph, PenaltyRates
 from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space, of_model
 from graphglow.baselines.model import Model
 from graphglow.baselines.weighted_cosine import CutSimilarity, FeatureSimilarity, cut_similarity
+from graphglow.checks import at_least, in_unit_interval, number, rate
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
 from graphglow.ops.unit_heads import unit_heads
-from graphglow.structure.config import at_least, in_unit_interval, number
-from graphglow.training.config import RunConfig, rate
+from graphglow.training.config import RunConfig
 
 KEPT_ENTRIES = 200_000_000
 """The learned graphs of all refinements are kept for the backward pass up to this many entries

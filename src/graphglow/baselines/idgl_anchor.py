@@ -10,10 +10,10 @@ from graphglow.baselines.idgl import IDGL, SPACE, IDGLConfig, memory_of
 from graphglow.baselines.learned_graph import Latent, PenaltyRates, inner
 from graphglow.baselines.method import Method, of_model
 from graphglow.baselines.weighted_cosine import CollectedGradient, CutSimilarity
+from graphglow.checks import at_least
 from graphglow.graphs import Graph
 from graphglow.ops import EPS
 from graphglow.ops.dense import CLAMPED
-from graphglow.structure.config import at_least
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,14 +20,14 @@ from graphglow.baselines.hypergradient import (
     inner_step,
 )
 from graphglow.baselines.method import SHARED_SPACE, Method
+from graphglow.checks import at_least, number, step_size
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
-from graphglow.graphs.knn import knn_edges
-from graphglow.structure.config import at_least, number
+from graphglow.ops.knn import knn_edges
 from graphglow.structure.objective import supervised_loss
-from graphglow.training.config import RunConfig, step_size
+from graphglow.training.config import RunConfig
 from graphglow.training.task import accuracy
 
 

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method, of_model
 from graphglow.baselines.model import Model
+from graphglow.checks import at_least
 from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot, vector
 from graphglow.gnn.dropout import drop, drop_features
 from graphglow.graphs import Graph
-from graphglow.structure.config import at_least
 from graphglow.training.config import RunConfig
 
 

@@ -16,14 +16,15 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.checks import at_least, step_size
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.structure.config import DEFAULT_SHARPNESS, Delta, at_least
+from graphglow.structure.config import DEFAULT_SHARPNESS, Delta
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
-from graphglow.training.config import ModelConfig, step_size
+from graphglow.training.config import ModelConfig
 from graphglow.training.loop import Task
 from graphglow.training.task import GraphTask, Trained
 

@@ -15,14 +15,14 @@ from graphglow.baselines.relaxed_graph import (
     drawn_with,
     unfolding,
 )
+from graphglow.checks import at_least, number, rate, step_size
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot, vector
 from graphglow.gnn.dropout import drop, drop_features
 from graphglow.graphs import Graph
-from graphglow.structure.config import at_least, number
 from graphglow.training.adam import Adam
-from graphglow.training.config import RunConfig, rate, step_size
+from graphglow.training.config import RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop_features
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.ops.unit_heads import SHORTEST, unit_heads
 
 

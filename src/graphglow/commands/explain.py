@@ -5,6 +5,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from graphglow.checks import at_least
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import (
     Json,
@@ -17,12 +18,11 @@ from graphglow.commands.flags import (
 )
 from graphglow.commands.terminal import percent, print_json, say, show_facts, waiting
 from graphglow.graphs.table_file import require_pyarrow
+from graphglow.inference.explanation import Explanation
 from graphglow.report import is_report
 from graphglow.report.explanation import PAGES, summary, write_explanation
 from graphglow.report.figure import require_plotly
-from graphglow.structure.config import at_least
 from graphglow.training import TransferResult
-from graphglow.training.explanation import Explanation
 
 OptionalClass = Annotated[str | None, arg(metavar="CLASS", help_behavior_hint="(optional)")]
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from torch_geometric.data import Data
 from tyro.conf import FlagCreatePairsOff, arg
 
+from graphglow.checks import at_least
 from graphglow.commands.files import check_output, learner_file
 from graphglow.commands.flags import (
     EmbeddingSize,
@@ -24,7 +25,6 @@ from graphglow.experiments.refined_facts import graph_facts
 from graphglow.graphs import write_graph
 from graphglow.graphs.table_file import require_pyarrow
 from graphglow.graphs.write import WRITERS
-from graphglow.structure.config import at_least
 from graphglow.training import TransferConfig, TransferResult
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from torch_geometric.data import Data
 from tyro.conf import arg
 
+from graphglow.checks import at_least
 from graphglow.commands import terminal
 from graphglow.commands.files import check_output, trained_learner
 from graphglow.commands.flags import Json, OptionalLearner
@@ -28,7 +29,6 @@ from graphglow.experiments.trial_progress import OnProgress, Progress
 from graphglow.experiments.workers import ray_address
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
-from graphglow.structure.config import at_least
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 

@@ -13,13 +13,13 @@ from typing import Any, Protocol, get_args
 
 from graphglow.baselines import fit_many, method_named
 from graphglow.baselines.method import Space
+from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph
 from graphglow.experiments.cell_config import with_encoder
 from graphglow.experiments.search_spaces import PRETRAIN_SPACE, TRANSFER_SPACE
 from graphglow.experiments.settings import config_of, locked
 from graphglow.structure import StructureLearner
-from graphglow.structure.config import at_least, one_of, plain_numbers
 from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
 from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 from graphglow.training.loop import OnEpoch

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphglow.baselines.methods import METHODS
+from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_config import Configs, Protocol, configs_of
@@ -24,7 +25,6 @@ from graphglow.experiments.cell_run import Runs
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.settings import Settings
 from graphglow.experiments.workers import ray_address
-from graphglow.structure.config import at_least
 from graphglow.training.config import LARGEST_SEED
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from graphglow.gnn.dropout import Dropout, drop_features
 from graphglow.graphs import Graph
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 Encoder = Literal["gcn", "mlp"]
 

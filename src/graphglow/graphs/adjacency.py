@@ -9,7 +9,7 @@ counting, and the two directions of an edge are the same number bit by bit.
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 
 def normalised_adjacency(

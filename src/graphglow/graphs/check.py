@@ -12,8 +12,8 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.knn import knn_edges
 from graphglow.graphs.split import stratified_split
+from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""

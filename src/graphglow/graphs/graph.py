@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.graphs.check import check_graph
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 DENSE_ABOVE = 0.2
 """A matrix with a larger share of non-zeros is kept dense: it multiplies faster."""

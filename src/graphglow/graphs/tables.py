@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.graphs.dataset_info import DatasetInfo
-from graphglow.graphs.knn import knn_edges
+from graphglow.ops.knn import knn_edges
 
 
 def read_table(name: str, root: Path, split_seed: int = 0) -> Data:

@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
+from graphglow.inference.explanation import Explanation
 from graphglow.report.figure import (
     embedded,
     embedded_figures,
@@ -19,7 +20,6 @@ from graphglow.report.results_page import PlacedCharts
 from graphglow.report.template import FOLDER, percent, render
 from graphglow.report.theme import THEMES
 from graphglow.storage import atomic_path
-from graphglow.training.explanation import Explanation
 
 PAGES = (".html", ".htm")
 

@@ -4,11 +4,11 @@ import math
 
 import plotly.graph_objects as go
 
+from graphglow.inference.explanation import Contribution, Explanation
 from graphglow.report.explanation import class_text, towards
 from graphglow.report.figure import Chart, chart_text, translucent
 from graphglow.report.learned_structure import UNLABELLED, unique_names
 from graphglow.report.theme import OURS, series_styles
-from graphglow.training.explanation import Contribution, Explanation
 
 INPUT = "#7a8699"
 BY_INPUT, BY_LEARNED = "by the input graph", "by the learned graph"

@@ -1,11 +1,10 @@
 """Settings of the structure learner and of its objective."""
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-import numpy as np
-
+from graphglow.checks import at_least, number, one_of, plain_numbers
 from graphglow.errors import InputError
 
 Similarity = Literal["cosine", "dot", "rbf", "attention"]
@@ -19,9 +18,6 @@ SHARPEST = 32.0
 """Of kappa: exp(kappa) of float32 can still be summed over 10^24 nodes, exp(-kappa) is no zero."""
 
 DEFAULT_SHARPNESS = 10.0
-
-LARGEST_INTEGER = 2**32
-"""Above this no size, count or number of epochs makes sense."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,50 +129,3 @@ def delta_facts(delta: str, kappa: float | None) -> dict[str, Any]:
     if delta == LearnerConfig.delta:
         return {}
     return {"delta": delta} | ({"kappa": kappa} if delta == "exp" else {})
-
-
-def plain_numbers(config: Any) -> None:
-    """Turn NumPy's numbers in a config into Python's, which JSON can hold.
-
-    These are its fields and what is in those that are tuples; nested configs have done it before.
-    """
-    for field in fields(config):
-        value = getattr(config, field.name)
-        plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
-        object.__setattr__(config, field.name, plain)
-
-
-def _plain(value: Any) -> Any:
-    kinds = {"b": bool, "i": int, "u": int, "f": float}
-    if isinstance(value, np.generic) and value.dtype.kind in kinds:
-        return kinds[value.dtype.kind](value)
-    return value
-
-
-def at_least(name: str, value: int, low: int) -> None:
-    """Raise unless the integer ``value`` is ``low`` or more."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{name} must be an integer; got {value!r}")
-    if value < low:
-        raise InputError(f"{name} must be >= {low}; got {value}")
-    if value > LARGEST_INTEGER:
-        raise InputError(f"{name} must be <= {LARGEST_INTEGER}; got {value}")
-
-
-def in_unit_interval(name: str, value: float) -> None:
-    """Raise unless ``value`` lies in [0, 1]."""
-    if not 0 <= number(name, value) <= 1:
-        raise InputError(f"{name} must lie in [0, 1]; got {value}")
-
-
-def number(name: str, value: float) -> float:
-    """Return ``value``; raise unless it is a number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{name} must be a number; got {value!r}")
-    return value
-
-
-def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise unless ``value`` is a known choice."""
-    if not isinstance(value, str) or value not in known:
-        raise InputError(f"{name} must be one of {', '.join(known)}; got {value!r}")

@@ -8,7 +8,7 @@ gradient of o, the backward pass is that of :mod:`graphglow.ops.dense`, entry by
 
 and, since S_up = q_u . k_p, dq = dS k and dk = dS^T q. Which pivots are kept is a choice, through
 which no gradient goes. The products with S and S^T are those of a
-:class:`~graphglow.graphs.sparse.SparseMatrix`: no sum is ever made by atomic additions, so a
+:class:`~graphglow.ops.sparse.SparseMatrix`: no sum is ever made by atomic additions, so a
 GPU gives the same bits every time.
 """
 
@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import INT32_LIMIT, SparseMatrix
 from graphglow.ops import EPS, similarity
 from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
+from graphglow.ops.sparse import INT32_LIMIT, SparseMatrix
 from graphglow.structure.latent import PivotStructure
 
 CLAMPED = 0.999999 / EPS

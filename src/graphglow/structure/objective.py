@@ -9,7 +9,7 @@ import math
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure.config import ObjectiveConfig
 
 PROBABILITY_MARGIN = 1e-6

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 
 from torch import Tensor
 
+from graphglow.checks import at_least, number
 from graphglow.errors import InputError, InputWarning
 from graphglow.storage import load_tensors, prefixed, save_tensors, try_lock
-from graphglow.structure.config import at_least, number
 from graphglow.training.run_identity import check_same_run, versions
 from graphglow.training.run_state import Part as Part
 from graphglow.training.run_state import Saved

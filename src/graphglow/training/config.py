@@ -5,25 +5,25 @@ from typing import Literal, get_args
 
 from torch import Tensor
 
-from graphglow.errors import InputError
-from graphglow.gnn import BackboneShape, Encoder, backbone_class, by_degree
-from graphglow.graphs.sparse import SparseMatrix
-from graphglow.ops import BACKENDS, Backend, Precision
-from graphglow.structure.config import (
-    LearnerConfig,
-    ObjectiveConfig,
+from graphglow.checks import (
     at_least,
     in_unit_interval,
     number,
     one_of,
     plain_numbers,
+    rate,
+    step_size,
 )
+from graphglow.errors import InputError
+from graphglow.gnn import BackboneShape, Encoder, backbone_class, by_degree
+from graphglow.ops import BACKENDS, Backend, Precision
+from graphglow.ops.sparse import SparseMatrix
+from graphglow.structure.config import LearnerConfig, ObjectiveConfig
 
 Device = Literal["auto", "cpu", "cuda"]
 Schedule = Literal["in turn", "together"]
 
 LARGEST_SEED = 2**32 - 1
-LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,15 +193,3 @@ class TransferConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         step_size("learner_learning_rate", self.learner_learning_rate)
-
-
-def step_size(name: str, value: float) -> None:
-    """Raise unless ``value`` is positive and not absurd."""
-    if not 0 < number(name, value) <= LARGEST_RATE:
-        raise InputError(f"{name} must be > 0 and at most {LARGEST_RATE:g}; got {value}")
-
-
-def rate(name: str, value: float) -> None:
-    """Raise unless ``value`` is zero or positive and not absurd."""
-    if not 0 <= number(name, value) <= LARGEST_RATE:
-        raise InputError(f"{name} must lie in [0, {LARGEST_RATE:g}]; got {value}")

@@ -4,26 +4,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import at_least
 from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, write_predictions
 from graphglow.graphs.table_columns import Columns
 from graphglow.structure import PivotStructure, StructureLearner
-from graphglow.structure.config import at_least
 from graphglow.training.config import TransferConfig
-from graphglow.training.explain import Explainer
-from graphglow.training.explanation import Explanation
 from graphglow.training.loop import Epoch
-from graphglow.training.new_nodes import NewPredictions, predict_new, predict_new_tables
 from graphglow.training.refine import Refinement, last_refinement
-from graphglow.training.refined_graph import strongest_edges
 from graphglow.training.result_file import read_result, save_result
 from graphglow.training.runs import Runs
 from graphglow.training.task import accuracy
+
+if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
+    from graphglow.inference.explain import Explainer
+    from graphglow.inference.explanation import Explanation
+    from graphglow.inference.new_nodes import NewPredictions
 
 OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
 """What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
@@ -90,7 +91,7 @@ class TransferResult:
         *,
         edge_weight: Any = None,
         node_id: Sequence[int | str] | None = None,
-    ) -> NewPredictions:
+    ) -> "NewPredictions":
         """Predict nodes that were added after training, without training again.
 
         The trained weights and the pivots, which are old nodes, stay; edges count in both
@@ -110,6 +111,8 @@ class TransferResult:
         Shapes:
             x [M, F], edges [2, E], edge_weight [E]
         """
+        from graphglow.inference.new_nodes import predict_new
+
         return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
 
     def predict_new_tables(
@@ -119,7 +122,7 @@ class TransferResult:
         *,
         columns: Columns | None = None,
         skip_unknown_edges: bool = False,
-    ) -> NewPredictions:
+    ) -> "NewPredictions":
         """:meth:`predict_new` from tables, with ids: files (``.csv``, ``.parquet``) or DataFrames.
 
         Args:
@@ -131,6 +134,8 @@ class TransferResult:
                 said there holds here too.
             skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
         """
+        from graphglow.inference.new_nodes import predict_new_tables
+
         return predict_new_tables(
             self, nodes, edges, columns, skip_unknown_edges=skip_unknown_edges
         )
@@ -142,7 +147,7 @@ class TransferResult:
         *,
         label: int | str | None = None,
         against: int | str | None = None,
-    ) -> Explanation:
+    ) -> "Explanation":
         """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
 
         Exact, for backbones whose scores are a sum over neighbours: appnp, gat, gcn, gpr, sage.
@@ -156,7 +161,9 @@ class TransferResult:
         return self._explainer.explain(node, top_k=top_k, label=label, against=against)
 
     @cached_property
-    def _explainer(self) -> Explainer:
+    def _explainer(self) -> "Explainer":
+        from graphglow.inference.explain import Explainer
+
         return Explainer(self)
 
     @property
@@ -187,6 +194,8 @@ class TransferResult:
             top_k: Edges kept per node.
             self_loops: Keep what a node passes to itself among its edges.
         """
+        from graphglow.inference.refined_graph import strongest_edges
+
         at_least("top_k", top_k, 1)
         edges = strongest_edges(
             self.graph.adj,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import checksum
 from graphglow.structure import StructureLearner
 from graphglow.version import __version__

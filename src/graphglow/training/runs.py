@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.config import ModelConfig, RunConfig
 
 MAY_DIFFER = (

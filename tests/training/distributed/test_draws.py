@@ -3,7 +3,7 @@
 import torch
 
 from graphglow.gnn.dropout import drop, drop_features
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.distributed import Ranks
 from graphglow.training.distributed import draws as module
 from graphglow.training.distributed.draws import (

@@ -10,7 +10,7 @@ from tiny_graphs import small_data
 
 from graphglow.errors import InputError
 from graphglow.graphs import prepare, scale_graph
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import try_lock
 from graphglow.training.distributed import (
     GraphArrays,

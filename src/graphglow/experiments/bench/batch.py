@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from graphglow.checks import at_least
 from graphglow.experiments.bench.config import TransferBench
 from graphglow.experiments.bench.epoch import gpu_peak, graph_facts
 from graphglow.experiments.bench.rows import Row
 from graphglow.graphs import load_graph
-from graphglow.structure.config import at_least
 from graphglow.training import TransferResult, transfer_many
 from graphglow.training.device import resolve_device
 

@@ -5,10 +5,11 @@ from typing import get_args
 
 import torch
 
+from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.structure.config import Delta, at_least, one_of, plain_numbers
+from graphglow.structure.config import Delta
 from graphglow.training import TransferConfig
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from graphglow.checks import one_of
 from graphglow.errors import InputError
 from graphglow.experiments.bench.config import TransferBench
 from graphglow.experiments.bench.epoch import graph_facts
@@ -19,7 +20,6 @@ from graphglow.experiments.bench.op import NAMED_BACKENDS, chosen_backends
 from graphglow.experiments.bench.peak import bytes_now, peak_since_reset, ran_out, reset_peak
 from graphglow.experiments.bench.rows import Row, quotient
 from graphglow.graphs import load_graph
-from graphglow.structure.config import one_of
 from graphglow.training import transfer
 from graphglow.training.device import resolve_device
 

@@ -10,6 +10,7 @@ from typing import NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.experiments.bench.ceilings import Ceilings, measure_ceilings, tf32_allowed
 from graphglow.experiments.bench.clock import Timing, time_calls
@@ -18,7 +19,6 @@ from graphglow.experiments.bench.peak import tensor_peak
 from graphglow.experiments.bench.roofline import roofline
 from graphglow.experiments.bench.rows import Row, quotient
 from graphglow.ops import BACKENDS, Backend, Precision, available_backends, pivot_propagate
-from graphglow.structure.config import at_least, one_of
 from graphglow.training.device import resolve_device
 
 NAMED_BACKENDS = tuple(name for name in BACKENDS if name != "auto")

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.experiments.bench.clock import time_calls
 from graphglow.experiments.bench.config import ModelBench, some
@@ -15,7 +16,6 @@ from graphglow.experiments.bench.fresh import in_fresh_process
 from graphglow.experiments.bench.peak import bytes_now, peak_since_reset, ran_out, reset_peak
 from graphglow.experiments.bench.rows import Row
 from graphglow.graphs import scale_graph
-from graphglow.structure.config import at_least
 from graphglow.training.device import memory_advice, resolve_device
 from graphglow.training.task import GraphTask
 

@@ -13,7 +13,7 @@ from graphglow.gnn.dropout import Dropout, drop, drop_features
 from graphglow.gnn.encoder import Encoded
 from graphglow.gnn.latent_gnn import MixedPropagation
 from graphglow.graphs import Graph
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 
 class Edges(NamedTuple):

@@ -17,7 +17,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph
 from graphglow.graphs.check import LARGEST_WEIGHT, MASKS, complete_masks
 from graphglow.graphs.files import ARRAYS, holds, own_path
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 BLOCK = 10_000_000
 """Numbers looked at together."""

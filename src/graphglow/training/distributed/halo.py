@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.distributed.graph_arrays import Array, distinct
 from graphglow.training.distributed.ranks import Ranks
 

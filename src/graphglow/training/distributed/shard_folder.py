@@ -26,7 +26,7 @@ from torch import Tensor
 from graphglow.errors import InputError
 from graphglow.graphs.files import SHARDS, own_path
 from graphglow.graphs.graph import DENSE_ABOVE, normalised_features
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import try_lock
 from graphglow.training.distributed.graph_arrays import (
     Array,

@@ -15,7 +15,7 @@ from torch import Tensor
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.graphs.files import SHARDS, own_path
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.distributed.agreement import together
 from graphglow.training.distributed.graph_arrays import Array, blocks, file_checksum, mapped
 from graphglow.training.distributed.halo import halo_matrix

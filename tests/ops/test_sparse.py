@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from graphglow.graphs import sparse
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 
 def random_matrix(rows: int, cols: int, density: float, seed: int = 0) -> sp.csr_array:

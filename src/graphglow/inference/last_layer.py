@@ -1,7 +1,7 @@
 """The last propagation of a GNN, taken apart: what each node said, and what did not travel.
 
 Where nothing nonlinear stands behind the last propagation, the logits of node u are a sum over
-nodes, with M = lambda A + (1 - lambda) L as in :mod:`graphglow.training.refined_graph`::
+nodes, with M = lambda A + (1 - lambda) L as in :mod:`graphglow.inference.refined_graph`::
 
     logits_u = sum_v M_uv said_v + own_u + bias
 """
@@ -17,7 +17,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import Backbone, Encoded, MixedPropagation
 from graphglow.gnn.backbones import APPNP, BACKBONES, GAT, GCN, GPR, SAGE
 from graphglow.gnn.backbones.gat import Edges
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 
 
 class LastLayer(NamedTuple):

@@ -10,8 +10,8 @@ from tiny_graphs import computing_in_float64, learner, small_data, transfer_conf
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graphs import check_graph, graph_of
+from graphglow.inference.new_nodes import BOUND_TO_THEIR_NODES, grown_logits
 from graphglow.training import TransferResult, transfer
-from graphglow.training.new_nodes import BOUND_TO_THEIR_NODES, grown_logits
 from graphglow.training.refine import last_refinement
 from graphglow.training.runs import Runs
 

@@ -11,10 +11,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import number
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
 from graphglow.graphs.check import MASKS
-from graphglow.structure.config import number
 
 
 def node_index(nodes: Any, num_nodes: int, *, at_least: int = 0) -> NDArray[np.int64]:

@@ -121,7 +121,7 @@ def _product(
     """[.., M, F] -> [.., N, F]; a batch may share the values [E] or have its own [B, E]."""
     assert values.ndim == 1 or dense.ndim == 3  # a batch of matrices meets a batch of vectors
     if dense.dtype == torch.float32 and triton_usable(dense.device):
-        from graphglow.graphs.triton_spmm import spmm  # triton is an optional dependency
+        from graphglow.ops.triton_spmm import spmm  # triton is an optional dependency
 
         with launching_on(dense):
             return spmm(crow, col, values, shape, dense)

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_graphs import float64, learner, small_data
 
+from graphglow.inference.refined_graph import strongest_edges
 from graphglow.structure import BlendedStructure
-from graphglow.training.refined_graph import strongest_edges
 
 N = 24
 GRAPH = float64(small_data(num_nodes=N))

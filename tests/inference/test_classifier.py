@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 from graphglow.errors import InputError
+from graphglow.inference.classifier import GlowClassifier
 from graphglow.training import transfer
-from graphglow.training.classifier import GlowClassifier
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Why a node got its class: what each node said in the last layer, and by which edge it came.
 
-The logits of node u are a sum over nodes v (:mod:`graphglow.training.last_layer`), and each
+The logits of node u are a sum over nodes v (:mod:`graphglow.inference.last_layer`), and each
 summand has two parts, by the input graph and by the learned one::
 
     logit_uc = sum_v lambda A_uv said_vc + sum_v (1 - lambda) L_uv said_vc + own_uc + bias_c
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import MixedPropagation
-from graphglow.structure.config import at_least
-from graphglow.training.explanation import ClassVoice, Contribution, Explanation
-from graphglow.training.last_layer import last_layer
-from graphglow.training.refined_graph import OperatorRows
+from graphglow.inference.explanation import ClassVoice, Contribution, Explanation
+from graphglow.inference.last_layer import last_layer
+from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult

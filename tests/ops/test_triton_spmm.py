@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix
 from interpreted import DEVICE, KERNEL_TEST, kernels
 
 pytest.importorskip("triton")
 pytestmark = KERNEL_TEST
-spmm = kernels("graphglow.graphs.triton_spmm")
+spmm = kernels("graphglow.ops.triton_spmm")
 
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-5}
 

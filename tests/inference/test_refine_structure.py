@@ -9,8 +9,8 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import GCNConv
 
 from graphglow.errors import InputError
+from graphglow.inference.refine_structure import RefineStructure
 from graphglow.training import transfer
-from graphglow.training.refine_structure import RefineStructure
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from tiny_graphs import computing_in_float64, learner, small_data, transfer_conf
 
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
+from graphglow.inference.last_layer import PARTS
 from graphglow.training import TransferResult, transfer
-from graphglow.training.last_layer import PARTS
 
 ABLE = sorted(name for name, kind in BACKBONES.items() if kind in PARTS)
 NAMES = ["red", "green", "blue"]

@@ -13,9 +13,7 @@ from sklearn.metrics import accuracy_score
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.structure import StructureLearner
-from graphglow.training.config import TransferConfig
-from graphglow.training.labelled_nodes import (
+from graphglow.inference.labelled_nodes import (
     check_fraction,
     class_labels,
     graph_given,
@@ -24,6 +22,8 @@ from graphglow.training.labelled_nodes import (
     same_length,
     several_classes,
 )
+from graphglow.structure import StructureLearner
+from graphglow.training.config import TransferConfig
 from graphglow.training.named_learner import named_learner
 from graphglow.training.result import TransferResult
 from graphglow.training.run_log import log_to

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.graphs.sparse import SparseMatrix
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import BlendedStructure, PivotStructure, Structure
 
 BLOCK_ELEMENTS = 16_000_000

@@ -1,6 +1,6 @@
 import torch
 
-from graphglow.graphs.knn import knn_edges
+from graphglow.ops.knn import knn_edges
 
 
 def test_neighbours_are_the_nearest_by_cosine():

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.fixes import parse_version
 from tiny_graphs import learner, small_data, transfer_config
 
-from graphglow.training.classifier import GlowClassifier
+from graphglow.inference.classifier import GlowClassifier
 
 ROWS = (
     "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "

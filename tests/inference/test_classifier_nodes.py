@@ -12,8 +12,8 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 from tiny_graphs import learner, small_data, transfer_config
 
 from graphglow.errors import InputError
+from graphglow.inference.classifier import GlowClassifier
 from graphglow.training import TransferConfig, TransferResult
-from graphglow.training.classifier import GlowClassifier
 
 NODES = np.arange(40)
 NAMES = np.array(["ant", "bee", "cat"])

@@ -10,19 +10,19 @@ from torch import Tensor
 from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
+from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph
 from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.graph import normalised_features
-from graphglow.graphs.sparse import SparseMatrix
+from graphglow.inference.refined_graph import strongest_edges
 from graphglow.ops import EPS
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import Structure, StructureLearner
-from graphglow.structure.config import at_least, one_of
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
 from graphglow.training.named_learner import named_learner
-from graphglow.training.refined_graph import strongest_edges
 from graphglow.training.result import OF_NODES
 from graphglow.training.transfer import transfer
 

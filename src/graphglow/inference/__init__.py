@@ -1,0 +1,1 @@
+"""What is done with a trained model: refined graphs, explanations, new nodes, the classifier."""
