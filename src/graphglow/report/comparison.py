@@ -1,10 +1,12 @@
 """Methods against targets: means over seeds, the paper's figures beside, and who is ahead."""
 
 import statistics
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from graphglow.experiments.lines import NAMES
+from graphglow.experiments.lines import OURS as LINES
 from graphglow.experiments.paper import GRAPHS
 from graphglow.report.result_rows import OURS, ResultRow
 
@@ -16,6 +18,17 @@ ALONE = (
 """What a mark at a cell says: see :attr:`ResultRow.alone`."""
 LEFT_OUT = "runs of this cell with other settings than its newest are left out"
 """What another mark says: see :attr:`ResultRow.left_out`."""
+JUDGED = {
+    "graphglow": ("gcn", "random-theta"),
+    "graphglow-on": ("gcn", "random-on"),
+    "graphglow-backbone": ("gcn", "random-backbone"),
+    "graphglow-star": ("gcn", "random-theta"),
+}
+"""Lines of ours, and what each must beat to be worth its while: the same GNN without a learned
+graph, and the same model whose structure learner was never trained. The last is judged only where
+none of the others is."""
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class Versus(NamedTuple):
@@ -53,11 +66,12 @@ class Cell:
     """Runs that had other settings than the newest."""
     best: bool = False
     versus: Versus | None = None
+    """Of ours: against the best of all others in its column."""
 
     @property
     def mean(self) -> float | None:
         """Rounded, so that equal counts are a tie whatever their float type."""
-        return round(statistics.mean(self.scores), 6) if self.scores else None
+        return float(f"{statistics.mean(self.scores):.6g}") if self.scores else None
 
     @property
     def std(self) -> float | None:
@@ -83,55 +97,68 @@ class Line:
     def ours(self) -> bool:
         return self.method in OURS
 
+    @property
+    def scored(self) -> list[Cell]:
+        """The cells that have a score."""
+        return [cell for cell in self.cells if cell is not None and cell.scores]
+
+    @property
+    def from_paper(self) -> float | None:
+        """The mean difference to the paper's figures."""
+        apart = [cell.from_paper for cell in self.scored if cell.from_paper is not None]
+        return statistics.mean(apart) if apart else None
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of lines by columns."""
+    """A table of lines by columns: targets, or the values of what is swept."""
 
-    columns: tuple[str, ...]
+    columns: tuple[Any, ...]
     lines: tuple[Line, ...]
 
     @property
-    def has_paper(self) -> bool:
-        return any(c is not None and c.paper is not None for line in self.lines for c in line.cells)
-
-    @property
-    def has_alone(self) -> bool:
-        return any(c is not None and c.alone for line in self.lines for c in line.cells)
-
-    @property
-    def has_left_out(self) -> bool:
-        return any(c is not None and c.left_out for line in self.lines for c in line.cells)
-
-    @property
-    def tested(self) -> bool:
-        return any(
-            c is not None and c.versus is not None for line in self.lines for c in line.cells
-        )
+    def cells(self) -> list[Cell]:
+        return [cell for line in self.lines for cell in line.cells if cell is not None]
 
 
-def compare(rows: Sequence[ResultRow], column: Callable[[ResultRow], str]) -> Comparison:
-    """Group rows into lines, in the order in which they came, and columns, the paper's first."""
-    names = line_names(rows, column)
-    place = {row.target: GRAPHS.index(row.target) for row in rows if row.target in GRAPHS}
+def compare(
+    rows: Sequence[ResultRow],
+    column: Callable[[ResultRow], Any],
+    line: Callable[[ResultRow], str] | None = None,
+) -> Comparison:
+    """Group rows into lines, in the order in which they came, and columns, the paper's first.
+
+    Args:
+        rows: Their ``test_accuracy`` is what is compared.
+        column: Of a row.
+        line: Of a row; without it, lines go by :func:`line_names`.
+    """
+    if line is None:
+        names = line_names(rows, column)
+        return compare(rows, column, lambda row: names[row.cell])
+    place = {target: at for at, target in enumerate(GRAPHS)}
     found_in = {column(row): place.get(row.target, len(GRAPHS)) for row in reversed(rows)}
     columns = tuple(sorted(dict.fromkeys(map(column, rows)), key=found_in.__getitem__))
-    grouped: dict[str, dict[str, list[ResultRow]]] = {}
-    for row in rows:
-        grouped.setdefault(names[row.cell], {}).setdefault(column(row), []).append(row)
     lines = []
-    for name, found in grouped.items():
-        every = [row for group in found.values() for row in group]
+    for name, every in grouped(rows, line).items():
+        found = grouped(every, column)
         sources = {row.sources for row in every}
-        lines.append(
-            Line(
-                name,
-                method=every[0].method,
-                sources=sources.pop() if len(sources) == 1 else (),
-                cells=tuple(_cell(found[c]) if c in found else None for c in columns),
-            )
-        )
-    return Comparison(columns, tuple(_judged(lines)))
+        shared = sources.pop() if len(sources) == 1 else ()
+        cells = tuple(_cell(found[c]) if c in found else None for c in columns)
+        lines.append(Line(name, every[0].method, shared, cells))
+    judged = zip(*(_judged(lines, at) for at in range(len(columns))), strict=True)
+    made = (replace(line, cells=cells) for line, cells in zip(lines, judged, strict=True))
+    return Comparison(columns, tuple(made))
+
+
+def grouped(
+    rows: Iterable[ResultRow], key: Callable[[ResultRow], Key]
+) -> dict[Key, list[ResultRow]]:
+    """Rows by key, both in the order in which they came."""
+    found: dict[Key, list[ResultRow]] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
 
 
 def line_names(
@@ -146,16 +173,16 @@ def line_names(
     names: dict[str, str] = {}
     left = list(rows)
     for naming in namings:
-        cells: dict[Hashable, set[str]] = {}
+        cells: dict[tuple[str, Hashable], set[str]] = {}
         for row in left:
             cells.setdefault((naming(row), column(row)), set()).add(row.cell)
-        clashing = {key[0] for key, found in cells.items() if len(found) > 1}  # type: ignore[index]
+        clashing = {name for (name, _), found in cells.items() if len(found) > 1}
         names |= {row.cell: naming(row) for row in left if naming(row) not in clashing}
         left = [row for row in left if naming(row) in clashing]
     return names
 
 
-def target_column(rows: Sequence[ResultRow]) -> Callable[[ResultRow], str]:
+def target_column(rows: Iterable[ResultRow]) -> Callable[[ResultRow], str]:
     """Columns by target, with the split where a target comes with several."""
     splits: dict[str, set[str]] = {}
     for row in rows:
@@ -183,27 +210,21 @@ def _cell(rows: list[ResultRow]) -> Cell:
     )
 
 
-def _judged(lines: list[Line]) -> list[Line]:
-    """Mark the best mean of each column, and test ours against its best control."""
-    columns = list(zip(*(line.cells for line in lines), strict=True))
-    judged: list[list[Cell | None]] = [[] for _ in lines]
-    for cells in columns:
-        means = [cell.mean if cell is not None else None for cell in cells]
-        known = [mean for mean in means if mean is not None]
-        best = max(known) if len(known) > 1 else None  # alone nobody is best
-        controls = [
-            (mean, line.name, cell)
-            for line, cell, mean in zip(lines, cells, means, strict=True)
-            if cell is not None and mean is not None and not line.ours
-        ]
-        control = max(controls, key=lambda found: found[0], default=None)
-        for line, cell, mean, into in zip(lines, cells, means, judged, strict=True):
-            if cell is not None and mean is not None:
-                cell = replace(cell, best=mean == best)
-                if line.ours and control is not None:
-                    cell = replace(cell, versus=against(cell, *control[1:]))
-            into.append(cell)
-    return [replace(line, cells=tuple(cells)) for line, cells in zip(lines, judged, strict=True)]
+def _judged(lines: Sequence[Line], at: int) -> list[Cell | None]:
+    """A column with its best mean marked, and ours tested against the best control."""
+    scored = [(line, cell) for line in lines if (cell := line.cells[at]) and cell.scores]
+    means = [cell.mean or 0.0 for _, cell in scored]
+    best = max(means) if len(means) > 1 else None  # alone nobody is best
+    controls = [(line.name, cell) for line, cell in scored if not line.ours]
+    control = max(controls, key=lambda found: found[1].mean or 0.0, default=None)
+    judged = []
+    for line in lines:
+        cell = line.cells[at]
+        if cell is not None and cell.scores:
+            versus = against(cell, *control) if line.ours and control else None
+            cell = replace(cell, best=cell.mean == best, versus=versus)
+        judged.append(cell)
+    return judged
 
 
 def against(ours: Cell | None, control: str, other: Cell | None) -> Versus | None:
@@ -230,3 +251,39 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
         equal_var=False,
     )
     return float(test.pvalue)
+
+
+class Verdicts(NamedTuple):
+    """A line of ours against its controls, column by column."""
+
+    ours: str
+    controls: list[str]
+    rows: list[tuple[str, list[Versus | None]]]
+    """By column; None where one of the two has no score."""
+
+
+def verdict_tables(table: Comparison) -> list[Verdicts]:
+    """How each of ``JUDGED`` fares against those of its controls that are in the table."""
+    found: list[Verdicts] = []
+    for key, controls in JUDGED.items():
+        ours = _line_of(table, key)
+        others = [line for control in controls if (line := _line_of(table, control))]
+        if ours is None or not others or (key == "graphglow-star" and found):
+            continue
+        rows = [
+            (column, [against(ours.cells[at], line.name, line.cells[at]) for line in others])
+            for at, column in enumerate(table.columns)
+        ]
+        found.append(Verdicts(ours.name, [line.name for line in others], rows))
+    return found
+
+
+def _line_of(table: Comparison, key: str) -> Line | None:
+    """The line with the label of a key, if it shares its method; else the one of that method."""
+    labels = {line: label for line, (_, label) in LINES.items()}
+    if key in labels:
+        return next((line for line in table.lines if line.name == labels[key]), None)
+    lines = [line for line in table.lines if line.method == key]
+    lines = [line for line in lines if line.name not in labels.values()]
+    named = [line for line in lines if line.name.lower() in (key, NAMES.get(key, key).lower())]
+    return next(iter(named or (lines if len(lines) == 1 else [])), None)
