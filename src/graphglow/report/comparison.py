@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from graphglow.experiments.lines import NAMES
 from graphglow.experiments.lines import OURS as LINES
@@ -28,7 +28,7 @@ JUDGED = {
 graph, and the same model whose structure learner was never trained. The last is judged only where
 none of the others is."""
 
-Key = TypeVar("Key", bound=Hashable)
+Rows = list[ResultRow]
 
 
 class Versus(NamedTuple):
@@ -151,11 +151,9 @@ def compare(
     return Comparison(columns, tuple(made))
 
 
-def grouped(
-    rows: Iterable[ResultRow], key: Callable[[ResultRow], Key]
-) -> dict[Key, list[ResultRow]]:
+def grouped(rows: Iterable[ResultRow], key: Callable[[ResultRow], Any]) -> dict[Any, Rows]:
     """Rows by key, both in the order in which they came."""
-    found: dict[Key, list[ResultRow]] = {}
+    found: dict[Any, Rows] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return found

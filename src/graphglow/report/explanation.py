@@ -6,20 +6,8 @@ from pathlib import Path
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
 from graphglow.inference.explanation import Contribution, Explanation
-from graphglow.report.frame import (
-    INPUT_STYLE,
-    LEARNED_STYLE,
-    Chart,
-    Trace,
-    axis,
-    chart_text,
-    framed,
-    scatter,
-    series_styles,
-    translucent,
-    two_bars,
-    unique_names,
-)
+from graphglow.report import frame
+from graphglow.report.frame import Chart, Trace, chart_text
 from graphglow.report.page import PAGES, amount, percent, write_page
 
 BY_INPUT, BY_LEARNED = "by the input graph", "by the learned graph"
@@ -104,22 +92,22 @@ def bar_chart(explanation: Explanation) -> Chart:
     if e.num_others:
         names.append(f"all {e.num_others:,} others")
         parts.append((e.others_input, e.others_latent))
-    names = unique_names(names)
+    names = frame.unique_names(names)
     values = [part[0] for part in parts], [part[1] for part in parts]
     hover = "%{y}<br>%{x:+.4f} %{fullData.name}<extra></extra>"
     said = "; ".join(
         f"{name} {one:+.3f} {BY_INPUT} and {two:+.3f} {BY_LEARNED}"
         for name, (one, two) in zip(names, parts, strict=True)
     )
-    return framed(
+    return frame.chart(
         "Contributions",
-        two_bars((BY_INPUT, BY_LEARNED), names, values, hover=hover, lying=True),
+        frame.two_bars((BY_INPUT, BY_LEARNED), names, values, hover=hover, lying=True),
         alt=f"Bars: {said}.",
         caption=f"What each node adds to the score for {towards(e)}: to the right it speaks for "
         "it, to the left against it.",
         height=150 + 30 * len(names),
-        x=axis(f"contribution to the score for {towards(e)}", zeroline=True),
-        y=axis(type="category", autorange="reversed"),
+        x=frame.axis(f"contribution to the score for {towards(e)}", zeroline=True),
+        y=frame.axis(type="category", autorange="reversed"),
         barmode="relative",
         bargap=0.3,
     )
@@ -133,7 +121,7 @@ def star_chart(explanation: Explanation) -> Chart:
     angles = [math.pi / 2 - turn * number for number in range(len(around))]  # clockwise
     places = [(math.cos(angle), math.sin(angle)) for angle in angles]
     apart = sum(not one.input_edge for one in around)
-    return framed(
+    return frame.chart(
         "The node and those it listens to",
         [*_rays(around, places), *_nodes(e, around, places)],
         alt=f"Node {e.id} in the middle of {len(around)} nodes that contributed most; the input "
@@ -154,13 +142,13 @@ def _rays(around: list[Contribution], places: list[tuple[float, float]]) -> list
     rays: list[Trace] = []
     for one, (x, y) in zip(around, places, strict=True):
         learned, speaks_for = abs(one.latent_part) > abs(one.input_part), one.contribution >= 0
-        style = LEARNED_STYLE if learned else INPUT_STYLE
+        style = frame.LEARNED_STYLE if learned else frame.INPUT_STYLE
         style = style._replace(dash="solid" if speaks_for else "dot")
         name = f"mostly {BY_LEARNED if learned else BY_INPUT}, {'for' if speaks_for else 'against'}"
         width = 1 + 9 * abs(one.contribution) / strongest
-        line = {"color": translucent(style.colour, 0.75), "width": width}
-        group = {"legendgroup": name, "showlegend": name not in [ray["name"] for ray in rays]}
-        rays.append(scatter(name, [0, x], [0, y], "lines", style, line=line, **group))
+        line = {"color": frame.translucent(style.colour, 0.75), "width": width}
+        ray = frame.scatter(name, ([0, x], [0, y]), "lines", style, line=line, legendgroup=name)
+        rays.append(ray | {"showlegend": name not in [other["name"] for other in rays]})
     return rays
 
 
@@ -177,12 +165,12 @@ def _nodes(
     marks.append((e.predicted, 0.0, 0.0, "", "middle right", own, 28))
     edge = {"width": 1.5, "color": "rgba(255,255,255,0.85)"}
     traces = []
-    for name, style in series_styles(sorted({mark[0] for mark in marks})).items():
+    for name, style in frame.series_styles(sorted({mark[0] for mark in marks})).items():
         of_class = [mark[1:] for mark in marks if mark[0] == name]
         x, y, text, beside, told, size = map(list, zip(*of_class, strict=True))
         traces.append(
-            scatter(
-                *(f"predicted {class_text(name)}", x, y, "markers+text", style),
+            frame.scatter(
+                *(f"predicted {class_text(name)}", (x, y), "markers+text", style),
                 hover="%{customdata}<extra></extra>",
                 customdata=told,
                 text=text,

@@ -50,7 +50,7 @@ class Chart(NamedTuple):
     figure: dict[str, Any]
 
 
-def framed(
+def chart(
     title: str,
     traces: Sequence[Trace],
     *,
@@ -88,33 +88,28 @@ def framed(
 
 
 def scatter(
-    name: str,
-    x: Any,
-    y: Any,
-    mode: str,
-    style: SeriesStyle,
-    *,
-    hover: str = "",
-    line: Mapping[str, Any] | None = None,
-    marker: Mapping[str, Any] | None = None,
-    **more: Any,
+    name: str, place: Any, mode: str, style: SeriesStyle, *, hover: str = "", **more: Any
 ) -> Trace:
-    """Lines or marks in a style; without ``hover`` a mouse finds nothing there."""
-    return {
-        "type": "scatter",
-        "mode": mode,
-        "name": chart_text(name),
-        "x": x,
-        "y": y,
-        "line": {"color": style.colour, "width": 2, "dash": style.dash, **(line or {})},
-        "marker": {"color": style.colour, "symbol": style.symbol, **(marker or {})},
-        **({"hovertemplate": hover} if hover else {"hoverinfo": "skip"}),
-        **more,
-    }
+    """Lines or marks in a style.
+
+    Args:
+        name: In the legend.
+        place: x and y.
+        mode: ``lines``, ``markers``, ``text`` or several of them with ``+`` between.
+        style: ``line`` and ``marker``, if given, change it.
+        hover: What is said where the mouse is; without it nothing.
+        more: All else of Plotly's trace.
+    """
+    line = {"color": style.colour, "width": 2, "dash": style.dash, **more.pop("line", {})}
+    marker = {"color": style.colour, "symbol": style.symbol, **more.pop("marker", {})}
+    told = {"hovertemplate": hover} if hover else {"hoverinfo": "skip"}
+    drawn = {"type": "scatter", "mode": mode, "name": chart_text(name), "line": line}
+    x, y = place
+    return {**drawn, "marker": marker, "x": x, "y": y, **told, **more}
 
 
 def two_bars(
-    names: tuple[str, str], labels: list[str], values: Any, *, hover: str, lying: bool = False
+    names: Iterable[str], labels: list[str], values: Any, *, hover: str, lying: bool = False
 ) -> list[Trace]:
     """For each label what was given, in grey, and what was learned."""
     bars = []

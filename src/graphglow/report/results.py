@@ -10,6 +10,7 @@ from typing import Any
 from graphglow.experiments import cells
 from graphglow.experiments.lines import NAMES
 from graphglow.experiments.wording import counted, shortened
+from graphglow.report import curves, structure_charts
 from graphglow.report.comparison import (
     ALONE,
     LEFT_OUT,
@@ -21,27 +22,11 @@ from graphglow.report.comparison import (
     target_column,
     verdict_tables,
 )
-from graphglow.report.curves import (
-    INPUT,
-    Sweep,
-    meaning,
-    measured_graphs,
-    metric_names,
-    of_two_graphs,
-    sweeps,
-)
 from graphglow.report.frame import Chart, SeriesStyle, series_styles
 from graphglow.report.page import write_page
 from graphglow.report.result_rows import OURS, ResultRow, RowFile, origins, without_repeats
 from graphglow.report.row_charts import sweep_chart, time_charts
 from graphglow.report.structure import LARGEST_REFINED, NODES_DRAWN, TOP_K, LearnedStructure
-from graphglow.report.structure_charts import (
-    confusion_chart,
-    graph_chart,
-    homophily_chart,
-    similarity_chart,
-    training_chart,
-)
 from graphglow.training import TransferResult
 
 HEAT_ROWS, HEAT_COLUMNS = 240, 120
@@ -60,7 +45,7 @@ class ExperimentSection:
     """Methods by targets, of rows that sweep nothing."""
     judged: list[Verdicts]
     notes: list[str]
-    sweeps: list[Sweep]
+    sweeps: list[curves.Sweep]
     metrics: Comparison
 
 
@@ -123,28 +108,28 @@ def _section(name: str, found: list[ResultRow]) -> ExperimentSection:
     plain = [row for row in rows if row.x is None]
     scored = any(row.test_accuracy is not None for row in plain)
     table = compare(plain if scored else [], target_column(rows))
-    graphs = measured_graphs(rows)
+    graphs = curves.measured_graphs(rows)
     return ExperimentSection(
         name=name,
-        meaning=meaning(graphs),
+        meaning=curves.meaning(graphs),
         graphs=graphs,
         table=table,
         judged=verdict_tables(table),
         notes=list(_notes(rows)),
-        sweeps=sweeps(rows),
+        sweeps=curves.sweeps(rows),
         metrics=_metrics(plain),
     )
 
 
 def _metrics(rows: Sequence[ResultRow]) -> Comparison:
     """Metrics that are numbers, as columns, but for those that stand beside learned graphs."""
-    elsewhere = {f"{INPUT}{name}" for row in rows for name in of_two_graphs(row)}
+    elsewhere = {f"{curves.INPUT}{name}" for row in rows for name in curves.of_two_graphs(row)}
     column = target_column(rows)
     names = line_names(rows, column)
     values = [
         replace(row, series=metric, test_accuracy=value, label=f"{column(row)}, {names[row.cell]}")
         for row in rows
-        for metric in metric_names([row], lists=False)
+        for metric in curves.metric_names([row], lists=False)
         if isinstance(value := row.metrics[metric], float) and metric not in elsewhere
     ]
     return compare(values, lambda row: row.series, lambda row: row.label)
@@ -222,26 +207,25 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     """What the page shows of a saved transfer, one of ``count``."""
     structure = LearnedStructure(result)
     fewer = min(count, 4)
-    found = structure.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
+    similarities = structure.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
     drawn = structure.drawing(NODES_DRAWN if count <= 4 else NODES_DRAWN // 4)
-    names, confusion = structure.class_names, structure.confusion()
-    edges = {"input graph": structure.input_edges}
+    edges, confusion = structure.edges, structure.confusion()
     small: list[Chart] = []
-    if structure.refined_edges is not None:
-        edges["refined graph"] = structure.refined_edges
-        labels = range(len(names))
-        shares = [[structure.share(of, at).same_class for at in labels] for of in edges.values()]
-        small.append(homophily_chart(names, *shares))
-    small += [confusion_chart(names, confusion)] if confusion is not None else []
-    small += [training_chart(result.history)] if result.history else []
-    shares_of = {name: structure.share(of) for name, of in edges.items()}
+    small += [structure_charts.homophily_chart(structure)] if len(edges) > 1 else []
+    if confusion is not None:
+        small.append(structure_charts.confusion_chart(structure.class_names, confusion))
+    small += [structure_charts.training_chart(result.history)] if result.history else []
+    shares = {name: structure.share(of) for name, of in edges.items()}
     return {
         "path": path,
         "structure": structure,
         "facts": result.summary(),
         "sources": result.learner.provenance.get("sources"),
-        "large": [graph_chart(structure, drawn), similarity_chart(structure, found)],
+        "large": [
+            structure_charts.graph_chart(structure, drawn),
+            structure_charts.similarity_chart(structure, similarities),
+        ],
         "small": small,
-        "graphs": {**shares_of, "learned graph alone": structure.learned_share()},
-        "confusion": None if confusion is None else confusion.tolist(),
+        "graphs": {**shares, "learned graph alone": structure.learned_share()},
+        "confusion": [] if confusion is None else confusion.tolist(),
     }

@@ -4,19 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphglow.experiments.wording import counted
+from graphglow.report import frame
 from graphglow.report.comparison import Cell, Comparison
 from graphglow.report.curves import ACCURACY, LEARNED, Sweep, measure
-from graphglow.report.frame import (
-    Chart,
-    SeriesStyle,
-    Trace,
-    axis,
-    chart_text,
-    framed,
-    scatter,
-    ticks_at,
-    translucent,
-)
+from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 
 SMALLEST, PER_POINT = 9.0, 5.0
 """Diameter in pixels: of a method without spread, and for each point of standard deviation."""
@@ -58,18 +49,20 @@ def _time_chart(table: Comparison, at: int, target: str, styles: Styles) -> Char
         meta = [chart_text(name, 80), f"{said}, {counted(cell.runs, 'run')}"]
         mark = {
             "size": SMALLEST + PER_POINT * 100 * (cell.std or 0.0),
-            "color": translucent(style.colour, 0.45),
+            "color": frame.translucent(style.colour, 0.45),
             "line": {"color": style.colour, "width": 2},
         }
-        traces.append(scatter(name, *place, "markers", style, hover=HOVER, marker=mark, meta=meta))
-    return framed(
+        traces.append(
+            frame.scatter(name, place, "markers", style, hover=HOVER, marker=mark, meta=meta)
+        )
+    return frame.chart(
         target,
         traces,
         alt=f"Accuracy against training time on {target} for {len(shown)} methods; the fastest is "
         f"{min(shown)[1]}. The table has the figures.",
         height=340 + 22 * (len(shown) // 3),
-        x=axis("training, s (log scale)", **LOG),
-        y=axis("test accuracy, %", nticks=6),
+        x=frame.axis("training, s (log scale)", **LOG),
+        y=frame.axis("test accuracy, %", nticks=6),
         legend="below",
     )
 
@@ -94,15 +87,15 @@ def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
         traces.append(_line(line.name, ends, style, factor, "lines"))
     quantity, count = measure(sweep.quantity), len(ends_of) + len(sweep.levels.lines)
     named = sum(trace.get("showlegend", True) for trace in traces) > 1
-    return framed(
+    return frame.chart(
         f"{sweep.target}: {quantity} by {sweep.axis}",
         traces,
         alt=f"{quantity} on {sweep.target} over {sweep.axis}, {counted(count, 'curve')}: "
         f"{'; '.join(ends_of)}.",
         caption="" if named else _extremes(points, factor),
         height=350 + 22 * (count // 4) if named else 310,
-        x=axis(sweep.axis, **_ticks(swept)),
-        y=axis(f"{quantity}{', %' if factor == 100 else ''}", nticks=6),
+        x=frame.axis(sweep.axis, **_ticks(swept)),
+        y=frame.axis(f"{quantity}{', %' if factor == 100 else ''}", nticks=6),
         legend="below" if named else None,
         hovermode="x unified" if count <= TOGETHER else "closest",
     )
@@ -112,7 +105,7 @@ def _ticks(swept: list[float]) -> dict[str, Any]:
     """At the swept values, where they are few; of many, at round ones."""
     log = LOG if swept[0] > 0 and swept[-1] / swept[0] >= LOG_FROM else {"nticks": 8}
     few = len(swept) <= MOST_TICKS - (2 if log is LOG else 0)  # which lie closer to each other
-    return {**log, **(ticks_at(swept, [f"{value:g}" for value in swept]) if few else {})}
+    return {**log, **(frame.ticks_at(swept, [f"{value:g}" for value in swept]) if few else {})}
 
 
 def _extremes(points: Points, factor: float) -> str:
@@ -127,29 +120,30 @@ def _curve(name: str, points: Points, style: SeriesStyle, factor: float) -> list
     parts = [_line(name.removeprefix(LEARNED), points, style, factor, mode)]
     wide = [(x, cell.mean or 0.0, cell.std) for x, cell in points if cell.std is not None]
     if len(wide) > 1:
-        x = [x for x, *_ in wide]
-        above = [round(factor * (mean + std), 4) for _, mean, std in wide]
-        below = [round(factor * (mean - std), 4) for _, mean, std in wide]
-        fill = {"fill": "toself", "fillcolor": translucent(style.colour, 0.16)}
-        path, thin = (x + x[::-1], above + below[::-1]), {"width": 0}
-        band = scatter(name, *path, "lines", style, line=thin, showlegend=False, **fill)
-        parts.insert(0, band)
+        above = [(x, round(factor * (mean + std), 4)) for x, mean, std in wide]
+        below = [(x, round(factor * (mean - std), 4)) for x, mean, std in wide]
+        band = frame.scatter(name, _x_and_y(above + below[::-1]), "lines", style, line={"width": 0})
+        band |= {"fill": "toself", "fillcolor": frame.translucent(style.colour, 0.16)}
+        parts.insert(0, band | {"showlegend": False})
     parts = [part | {"legendgroup": chart_text(name, 300)} for part in parts]
-    paper = [(x, round(factor * c.paper, 4)) for x, c in points if c.paper is not None]
+    paper = [(x, round(factor * cell.paper, 4)) for x, cell in points if cell.paper is not None]
     if paper:
         faint = SeriesStyle(style.colour, f"{style.symbol}-open", "dot")
-        called, x_and_y = f"{name}, the paper", map(list, zip(*paper, strict=True))
-        parts.append(scatter(called, *x_and_y, "lines+markers", faint, hover="%{y:.4~g}"))
+        place, mode = _x_and_y(paper), "lines+markers"
+        parts.append(frame.scatter(f"{name}, the paper", place, mode, faint, hover="%{y:.4~g}"))
     return parts
 
 
 def _line(name: str, points: Points, style: SeriesStyle, factor: float, mode: str) -> Trace:
-    cells = [cell for _, cell in points]
+    place = _x_and_y([(x, round(factor * (cell.mean or 0.0), 4)) for x, cell in points])
     told = [
-        ["" if c.std is None else f" \u00b1 {factor * c.std:.2g}", counted(c.runs, "run")]
-        for c in cells
+        ["" if cell.std is None else f" \u00b1 {factor * cell.std:.2g}", counted(cell.runs, "run")]
+        for _, cell in points
     ]
-    y = [round(factor * (cell.mean or 0.0), 4) for cell in cells]
     hover = "%{y:.4~g}%{customdata[0]} (%{customdata[1]})"
-    more = {"customdata": told, "marker": {"size": 7}}
-    return scatter(name, [x for x, _ in points], y, mode, style, hover=hover, **more)
+    mark = {"size": 7}
+    return frame.scatter(name, place, mode, style, hover=hover, customdata=told, marker=mark)
+
+
+def _x_and_y(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    return [x for x, _ in pairs], [y for _, y in pairs]

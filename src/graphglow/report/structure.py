@@ -23,18 +23,6 @@ SPRING_STEPS = 12
 UNLABELLED = "unlabelled"
 
 
-class Similarities(NamedTuple):
-    """Rows and columns of Gamma, sorted by class.
-
-    Shapes:
-        nodes [R], pivots [C]: node indices; values [R, C]
-    """
-
-    nodes: np.ndarray
-    pivots: np.ndarray
-    values: np.ndarray
-
-
 class Share(NamedTuple):
     """Edges, and how many of them, by number and by weight, join nodes of one class."""
 
@@ -94,14 +82,17 @@ class LearnedStructure:
         found: np.ndarray = self.result.refinement.logits.argmax(dim=1).numpy()
         return found
 
-    def similarities(self, rows: int, columns: int) -> Similarities:
-        """Gamma of at most ``rows`` nodes and ``columns`` pivots, sampled by class."""
+    def similarities(self, rows: int, columns: int) -> Any:
+        """Gamma of at most ``rows`` nodes and ``columns`` pivots, sampled by class.
+
+        Both are sorted by class; the index and the columns of the table are node indices.
+        """
         pivots = self.result.pivots.numpy()
         nodes, at = sample_by_class(self.y, rows), sample_by_class(self.y[pivots], columns)
         structure = self.result.refinement.structure
         assert structure is not None  # a transfer has a learner
         values = torch.cat([structure.gamma(slice(n, n + 1))[:, at] for n in nodes.tolist()])
-        return Similarities(nodes, pivots[at], values.double().numpy())
+        return pd.DataFrame(values.double().numpy(), index=nodes, columns=pivots[at])
 
     @cached_property
     def input_edges(self) -> Any:
@@ -120,6 +111,12 @@ class LearnedStructure:
         edges, given = _edge_table(*graph.edge_index, *parts), self.input_edges
         known = given.source * self.num_nodes + given.target
         return edges.assign(new=~(edges.source * self.num_nodes + edges.target).isin(known))
+
+    @property
+    def edges(self) -> dict[str, Any]:
+        """Of the graphs that have edges to be counted."""
+        found = {"input graph": self.input_edges, "refined graph": self.refined_edges}
+        return {name: edges for name, edges in found.items() if edges is not None}
 
     def share(self, edges: Any, label: int | None = None) -> Share:
         """Homophily of the edges between labelled nodes, or of those into one class."""
