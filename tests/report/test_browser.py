@@ -19,7 +19,7 @@ from synthetic_rows import (
 
 import graphglow
 from graphglow.report.result_rows import read_rows
-from graphglow.report.results_page import write_results
+from graphglow.report.results import write_results
 
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
 CHROMIUM = next(
@@ -39,6 +39,7 @@ VISITS: dict[str, dict[str, Any]] = {
     "phone": PHONE | {"device_scale_factor": 2},
 }
 FIRST = "table.sortable:not(.verdict) >> nth=0"
+JUDGED = "table.verdict:has-text('against controls') >> nth=0"
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +173,7 @@ def test_headers_sort_by_mouse_and_keyboard(fresh: Any) -> None:
 
 
 def test_verdicts_sort_by_the_difference(fresh: Any) -> None:
-    table = fresh.locator("table.verdict >> nth=0")
+    table = fresh.locator(JUDGED)
     table.locator("thead button >> nth=1").click()
     said = table.locator("tbody td:nth-child(2) > span").all_inner_texts()
     signed = [(-1 if text.startswith("below") else 1) * float(text.split()[-1]) for text in said]

@@ -1,11 +1,11 @@
 """Charts of result rows: accuracy against training time, and curves with their spread."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphglow.experiments.wording import counted
 from graphglow.report import frame
-from graphglow.report.comparison import Cell, Comparison
+from graphglow.report.comparison import Comparison, Line
 from graphglow.report.curves import ACCURACY, LEARNED, Sweep, measure
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 
@@ -24,8 +24,15 @@ HOVER = "<b>%{meta[0]}</b><br>%{y:.1f} % %{meta[1]}<br>%{x:.3s} s<extra></extra>
 
 Styles = Mapping[str, SeriesStyle]
 
-Points = list[tuple[float, Cell]]
-"""What a curve has at which x."""
+
+class Point(NamedTuple):
+    """What a curve has at ``x``, as it is drawn."""
+
+    x: float
+    y: float
+    std: float | None
+    runs: int
+    paper: float | None
 
 
 def time_charts(table: Comparison, styles: Styles) -> list[Chart]:
@@ -36,15 +43,15 @@ def time_charts(table: Comparison, styles: Styles) -> list[Chart]:
 
 def _time_chart(table: Comparison, at: int, target: str, styles: Styles) -> Chart | None:
     shown = [
-        (cell.seconds, line.name, cell)
+        (cell.seconds, line.name, cell.mean, cell)
         for line in table.lines
-        if (cell := line.cells[at]) is not None and cell.scores and cell.seconds
+        if (cell := line.cells[at]) is not None and cell.mean is not None and cell.seconds
     ]
     if len(shown) < 2:
         return None
     traces = []
-    for seconds, name, cell in shown:
-        style, place = styles[name], ([seconds], [100 * (cell.mean or 0.0)])
+    for seconds, name, mean, cell in shown:
+        style, place = styles[name], ([seconds], [100 * mean])
         said = "no std: one run" if cell.std is None else f"\u00b1 {100 * cell.std:.1f}"
         meta = [chart_text(name, 80), f"{said}, {counted(cell.runs, 'run')}"]
         mark = {
@@ -69,33 +76,33 @@ def _time_chart(table: Comparison, at: int, target: str, styles: Styles) -> Char
 
 def sweep_chart(sweep: Sweep, styles: Styles) -> Chart:
     """Means as lines, standard deviations as bands; what is not swept is a level line."""
-    factor = 100.0 if sweep.quantity == ACCURACY else 1.0
+    unit, factor = (", %", 100.0) if sweep.quantity == ACCURACY else ("", 1.0)
     swept: list[float] = list(sweep.curves.columns)
-    traces: list[Trace] = []
-    ends_of = []
-    for line in sweep.curves.lines:
-        cells = zip(swept, line.cells, strict=True)
-        points = [(x, cell) for x, cell in cells if cell is not None and cell.scores]
-        if not points:
-            continue
-        traces += _curve(line.name, points, styles[line.name], factor)
-        first, last = (factor * (cell.mean or 0.0) for _, cell in (points[0], points[-1]))
-        ends_of.append(f"{line.name} from {first:.3g} to {last:.3g}")
+    found = {line.name: _points(line, swept, factor) for line in sweep.curves.lines}
+    curves = {name: points for name, points in found.items() if points}
+    traces = [
+        trace for name, points in curves.items() for trace in _curve(name, points, styles[name])
+    ]
     for line in sweep.levels.lines:
-        ends = [(x, cell) for x in (swept[0], swept[-1]) for cell in line.scored]
-        style = styles[line.name]._replace(dash="dash")
-        traces.append(_line(line.name, ends, style, factor, "lines"))
-    quantity, count = measure(sweep.quantity), len(ends_of) + len(sweep.levels.lines)
+        ends = [p._replace(x=x) for x in (swept[0], swept[-1]) for p in _points(line, [0], factor)]
+        traces.append(_line(line.name, ends, styles[line.name]._replace(dash="dash"), "lines"))
+    quantity, count = measure(sweep.quantity), len(curves) + len(sweep.levels.lines)
+    said = [f"{name} from {p[0].y:.3g} to {p[-1].y:.3g}" for name, p in curves.items()]
     named = sum(trace.get("showlegend", True) for trace in traces) > 1
+    caption = ""
+    if not named:
+        ranked = sorted((point.y, point.x) for points in curves.values() for point in points)
+        (low, low_at), (high, high_at) = ranked[0], ranked[-1]
+        caption = f"Highest mean {high:.3g} at {high_at:g}, lowest {low:.3g} at {low_at:g}."
     return frame.chart(
         f"{sweep.target}: {quantity} by {sweep.axis}",
         traces,
         alt=f"{quantity} on {sweep.target} over {sweep.axis}, {counted(count, 'curve')}: "
-        f"{'; '.join(ends_of)}.",
-        caption="" if named else _extremes(points, factor),
+        f"{'; '.join(said)}.",
+        caption=caption,
         height=350 + 22 * (count // 4) if named else 310,
         x=frame.axis(sweep.axis, **_ticks(swept)),
-        y=frame.axis(f"{quantity}{', %' if factor == 100 else ''}", nticks=6),
+        y=frame.axis(f"{quantity}{unit}", nticks=6),
         legend="below" if named else None,
         hovermode="x unified" if count <= TOGETHER else "closest",
     )
@@ -108,25 +115,32 @@ def _ticks(swept: list[float]) -> dict[str, Any]:
     return {**log, **(frame.ticks_at(swept, [f"{value:g}" for value in swept]) if few else {})}
 
 
-def _extremes(points: Points, factor: float) -> str:
-    ranked = sorted((factor * (cell.mean or 0.0), x) for x, cell in points)
-    (low, low_at), (high, high_at) = ranked[0], ranked[-1]
-    return f"Highest mean {high:.3g} at {high_at:g}, lowest {low:.3g} at {low_at:g}."
+def _points(line: Line, swept: list[float], factor: float) -> list[Point]:
+    return [
+        Point(
+            x, factor * cell.mean, _times(factor, cell.std), cell.runs, _times(factor, cell.paper)
+        )
+        for x, cell in zip(swept, line.cells, strict=True)
+        if cell is not None and cell.mean is not None
+    ]
 
 
-def _curve(name: str, points: Points, style: SeriesStyle, factor: float) -> list[Trace]:
+def _times(factor: float, value: float | None) -> float | None:
+    return None if value is None else factor * value
+
+
+def _curve(name: str, points: list[Point], style: SeriesStyle) -> list[Trace]:
     """A line in its band, hidden and shown together, and the paper's line."""
     mode = "lines" if len(points) > DENSE else "lines+markers"
-    parts = [_line(name.removeprefix(LEARNED), points, style, factor, mode)]
-    wide = [(x, cell.mean or 0.0, cell.std) for x, cell in points if cell.std is not None]
+    parts = [_line(name.removeprefix(LEARNED), points, style, mode)]
+    wide = [(p.x, p.y, p.std) for p in points if p.std is not None]
     if len(wide) > 1:
-        above = [(x, round(factor * (mean + std), 4)) for x, mean, std in wide]
-        below = [(x, round(factor * (mean - std), 4)) for x, mean, std in wide]
-        band = frame.scatter(name, _x_and_y(above + below[::-1]), "lines", style, line={"width": 0})
+        around = [(x, y + std) for x, y, std in wide] + [(x, y - std) for x, y, std in wide[::-1]]
+        band = frame.scatter(name, _x_and_y(around), "lines", style, line={"width": 0})
         band |= {"fill": "toself", "fillcolor": frame.translucent(style.colour, 0.16)}
         parts.insert(0, band | {"showlegend": False})
     parts = [part | {"legendgroup": chart_text(name, 300)} for part in parts]
-    paper = [(x, round(factor * cell.paper, 4)) for x, cell in points if cell.paper is not None]
+    paper = [(p.x, p.paper) for p in points if p.paper is not None]
     if paper:
         faint = SeriesStyle(style.colour, f"{style.symbol}-open", "dot")
         place, mode = _x_and_y(paper), "lines+markers"
@@ -134,16 +148,14 @@ def _curve(name: str, points: Points, style: SeriesStyle, factor: float) -> list
     return parts
 
 
-def _line(name: str, points: Points, style: SeriesStyle, factor: float, mode: str) -> Trace:
-    place = _x_and_y([(x, round(factor * (cell.mean or 0.0), 4)) for x, cell in points])
+def _line(name: str, points: list[Point], style: SeriesStyle, mode: str) -> Trace:
     told = [
-        ["" if cell.std is None else f" \u00b1 {factor * cell.std:.2g}", counted(cell.runs, "run")]
-        for _, cell in points
+        ["" if p.std is None else f" \u00b1 {p.std:.2g}", counted(p.runs, "run")] for p in points
     ]
+    place, mark = _x_and_y([(p.x, p.y) for p in points]), {"size": 7}
     hover = "%{y:.4~g}%{customdata[0]} (%{customdata[1]})"
-    mark = {"size": 7}
     return frame.scatter(name, place, mode, style, hover=hover, customdata=told, marker=mark)
 
 
 def _x_and_y(pairs: list[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in pairs], [y for _, y in pairs]
+    return [x for x, _ in pairs], [round(y, 4) for _, y in pairs]
