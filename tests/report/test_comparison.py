@@ -3,7 +3,15 @@ from dataclasses import replace
 import pytest
 from synthetic_rows import row
 
-from graphglow.report.comparison import compare, target_column, verdict_tables, welch
+from graphglow.report.comparison import (
+    Comparison,
+    Versus,
+    against,
+    compare,
+    judged,
+    target_column,
+    welch,
+)
 from graphglow.report.result_rows import ResultRow, row_of
 
 
@@ -15,6 +23,16 @@ def rows(method: str, scores: list[float | None], **changes: object) -> list[Res
         assert read is not None
         found.append(read)
     return found
+
+
+def versus_controls(table: Comparison, number: int, at: int) -> list[Versus | None]:
+    """A judged line against its controls, in one column."""
+    ours, controls = judged(table)[number]
+    return [against(ours.cells[at], control.name, control.cells[at]) for control in controls]
+
+
+def names(table: Comparison) -> list[tuple[str, list[str]]]:
+    return [(ours.name, [control.name for control in of]) for ours, of in judged(table)]
 
 
 def test_welch_is_that_of_a_worked_example() -> None:
@@ -132,10 +150,10 @@ def test_ours_is_judged_against_gcn_and_random_theta_in_every_column() -> None:
         ],
         lambda r: r.target,
     )
-    (found,) = verdict_tables(table)
-    assert (found.ours, found.controls) == ("GraphGLOW", ["gcn", "random theta"])
-    (reed, others), (cora, (gcn, theta)) = found.rows
-    assert (cora, reed, others) == ("cora", "reed98", [None, None])
+    assert names(table) == [("GraphGLOW", ["gcn", "random theta"])]
+    assert table.columns == ("reed98", "cora")
+    assert versus_controls(table, 0, 0) == [None, None]
+    gcn, theta = versus_controls(table, 0, 1)
     assert gcn is not None
     assert theta is not None
     assert gcn.difference == pytest.approx(0.2)
@@ -155,16 +173,15 @@ def test_a_chosen_backbone_is_judged_against_the_control_that_chooses_too() -> N
         ],
         lambda r: r.target,
     )
-    plain, chosen = verdict_tables(table)
-    assert (plain.ours, plain.controls) == ("GraphGLOW", ["GCN", "random theta"])
-    assert (chosen.ours, chosen.controls) == (wide[0], ["GCN", wide[1]])
+    expected = [("GraphGLOW", ["GCN", "random theta"]), (wide[0], ["GCN", wide[1]])]
+    assert names(table) == expected
     differences = [
-        test and test.difference for found in (plain, chosen) for test in found.rows[0][1]
+        test and test.difference for line in (0, 1) for test in versus_controls(table, line, 0)
     ]
     assert differences == pytest.approx([0.1, -0.1, 0.3, -0.05])
     without = [line for line in table.lines if line.name != "random theta"]
-    (first, _) = verdict_tables(replace(table, lines=tuple(without)))
-    assert first.controls == ["GCN"]  # the other control is not one for this line
+    first, _ = names(replace(table, lines=tuple(without)))
+    assert first == ("GraphGLOW", ["GCN"])  # the other control is not one for this line
 
 
 def test_two_backbones_alone_are_level_whatever_their_figures() -> None:
@@ -174,8 +191,7 @@ def test_two_backbones_alone_are_level_whatever_their_figures() -> None:
     for config, both in ((off, True), (linkx, False), ({"input_weight": 0.9}, False), ({}, False)):
         theta = rows("random-theta", [0.70, 0.71, 0.72], label="random theta", config=config)
         table = compare([*ours, *theta, *gcn], lambda r: r.target)
-        (found,) = verdict_tables(table)
-        against_gcn, against_theta = found.rows[0][1]
+        against_gcn, against_theta = versus_controls(table, 0, 0)
         assert against_theta is not None
         assert against_gcn is not None
         assert against_theta.both_alone == both
@@ -200,11 +216,10 @@ def test_a_cell_is_alone_only_if_all_its_runs_are() -> None:
 
 
 def test_without_ours_or_a_control_there_is_no_verdict() -> None:
-    assert verdict_tables(compare(rows("gcn", [0.5]), lambda r: r.target)) == []
+    assert judged(compare(rows("gcn", [0.5]), lambda r: r.target)) == []
     only = [*rows("graphglow", [0.5]), *rows("mlp", [0.5])]
-    assert verdict_tables(compare(only, lambda r: r.target)) == []
+    assert judged(compare(only, lambda r: r.target)) == []
     star = compare([*rows("graphglow-star", [0.5]), *rows("gcn", [0.4])], lambda r: r.target)
-    (found,) = verdict_tables(star)
-    (_, (single,)) = found.rows[0]
+    (single,) = versus_controls(star, 0, 0)
     assert single is not None
-    assert (found.ours, single.p) == ("graphglow-star", None)
+    assert (names(star)[0][0], single.p) == ("graphglow-star", None)

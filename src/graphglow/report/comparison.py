@@ -1,8 +1,9 @@
 """Methods against targets: means over seeds, the paper's figures beside, and who is ahead."""
 
 import statistics
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from graphglow.experiments.lines import NAMES
@@ -51,7 +52,7 @@ class Versus(NamedTuple):
         return "higher" if self.difference > 0 else "lower"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cell:
     """The runs of one method on one target."""
 
@@ -146,9 +147,9 @@ def compare(
         shared = sources.pop() if len(sources) == 1 else ()
         cells = tuple(_cell(found[c]) if c in found else None for c in columns)
         lines.append(Line(name, every[0].method, shared, cells))
-    judged = zip(*(_judged(lines, at) for at in range(len(columns))), strict=True)
-    made = (replace(line, cells=cells) for line, cells in zip(lines, judged, strict=True))
-    return Comparison(columns, tuple(made))
+    for at in range(len(columns)):
+        _judge([(line, cell) for line in lines if (cell := line.cells[at]) and cell.scores])
+    return Comparison(columns, tuple(lines))
 
 
 def grouped(rows: Iterable[ResultRow], key: Callable[[ResultRow], Any]) -> dict[Any, Rows]:
@@ -159,9 +160,7 @@ def grouped(rows: Iterable[ResultRow], key: Callable[[ResultRow], Any]) -> dict[
     return found
 
 
-def line_names(
-    rows: Sequence[ResultRow], column: Callable[[ResultRow], Hashable]
-) -> dict[str, str]:
+def line_names(rows: Iterable[ResultRow], column: Callable[[ResultRow], Any]) -> dict[str, str]:
     """The name of each cell's line: its label; with sources, else its key, if labels clash."""
     namings: list[Callable[[ResultRow], str]] = [
         lambda row: row.label,
@@ -171,7 +170,7 @@ def line_names(
     names: dict[str, str] = {}
     left = list(rows)
     for naming in namings:
-        cells: dict[tuple[str, Hashable], set[str]] = {}
+        cells: dict[tuple[str, Any], set[str]] = {}
         for row in left:
             cells.setdefault((naming(row), column(row)), set()).add(row.cell)
         clashing = {name for (name, _), found in cells.items() if len(found) > 1}
@@ -182,14 +181,8 @@ def line_names(
 
 def target_column(rows: Iterable[ResultRow]) -> Callable[[ResultRow], str]:
     """Columns by target, with the split where a target comes with several."""
-    splits: dict[str, set[str]] = {}
-    for row in rows:
-        splits.setdefault(row.target, set()).add(row.split)
-
-    def column(row: ResultRow) -> str:
-        return row.target if len(splits[row.target]) == 1 else f"{row.target} ({row.split})"
-
-    return column
+    splits = Counter(target for target, _ in {(row.target, row.split) for row in rows})
+    return lambda r: r.target if splits[r.target] == 1 else f"{r.target} ({r.split})"
 
 
 def _cell(rows: list[ResultRow]) -> Cell:
@@ -208,21 +201,16 @@ def _cell(rows: list[ResultRow]) -> Cell:
     )
 
 
-def _judged(lines: Sequence[Line], at: int) -> list[Cell | None]:
-    """A column with its best mean marked, and ours tested against the best control."""
-    scored = [(line, cell) for line in lines if (cell := line.cells[at]) and cell.scores]
-    means = [cell.mean or 0.0 for _, cell in scored]
-    best = max(means) if len(means) > 1 else None  # alone nobody is best
-    controls = [(line.name, cell) for line, cell in scored if not line.ours]
-    control = max(controls, key=lambda found: found[1].mean or 0.0, default=None)
-    judged = []
-    for line in lines:
-        cell = line.cells[at]
-        if cell is not None and cell.scores:
-            versus = against(cell, *control) if line.ours and control else None
-            cell = replace(cell, best=cell.mean == best, versus=versus)
-        judged.append(cell)
-    return judged
+def _judge(column: Sequence[tuple[Line, Cell]]) -> None:
+    """Mark the best mean of a column, and test ours against the best control."""
+    controls = [(line, cell) for line, cell in column if not line.ours]
+    best, control = (
+        max(found, key=lambda one: one[1].mean or 0.0, default=None) for found in (column, controls)
+    )
+    for line, cell in column:
+        cell.best = best is not None and len(column) > 1 and cell.mean == best[1].mean
+        if line.ours and control is not None:
+            cell.versus = against(cell, control[0].name, control[1])
 
 
 def against(ours: Cell | None, control: str, other: Cell | None) -> Versus | None:
@@ -251,28 +239,14 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
     return float(test.pvalue)
 
 
-class Verdicts(NamedTuple):
-    """A line of ours against its controls, column by column."""
-
-    ours: str
-    controls: list[str]
-    rows: list[tuple[str, list[Versus | None]]]
-    """By column; None where one of the two has no score."""
-
-
-def verdict_tables(table: Comparison) -> list[Verdicts]:
-    """How each of ``JUDGED`` fares against those of its controls that are in the table."""
-    found: list[Verdicts] = []
+def judged(table: Comparison) -> list[tuple[Line, list[Line]]]:
+    """Each of ``JUDGED`` that is in the table, with those of its controls that are."""
+    found: list[tuple[Line, list[Line]]] = []
     for key, controls in JUDGED.items():
         ours = _line_of(table, key)
         others = [line for control in controls if (line := _line_of(table, control))]
-        if ours is None or not others or (key == "graphglow-star" and found):
-            continue
-        rows = [
-            (column, [against(ours.cells[at], line.name, line.cells[at]) for line in others])
-            for at, column in enumerate(table.columns)
-        ]
-        found.append(Verdicts(ours.name, [line.name for line in others], rows))
+        if ours is not None and others and not (key == "graphglow-star" and found):
+            found.append((ours, others))
     return found
 
 

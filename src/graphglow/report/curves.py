@@ -23,8 +23,8 @@ AXES = {
     "edges": "share of edges changed",
 }
 """Words for what is swept: by series, setting or experiment."""
-EPOCH_LISTS = ("epoch", "epochs")
-"""Metrics that say at which epochs the other lists were taken."""
+EPOCHS = "epoch"
+"""The metric that says at which epochs the other lists were taken."""
 
 INPUT, PIVOT = "input_", "pivot_"
 """What the name of a metric begins with that was taken on the input graph, or on the learned graph
@@ -106,7 +106,7 @@ def measure(metric: str) -> str:
 
 def metric_names(rows: Iterable[ResultRow], *, lists: bool) -> list[str]:
     """Metrics that are lists, or numbers, but for the epochs of lists."""
-    every = [item for row in rows for item in row.metrics.items() if item[0] not in EPOCH_LISTS]
+    every = [item for row in rows for item in row.metrics.items() if item[0] != EPOCHS]
     return list(dict.fromkeys(name for name, value in every if isinstance(value, tuple) == lists))
 
 
@@ -138,11 +138,9 @@ def _history(row: ResultRow, metric: str) -> list[tuple[float, float]]:
     values = row.metrics.get(metric)
     if not isinstance(values, tuple):
         return []
-    epochs: Sequence[float | None] = range(1, len(values) + 1)
-    for name in EPOCH_LISTS:
-        given = row.metrics.get(name)
-        if isinstance(given, tuple) and len(given) == len(values) and None not in given:
-            epochs = given
+    epochs = row.metrics.get(EPOCHS)
+    if not isinstance(epochs, tuple) or len(epochs) != len(values) or None in epochs:
+        epochs = tuple(range(1, len(values) + 1))
     pairs = zip(epochs, values, strict=True)
     return [(x, value) for x, value in pairs if x is not None and value is not None]
 

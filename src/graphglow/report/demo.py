@@ -48,20 +48,22 @@ def write_report(
 
 def verdicts(rows: list[Row]) -> list[str]:
     """Say, for each control, on how many targets graphglow's mean is above, at and below it."""
-    summary = summarise(rows)
     sentences = []
     for control in dict.fromkeys(row.method for row in rows if row.method != "graphglow"):
-        pairs = [
+        means = [
             (methods["graphglow"].mean, methods[control].mean)
-            for methods in summary.values()
-            if "graphglow" in methods and control in methods
+            for methods in summarise(rows).values()
+            if {"graphglow", control} <= methods.keys()
         ]
-        known = [(o, t) for o, t in pairs if o is not None and t is not None]
-        if known:
-            above = sum(ours > theirs for ours, theirs in known)
-            below = sum(ours < theirs for ours, theirs in known)
+        signs = [
+            (ours > theirs) - (ours < theirs)
+            for ours, theirs in means
+            if ours is not None and theirs is not None
+        ]
+        if signs:
+            higher, equal, lower = map(signs.count, (1, 0, -1))
             sentences.append(
-                f"graphglow against {control}: mean accuracy higher on {above}, equal on "
-                f"{len(known) - above - below}, lower on {below} of {len(known)} targets."
+                f"graphglow against {control}: mean accuracy higher on {higher}, equal on {equal}, "
+                f"lower on {lower} of {len(signs)} targets."
             )
     return sentences

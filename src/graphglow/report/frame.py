@@ -5,6 +5,7 @@ no Plotly is needed to make one, and text in it has no tags. What is coloured he
 light and dark alike.
 """
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -62,18 +63,10 @@ def chart(
     legend: str | None = "above",
     **layout: Any,
 ) -> Chart:
-    """Put traces into the frame.
+    """Put traces into the frame, with a heading above and a caption below it.
 
-    Args:
-        title: Heading, outside of the figure.
-        traces: What is drawn, as Plotly names it.
-        alt: What the chart shows, in words.
-        caption: Below the figure.
-        height: In pixels.
-        x: From :func:`axis`; without axes it is a drawing, which can be moved.
-        y: The same.
-        legend: A place of ``LEGENDS``; None for none.
-        layout: All else of Plotly's layout.
+    ``x`` and ``y`` come from :func:`axis`; without them it is a drawing, which can be moved.
+    ``legend`` is a place of ``LEGENDS``, or None; all else is as Plotly's layout has it.
     """
     margin = {"l": 50, "r": 16, "t": 16, "b": 46}
     if x is None or y is None:
@@ -90,15 +83,9 @@ def chart(
 def scatter(
     name: str, place: Any, mode: str, style: SeriesStyle, *, hover: str = "", **more: Any
 ) -> Trace:
-    """Lines or marks in a style.
+    """Lines or marks at ``place``, x and y; without ``hover`` a mouse finds nothing there.
 
-    Args:
-        name: In the legend.
-        place: x and y.
-        mode: ``lines``, ``markers``, ``text`` or several of them with ``+`` between.
-        style: ``line`` and ``marker``, if given, change it.
-        hover: What is said where the mouse is; without it nothing.
-        more: All else of Plotly's trace.
+    ``mode`` and all else are Plotly's; ``line`` and ``marker`` change what the style says.
     """
     line = {"color": style.colour, "width": 2, "dash": style.dash, **more.pop("line", {})}
     marker = {"color": style.colour, "symbol": style.symbol, **more.pop("marker", {})}
@@ -142,7 +129,7 @@ def chart_text(value: object, length: int = 40) -> str:
     text = " ".join(str(value).split())
     if len(text) > length:
         text = text[: length - 1] + "\u2026"
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return html.escape(text, quote=False)
 
 
 def unique_names(names: Iterable[str]) -> list[str]:
@@ -161,19 +148,19 @@ def translucent(colour: str, share: float) -> str:
     return f"rgba({red},{green},{blue},{share})"
 
 
-def series_styles(names: Iterable[str], ours: Iterable[str] = ()) -> dict[str, SeriesStyle]:
+def series_styles(names: Iterable[str], ours: Sequence[str] = ()) -> dict[str, SeriesStyle]:
     """A style for each name, in order; where colours run out, symbols and dashes differ.
 
     Args:
         names: Methods or classes; the same list gives the same styles.
         ours: Those drawn in the page's own colour, told apart by symbol and dash.
     """
-    every, own = list(dict.fromkeys(names)), set(ours)
-    mine = [name for name in every if name in own]
-    others = [name for name in every if name not in own]
-    places = [(name, OURS, turn) for turn, name in enumerate(mine)]
-    places += [(n, SERIES[i % len(SERIES)], i // len(SERIES)) for i, n in enumerate(others)]
+    every = dict.fromkeys(names)
+    mine = [name for name in every if name in ours]
+    others = [name for name in every if name not in ours]
+    places = {name: (OURS, turn) for turn, name in enumerate(mine)}
+    places |= {n: (SERIES[i % len(SERIES)], i // len(SERIES)) for i, n in enumerate(others)}
     return {
         name: SeriesStyle(colour, SYMBOLS[turn % len(SYMBOLS)], DASHES[turn % len(DASHES)])
-        for name, colour, turn in places
+        for name, (colour, turn) in places.items()
     }

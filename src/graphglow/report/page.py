@@ -47,7 +47,15 @@ def write_page(path: str | Path, template: str, *, charts: bool = True, **values
         """All that was placed, once the template has placed it."""
         return Markup(embedded({name: chart.figure for name, chart in placed.items()}))
 
-    scripts = [_plotly_script(), _own("page.js")] if charts else []
+    scripts = []
+    if charts:
+        require_plotly()
+        from plotly.offline import get_plotlyjs
+
+        scripts = [
+            get_plotlyjs().replace("</script", "<\\/script"),
+            (FOLDER / "page.js").read_text(),
+        ]
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -59,7 +67,7 @@ def write_page(path: str | Path, template: str, *, charts: bool = True, **values
     environment.globals["place"] = place
     page = environment.get_template(template).render(
         generator=f"{GENERATOR} {__version__}",
-        style=Markup(_own("style.css")),
+        style=Markup((FOLDER / "style.css").read_text()),
         scripts=[Markup(script) for script in scripts],
         policy=Markup(" ".join(map(_script_hash, scripts)) or "'none'"),
         figures=figures,
@@ -115,18 +123,6 @@ def embedded(value: Any) -> str:
     for character in "<>&\u2028\u2029":  # in JSON they stand in strings only
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
-
-
-def _plotly_script() -> str:
-    require_plotly()
-    from plotly.offline import get_plotlyjs
-
-    script: str = get_plotlyjs()
-    return script.replace("</script", "<\\/script")
-
-
-def _own(name: str) -> str:
-    return (FOLDER / name).read_text(encoding="utf-8")
 
 
 def _script_hash(script: str) -> str:

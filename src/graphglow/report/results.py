@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,12 @@ from graphglow.report.comparison import (
     ALONE,
     LEFT_OUT,
     Comparison,
-    Verdicts,
+    against,
     compare,
     grouped,
+    judged,
     line_names,
     target_column,
-    verdict_tables,
 )
 from graphglow.report.frame import Chart, SeriesStyle, series_styles
 from graphglow.report.page import write_page
@@ -33,20 +33,23 @@ HEAT_ROWS, HEAT_COLUMNS = 240, 120
 """Most rows and columns of a heat map; of several transfers on a page each gets fewer."""
 
 
-@dataclass(frozen=True)
 class ExperimentSection:
-    """What a page shows of one experiment."""
+    """What a page shows of one experiment; ``found`` are its rows."""
 
-    name: str
-    meaning: list[str]
-    graphs: Comparison
-    """Learned graphs and the input graph, if they were measured."""
-    table: Comparison
-    """Methods by targets, of rows that sweep nothing."""
-    judged: list[Verdicts]
-    notes: list[str]
-    sweeps: list[curves.Sweep]
-    metrics: Comparison
+    def __init__(self, name: str, found: list[ResultRow]) -> None:
+        defined = cells.EXPERIMENTS[name]() if name in cells.EXPERIMENTS else ()
+        places = {cell.key: place for place, cell in enumerate(defined)}
+        rows = sorted(found, key=lambda row: places.get(row.cell, len(places)))
+        plain = [row for row in rows if row.x is None]
+        scored = any(row.test_accuracy is not None for row in plain)
+        self.name = name
+        self.table = compare(plain if scored else [], target_column(rows))
+        self.judged = judged(self.table)
+        self.graphs = curves.measured_graphs(rows)
+        self.meaning = curves.meaning(self.graphs)
+        self.sweeps = curves.sweeps(rows)
+        self.metrics = _metrics(plain)
+        self.notes = list(_notes(rows))
 
 
 def write_results(
@@ -85,6 +88,7 @@ def write_results(
         num_rows=len(rows),
         repeats=repeats,
         origins=origins(rows),
+        against=against,
         alone=ALONE,
         left_out=LEFT_OUT,
         top_k=TOP_K,
@@ -98,27 +102,7 @@ def experiment_sections(rows: Sequence[ResultRow]) -> list[ExperimentSection]:
     known = list(cells.EXPERIMENTS)
     found = grouped(rows, lambda row: row.experiment)
     names = sorted(found, key=lambda name: known.index(name) if name in known else len(known))
-    return [_section(name, found[name]) for name in names]
-
-
-def _section(name: str, found: list[ResultRow]) -> ExperimentSection:
-    defined = cells.EXPERIMENTS[name]() if name in cells.EXPERIMENTS else ()
-    places = {cell.key: place for place, cell in enumerate(defined)}
-    rows = sorted(found, key=lambda row: places.get(row.cell, len(places)))
-    plain = [row for row in rows if row.x is None]
-    scored = any(row.test_accuracy is not None for row in plain)
-    table = compare(plain if scored else [], target_column(rows))
-    graphs = curves.measured_graphs(rows)
-    return ExperimentSection(
-        name=name,
-        meaning=curves.meaning(graphs),
-        graphs=graphs,
-        table=table,
-        judged=verdict_tables(table),
-        notes=list(_notes(rows)),
-        sweeps=curves.sweeps(rows),
-        metrics=_metrics(plain),
-    )
+    return [ExperimentSection(name, found[name]) for name in names]
 
 
 def _metrics(rows: Sequence[ResultRow]) -> Comparison:

@@ -116,17 +116,14 @@ def _ticks(swept: list[float]) -> dict[str, Any]:
 
 
 def _points(line: Line, swept: list[float], factor: float) -> list[Point]:
+    def scaled(value: float | None) -> float | None:
+        return None if value is None else factor * value
+
     return [
-        Point(
-            x, factor * cell.mean, _times(factor, cell.std), cell.runs, _times(factor, cell.paper)
-        )
+        Point(x, factor * cell.mean, scaled(cell.std), cell.runs, scaled(cell.paper))
         for x, cell in zip(swept, line.cells, strict=True)
         if cell is not None and cell.mean is not None
     ]
-
-
-def _times(factor: float, value: float | None) -> float | None:
-    return None if value is None else factor * value
 
 
 def _curve(name: str, points: list[Point], style: SeriesStyle) -> list[Trace]:

@@ -47,12 +47,11 @@ def graph_chart(structure: LearnedStructure, found: Drawing) -> Chart:
             f"{len(names)} of {structure.num_nodes:,} nodes: a sample by class and the nodes "
             "that their strongest edges reach."
         )
-    whole = found.all_input, found.all_new
-    caption += [
-        f"Of {every:,} {kind} edges between them {shown:,}, the strongest of each node."
-        for kind, shown, every in zip(("input", "new"), counts, whole, strict=True)
-        if shown < every
-    ]
+    if counts[0] < found.all_input or counts[1] < found.all_new:
+        caption.append(
+            f"Of {found.all_input:,} input edges and {found.all_new:,} new ones between them the "
+            f"strongest of each node: {counts[0]:,} and {counts[1]:,}."
+        )
     caption.append("Nodes of one predicted class lie together; edges pull a little.")
     return frame.chart(
         "The graph",
