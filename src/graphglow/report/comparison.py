@@ -121,6 +121,10 @@ class Comparison:
     def cells(self) -> list[Cell]:
         return [cell for line in self.lines for cell in line.cells if cell is not None]
 
+    def scored(self, at: int) -> list[tuple[Line, Cell]]:
+        """The lines that have a score in a column."""
+        return [(line, c) for line in self.lines if (c := line.cells[at]) is not None and c.scores]
+
 
 def compare(
     rows: Sequence[ResultRow],
@@ -147,9 +151,10 @@ def compare(
         shared = sources.pop() if len(sources) == 1 else ()
         cells = tuple(_cell(found[c]) if c in found else None for c in columns)
         lines.append(Line(name, every[0].method, shared, cells))
+    table = Comparison(columns, tuple(lines))
     for at in range(len(columns)):
-        _judge([(line, cell) for line in lines if (cell := line.cells[at]) and cell.scores])
-    return Comparison(columns, tuple(lines))
+        _judge(table.scored(at))
+    return table
 
 
 def grouped(rows: Iterable[ResultRow], key: Callable[[ResultRow], Any]) -> dict[Any, Rows]:

@@ -57,16 +57,15 @@ class Sweep(NamedTuple):
 
 
 def sweeps(rows: Sequence[ResultRow]) -> list[Sweep]:
-    """All curves that the rows of one experiment make: over what is swept, and over epochs."""
+    """All curves of one experiment: accuracy over what is swept, metrics over epochs."""
     column = target_column(rows)
     found = []
     by_axis = grouped([r for r in rows if r.x is not None], lambda row: (column(row), swept(row)))
     for (target, axis), group in by_axis.items():
-        level = [row for row in rows if row.x is None and column(row) == target]
-        names = line_names([*group, *level], lambda row: (column(row), row.x))
-        for quantity in (ACCURACY, *metric_names(group, lists=False)):
-            values = [_valued(row, quantity, names[row.cell]) for row in [*group, *level]]
-            found.append(_sweep(target, quantity, axis, [one for one in values if one]))
+        group += [row for row in rows if row.x is None and column(row) == target]
+        names = line_names(group, lambda row: (column(row), row.x))
+        values = [replace(row, label=names[row.cell]) for row in group]
+        found.append(_sweep(target, ACCURACY, axis, values))
     found += _histories(rows)
     return [sweep for sweep in found if any(line.scored for line in sweep.curves.lines)]
 
@@ -76,16 +75,6 @@ def _sweep(target: str, quantity: str, axis: str, values: Iterable[ResultRow]) -
     curves, levels = ([r for r in by_x if (r.x is None) == level] for level in (False, True))
     tables = [compare(part, lambda r: r.x, lambda r: r.label) for part in (curves, levels)]
     return Sweep(target, quantity, axis, *tables)
-
-
-def _valued(row: ResultRow, quantity: str, line: str) -> ResultRow | None:
-    """A row of a line whose accuracy is the metric that is drawn; None where it has none."""
-    if quantity == ACCURACY:
-        return replace(row, label=line)
-    value = row.metrics.get(quantity)
-    if not isinstance(value, float):
-        return None
-    return replace(row, label=line, test_accuracy=value, paper=None)
 
 
 def swept(row: ResultRow) -> str:
@@ -128,8 +117,8 @@ def _histories(rows: Sequence[ResultRow]) -> list[Sweep]:
             made = replace(row, label=name, method=method, paper=None)
             into = found.setdefault((column(row), of), [])
             into += [replace(made, x=x, test_accuracy=v) for x, v in _history(row, metric)]
-            given = _valued(row, f"{INPUT}{metric}", GIVEN)
-            into += [replace(given, x=None, method=GIVEN)] if given else []
+            if isinstance(given := row.metrics.get(f"{INPUT}{metric}"), float):
+                into.append(replace(made, label=GIVEN, method=GIVEN, x=None, test_accuracy=given))
     return [_sweep(*key, "epoch", values) for key, values in found.items()]
 
 

@@ -10,19 +10,9 @@ from typing import Any
 from graphglow.experiments import cells
 from graphglow.experiments.lines import NAMES
 from graphglow.experiments.wording import counted, shortened
-from graphglow.report import curves, structure_charts
-from graphglow.report.comparison import (
-    ALONE,
-    LEFT_OUT,
-    Comparison,
-    against,
-    compare,
-    grouped,
-    judged,
-    line_names,
-    target_column,
-)
-from graphglow.report.frame import Chart, SeriesStyle, series_styles
+from graphglow.report import comparison, curves, structure_charts
+from graphglow.report.comparison import Comparison, compare, grouped, target_column
+from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import write_page
 from graphglow.report.result_rows import OURS, ResultRow, RowFile, origins, without_repeats
 from graphglow.report.row_charts import sweep_chart, time_charts
@@ -44,7 +34,7 @@ class ExperimentSection:
         scored = any(row.test_accuracy is not None for row in plain)
         self.name = name
         self.table = compare(plain if scored else [], target_column(rows))
-        self.judged = judged(self.table)
+        self.judged = comparison.judged(self.table)
         self.graphs = curves.measured_graphs(rows)
         self.meaning = curves.meaning(self.graphs)
         self.sweeps = curves.sweeps(rows)
@@ -88,9 +78,9 @@ def write_results(
         num_rows=len(rows),
         repeats=repeats,
         origins=origins(rows),
-        against=against,
-        alone=ALONE,
-        left_out=LEFT_OUT,
+        against=comparison.against,
+        alone=comparison.ALONE,
+        left_out=comparison.LEFT_OUT,
         top_k=TOP_K,
         largest_refined=LARGEST_REFINED,
     )
@@ -109,7 +99,7 @@ def _metrics(rows: Sequence[ResultRow]) -> Comparison:
     """Metrics that are numbers, as columns, but for those that stand beside learned graphs."""
     elsewhere = {f"{curves.INPUT}{name}" for row in rows for name in curves.of_two_graphs(row)}
     column = target_column(rows)
-    names = line_names(rows, column)
+    names = comparison.line_names(rows, column)
     values = [
         replace(row, series=metric, test_accuracy=value, label=f"{column(row)}, {names[row.cell]}")
         for row in rows
@@ -177,10 +167,10 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
     ]
     keys = {line.name: line.method for lines in seen_together for line in lines}
     for lines in seen_together:
-        methods = [line.method for line in lines]
+        count = Counter(line.method for line in lines)
         for line in lines:
-            called = (line.method, NAMES.get(line.method, line.method).lower())
-            if methods.count(line.method) > 1 and line.name.lower() not in called:
+            called = (line.method, NAMES.get(line.method, "").lower())
+            if count[line.method] > 1 and line.name.lower() not in called:
                 keys[line.name] = f"line {line.name}"
     first = [method for method in OURS if method in keys.values()]
     styles = series_styles([*first, *keys.values()], OURS)
@@ -193,13 +183,12 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     fewer = min(count, 4)
     similarities = structure.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
     drawn = structure.drawing(NODES_DRAWN if count <= 4 else NODES_DRAWN // 4)
-    edges, confusion = structure.edges, structure.confusion()
-    small: list[Chart] = []
-    small += [structure_charts.homophily_chart(structure)] if len(edges) > 1 else []
+    confusion = structure.confusion()
+    small = [structure_charts.homophily_chart(structure)] if len(structure.edges) > 1 else []
     if confusion is not None:
         small.append(structure_charts.confusion_chart(structure.class_names, confusion))
     small += [structure_charts.training_chart(result.history)] if result.history else []
-    shares = {name: structure.share(of) for name, of in edges.items()}
+    shares = {name: structure.share(edges) for name, edges in structure.edges.items()}
     return {
         "path": path,
         "structure": structure,

@@ -42,16 +42,12 @@ def time_charts(table: Comparison, styles: Styles) -> list[Chart]:
 
 
 def _time_chart(table: Comparison, at: int, target: str, styles: Styles) -> Chart | None:
-    shown = [
-        (cell.seconds, line.name, cell.mean, cell)
-        for line in table.lines
-        if (cell := line.cells[at]) is not None and cell.mean is not None and cell.seconds
-    ]
+    shown = [(cell.seconds, line.name, cell) for line, cell in table.scored(at) if cell.seconds]
     if len(shown) < 2:
         return None
     traces = []
-    for seconds, name, mean, cell in shown:
-        style, place = styles[name], ([seconds], [100 * mean])
+    for seconds, name, cell in shown:
+        style, place = styles[name], ([seconds], [100 * (cell.mean or 0.0)])
         said = "no std: one run" if cell.std is None else f"\u00b1 {100 * cell.std:.1f}"
         meta = [chart_text(name, 80), f"{said}, {counted(cell.runs, 'run')}"]
         mark = {

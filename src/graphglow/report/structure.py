@@ -43,9 +43,8 @@ class Drawing(NamedTuple):
     places: np.ndarray
     input_edges: np.ndarray
     new_edges: np.ndarray
-    all_input: int
-    all_new: int
-    """Edges between these nodes, drawn or not."""
+    num_edges: tuple[int, int]
+    """Input edges and new ones between these nodes, drawn or not."""
 
 
 class LearnedStructure:
@@ -160,7 +159,7 @@ class LearnedStructure:
         new = given[:, :0] if refined is None else _between(refined[refined.new], nodes)
         shown = given[:, :INPUT_EDGES_DRAWN], new[:, :NEW_EDGES_DRAWN]
         places = _places(self.result.refinement.logits[nodes], np.concatenate(shown, axis=1))
-        return Drawing(nodes, places, *shown, given.shape[1], new.shape[1])
+        return Drawing(nodes, places, *shown, (given.shape[1], new.shape[1]))
 
     def _drawn_nodes(self, count: int) -> np.ndarray:
         """A quarter by class, a quarter along new edges, the rest along edges of the input."""

@@ -47,10 +47,10 @@ def graph_chart(structure: LearnedStructure, found: Drawing) -> Chart:
             f"{len(names)} of {structure.num_nodes:,} nodes: a sample by class and the nodes "
             "that their strongest edges reach."
         )
-    if counts[0] < found.all_input or counts[1] < found.all_new:
+    if counts != found.num_edges:
         caption.append(
-            f"Of {found.all_input:,} input edges and {found.all_new:,} new ones between them the "
-            f"strongest of each node: {counts[0]:,} and {counts[1]:,}."
+            "Of {:,} input edges and {:,} new ones between them ".format(*found.num_edges)
+            + "the strongest of each node: {:,} and {:,}.".format(*counts)
         )
     caption.append("Nodes of one predicted class lie together; edges pull a little.")
     return frame.chart(
