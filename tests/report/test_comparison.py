@@ -45,8 +45,7 @@ def test_welch_is_that_of_a_worked_example() -> None:
 
 def test_mean_deviation_and_distance_to_the_paper() -> None:
     table = compare(rows("gcn", [0.5, 0.7, None], paper=0.55, paper_std=0.01), lambda r: r.target)
-    cell = table.lines[0].cells[0]
-    assert cell is not None
+    (cell,) = table.cells
     assert cell.mean == pytest.approx(0.6)
     assert cell.std == pytest.approx(0.1 * 2**0.5)
     assert cell.runs == 3
@@ -64,28 +63,20 @@ def test_ours_is_tested_against_the_best_control() -> None:
         ],
         lambda r: r.target,
     )
-    gcn, mlp, ours = (line.cells[0] for line in table.lines)
-    assert ours is not None
-    assert ours.best
-    assert ours.versus is not None
-    assert ours.versus.control == "mlp"
-    assert ours.versus.difference == pytest.approx(0.1)
-    assert ours.versus.verdict == "higher"
-    assert gcn is not None
-    assert mlp is not None
-    assert (gcn.best, mlp.best) == (False, False)
+    gcn, mlp, ours = table.cells
+    assert (gcn.best, mlp.best, ours.best) == (False, False, True)
     assert gcn.versus is None
+    assert ours.versus is not None
+    assert (ours.versus.control, ours.versus.verdict) == ("mlp", "higher")
+    assert ours.versus.difference == pytest.approx(0.1)
 
 
 def test_a_lead_within_the_spread_is_no_verdict_and_ties_are_both_best() -> None:
     table = compare(
         [*rows("gcn", [0.5, 0.7]), *rows("graphglow", [0.55, 0.65])], lambda r: r.target
     )
-    gcn, ours = (line.cells[0] for line in table.lines)
-    assert gcn is not None
-    assert ours is not None
-    assert gcn.best
-    assert ours.best
+    gcn, ours = table.cells
+    assert (gcn.best, ours.best) == (True, True)
     assert ours.versus is not None
     assert ours.versus.verdict == ""
 
@@ -197,12 +188,7 @@ def test_two_backbones_alone_are_level_whatever_their_figures() -> None:
         assert against_theta.both_alone == both
         assert against_theta.verdict == ("" if both else "higher")
         assert against_gcn.verdict == "higher"  # GCN has no learned graph to switch off
-        assert [line.cells[0] and line.cells[0].alone for line in table.lines] == [
-            "gcn",
-            theta[0].alone,
-            "",
-        ]
-        assert any(cell.alone for cell in table.cells)
+        assert [cell.alone for cell in table.cells] == ["gcn", theta[0].alone, ""]
 
 
 def test_a_cell_is_alone_only_if_all_its_runs_are() -> None:
@@ -210,8 +196,7 @@ def test_a_cell_is_alone_only_if_all_its_runs_are() -> None:
         *rows("graphglow-dot", [0.5], config={"input_weight": 1.0}),
         *rows("graphglow-dot", [None, 0.6], config={"input_weight": 0.5})[1:],
     ]
-    (cell,) = compare(mixed, lambda r: r.target).lines[0].cells
-    assert cell is not None
+    (cell,) = compare(mixed, lambda r: r.target).cells
     assert (mixed[0].alone, cell.alone) == ("gcn", "")
 
 

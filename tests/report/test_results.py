@@ -1,15 +1,12 @@
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import plotly.graph_objects as go
-import pytest
 from parsed_page import Page
 from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_rows
 
 import graphglow
-from graphglow.errors import InputError
 from graphglow.report import is_report
 from graphglow.report.page import embedded
 from graphglow.report.result_rows import read_rows
@@ -174,12 +171,3 @@ def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
     assert "no test nodes" in page.text
     assert "Confusions" not in page.text
     assert "How to read" not in page.text
-
-
-def test_without_plotly_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    with pytest.raises(InputError, match=r'pip install "graphglow\[report\]"'):
-        written(tmp_path, [row()])
-    assert not (tmp_path / "page.html").exists()
