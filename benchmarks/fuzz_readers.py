@@ -165,7 +165,7 @@ def _rows(path: Path) -> object:
 
 def _report(path: Path) -> object:
     from graphglow.report.result_rows import read_rows
-    from graphglow.report.results_page import write_results
+    from graphglow.report.results import write_results
 
     file = read_rows(path)
     if file.rows:

@@ -8,7 +8,7 @@ from graphglow.experiments import paper
 from graphglow.experiments.figures import DAMAGED_GRAPHS, DAMAGES
 from graphglow.experiments.lines import NAMES
 from graphglow.experiments.plan import where_of
-from graphglow.report.measured_graphs import meaning, measured_graphs
+from graphglow.report.curves import meaning, measured_graphs
 from graphglow.report.result_rows import row_of
 from marked_page import NO_ROWS
 from reproduction_cells import (

@@ -10,10 +10,10 @@ import hashlib
 import io
 import json
 import os
+import secrets
 import stat
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -30,6 +30,16 @@ CHECKSUM = "sha256"
 
 
 @contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    """What the system says against writing, as one sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
+
+
+@contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
@@ -37,31 +47,21 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     included. What is not a regular file (a folder, a pipe, a device) is never replaced.
     """
     path = Path(path)
-    temporary: Path | None = None
-    try:
+    with _writable(path):
         if path.is_dir():
             raise InputError(f"the output path must be a file; got the folder {path}")
         if path.exists() and not path.is_file():
             raise InputError(f"the output path must be a regular file; got {path}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
-        )
-        os.close(handle)
-        temporary = Path(name)
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        _to_disk(temporary)  # or a power cut may keep the new name and lose what it stands for
-        temporary.replace(path)
-        with suppress(OSError):  # some file systems cannot
-            _to_disk(path.parent)
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
-    finally:
-        if temporary is not None:
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")
+        temporary.touch(exist_ok=False)  # with the permissions of any new file
+        try:
+            yield temporary
+            _to_disk(temporary)  # or a power cut may keep the new name and lose what it stands for
+            temporary.replace(path)
+            with suppress(OSError):  # some file systems cannot
+                _to_disk(path.parent)
+        finally:
             temporary.unlink(missing_ok=True)
 
 
@@ -91,36 +91,19 @@ def wait_for_lock(path: Path) -> BinaryIO:
     return _locked(path, fcntl.LOCK_EX)
 
 
-def _locked(path: Path, how: int) -> BinaryIO:
+def _locked(path: Path, how: int) -> io.FileIO:
+    """Open to read and append, never waiting for somebody at the other end of a pipe, and lock."""
     while True:
-        file = _opened_to_lock(path)
-        try:
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+        with ExitStack() as on_failure:
+            file = on_failure.enter_context(io.FileIO(handle, "ab+"))
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InputError(f"a lock must lie on a regular file; got {path}")
             fcntl.flock(file, how)
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
+                on_failure.pop_all()
                 return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()  # removed or replaced meanwhile by the one that had it
-
-
-def _opened_to_lock(path: Path) -> io.FileIO:
-    """Open to read and append, never waiting for somebody at the other end of a pipe."""
-    if path.exists() and not path.is_dir():  # a folder has an error of its own
-        _check_regular(path, path.stat())
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
-    file = io.FileIO(handle, "ab+")
-    try:
-        _check_regular(path, os.fstat(handle))  # it may have been put there since
-    except BaseException:
-        file.close()
-        raise
-    return file
-
-
-def _check_regular(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
-        raise InputError(f"a lock must lie on a regular file; got {path}")
+        # else it was removed or replaced meanwhile by the one that had it
 
 
 def append_line(path: str | Path, line: str) -> None:
@@ -129,10 +112,9 @@ def append_line(path: str | Path, line: str) -> None:
     If an earlier writer was killed in the middle of a line, the new one still gets its own.
     """
     path = Path(path)
-    try:
+    with _writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _opened_to_lock(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        with _locked(path, fcntl.LOCK_EX) as file:
             size = file.seek(0, os.SEEK_END)
             if size:
                 file.seek(size - 1)
@@ -144,23 +126,19 @@ def append_line(path: str | Path, line: str) -> None:
             except OSError:
                 file.truncate(size)
                 raise
-    except OSError as error:
-        reason = error.strerror or error
-        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
 
 
 def existing_file(path: str | Path, what: str) -> Path:
     """Return ``path`` if it is a readable file; raise one sentence naming ``what`` if not."""
     path = Path(path)
     try:
-        if not path.exists():
-            raise InputError(f"{what} must exist; got {path}")
-        if path.is_dir():
-            raise InputError(f"{what} must be a file; got the folder {path}")
-        if not path.is_file():
-            raise InputError(f"{what} must be a regular file; got {path}")
-    except OSError as error:  # a name that is too long, a folder that may not be searched
-        raise InputError(f"{what} must exist; got {path} ({error.strerror})") from error
+        mode = path.stat().st_mode
+    except (OSError, ValueError) as error:  # absent, too long, in a folder that is closed to us
+        raise InputError(f"{what} must exist; got {path}") from error
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{what} must be a file; got the folder {path}")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{what} must be a regular file; got {path}")
     if not os.access(path, os.R_OK):
         raise InputError(f"{what} must be readable; got {path}")
     return path
@@ -205,25 +183,20 @@ def load_tensors(
     path = existing_file(path, f"the {kind} file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            header = (file.metadata() or {}).get("graphglow")
-            if header is None:
-                raise InputError(
-                    f"{path} must be a graphglow {kind}; got a foreign safetensors file"
-                )
-            meta = json.loads(header)
+            meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
             _check_meta(meta, kind, path)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        written = meta.pop(CHECKSUM, None)
-        unsigned = written is None and meta["version"] == 1 and not signed
-        if not unsigned and written != checksum(tensors, meta):
-            raise InputError(
-                f"{path} must be as graphglow wrote it; got a file that was damaged or changed "
-                "since (its checksum is wrong or gone)"
-            )
-        return tensors, meta
+            written = meta.pop(CHECKSUM, None)
+            unsigned = written is None and meta["version"] == 1 and not signed
+            if not unsigned and written != checksum(tensors, meta):
+                raise InputError(
+                    f"{path} must be as graphglow wrote it; got a file that was damaged or changed "
+                    "since (its checksum is wrong or gone)"
+                )
+            return tensors, meta
+    except InputError:
+        raise
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
-        if isinstance(error, InputError):
-            raise
         reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise InputError(
             f"{path} must be a graphglow {kind} file; it is foreign or truncated{reason}"
@@ -232,7 +205,7 @@ def load_tensors(
 
 def _check_meta(meta: Any, kind: str, path: Path) -> None:
     if not isinstance(meta, dict):
-        raise InputError(f"{path} must be a graphglow {kind}; got damaged metadata")
+        raise InputError(f"{path} must be a graphglow {kind}; got a foreign safetensors file")
     if meta.get("kind") != kind:
         raise InputError(f"{path} must be a graphglow {kind}; got a {meta.get('kind')!r} file")
     version = meta.get("version")

@@ -3,9 +3,16 @@ from dataclasses import replace
 import pytest
 from synthetic_rows import row
 
-from graphglow.report.comparison import compare, target_column, welch
+from graphglow.report.comparison import (
+    Comparison,
+    Versus,
+    against,
+    compare,
+    judged,
+    target_column,
+    welch,
+)
 from graphglow.report.result_rows import ResultRow, row_of
-from graphglow.report.verdicts import verdict_tables, verdicts
 
 
 def rows(method: str, scores: list[float | None], **changes: object) -> list[ResultRow]:
@@ -18,6 +25,16 @@ def rows(method: str, scores: list[float | None], **changes: object) -> list[Res
     return found
 
 
+def versus_controls(table: Comparison, number: int, at: int) -> list[Versus | None]:
+    """A judged line against its controls, in one column."""
+    ours, controls = judged(table)[number]
+    return [against(ours.cells[at], control.name, control.cells[at]) for control in controls]
+
+
+def names(table: Comparison) -> list[tuple[str, list[str]]]:
+    return [(ours.name, [control.name for control in of]) for ours, of in judged(table)]
+
+
 def test_welch_is_that_of_a_worked_example() -> None:
     # t = -1 / sqrt(1/3 + 4/3) = -0.7746 with (5/3)^2 / ((1/9 + 16/9) / 2) = 2.941 degrees
     assert welch([1, 2, 3], [1, 3, 5]) == pytest.approx(0.49607, abs=1e-4)
@@ -28,8 +45,7 @@ def test_welch_is_that_of_a_worked_example() -> None:
 
 def test_mean_deviation_and_distance_to_the_paper() -> None:
     table = compare(rows("gcn", [0.5, 0.7, None], paper=0.55, paper_std=0.01), lambda r: r.target)
-    cell = table.lines[0].cells[0]
-    assert cell is not None
+    (cell,) = table.cells
     assert cell.mean == pytest.approx(0.6)
     assert cell.std == pytest.approx(0.1 * 2**0.5)
     assert cell.runs == 3
@@ -47,32 +63,20 @@ def test_ours_is_tested_against_the_best_control() -> None:
         ],
         lambda r: r.target,
     )
-    gcn, mlp, ours = (line.cells[0] for line in table.lines)
-    assert ours is not None
-    assert ours.best
-    assert ours.versus is not None
-    assert ours.versus.control == "mlp"
-    assert ours.versus.difference == pytest.approx(0.1)
-    assert ours.versus.verdict == "higher"
-    assert gcn is not None
-    assert mlp is not None
-    assert (gcn.best, mlp.best) == (False, False)
+    gcn, mlp, ours = table.cells
+    assert (gcn.best, mlp.best, ours.best) == (False, False, True)
     assert gcn.versus is None
-    assert (
-        "highest mean on 1 of 1 target. Against the best control of each it is significantly"
-        in (verdicts(table)[0])
-    )
+    assert ours.versus is not None
+    assert (ours.versus.control, ours.versus.verdict) == ("mlp", "higher")
+    assert ours.versus.difference == pytest.approx(0.1)
 
 
 def test_a_lead_within_the_spread_is_no_verdict_and_ties_are_both_best() -> None:
     table = compare(
         [*rows("gcn", [0.5, 0.7]), *rows("graphglow", [0.55, 0.65])], lambda r: r.target
     )
-    gcn, ours = (line.cells[0] for line in table.lines)
-    assert gcn is not None
-    assert ours is not None
-    assert gcn.best
-    assert ours.best
+    gcn, ours = table.cells
+    assert (gcn.best, ours.best) == (True, True)
     assert ours.versus is not None
     assert ours.versus.verdict == ""
 
@@ -109,10 +113,9 @@ def test_splits_are_told_apart_and_so_are_labels_that_clash() -> None:
 
 
 def test_the_paper_is_summed_up() -> None:
-    table = compare(rows("graphglow", [0.5, 0.6], paper=0.6), lambda r: r.target)
-    assert verdicts(table) == [
-        "graphglow is 5.0 points below the paper's figures on average over 1 target."
-    ]
+    found = [*rows("graphglow", [0.5, 0.6], paper=0.6), *rows("gcn", [0.5])]
+    ours, gcn = compare(found, lambda r: r.target).lines
+    assert (ours.from_paper, gcn.from_paper) == (pytest.approx(-0.05), None)
 
 
 def test_columns_are_in_the_order_of_the_paper_and_others_come_last() -> None:
@@ -138,10 +141,10 @@ def test_ours_is_judged_against_gcn_and_random_theta_in_every_column() -> None:
         ],
         lambda r: r.target,
     )
-    (found,) = verdict_tables(table)
-    assert (found.ours, found.controls) == ("GraphGLOW", ["gcn", "random theta"])
-    (reed, others), (cora, (gcn, theta)) = found.rows
-    assert (cora, reed, others) == ("cora", "reed98", [None, None])
+    assert names(table) == [("GraphGLOW", ["gcn", "random theta"])]
+    assert table.columns == ("reed98", "cora")
+    assert versus_controls(table, 0, 0) == [None, None]
+    gcn, theta = versus_controls(table, 0, 1)
     assert gcn is not None
     assert theta is not None
     assert gcn.difference == pytest.approx(0.2)
@@ -161,16 +164,15 @@ def test_a_chosen_backbone_is_judged_against_the_control_that_chooses_too() -> N
         ],
         lambda r: r.target,
     )
-    plain, chosen = verdict_tables(table)
-    assert (plain.ours, plain.controls) == ("GraphGLOW", ["GCN", "random theta"])
-    assert (chosen.ours, chosen.controls) == (wide[0], ["GCN", wide[1]])
+    expected = [("GraphGLOW", ["GCN", "random theta"]), (wide[0], ["GCN", wide[1]])]
+    assert names(table) == expected
     differences = [
-        test and test.difference for found in (plain, chosen) for test in found.rows[0][1]
+        test and test.difference for line in (0, 1) for test in versus_controls(table, line, 0)
     ]
     assert differences == pytest.approx([0.1, -0.1, 0.3, -0.05])
     without = [line for line in table.lines if line.name != "random theta"]
-    (first, _) = verdict_tables(replace(table, lines=tuple(without)))
-    assert first.controls == ["GCN"]  # the other control is not one for this line
+    first, _ = names(replace(table, lines=tuple(without)))
+    assert first == ("GraphGLOW", ["GCN"])  # the other control is not one for this line
 
 
 def test_two_backbones_alone_are_level_whatever_their_figures() -> None:
@@ -180,22 +182,13 @@ def test_two_backbones_alone_are_level_whatever_their_figures() -> None:
     for config, both in ((off, True), (linkx, False), ({"input_weight": 0.9}, False), ({}, False)):
         theta = rows("random-theta", [0.70, 0.71, 0.72], label="random theta", config=config)
         table = compare([*ours, *theta, *gcn], lambda r: r.target)
-        (found,) = verdict_tables(table)
-        against_gcn, against_theta = found.rows[0][1]
+        against_gcn, against_theta = versus_controls(table, 0, 0)
         assert against_theta is not None
         assert against_gcn is not None
         assert against_theta.both_alone == both
         assert against_theta.verdict == ("" if both else "higher")
         assert against_gcn.verdict == "higher"  # GCN has no learned graph to switch off
-        assert [line.cells[0] and line.cells[0].alone for line in table.lines] == [
-            "gcn",
-            theta[0].alone,
-            "",
-        ]
-        assert table.has_alone
-    assert any(
-        "switched off (\u2020) for GraphGLOW on 1 of 1 target:" in said for said in verdicts(table)
-    )
+        assert [cell.alone for cell in table.cells] == ["gcn", theta[0].alone, ""]
 
 
 def test_a_cell_is_alone_only_if_all_its_runs_are() -> None:
@@ -203,17 +196,15 @@ def test_a_cell_is_alone_only_if_all_its_runs_are() -> None:
         *rows("graphglow-dot", [0.5], config={"input_weight": 1.0}),
         *rows("graphglow-dot", [None, 0.6], config={"input_weight": 0.5})[1:],
     ]
-    (cell,) = compare(mixed, lambda r: r.target).lines[0].cells
-    assert cell is not None
+    (cell,) = compare(mixed, lambda r: r.target).cells
     assert (mixed[0].alone, cell.alone) == ("gcn", "")
 
 
 def test_without_ours_or_a_control_there_is_no_verdict() -> None:
-    assert verdict_tables(compare(rows("gcn", [0.5]), lambda r: r.target)) == []
+    assert judged(compare(rows("gcn", [0.5]), lambda r: r.target)) == []
     only = [*rows("graphglow", [0.5]), *rows("mlp", [0.5])]
-    assert verdict_tables(compare(only, lambda r: r.target)) == []
+    assert judged(compare(only, lambda r: r.target)) == []
     star = compare([*rows("graphglow-star", [0.5]), *rows("gcn", [0.4])], lambda r: r.target)
-    (found,) = verdict_tables(star)
-    (_, (single,)) = found.rows[0]
+    (single,) = versus_controls(star, 0, 0)
     assert single is not None
-    assert (found.ours, single.p) == ("graphglow-star", None)
+    assert (names(star)[0][0], single.p) == ("graphglow-star", None)

@@ -10,10 +10,10 @@ from parsed_page import Page
 from synthetic_rows import CLASSES, NODE
 
 from graphglow.errors import InputError
-from graphglow.report.explanation import summary, write_explanation
-from graphglow.report.template import is_report
+from graphglow.report.explanation import bar_chart, star_chart, summary, write_explanation
+from graphglow.report.page import is_report
 
-pytest.importorskip("plotly", reason="needs plotly (the report extra)")
+go = pytest.importorskip("plotly.graph_objects", reason="needs plotly (the report extra)")
 
 
 @pytest.fixture(scope="module")
@@ -44,29 +44,27 @@ def test_the_numbers_are_those_of_the_explanation(page, why):
     for one in why.contributions:
         assert str(one.id) in parsed.text
     figures = re.search(r'id="figures">(.*?)</script>', page.read_text(), re.DOTALL).group(1)
-    bars = json.loads(figures)["figures"]["chart-1"]["data"]
+    charts = json.loads(figures)
+    bars = charts["chart-1"]["data"]
     assert [bar["name"] for bar in bars] == ["by the input graph", "by the learned graph"]
+    for chart in charts.values():
+        go.Figure(chart)  # a property that it does not know is an error
 
 
 def test_bars_hold_every_part_of_the_sum(why):
-    from graphglow.report.explanation_charts import bar_chart
-
-    shown = bar_chart(why).figure.data
-    given, learned = (sum(bar.x) for bar in shown)
+    given, learned = (sum(bar["x"]) for bar in bar_chart(why).figure["data"])
     assert given == pytest.approx(why.input_total)
     assert learned == pytest.approx(why.latent_total)
 
 
 def test_the_star_has_a_line_for_each_other_node(why):
-    from graphglow.report.explanation_charts import star_chart
-
-    figure = star_chart(why).figure
+    traces = star_chart(why).figure["data"]
     others = [one for one in why.contributions if one.node != why.node]
-    lines = [trace for trace in figure.data if trace.mode == "lines"]
-    marks = [trace for trace in figure.data if trace.mode != "lines"]
+    lines = [trace for trace in traces if trace["mode"] == "lines"]
+    marks = [trace for trace in traces if trace["mode"] != "lines"]
     assert len(lines) == len(others)
-    assert sum(len(trace.x) for trace in marks) == len(others) + 1
-    assert all("<img" not in text for trace in marks for text in trace.text)
+    assert sum(len(trace["x"]) for trace in marks) == len(others) + 1
+    assert all("<img" not in text for trace in marks for text in trace["text"])
 
 
 def test_the_summary_says_the_class_and_the_shares(transfer):
@@ -105,6 +103,7 @@ CHROMIUM = next(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)")
 def test_it_draws_in_a_browser_with_the_network_off(page):
     api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")

@@ -14,7 +14,7 @@ from graphglow.commands.terminal import epoch_bar, percent, print_json, say, sho
 from graphglow.experiments.demo import DEMO, DemoResult, run_demo, summarise
 from graphglow.pretrained import PRETRAINED, load_pretrained
 from graphglow.report import is_report, write_report
-from graphglow.report.page import verdicts
+from graphglow.report.demo import verdicts
 from graphglow.training.config import Device
 
 

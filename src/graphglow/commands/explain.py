@@ -20,8 +20,8 @@ from graphglow.commands.terminal import percent, print_json, say, show_facts, wa
 from graphglow.graphs.table_file import require_pyarrow
 from graphglow.inference.explanation import Explanation
 from graphglow.report import is_report
-from graphglow.report.explanation import PAGES, summary, write_explanation
-from graphglow.report.figure import require_plotly
+from graphglow.report.explanation import summary, write_explanation
+from graphglow.report.page import PAGES, require_plotly
 from graphglow.training import TransferResult
 
 OptionalClass = Annotated[str | None, arg(metavar="CLASS", help_behavior_hint="(optional)")]

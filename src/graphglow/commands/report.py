@@ -19,9 +19,9 @@ from graphglow.commands.terminal import print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.experiments.wording import counted
 from graphglow.report import is_report
-from graphglow.report.figure import require_plotly
+from graphglow.report.page import require_plotly
 from graphglow.report.result_rows import RowFile, read_rows, without_repeats
-from graphglow.report.results_page import write_results
+from graphglow.report.results import write_results
 from graphglow.storage import existing_file
 from graphglow.training import TransferResult
 

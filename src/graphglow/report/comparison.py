@@ -1,10 +1,13 @@
 """Methods against targets: means over seeds, the paper's figures beside, and who is ahead."""
 
 import statistics
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from graphglow.experiments.lines import NAMES
+from graphglow.experiments.lines import OURS as LINES
 from graphglow.experiments.paper import GRAPHS
 from graphglow.report.result_rows import OURS, ResultRow
 
@@ -16,6 +19,17 @@ ALONE = (
 """What a mark at a cell says: see :attr:`ResultRow.alone`."""
 LEFT_OUT = "runs of this cell with other settings than its newest are left out"
 """What another mark says: see :attr:`ResultRow.left_out`."""
+JUDGED = {
+    "graphglow": ("gcn", "random-theta"),
+    "graphglow-on": ("gcn", "random-on"),
+    "graphglow-backbone": ("gcn", "random-backbone"),
+    "graphglow-star": ("gcn", "random-theta"),
+}
+"""Lines of ours, and what each must beat to be worth its while: the same GNN without a learned
+graph, and the same model whose structure learner was never trained. The last is judged only where
+none of the others is."""
+
+Rows = list[ResultRow]
 
 
 class Versus(NamedTuple):
@@ -38,7 +52,7 @@ class Versus(NamedTuple):
         return "higher" if self.difference > 0 else "lower"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Cell:
     """The runs of one method on one target."""
 
@@ -53,11 +67,12 @@ class Cell:
     """Runs that had other settings than the newest."""
     best: bool = False
     versus: Versus | None = None
+    """Of ours: against the best of all others in its column."""
 
     @property
     def mean(self) -> float | None:
         """Rounded, so that equal counts are a tie whatever their float type."""
-        return round(statistics.mean(self.scores), 6) if self.scores else None
+        return float(f"{statistics.mean(self.scores):.6g}") if self.scores else None
 
     @property
     def std(self) -> float | None:
@@ -83,60 +98,74 @@ class Line:
     def ours(self) -> bool:
         return self.method in OURS
 
+    @property
+    def scored(self) -> list[Cell]:
+        """The cells that have a score."""
+        return [cell for cell in self.cells if cell is not None and cell.scores]
+
+    @property
+    def from_paper(self) -> float | None:
+        """The mean difference to the paper's figures."""
+        apart = [cell.from_paper for cell in self.scored if cell.from_paper is not None]
+        return statistics.mean(apart) if apart else None
+
 
 @dataclass(frozen=True)
 class Comparison:
-    """A table of lines by columns."""
+    """A table of lines by columns: targets, or the values of what is swept."""
 
-    columns: tuple[str, ...]
+    columns: tuple[Any, ...]
     lines: tuple[Line, ...]
 
     @property
-    def has_paper(self) -> bool:
-        return any(c is not None and c.paper is not None for line in self.lines for c in line.cells)
+    def cells(self) -> list[Cell]:
+        return [cell for line in self.lines for cell in line.cells if cell is not None]
 
-    @property
-    def has_alone(self) -> bool:
-        return any(c is not None and c.alone for line in self.lines for c in line.cells)
-
-    @property
-    def has_left_out(self) -> bool:
-        return any(c is not None and c.left_out for line in self.lines for c in line.cells)
-
-    @property
-    def tested(self) -> bool:
-        return any(
-            c is not None and c.versus is not None for line in self.lines for c in line.cells
-        )
+    def scored(self, at: int) -> list[tuple[Line, Cell]]:
+        """The lines that have a score in a column."""
+        return [(line, c) for line in self.lines if (c := line.cells[at]) is not None and c.scores]
 
 
-def compare(rows: Sequence[ResultRow], column: Callable[[ResultRow], str]) -> Comparison:
-    """Group rows into lines, in the order in which they came, and columns, the paper's first."""
-    names = line_names(rows, column)
-    place = {row.target: GRAPHS.index(row.target) for row in rows if row.target in GRAPHS}
+def compare(
+    rows: Sequence[ResultRow],
+    column: Callable[[ResultRow], Any],
+    line: Callable[[ResultRow], str] | None = None,
+) -> Comparison:
+    """Group rows into lines, in the order in which they came, and columns, the paper's first.
+
+    Args:
+        rows: Their ``test_accuracy`` is what is compared.
+        column: Of a row.
+        line: Of a row; without it, lines go by :func:`line_names`.
+    """
+    if line is None:
+        names = line_names(rows, column)
+        return compare(rows, column, lambda row: names[row.cell])
+    place = {target: at for at, target in enumerate(GRAPHS)}
     found_in = {column(row): place.get(row.target, len(GRAPHS)) for row in reversed(rows)}
     columns = tuple(sorted(dict.fromkeys(map(column, rows)), key=found_in.__getitem__))
-    grouped: dict[str, dict[str, list[ResultRow]]] = {}
-    for row in rows:
-        grouped.setdefault(names[row.cell], {}).setdefault(column(row), []).append(row)
     lines = []
-    for name, found in grouped.items():
-        every = [row for group in found.values() for row in group]
+    for name, every in grouped(rows, line).items():
+        found = grouped(every, column)
         sources = {row.sources for row in every}
-        lines.append(
-            Line(
-                name,
-                method=every[0].method,
-                sources=sources.pop() if len(sources) == 1 else (),
-                cells=tuple(_cell(found[c]) if c in found else None for c in columns),
-            )
-        )
-    return Comparison(columns, tuple(_judged(lines)))
+        shared = sources.pop() if len(sources) == 1 else ()
+        cells = tuple(_cell(found[c]) if c in found else None for c in columns)
+        lines.append(Line(name, every[0].method, shared, cells))
+    table = Comparison(columns, tuple(lines))
+    for at in range(len(columns)):
+        _judge(table.scored(at))
+    return table
 
 
-def line_names(
-    rows: Sequence[ResultRow], column: Callable[[ResultRow], Hashable]
-) -> dict[str, str]:
+def grouped(rows: Iterable[ResultRow], key: Callable[[ResultRow], Any]) -> dict[Any, Rows]:
+    """Rows by key, both in the order in which they came."""
+    found: dict[Any, Rows] = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def line_names(rows: Iterable[ResultRow], column: Callable[[ResultRow], Any]) -> dict[str, str]:
     """The name of each cell's line: its label; with sources, else its key, if labels clash."""
     namings: list[Callable[[ResultRow], str]] = [
         lambda row: row.label,
@@ -146,25 +175,19 @@ def line_names(
     names: dict[str, str] = {}
     left = list(rows)
     for naming in namings:
-        cells: dict[Hashable, set[str]] = {}
+        cells: dict[tuple[str, Any], set[str]] = {}
         for row in left:
             cells.setdefault((naming(row), column(row)), set()).add(row.cell)
-        clashing = {key[0] for key, found in cells.items() if len(found) > 1}  # type: ignore[index]
+        clashing = {name for (name, _), found in cells.items() if len(found) > 1}
         names |= {row.cell: naming(row) for row in left if naming(row) not in clashing}
         left = [row for row in left if naming(row) in clashing]
     return names
 
 
-def target_column(rows: Sequence[ResultRow]) -> Callable[[ResultRow], str]:
+def target_column(rows: Iterable[ResultRow]) -> Callable[[ResultRow], str]:
     """Columns by target, with the split where a target comes with several."""
-    splits: dict[str, set[str]] = {}
-    for row in rows:
-        splits.setdefault(row.target, set()).add(row.split)
-
-    def column(row: ResultRow) -> str:
-        return row.target if len(splits[row.target]) == 1 else f"{row.target} ({row.split})"
-
-    return column
+    splits = Counter(target for target, _ in {(row.target, row.split) for row in rows})
+    return lambda r: r.target if splits[r.target] == 1 else f"{r.target} ({r.split})"
 
 
 def _cell(rows: list[ResultRow]) -> Cell:
@@ -183,27 +206,16 @@ def _cell(rows: list[ResultRow]) -> Cell:
     )
 
 
-def _judged(lines: list[Line]) -> list[Line]:
-    """Mark the best mean of each column, and test ours against its best control."""
-    columns = list(zip(*(line.cells for line in lines), strict=True))
-    judged: list[list[Cell | None]] = [[] for _ in lines]
-    for cells in columns:
-        means = [cell.mean if cell is not None else None for cell in cells]
-        known = [mean for mean in means if mean is not None]
-        best = max(known) if len(known) > 1 else None  # alone nobody is best
-        controls = [
-            (mean, line.name, cell)
-            for line, cell, mean in zip(lines, cells, means, strict=True)
-            if cell is not None and mean is not None and not line.ours
-        ]
-        control = max(controls, key=lambda found: found[0], default=None)
-        for line, cell, mean, into in zip(lines, cells, means, judged, strict=True):
-            if cell is not None and mean is not None:
-                cell = replace(cell, best=mean == best)
-                if line.ours and control is not None:
-                    cell = replace(cell, versus=against(cell, *control[1:]))
-            into.append(cell)
-    return [replace(line, cells=tuple(cells)) for line, cells in zip(lines, judged, strict=True)]
+def _judge(column: Sequence[tuple[Line, Cell]]) -> None:
+    """Mark the best mean of a column, and test ours against the best control."""
+    controls = [(line, cell) for line, cell in column if not line.ours]
+    best, control = (
+        max(found, key=lambda one: one[1].mean or 0.0, default=None) for found in (column, controls)
+    )
+    for line, cell in column:
+        cell.best = best is not None and len(column) > 1 and cell.mean == best[1].mean
+        if line.ours and control is not None:
+            cell.versus = against(cell, control[0].name, control[1])
 
 
 def against(ours: Cell | None, control: str, other: Cell | None) -> Versus | None:
@@ -230,3 +242,25 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
         equal_var=False,
     )
     return float(test.pvalue)
+
+
+def judged(table: Comparison) -> list[tuple[Line, list[Line]]]:
+    """Each of ``JUDGED`` that is in the table, with those of its controls that are."""
+    found: list[tuple[Line, list[Line]]] = []
+    for key, controls in JUDGED.items():
+        ours = _line_of(table, key)
+        others = [line for control in controls if (line := _line_of(table, control))]
+        if ours is not None and others and not (key == "graphglow-star" and found):
+            found.append((ours, others))
+    return found
+
+
+def _line_of(table: Comparison, key: str) -> Line | None:
+    """The line with the label of a key, if it shares its method; else the one of that method."""
+    labels = {line: label for line, (_, label) in LINES.items()}
+    if key in labels:
+        return next((line for line in table.lines if line.name == labels[key]), None)
+    lines = [line for line in table.lines if line.method == key]
+    lines = [line for line in lines if line.name not in labels.values()]
+    named = [line for line in lines if line.name.lower() in (key, NAMES.get(key, key).lower())]
+    return next(iter(named or (lines if len(lines) == 1 else [])), None)

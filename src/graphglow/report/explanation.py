@@ -3,25 +3,14 @@
 import math
 from pathlib import Path
 
-from markupsafe import Markup
-
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
-from graphglow.inference.explanation import Explanation
-from graphglow.report.figure import (
-    embedded,
-    embedded_figures,
-    plotly_script,
-    require_plotly,
-    script_hash,
-    template,
-)
-from graphglow.report.results_page import PlacedCharts
-from graphglow.report.template import FOLDER, percent, render
-from graphglow.report.theme import THEMES
-from graphglow.storage import atomic_path
+from graphglow.inference.explanation import Contribution, Explanation
+from graphglow.report import frame
+from graphglow.report.frame import Chart, Trace, chart_text
+from graphglow.report.page import PAGES, amount, percent, write_page
 
-PAGES = (".html", ".htm")
+BY_INPUT, BY_LEARNED = "by the input graph", "by the learned graph"
 
 
 def write_explanation(explanation: Explanation, path: str | Path) -> None:
@@ -39,35 +28,16 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
         raise InputError(
             f"an explanation must be {', '.join(PAGES)}, {' or '.join(TABLES)}; got {path}"
         )
-    require_plotly()
-    from graphglow.report.explanation_charts import bar_chart, star_chart  # they import Plotly
-
-    placed = PlacedCharts()
-    script = Markup((FOLDER / "page.js").read_text(encoding="utf-8"))
-    plotly = Markup(plotly_script().replace("</script", "<\\/script"))
-
-    def figures() -> Markup:
-        templates = embedded({theme: template(theme) for theme in THEMES})
-        return Markup(f'{{"templates": {templates}, "figures": {embedded_figures(placed.charts)}}}')
-
-    page = render(
+    write_page(
+        path,
         "explanation.html.j2",
         title=_title(explanation),
         summary=summary(explanation),
-        facts=_facts(explanation),
-        parts=_parts(explanation),
-        node=explanation.node,
-        contributions=explanation.contributions,
-        by_class=explanation.by_class,
-        charts=[bar_chart(explanation), star_chart(explanation)],
-        place=placed,
-        figures=figures,
-        plotly=plotly,
-        script=script,
-        hashes=Markup(" ".join(f"'{script_hash(text)}'" for text in (plotly, script))),
+        why=explanation,
+        class_text=class_text,
+        towards=towards(explanation),
+        pictures=[bar_chart(explanation), star_chart(explanation)],
     )
-    with atomic_path(path) as temporary:
-        temporary.write_text(page, encoding="utf-8")
 
 
 def summary(explanation: Explanation) -> str:
@@ -85,8 +55,8 @@ def summary(explanation: Explanation) -> str:
         )
     else:
         said.append(
-            f"All nodes together add {_signed(e.input_total)} by the input graph and "
-            f"{_signed(e.latent_total)} by the learned graph to the score for {towards(e)}."
+            f"All nodes together add {amount(e.input_total)} by the input graph and "
+            f"{amount(e.latent_total)} by the learned graph to the score for {towards(e)}."
         )
     if e.contributions:
         first = e.contributions[0]
@@ -114,22 +84,123 @@ def _title(e: Explanation) -> str:
     return f"Why node {e.id} is predicted to be {towards(e)}"
 
 
-def _facts(e: Explanation) -> dict[str, str]:
-    return {
-        "predicted": e.predicted,
-        "known class": "unknown" if e.label is None else e.label,
-        f"probability of {class_text(e.explained)}": percent(e.probability),
-        "by the input graph": _signed(e.input_total),
-        "by the learned graph": _signed(e.latent_total),
-    }
+def bar_chart(explanation: Explanation) -> Chart:
+    """A bar for each node, in two parts; to the right what speaks for the class."""
+    e = explanation
+    names = [_name(e, one) for one in e.contributions]
+    parts = [(one.input_part, one.latent_part) for one in e.contributions]
+    if e.num_others:
+        names.append(f"all {e.num_others:,} others")
+        parts.append((e.others_input, e.others_latent))
+    names = frame.unique_names(names)
+    values = [part[0] for part in parts], [part[1] for part in parts]
+    hover = "%{y}<br>%{x:+.4f} %{fullData.name}<extra></extra>"
+    said = "; ".join(
+        f"{name} {one:+.3f} {BY_INPUT} and {two:+.3f} {BY_LEARNED}"
+        for name, (one, two) in zip(names, parts, strict=True)
+    )
+    return frame.chart(
+        "Contributions",
+        frame.two_bars((BY_INPUT, BY_LEARNED), names, values, hover=hover, lying=True),
+        alt=f"Bars: {said}.",
+        caption=f"What each node adds to the score for {towards(e)}: to the right it speaks for "
+        "it, to the left against it.",
+        height=150 + 30 * len(names),
+        x=frame.axis(f"contribution to the score for {towards(e)}", zeroline=True),
+        y=frame.axis(type="category", autorange="reversed"),
+        barmode="relative",
+        bargap=0.3,
+    )
 
 
-def _parts(e: Explanation) -> dict[str, float]:
-    parts = {"by the input graph": e.input_total, "by the learned graph": e.latent_total}
-    if e.own != 0:
-        parts["of the node itself, without a message"] = e.own
-    return {**parts, "the same for all nodes": e.bias, f"score for {towards(e)}": e.score}
+def star_chart(explanation: Explanation) -> Chart:
+    """The node in the middle and those that contributed most around it, the strongest on top."""
+    e = explanation
+    around = [one for one in e.contributions if one.node != e.node]
+    turn = 2 * math.pi / max(1, len(around))
+    angles = [math.pi / 2 - turn * number for number in range(len(around))]  # clockwise
+    places = [(math.cos(angle), math.sin(angle)) for angle in angles]
+    apart = sum(not one.input_edge for one in around)
+    return frame.chart(
+        "The node and those it listens to",
+        [*_rays(around, places), *_nodes(e, around, places)],
+        alt=f"Node {e.id} in the middle of {len(around)} nodes that contributed most; the input "
+        f"graph joins it to {len(around) - apart} of them.",
+        caption="Lines as wide as the contribution; dotted ones speak against the class. Nodes "
+        f"are coloured by predicted class. {apart} of {len(around)} are not neighbours in the "
+        "input graph.",
+        height=480,
+        legend="foot",
+        xaxis={"visible": False, "range": [-1.6, 1.6]},
+        yaxis={"visible": False, "range": [-1.2, 1.2], "scaleanchor": "x"},
+    )
 
 
-def _signed(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:+.3f}".replace("-", "\u2212")
+def _rays(around: list[Contribution], places: list[tuple[float, float]]) -> list[Trace]:
+    """A line to each node, named by which graph it is mostly heard over, and what it says."""
+    strongest = max((abs(one.contribution) for one in around), default=1.0) or 1.0
+    rays: list[Trace] = []
+    for one, (x, y) in zip(around, places, strict=True):
+        learned, speaks_for = abs(one.latent_part) > abs(one.input_part), one.contribution >= 0
+        style = frame.LEARNED_STYLE if learned else frame.INPUT_STYLE
+        style = style._replace(dash="solid" if speaks_for else "dot")
+        name = f"mostly {BY_LEARNED if learned else BY_INPUT}, {'for' if speaks_for else 'against'}"
+        width = 1 + 9 * abs(one.contribution) / strongest
+        line = {"color": frame.translucent(style.colour, 0.75), "width": width}
+        ray = frame.scatter(name, ([0, x], [0, y]), "lines", style, line=line, legendgroup=name)
+        rays.append(ray | {"showlegend": name not in [other["name"] for other in rays]})
+    return rays
+
+
+def _nodes(
+    e: Explanation, around: list[Contribution], places: list[tuple[float, float]]
+) -> list[Trace]:
+    """Marks by predicted class; the node itself, larger and without a name, comes last."""
+    own = next((_told(one) for one in e.contributions if one.node == e.node), None)
+    own = own or f"<b>{chart_text(e.id, 60)}</b><br>{_known(e.label)}"
+    marks = [
+        (one.predicted, *place, chart_text(one.id, 14), _beside(*place), _told(one), 14)
+        for one, place in zip(around, places, strict=True)
+    ]
+    marks.append((e.predicted, 0.0, 0.0, "", "middle right", own, 28))
+    edge = {"width": 1.5, "color": "rgba(255,255,255,0.85)"}
+    traces = []
+    for name, style in frame.series_styles(sorted({mark[0] for mark in marks})).items():
+        of_class = [mark[1:] for mark in marks if mark[0] == name]
+        x, y, text, beside, told, size = map(list, zip(*of_class, strict=True))
+        traces.append(
+            frame.scatter(
+                *(f"predicted {class_text(name)}", (x, y), "markers+text", style),
+                hover="%{customdata}<extra></extra>",
+                customdata=told,
+                text=text,
+                textposition=beside,
+                textfont={"size": 12},
+                cliponaxis=False,
+                marker={"size": size, "opacity": 1, "line": edge},
+            )
+        )
+    return traces
+
+
+def _beside(x: float, y: float) -> str:
+    if abs(x) < 0.3:
+        return "top center" if y > 0 else "bottom center"
+    return "middle right" if x > 0 else "middle left"
+
+
+def _name(e: Explanation, one: Contribution) -> str:
+    known = f"predicted {class_text(one.predicted)}" if one.label is None else class_text(one.label)
+    return chart_text(f"{one.id} ({'itself' if one.node == e.node else known})", 28)
+
+
+def _told(one: Contribution) -> str:
+    return (
+        f"<b>{chart_text(one.id, 60)}</b><br>{_known(one.label)}<br>predicted "
+        f"{chart_text(class_text(one.predicted))}<br>{one.input_part:+.4f} {BY_INPUT}<br>"
+        f"{one.latent_part:+.4f} {BY_LEARNED}"
+    )
+
+
+def _known(label: str | None) -> str:
+    return "unlabelled" if label is None else f"known to be {chart_text(class_text(label))}"

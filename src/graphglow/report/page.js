@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const root = document.documentElement;
-  const page = JSON.parse(document.getElementById("figures").textContent);
+  const figures = JSON.parse(document.getElementById("figures").textContent);
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const touch = matchMedia("(pointer: coarse)").matches;
   // The buttons are named: Plotly's own set has one that sends the chart's data to a server.
@@ -9,12 +9,41 @@
   const config = { responsive: true, displaylogo: false, plotlyServerURL: "", modeBarButtons: [buttons], displayModeBar: touch ? false : "hover" };
   const drawn = new Set();
 
+  // All that must change in a chart when the page turns dark, in the colours of the style sheet.
+  const probe = document.body.appendChild(Object.assign(document.createElement("span"), { hidden: true }));
+  function colour(name) {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  }
+  function template() {
+    const [ink, soft, line, card, glow] = ["ink", "soft", "line", "card", "glow"].map(colour);
+    const clear = "rgba(0,0,0,0)";
+    const small = { color: soft, size: 12 };
+    const font = { family: getComputedStyle(document.body).fontFamily, size: 13, color: ink };
+    const axis = { gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line, tickfont: small, title: { font: small, standoff: 8 }, automargin: true };
+    const colorscale = [0, 0.35, 0.7, 1].map((at, number) => [at, colour(`heat-${number}`)]);
+    const colorbar = { tickfont: small, title: { font: small }, outlinewidth: 0, thickness: 10 };
+    return {
+      layout: {
+        paper_bgcolor: clear,
+        plot_bgcolor: clear,
+        font,
+        xaxis: axis,
+        yaxis: axis,
+        legend: { font: { color: ink, size: 12 }, bgcolor: clear },
+        hoverlabel: { bgcolor: card, bordercolor: soft, font, align: "left" },
+        modebar: { bgcolor: clear, color: soft, activecolor: glow },
+      },
+      data: { heatmap: [{ type: "heatmap", colorscale, colorbar }] },
+    };
+  }
+
   // Theme: the system's until the button is used.
   const button = document.getElementById("theme");
   const theme = () => root.dataset.theme || (prefersDark.matches ? "dark" : "light");
   function showTheme() {
     button.setAttribute("aria-pressed", String(theme() === "dark"));
-    for (const plot of drawn) Plotly.relayout(plot, { template: page.templates[theme()] });
+    for (const plot of drawn) Plotly.relayout(plot, { template: template() });
   }
   button.addEventListener("click", () => {
     root.dataset.theme = theme() === "dark" ? "light" : "dark";
@@ -22,12 +51,12 @@
   });
   prefersDark.addEventListener("change", showTheme);
 
-  // Charts are drawn when they come near the window.
-  function draw(plot, use = theme()) {
+  // Charts are drawn when they come near the window; all of them, and light, on paper.
+  function draw(plot) {
     if (drawn.has(plot)) return;
     drawn.add(plot);
-    const { data, layout } = page.figures[plot.id];
-    layout.template = page.templates[use];
+    const { data, layout } = figures[plot.id];
+    layout.template = template();
     if (touch) layout.dragmode = false;
     Plotly.newPlot(plot, data, layout, config);
   }
@@ -40,12 +69,17 @@
     }
   }, { rootMargin: "600px" });
   plots.forEach((plot) => near.observe(plot));
-  function forPaper(use) {
-    plots.forEach((plot) => draw(plot, use));
-    for (const plot of drawn) Plotly.relayout(plot, { template: page.templates[use] });
-  }
-  addEventListener("beforeprint", () => forPaper("light"));
-  addEventListener("afterprint", () => forPaper(theme()));
+  let onScreen;
+  addEventListener("beforeprint", () => {
+    onScreen = theme();
+    root.dataset.theme = "light";
+    plots.forEach(draw);
+    showTheme();
+  });
+  addEventListener("afterprint", () => {
+    root.dataset.theme = onScreen;
+    showTheme();
+  });
 
   // What the tables show.
   for (const box of document.querySelectorAll("[data-shows]")) {

@@ -1,111 +1,130 @@
-"""The demo's page: one self-contained HTML file, no network, no scripts."""
+"""One builder for every page: a self-contained HTML file that opens offline.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+Everything that comes from data is escaped. A page runs the scripts that its content security policy
+names by their hashes, Plotly and ``page.js``, or none at all where it has no charts.
+"""
+
+import base64
+import hashlib
+import json
+import math
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.demo import Row, Summary, summarise
-from graphglow.experiments.refined_facts import Refined
-from graphglow.report.template import percent, render
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from graphglow.errors import InputError
+from graphglow.report.frame import Chart
 from graphglow.storage import atomic_path
+from graphglow.version import __version__
 
-METHOD_NOTES = {
-    "graphglow": "The pre-trained structure learner, frozen; only a small GNN is trained on the "
-    "target.",
-    "graphglow*": "The same model with the structure learner trained on the target itself.",
-    "random-theta": "Control: the same model and training with a structure learner that was never "
-    "trained. What graphglow gains over it is what pre-training gives.",
-    "gcn": "Control: the same GNN, of the same size, on the input graph alone. What graphglow "
-    "gains over it is what the learned graph gives.",
-    "logistic-regression": "Control: scikit-learn's logistic regression on the node features, "
-    "without any graph. Where it wins, the graph is no help.",
-}
-"""What each method is, in words; a method that is not here is shown by its name alone."""
+FOLDER = Path(__file__).parent
+GENERATOR = "graphglow report"
+PAGES = (".html", ".htm")
 
 
-@dataclass(frozen=True)
-class Line:
-    """One method in the table of one target."""
+def write_page(path: str | Path, template: str, *, charts: bool = True, **values: Any) -> None:
+    """Fill a template that extends ``base.html.j2`` and write it, whole or not at all.
 
-    method: str
-    accuracy: str
-    spread: str
-    share: float
-    seconds: str
-    best: bool
-
-
-def write_report(
-    rows: list[Row],
-    path: str | Path,
-    *,
-    title: str = "graphglow report",
-    pretraining: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    versions: Mapping[str, str] | None = None,
-    refined: Refined | None = None,
-) -> None:
-    """Write the page, whole or not at all; an existing file is replaced.
+    A value that the template lacks is an error; an existing file is replaced.
 
     Args:
-        rows: One row per method, target and seed.
         path: Where to write.
-        title: Heading of the page.
-        pretraining: How the learner was made: ``sources``, ``seed``, ``val_accuracy``, ``seconds``.
-        settings: For each command, the flags that differ from the defaults.
-        versions: What ran, and on what.
-        refined: The refined graph of one target.
+        template: Its name; it shows a chart by the macro ``figure`` of ``parts.html.j2``.
+        charts: Whether the page has charts, which take Plotly.
+        values: What else the template shows.
     """
-    summary = summarise(rows)
-    methods = list(dict.fromkeys(row.method for row in rows))
-    page = render(
-        "page.html.j2",
-        title=title,
-        targets={target: _lines(methods) for target, methods in summary.items()},
-        num_seeds=len({row.seed for row in rows}),
-        verdicts=verdicts(rows),
-        notes={method: METHOD_NOTES.get(method, "") for method in methods},
-        pretraining=pretraining,
-        settings=settings or {},
-        versions=versions or {},
-        refined=refined,
+    placed: dict[str, Chart] = {}
+
+    def place(chart: Chart) -> str:
+        """Give a chart the id of its element."""
+        name = f"chart-{len(placed) + 1}"
+        placed[name] = chart
+        return name
+
+    def figures() -> Markup:
+        """All that was placed, once the template has placed it."""
+        return Markup(embedded({name: chart.figure for name, chart in placed.items()}))
+
+    scripts = []
+    if charts:
+        require_plotly()
+        from plotly.offline import get_plotlyjs
+
+        scripts = [
+            get_plotlyjs().replace("</script", "<\\/script"),
+            (FOLDER / "page.js").read_text(),
+        ]
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"percent": percent, "signed": signed, "amount": amount}
+    environment.globals["place"] = place
+    page = environment.get_template(template).render(
+        generator=f"{GENERATOR} {__version__}",
+        style=Markup((FOLDER / "style.css").read_text()),
+        scripts=[Markup(script) for script in scripts],
+        policy=Markup(" ".join(map(_script_hash, scripts)) or "'none'"),
+        figures=figures,
+        **values,
     )
     with atomic_path(path) as temporary:
         temporary.write_text(page, encoding="utf-8")
 
 
-def verdicts(rows: list[Row]) -> list[str]:
-    """Say, for each control, on how many targets graphglow's mean is above, at and below it."""
-    summary = summarise(rows)
-    sentences = []
-    for control in dict.fromkeys(row.method for row in rows if row.method != "graphglow"):
-        pairs = [
-            (methods["graphglow"].mean, methods[control].mean)
-            for methods in summary.values()
-            if "graphglow" in methods and control in methods
-        ]
-        known = [(o, t) for o, t in pairs if o is not None and t is not None]
-        if known:
-            above = sum(ours > theirs for ours, theirs in known)
-            below = sum(ours < theirs for ours, theirs in known)
-            sentences.append(
-                f"graphglow against {control}: mean accuracy higher on {above}, equal on "
-                f"{len(known) - above - below}, lower on {below} of {len(known)} targets."
-            )
-    return sentences
+def is_report(path: str | Path) -> bool:
+    """Whether ``path`` is a page of ours, and so may be replaced."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(1000)
+    except OSError:
+        return False
+    return f'<meta name="generator" content="{GENERATOR}'.encode() in head
 
 
-def _lines(methods: dict[str, Summary]) -> list[Line]:
-    best = max((s.mean for s in methods.values() if s.mean is not None), default=None)
-    return [
-        Line(
-            method=method,
-            accuracy=percent(summary.mean),
-            spread="" if summary.std is None else f"\u00b1 {100 * summary.std:.1f}",
-            share=100 * (summary.mean or 0.0),
-            seconds=f"{summary.seconds:.2f}",
-            best=best is not None and summary.mean == best,
-        )
-        for method, summary in methods.items()
-    ]
+def require_plotly() -> None:
+    """Raise one sentence that says how to install Plotly if it is not there."""
+    try:
+        import plotly  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            "a page with charts needs Plotly; got a Python without it "
+            '(pip install "graphglow[report]")'
+        ) from error
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def signed(difference: float) -> str:
+    """A difference of shares in points, with its sign: a minus as wide as a plus."""
+    return f"{100 * difference:+.1f}".replace("-", "\u2212")
+
+
+def amount(value: float) -> str:
+    """A part of a score, with its sign."""
+    return "-" if math.isnan(value) else f"{value:+.3f}".replace("-", "\u2212")
+
+
+def embedded(value: Any) -> str:
+    """JSON for a script element: no character in it can end the element or start a comment.
+
+    Arrays are lists in it, and what is no finite number is null.
+    """
+    from plotly.utils import PlotlyJSONEncoder
+
+    text = json.dumps(value, cls=PlotlyJSONEncoder, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":  # in JSON they stand in strings only
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _script_hash(script: str) -> str:
+    """What a content security policy calls a script by."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"

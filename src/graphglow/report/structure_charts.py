@@ -1,230 +1,230 @@
-"""Charts of one transfer: similarities, homophily, confusions and training."""
+"""Charts of one transfer: the graph, similarities, homophily, confusions and training."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import groupby
+from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
-from torch import Tensor
 
-from graphglow.report.figure import Chart, chart_text
-from graphglow.report.learned_structure import (
-    UNLABELLED,
-    LearnedStructure,
-    Similarities,
-    blocks,
-    unique_names,
-)
-from graphglow.report.theme import OURS, SERIES
+from graphglow.report import frame
+from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
+from graphglow.report.page import percent
+from graphglow.report.structure import UNLABELLED, Drawing, LearnedStructure
 from graphglow.training.loop import Epoch
 
-RULE = "rgba(128,138,152,0.7)"
 TEXT_CLASSES = 15
 """Up to this many classes the confusion matrix has its counts written in."""
+ACCURACY = "validation accuracy"
+RULE = frame.translucent(frame.GREY, 0.7)
 
 
-def similarity_chart(structure: LearnedStructure, found: Similarities) -> Chart:
-    """Gamma as a heat map, nodes by pivots, both sorted by class."""
-    rows = _Axis.of(structure, found.nodes)
-    columns = _Axis.of(structure, found.pivots)
-    values = np.full((len(rows.labels), len(columns.labels)), np.nan, dtype=np.float32)
-    values[np.ix_(rows.at, columns.at)] = found.values.numpy()
-    figure = go.Figure(
-        go.Heatmap(
-            z=values,
-            x=columns.labels,
-            y=rows.labels,
-            zmin=0,
-            hoverongaps=False,
-            hovertemplate="node %{y}<br>pivot %{x}<br>similarity %{z:.3f}<extra></extra>",
-            colorbar={"title": {"text": "similarity", "side": "right"}, "thickness": 10},
+def graph_chart(structure: LearnedStructure, found: Drawing) -> Chart:
+    """The graph: classes as colours, input edges grey, new edges in colour."""
+    ends = structure.y[found.nodes][found.new_edges]  # [2, E]
+    known = (ends >= 0).all(axis=0)
+    same = known & (ends[0] == ends[1])
+    dash, dot = (frame.LEARNED_STYLE._replace(dash=dash) for dash in ("dash", "dot"))
+    kinds = (
+        ("input edges", found.input_edges, frame.INPUT_STYLE),
+        ("new edges within a class", found.new_edges[:, same], frame.LEARNED_STYLE),
+        ("new edges between classes", found.new_edges[:, known & ~same], dash),
+        ("new edges, class not known", found.new_edges[:, ~known], dot),
+    )
+    traces = [_edges(found.places, *kind) for kind in kinds if kind[1].shape[1]]
+    names = [structure.class_of(node) for node in found.nodes]
+    styles = frame.series_styles([*structure.class_names, UNLABELLED])
+    mark = {"size": 8, "line": {"width": 1, "color": "rgba(255,255,255,0.75)"}}
+    for name in dict.fromkeys(names):
+        at = [i for i, other in enumerate(names) if other == name]
+        told = [_told(structure, node) for node in found.nodes[at]]
+        hover, place = "%{text}<extra></extra>", found.places[at].round(3).T
+        dots = frame.scatter(name, place, "markers", styles[name], hover=hover, marker=mark)
+        traces.append(dots | {"text": told})
+    counts = found.input_edges.shape[1], found.new_edges.shape[1]
+    caption = ["Nodes coloured by class; input edges grey; edges that the learner added in colour."]
+    if len(names) < structure.num_nodes:
+        caption.append(
+            f"{len(names)} of {structure.num_nodes:,} nodes: a sample by class and the nodes "
+            "that their strongest edges reach."
         )
+    if counts != found.num_edges:
+        caption.append(
+            "Of {:,} input edges and {:,} new ones between them ".format(*found.num_edges)
+            + "the strongest of each node: {:,} and {:,}.".format(*counts)
+        )
+    caption.append("Nodes of one predicted class lie together; edges pull a little.")
+    return frame.chart(
+        "The graph",
+        traces,
+        alt=f"Drawing of {len(names)} nodes coloured by class with {counts[0]} input edges and "
+        f"{counts[1]} new edges, {same.sum()} of them within a class.",
+        caption=" ".join(caption),
+        height=620,
+        legend="foot",
     )
-    figure.update_layout(
-        height=540,
-        margin={"l": 60, "r": 10, "t": 12, "b": 60},
-        xaxis={"title": {"text": "pivots"}, **columns.ticks},
-        yaxis={"title": {"text": "nodes"}, "autorange": "reversed", **rows.ticks},
+
+
+def _told(structure: LearnedStructure, node: int) -> str:
+    predicted = structure.class_names[structure.predicted[node]]
+    return (
+        f"<b>{chart_text(structure.node_names[node], 60)}</b><br>class "
+        f"{chart_text(structure.class_of(node))}<br>predicted {chart_text(predicted)}"
     )
-    total, pivots = structure.num_nodes, len(structure.result.pivots)
+
+
+def _edges(places: np.ndarray, name: str, pairs: np.ndarray, style: SeriesStyle) -> Trace:
+    ends = places[pairs].round(3)  # [2, E, 2]
+    path = np.stack([*ends, np.full(ends.shape[1:], np.nan)], axis=1).reshape(-1, 2)
+    share, width = (0.4, 1.0) if style is frame.INPUT_STYLE else (0.7, 1.6)
+    faint = {"color": frame.translucent(style.colour, share), "width": width}
+    return frame.scatter(name, path.T, "lines", style, line=faint)
+
+
+def similarity_chart(structure: LearnedStructure, found: Any) -> Chart:
+    """Gamma as a heat map, nodes by pivots, both sorted by class."""
+    sizes = structure.num_nodes, len(structure.result.pivots)
     caption = (
         "Similarity of nodes (rows) and pivots (columns), after the last refinement and the cut at "
         "the threshold; both are sorted by class. Blocks along the diagonal mean that "
         "the learner joins nodes of one class."
     )
-    if len(found.nodes) < total or len(found.pivots) < pivots:
+    if found.shape != sizes:
         caption += (
-            f" Sampled by class: {len(found.nodes)} of {total:,} nodes and {len(found.pivots)} of "
-            f"{pivots:,} pivots."
+            f" Sampled by class: {found.shape[0]} of {sizes[0]:,} nodes and {found.shape[1]} of "
+            f"{sizes[1]:,} pivots."
         )
-    inside, outside = _block_means(structure, found)
+    values, y = found.to_numpy(), (structure.y[found.index][:, None], structure.y[found.columns])
+    known, same = (y[0] >= 0) & (y[1] >= 0), y[0] == y[1]
+    inside, outside = values[known & same], values[known & ~same]
     alt = "Heat map of node-pivot similarities sorted by class"
-    if inside is not None and outside is not None:
-        alt += f"; mean {inside:.3f} within a class and {outside:.3f} between classes"
-    return Chart("Nodes and pivots", alt + ".", caption, figure)
+    if inside.size and outside.size:
+        alt += f"; mean {inside.mean():.3f} within a class and {outside.mean():.3f} between classes"
+    rows, row_ticks, row_ends = _by_class(structure, found.index)
+    columns, column_ticks, column_ends = _by_class(structure, found.columns)
+    across = {"xref": "paper", "x0": 0, "x1": 1}
+    down = {"yref": "paper", "y0": 0, "y1": 1}
+    rules = [across | {"y0": end, "y1": end} for end in row_ends]
+    rules += [down | {"x0": end, "x1": end} for end in column_ends]
+    hover = "node %{y}<br>pivot %{x}<br>similarity %{z:.3f}"
+    return frame.chart(
+        "Nodes and pivots",
+        [frame.heat_map(values.round(4), "similarity", hover=hover, x=columns, y=rows)],
+        alt=f"{alt}.",
+        caption=caption,
+        height=540,
+        x=frame.axis("pivots", **column_ticks),
+        y=frame.axis("nodes", autorange="reversed", **row_ticks),
+        legend=None,
+        shapes=[{"type": "line", "line": {"color": RULE, "width": 1}, **rule} for rule in rules],
+    )
 
 
-def _block_means(
-    structure: LearnedStructure, found: Similarities
-) -> tuple[float | None, float | None]:
-    same = structure.y[found.nodes][:, None] == structure.y[found.pivots]
-    known = (structure.y[found.nodes] >= 0)[:, None] & (structure.y[found.pivots] >= 0)
-    parts = (found.values[known & same], found.values[known & ~same])
-    inside, outside = (float(part.mean()) if part.numel() else None for part in parts)
-    return inside, outside
+def _by_class(
+    structure: LearnedStructure, nodes: np.ndarray
+) -> tuple[list[str], dict[str, Any], list[float]]:
+    """Nodes sorted by class along an axis: their labels, a tick for each class, where one ends."""
+    classes = [structure.class_of(node) for node in nodes]
+    labels = frame.unique_names(
+        chart_text(f"{structure.node_names[node]} ({name})", 60)
+        for node, name in zip(nodes, classes, strict=True)
+    )
+    middles: dict[str, str] = {}  # label in the middle of a class -> name of the class
+    ends: list[float] = []
+    first = 0
+    for name, group in groupby(classes):
+        last = first + len(list(group))
+        if last - first > len(labels) / 40:
+            middles[labels[(first + last - 1) // 2]] = chart_text(name, 14)
+        ends.append(last - 0.5)
+        first = last
+    ticks = frame.ticks_at(middles, middles.values())
+    return labels, {"type": "category", "ticks": "", "showgrid": False, **ticks}, ends[:-1]
 
 
-class _Axis(NamedTuple):
-    """Nodes sorted by class along an axis, with a gap between classes.
-
-    ``labels`` has an entry for each place, gaps included; ``at`` says where the nodes are.
-    """
-
-    labels: list[str]
-    at: list[int]
-    ticks: dict[str, object]
-
-    @classmethod
-    def of(cls, structure: LearnedStructure, nodes: Tensor) -> "_Axis":
-        names = [
-            chart_text(f"{structure.node_names[n]} ({structure.class_of(n)})", 60)
-            for n in nodes.tolist()
-        ]
-        names = unique_names(names)
-        gap = max(1, len(names) // 100)
-        labels: list[str] = []
-        at: list[int] = []
-        middles: dict[str, str] = {}  # label in the middle of a class -> name of the class
-        for label, first, last in blocks(structure.y[nodes]):
-            if labels:
-                labels += [f"\u200b{len(labels) + i}" for i in range(gap)]
-            at += range(len(labels), len(labels) + last + 1 - first)
-            labels += names[first : last + 1]
-            if last - first >= len(names) / 40:
-                name = structure.class_names[label] if label >= 0 else UNLABELLED
-                middles[names[(first + last) // 2]] = chart_text(name, 14)
-        ticks: dict[str, object] = {
-            "type": "category",
-            "tickmode": "array",
-            "tickvals": list(middles),
-            "ticktext": list(middles.values()),
-            "ticks": "",
-            "showgrid": False,
-        }
-        return cls(labels, at, ticks)
-
-
-def homophily_chart(
-    names: Sequence[str], before: Sequence[float | None], after: Sequence[float | None]
-) -> Chart:
+def homophily_chart(structure: LearnedStructure) -> Chart:
     """For each class, the share of incoming edges that come from the same class."""
-    figure = go.Figure()
-    labels = unique_names([chart_text(name, 20) for name in names])
-    for name, values, colour in (
-        ("input graph", before, "#7a8699"),
-        ("refined graph", after, OURS),
-    ):
-        figure.add_bar(
-            x=labels,
-            y=[None if value is None else 100 * value for value in values],
-            name=name,
-            marker={"color": colour},
-            hovertemplate="%{x}: %{y:.1f} %<extra>%{fullData.name}</extra>",
-        )
-    figure.update_layout(
-        height=380,
-        barmode="group",
+    names = structure.class_names
+    labels = frame.unique_names(chart_text(name, 20) for name in names)
+    shares = [
+        [structure.share(edges, label).same_class for label in range(len(names))]
+        for edges in structure.edges.values()
+    ]
+    values = [[None if share is None else 100 * share for share in of] for of in shares]
+    hover = "%{x}: %{y:.1f} %<extra>%{fullData.name}</extra>"
+    said = [
+        f"{name} {percent(one)} before, {percent(other)} after"
+        for name, one, other in zip(names, *shares, strict=True)
+    ]
+    return frame.chart(
+        "Homophily by class",
+        frame.two_bars(tuple(structure.edges), labels, values, hover=hover),
+        alt=f"Share of edges from the same class: {'; '.join(said)}.",
+        x=frame.axis(type="category"),
+        y=frame.axis("edges from the same class, %", range=[0, 100]),
         bargap=0.3,
-        margin={"l": 50, "r": 10, "t": 12, "b": 50},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
-        xaxis={"type": "category"},
-        yaxis={"title": {"text": "edges from the same class, %"}, "range": [0, 100]},
     )
-    said = "; ".join(
-        f"{name} {_percent(one)} before, {_percent(two)} after"
-        for name, one, two in zip(names, before, after, strict=True)
-    )
-    return Chart("Homophily by class", f"Share of edges from the same class: {said}.", "", figure)
 
 
-def _percent(share: float | None) -> str:
-    return "unknown" if share is None else f"{100 * share:.0f} %"
-
-
-def confusion_chart(names: Sequence[str], counts: Tensor) -> Chart:
+def confusion_chart(names: Sequence[str], counts: np.ndarray) -> Chart:
     """Rows are classes, columns predictions; colour is the share of the row."""
-    shares = counts / counts.sum(dim=1, keepdim=True).clamp_min(1)
+    shares = 100 * counts / counts.sum(axis=1, keepdims=True).clip(1)
     labels = [chart_text(name, 18) for name in names]
-    places = list(range(len(names)))
-    told = [[[labels[i], labels[j], int(counts[i, j])] for j in places] for i in places]
-    figure = go.Figure(
-        go.Heatmap(
-            z=(100 * shares).numpy().astype(np.float32),
-            zmin=0,
-            zmax=100,
-            xgap=2,
-            ygap=2,
-            text=[[str(int(n)) if n else "" for n in row] for row in counts],
-            texttemplate="%{text}" if len(names) <= TEXT_CLASSES else None,
-            customdata=told,
-            hovertemplate="%{customdata[0]}, predicted %{customdata[1]}<br>%{customdata[2]} nodes, "
-            "%{z:.1f} % of the class<extra></extra>",
-            colorbar={"title": {"text": "% of class", "side": "right"}, "thickness": 10},
-        )
+    heat = frame.heat_map(
+        shares.round(2),
+        "% of class",
+        hover="%{customdata[0]}, predicted %{customdata[1]}<br>%{customdata[2]} nodes, "
+        "%{z:.1f} % of the class",
+        zmin=0,
+        zmax=100,
+        xgap=2,
+        ygap=2,
+        text=[[str(n or "") for n in row] for row in counts.tolist()],
+        texttemplate="%{text}" if len(names) <= TEXT_CLASSES else "",
+        customdata=[
+            [[one, other, n] for other, n in zip(labels, row, strict=True)]
+            for one, row in zip(labels, counts.tolist(), strict=True)
+        ],
     )
-    ticks = {"tickmode": "array", "tickvals": places, "ticktext": labels, "showgrid": False}
-    figure.update_layout(
+    ticks = {"showgrid": False, "zeroline": False, **frame.ticks_at(range(len(names)), labels)}
+    return frame.chart(
+        "Confusions",
+        [heat],
+        alt=f"Confusion matrix of {counts.sum()} test nodes, {counts.trace()} of them right.",
+        caption="Test nodes by class and prediction: counts, coloured by their share of the class.",
         height=max(380, min(720, 200 + 38 * len(names))),
-        margin={"l": 70, "r": 10, "t": 12, "b": 60},
-        xaxis={"title": {"text": "predicted"}, "zeroline": False, **ticks},
-        yaxis={"title": {"text": "class"}, "autorange": "reversed", "zeroline": False, **ticks},
+        x=frame.axis("predicted", **ticks),
+        y=frame.axis("class", autorange="reversed", **ticks),
+        legend=None,
     )
-    right, total = int(counts.diagonal().sum()), int(counts.sum())
-    alt = f"Confusion matrix of {total} test nodes, {right} of them right."
-    caption = "Test nodes by class and prediction: counts, coloured by their share of the class."
-    return Chart("Confusions", alt, caption, figure)
 
 
 def training_chart(history: Sequence[Epoch]) -> Chart:
     """Losses on one axis, validation accuracy on another; the best epoch is marked."""
     epochs = [step.epoch for step in history]
-    figure = go.Figure()
-    for name, values, colour in (
-        ("training loss", [step.loss for step in history], SERIES[9]),
-        ("validation loss", [step.val_loss for step in history], SERIES[0]),
-    ):
-        figure.add_scatter(
-            x=epochs,
-            y=np.array(values, dtype=np.float32),
-            name=name,
-            line={"color": colour, "width": 2},
-            hovertemplate="%{y:.3f}",
-        )
-    figure.add_scatter(
-        x=epochs,
-        y=np.array([100 * step.val_accuracy for step in history], dtype=np.float32),
-        name="validation accuracy, %",
-        yaxis="y2",
-        line={"color": OURS, "width": 2},
-        hovertemplate="%{y:.1f} %",
-    )
+    blue = frame.series_styles([""])[""]
+    lines = {
+        "training loss": ([step.loss for step in history], frame.INPUT_STYLE),
+        "validation loss": ([step.val_loss for step in history], blue),
+        f"{ACCURACY}, %": ([100 * step.val_accuracy for step in history], frame.LEARNED_STYLE),
+    }
+    traces = [
+        frame.scatter(name, (epochs, values), "lines", style, hover="%{y:.3f}")
+        for name, (values, style) in lines.items()
+    ]
+    traces[-1] |= {"yaxis": "y2", "hovertemplate": "%{y:.1f} %"}
     best = max(history, key=lambda step: (step.val_accuracy, -step.val_loss))
-    figure.add_vline(x=best.epoch, line={"color": RULE, "dash": "dot"})
-    figure.update_layout(
-        height=380,
-        margin={"l": 50, "r": 50, "t": 12, "b": 46},
+    words = f"best {ACCURACY} {100 * best.val_accuracy:.1f} % in epoch {best.epoch}"
+    rule = {"type": "line", "x0": best.epoch, "x1": best.epoch, "y0": 0, "y1": 1, "yref": "paper"}
+    right = {"overlaying": "y", "side": "right", "showgrid": False}
+    right["tickmode"] = "auto"  # Plotly would take the places of the other axis's ticks
+    return frame.chart(
+        "Training",
+        traces,
+        alt=f"Training over {len(history)} epochs; {words}.",
+        caption=f"The dotted line marks the epoch kept: {words}.",
+        x=frame.axis("epoch"),
+        y=frame.axis("loss", rangemode="tozero"),
+        yaxis2=frame.axis(f"{ACCURACY}, %", **right),
         hovermode="x unified",
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0},
-        xaxis={"title": {"text": "epoch"}},
-        yaxis={"title": {"text": "loss"}, "rangemode": "tozero"},
-        yaxis2={
-            "title": {"text": "validation accuracy, %"},
-            "overlaying": "y",
-            "side": "right",
-            "showgrid": False,
-            "tickmode": "auto",  # Plotly would take the places of the other axis's ticks
-        },
+        shapes=[rule | {"line": {"color": RULE, "dash": "dot"}}],
     )
-    words = f"best validation accuracy {100 * best.val_accuracy:.1f} % in epoch {best.epoch}"
-    alt = f"Training over {len(history)} epochs; {words}."
-    return Chart("Training", alt, f"The dotted line marks the epoch kept: {words}.", figure)

@@ -1,8 +1,18 @@
 import itertools
+import re
 
 import pytest
 
-from graphglow.report.theme import OURS, SERIES, THEMES, series_styles
+from graphglow.report.frame import OURS, SERIES, chart_text, series_styles, unique_names
+from graphglow.report.page import FOLDER
+
+PAIRS = re.findall(
+    r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", (FOLDER / "style.css").read_text()
+)
+THEMES = {
+    theme: {name: colours[at] for name, *colours in PAIRS}
+    for at, theme in enumerate(("light", "dark"))
+}
 
 
 def luminance(colour: str) -> float:
@@ -40,3 +50,12 @@ def test_many_names_all_look_different() -> None:
     assert styles["ours"].colour == styles["ours too"].colour == OURS
     for one, other in itertools.combinations(styles.values(), 2):
         assert one != other
+
+
+def test_text_of_charts_is_cut_and_has_no_tags() -> None:
+    assert chart_text("<b>a & b</b>\n c") == "&lt;b&gt;a &amp; b&lt;/b&gt; c"
+    assert chart_text("a" * 100, 10) == "a" * 9 + "\u2026"
+
+
+def test_names_of_an_axis_are_unique() -> None:
+    assert unique_names(["a", "b", "a", "a"]) == ["a", "b", "a #2", "a #3"]

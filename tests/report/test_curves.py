@@ -1,12 +1,12 @@
 import pytest
 from synthetic_rows import row, sweep_rows
 
-from graphglow.report.measured_graphs import Measured, meaning, measured_graphs
+from graphglow.report.comparison import Cell
+from graphglow.report.curves import Sweep, meaning, measured_graphs, sweeps
+from graphglow.report.frame import OURS, Chart
 from graphglow.report.result_rows import ResultRow, row_of
-from graphglow.report.row_charts import label_places, log_ticks, sweep_chart
-from graphglow.report.sections import experiment_sections, page_styles
-from graphglow.report.sweeps import Sweep, sweeps
-from graphglow.report.theme import OURS
+from graphglow.report.results import experiment_sections, page_styles
+from graphglow.report.row_charts import sweep_chart
 
 
 def read(*records: dict[str, object]) -> list[ResultRow]:
@@ -16,6 +16,15 @@ def read(*records: dict[str, object]) -> list[ResultRow]:
 def only(found: list[Sweep]) -> Sweep:
     assert len(found) == 1
     return found[0]
+
+
+def cells(sweep: Sweep, at: int = 0) -> list[Cell]:
+    return sweep.curves.lines[at].scored
+
+
+def chart_of(*records: dict[str, object]) -> Chart:
+    (section,) = experiment_sections(read(*records))
+    return sweep_chart(section.sweeps[0], page_styles([section]))
 
 
 def test_curves_have_means_spreads_and_levels() -> None:
@@ -29,13 +38,12 @@ def test_curves_have_means_spreads_and_levels() -> None:
             )
         )
     )
-    curve, level = sweep.curves
-    assert [point.x for point in curve.points] == [0.1, 0.2]
-    assert curve.points[1].mean == pytest.approx(0.6)
-    assert curve.points[1].std == pytest.approx(0.1 * 2**0.5)
-    assert [point.paper for point in curve.points] == [None, 0.4]
-    assert level.level is not None
-    assert (level.name, level.level.mean) == ("MLP", 0.3)
+    assert sweep.curves.columns == (0.1, 0.2)
+    assert cells(sweep)[1].mean == pytest.approx(0.6)
+    assert cells(sweep)[1].std == pytest.approx(0.1 * 2**0.5)
+    assert [cell.paper for cell in cells(sweep)] == [None, 0.4]
+    (level,) = sweep.levels.lines
+    assert (level.name, level.scored[0].mean) == ("MLP", 0.3)
 
 
 def test_what_is_swept_is_named_and_kept_apart() -> None:
@@ -56,15 +64,14 @@ def test_lists_are_histories_at_their_epochs() -> None:
             )
         )
     )
-    points = only([sweep]).curves[0].points
-    assert [point.x for point in points] == [0, 5, 10]
-    assert [point.mean for point in points] == pytest.approx([0.2, 0.5, 0.4])
-    assert [point.runs for point in points] == [2, 1, 2]
+    assert sweep.curves.columns == (0, 5, 10)
+    assert [cell.mean for cell in cells(sweep)] == pytest.approx([0.2, 0.5, 0.4])
+    assert [cell.runs for cell in cells(sweep)] == [2, 1, 2]
     assert (sweep.quantity, sweep.axis) == ("homophily", "epoch")
     given = only(sweeps(read(row(metrics={"h": [3, 2], "input_h": 1.5, "input_other": 2}))))
-    assert [(c.name, c.level and c.level.mean) for c in given.curves[1:]] == [("input graph", 1.5)]
-    plain = only(sweeps(read(row(metrics={"loss": [3, 2]}))))
-    assert [point.x for point in plain.curves[0].points] == [1, 2]
+    assert [(c.name, c.scored[0].mean) for c in given.levels.lines] == [("input graph", 1.5)]
+    assert only(sweeps(read(row(metrics={"loss": [3, 2]})))).curves.columns == (1, 2)
+    assert sweeps(read(row(metrics={"loss": [None, None]}))) == []
 
 
 def test_a_chart_has_a_line_a_band_and_the_paper() -> None:
@@ -75,13 +82,12 @@ def test_a_chart_has_a_line_a_band_and_the_paper() -> None:
     ]
     sections = experiment_sections(read(*records, row(cell="c", label="MLP", method="mlp")))
     styles = page_styles(sections)
-    figure = sweep_chart(sections[0].sweeps[0], styles).figure
-    band, line, paper, level = figure.data
-    assert list(line.y) == pytest.approx([55, 55])
-    assert band.fill == "toself"
-    assert list(paper.y) == [60, 60]
-    assert list(level.y) == [50, 50]
-    assert line.line.color == styles["GCN"].colour
+    band, line, paper, level = sweep_chart(sections[0].sweeps[0], styles).figure["data"]
+    assert line["y"] == pytest.approx([55, 55])
+    assert band["fill"] == "toself"
+    assert paper["y"] == [60, 60]
+    assert level["y"] == [50, 50]
+    assert line["line"]["color"] == styles["GCN"].colour
 
 
 def test_one_method_has_one_colour_and_its_variants_have_others() -> None:
@@ -129,45 +135,37 @@ def test_a_single_curve_needs_no_legend_and_says_its_ends() -> None:
         row(cell=f"pivots/{p}/cora", x=p, series="pivots", method="graphglow", test_accuracy=a)
         for p, a in ((50, 0.8), (100, 0.9), (2000, 0.7))
     ]
-    (section,) = experiment_sections(read(*records))
-    chart = sweep_chart(section.sweeps[0], page_styles([section]))
+    chart = chart_of(*records)
     assert chart.caption == "Highest mean 90 at 100, lowest 70 at 2000."
-    assert not chart.figure.layout.showlegend
-    assert chart.figure.layout.xaxis.type == "log"  # a factor of 40
-    assert list(chart.figure.layout.xaxis.ticktext) == ["50", "100", "2000"]
+    assert not chart.figure["layout"]["showlegend"]
+    axis = chart.figure["layout"]["xaxis"]
+    assert axis["type"] == "log"  # a factor of 40
+    assert axis["ticktext"] == ["50", "100", "2000"]
     assert "1 curve: " in chart.alt
 
 
-def test_nine_values_of_lambda_are_the_ticks() -> None:
-    records = [row(cell=f"l{n}", x=n / 10, series="lambda") for n in range(1, 10)]
-    (section,) = experiment_sections(read(*records))
-    axis = sweep_chart(section.sweeps[0], page_styles([section])).figure.layout.xaxis
-    assert list(axis.tickvals) == [n / 10 for n in range(1, 10)]
-
-
-def test_many_values_on_a_log_scale_have_round_ticks() -> None:
+def test_few_values_are_the_ticks_and_of_many_on_a_log_scale_plotly_chooses() -> None:
+    few = [row(cell=f"l{n}", x=n / 10, series="lambda") for n in range(1, 10)]
+    axis = chart_of(*few).figure["layout"]["xaxis"]
+    assert axis["tickvals"] == [n / 10 for n in range(1, 10)]
     swept = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
-    records = [row(cell=f"p{p}", x=p, series="pivots") for p in swept]
-    (section,) = experiment_sections(read(*records))
-    axis = sweep_chart(section.sweeps[0], page_styles([section])).figure.layout.xaxis
-    assert list(axis.ticktext) == ["50", "100", "200", "500", "1000", "2000"]
+    axis = chart_of(*(row(cell=f"p{p}", x=p, series="pivots") for p in swept)).figure["layout"][
+        "xaxis"
+    ]
+    assert axis["type"] == "log"
+    assert "tickvals" not in axis
 
 
-def test_labels_do_not_cover_each_other() -> None:
-    assert label_places([(0, 0), (1, 1)], ["one", "other"]) == ["top center", "top center"]
-    crowd = [(0.0, 0.0), (0.01, 0.01), (0.02, 0.0), (0.0, 0.02), (0.01, 0.0), (1.0, 1.0)]
-    places = label_places(crowd, ["name"] * 6)
-    assert None in places
-    assert len({p for p in places[:5] if p}) == len([p for p in places[:5] if p])
-    beside = [(0.0, 0.0), (0.2, 0.0), (1.0, 1.0)]
-    assert label_places(beside, ["a"] * 3, [9, 9, 9])[0] == "top center"
-    assert label_places(beside, ["a"] * 3, [9, 90, 9])[0] == "middle left"  # under a large mark
-
-
-def test_ticks_of_a_log_axis_are_round_and_few() -> None:
-    assert log_ticks(3, 40)["ticktext"] == ["5", "10", "20", "50"]
-    assert log_ticks(0.9, 5000)["ticktext"] == ["1", "10", "100", "1000"]
-    assert log_ticks(24, 36) == {"nticks": 4}
+def test_rows_without_a_score_are_in_the_table_of_a_sweep_and_not_in_its_chart() -> None:
+    records = [row(cell=f"{x}", x=x, test_accuracy=a) for x, a in ((1, 0.5), (2, None), (3, 0.6))]
+    failed = [row(cell=f"f{x}", x=x, label="F", test_accuracy=None) for x in (1, 2)]
+    sweep = only(sweeps(read(*records, *failed)))
+    assert [[cell and cell.mean for cell in line.cells] for line in sweep.curves.lines] == [
+        [0.5, None, 0.6],
+        [None, None, None],
+    ]
+    (line,) = chart_of(*records, *failed).figure["data"]
+    assert line["x"] == [1, 3]
 
 
 def test_learned_graphs_share_a_chart_with_the_input_graph_and_are_compared_with_it() -> None:
@@ -175,21 +173,20 @@ def test_learned_graphs_share_a_chart_with_the_input_graph_and_are_compared_with
     rows = read(*(row(seed=s, metrics=metrics | {"epoch": [0, 5], "n": 1}) for s in (0, 1)))
     sweep = only(sweeps(rows))
     assert (sweep.quantity, sweep.axis) == ("homophily", "epoch")
-    assert [curve.name for curve in sweep.curves] == [
+    lines = [*sweep.curves.lines, *sweep.levels.lines]
+    assert [line.name for line in lines] == [
         "learned, two steps",
         "learned, to pivots",
         "input graph",
     ]
-    assert [curve.points[-1].mean for curve in sweep.curves[:2]] == pytest.approx([0.02, 0.4])
-    (found,) = measured_graphs(rows)
-    assert (found.measure, found.given) == ("class-insensitive homophily", (0.05, 0.0))
-    assert found.two_steps[0] == pytest.approx(0.02)
-    assert found.to_pivots is not None
-    assert found.to_pivots[0] == pytest.approx(0.4)
-    assert found.difference == pytest.approx(-0.03)
+    assert [line.scored[-1].mean for line in lines] == pytest.approx([0.02, 0.4, 0.05])
+    found = measured_graphs(rows)
+    assert found.columns == ("input graph", "learned, two steps", "learned, to pivots")
+    (line,) = found.lines
+    assert line.name == "cora, class-insensitive homophily"
+    assert [(cell.mean, cell.runs) for cell in line.scored] == [(0.05, 2), (0.02, 2), (0.4, 2)]
     (section,) = experiment_sections(rows)
-    assert section.metrics is not None
-    assert section.metrics.metrics == ["n"]  # the input graph's stand in the other table
+    assert section.metrics.columns == ("n",)  # the input graph's stand in the other table
 
 
 def test_what_learned_graphs_mean_is_said_by_the_figures() -> None:
@@ -199,15 +196,8 @@ def test_what_learned_graphs_mean_is_said_by_the_figures() -> None:
         ours = {"method": "graphglow", "config": {"input_weight": weight}}
         return " ".join(meaning(measured_graphs(read(row(metrics=metrics, **ours)))))
 
-    below = said(0.001, 0.5)
-    assert "less homophilous than the input graph on these targets" in below
-    assert "that of two steps is on 1 of 1, that to pivots on 1 of 1." in below
-    assert "lambda" not in below
+    assert "two steps on 0 of 1, to pivots on 0 of 1 targets." in said(0.001, 0.5)
+    assert "two steps on 1 of 1, to pivots on 0 of 1 targets." in said(0.3, 0.5)
+    assert "lambda" not in said(0.3, 0.5)
     assert "In these runs lambda = 1 won on validation" in said(0.001, 1.0)
-    assert "more homophilous than the input graph on 1 of 1 targets, as" in said(0.3, 0.5)
-    assert "that of two steps is on 0 of 1, that to pivots on 1 of 1." in said(0.3, 1.0)
-    assert meaning([]) == []
-    spread = Measured(
-        "t", "l", "class-insensitive homophily", (0.06, 0.0), (0.0, 0.0), (0.05, 0.02)
-    )
-    assert "on 1 of 1 (1 within one standard deviation)." in meaning([spread])[0]
+    assert meaning(measured_graphs(read(row()))) == []

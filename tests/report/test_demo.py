@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from graphglow.errors import InputError
 from graphglow.experiments.demo import Row
 from graphglow.experiments.refined_facts import GraphFacts, NewEdge, Refined
 from graphglow.report import is_report, write_report
-from graphglow.report.page import verdicts
+from graphglow.report.demo import verdicts
 
 HOSTILE = "<script>alert('x')</script>\"'&"
 
@@ -45,13 +46,15 @@ def test_page_is_well_formed_and_bold_is_the_best_mean(tmp_path: Path) -> None:
 
 def test_page_needs_no_network_and_no_scripts(tmp_path: Path) -> None:
     page = written(tmp_path / "page.html", ROWS, refined=REFINED)
-    assert page.loads == []
+    assert page.loads == ["#content"]
+    assert page.scopeless == 0
     assert not {"script", "link", "iframe", "img"} & set(page.seen)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "http" not in text
+    assert "http" not in text.replace("http-equiv", "")
     assert "url(" not in text
     assert "@import" not in text
-    assert "prefers-color-scheme: dark" in text
+    assert "light-dark(" in text
+    assert "script-src 'none'" in text
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
@@ -101,3 +104,9 @@ def test_verdicts_say_who_is_ahead_whoever_it_is() -> None:
     tie = [row("wine", "graphglow", 26 / 27), row("wine", "gcn", float(np.float32(26 / 27)))]
     assert "equal on 1" in verdicts(tie)[0]
     assert verdicts([row("wine", "gcn", 0.5)]) == []
+
+
+def test_the_demo_does_not_need_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly", None)
+    write_report(ROWS, tmp_path / "demo.html")
+    assert is_report(tmp_path / "demo.html")

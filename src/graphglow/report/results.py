@@ -1,0 +1,204 @@
+"""The page of ``graphglow report``: result rows and saved transfers in one self-contained file."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from graphglow.experiments import cells
+from graphglow.experiments.lines import NAMES
+from graphglow.experiments.wording import counted, shortened
+from graphglow.report import comparison, curves, structure_charts
+from graphglow.report.comparison import Comparison, compare, grouped, target_column
+from graphglow.report.frame import SeriesStyle, series_styles
+from graphglow.report.page import write_page
+from graphglow.report.result_rows import OURS, ResultRow, RowFile, origins, without_repeats
+from graphglow.report.row_charts import sweep_chart, time_charts
+from graphglow.report.structure import LARGEST_REFINED, NODES_DRAWN, TOP_K, LearnedStructure
+from graphglow.training import TransferResult
+
+HEAT_ROWS, HEAT_COLUMNS = 240, 120
+"""Most rows and columns of a heat map; of several transfers on a page each gets fewer."""
+
+
+class ExperimentSection:
+    """What a page shows of one experiment; ``found`` are its rows."""
+
+    def __init__(self, name: str, found: list[ResultRow]) -> None:
+        defined = cells.EXPERIMENTS[name]() if name in cells.EXPERIMENTS else ()
+        places = {cell.key: place for place, cell in enumerate(defined)}
+        rows = sorted(found, key=lambda row: places.get(row.cell, len(places)))
+        plain = [row for row in rows if row.x is None]
+        scored = any(row.test_accuracy is not None for row in plain)
+        self.name = name
+        self.table = compare(plain if scored else [], target_column(rows))
+        self.judged = comparison.judged(self.table)
+        self.graphs = curves.measured_graphs(rows)
+        self.meaning = curves.meaning(self.graphs)
+        self.sweeps = curves.sweeps(rows)
+        self.metrics = _metrics(plain)
+        self.notes = list(_notes(rows))
+
+
+def write_results(
+    files: Sequence[RowFile],
+    transfers: Sequence[tuple[Path, TransferResult]],
+    path: str | Path,
+    *,
+    title: str = "graphglow results",
+) -> list[str]:
+    """Write the page, whole or not at all; an existing file is replaced.
+
+    Args:
+        files: What :func:`~graphglow.report.result_rows.read_rows` gave.
+        transfers: Saved transfers and where they came from.
+        path: Where to write.
+        title: Heading of the page.
+
+    Returns:
+        The names of the experiments shown.
+    """
+    rows, repeats = without_repeats([row for file in files for row in file.rows])
+    sections = experiment_sections(rows)
+    styles = page_styles(sections)
+    timed = [section for section in sections if section.name == "time"] or sections
+    write_page(
+        path,
+        "results.html.j2",
+        title=title,
+        date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+        experiments=sections,
+        curves={s.name: [sweep_chart(w, styles) for w in s.sweeps if w.drawn] for s in sections},
+        times={section.name: time_charts(section.table, styles) for section in timed},
+        transfers=[_transfer(path, result, len(transfers)) for path, result in transfers],
+        styles=styles,
+        files=files,
+        num_rows=len(rows),
+        repeats=repeats,
+        origins=origins(rows),
+        against=comparison.against,
+        alone=comparison.ALONE,
+        left_out=comparison.LEFT_OUT,
+        top_k=TOP_K,
+        largest_refined=LARGEST_REFINED,
+    )
+    return [section.name for section in sections]
+
+
+def experiment_sections(rows: Sequence[ResultRow]) -> list[ExperimentSection]:
+    """A section for each experiment, known ones first; all in the paper's order."""
+    known = list(cells.EXPERIMENTS)
+    found = grouped(rows, lambda row: row.experiment)
+    names = sorted(found, key=lambda name: known.index(name) if name in known else len(known))
+    return [ExperimentSection(name, found[name]) for name in names]
+
+
+def _metrics(rows: Sequence[ResultRow]) -> Comparison:
+    """Metrics that are numbers, as columns, but for those that stand beside learned graphs."""
+    elsewhere = {f"{curves.INPUT}{name}" for row in rows for name in curves.of_two_graphs(row)}
+    column = target_column(rows)
+    names = comparison.line_names(rows, column)
+    values = [
+        replace(row, series=metric, test_accuracy=value, label=f"{column(row)}, {names[row.cell]}")
+        for row in rows
+        for metric in curves.metric_names([row], lists=False)
+        if isinstance(value := row.metrics[metric], float) and metric not in elsewhere
+    ]
+    return compare(values, lambda row: row.series, lambda row: row.label)
+
+
+def _notes(rows: Sequence[ResultRow]) -> Iterator[str]:
+    """What a reader must know before comparing: splits, machines, batches."""
+    splits = grouped([row for row in rows if row.split], lambda row: row.split)
+    if splits:
+        targets = {split: dict.fromkeys(row.target for row in of) for split, of in splits.items()}
+        told = "; ".join(f"{split} on {', '.join(of)}" for split, of in targets.items())
+        yield f"Split: {told}."
+    learners = grouped([row for row in rows if row.learner_seed is not None], lambda row: row.cell)
+    if any(len(of) > len({row.learner_seed for row in of}) for of in learners.values()):
+        yield (
+            "One pre-trained learner serves all seeds of a cell: standard deviations are over "
+            "seeds of the transfer only."
+        )
+    devices = Counter(row.device for row in rows if row.device).most_common()
+    if len(devices) > 1:
+        told = ", ".join(f"{number:,} on {device}" for device, number in devices)
+        yield f"Runs by device: {told}; the same seed draws other numbers on another."
+    timed = [row for row in rows if row.train_seconds is not None]
+    machines = sorted({_machine(row) for row in timed} - {""})
+    if len(machines) > 1:
+        yield (
+            f"Times were taken on different machines ({'; '.join(machines)}): compare them within "
+            "one machine only."
+        )
+    if any(row.runs_at_once > 1 for row in timed):
+        yield "Some seeds were trained together as one batch; their time is that of the batch."
+    if any(row.processes > 1 for row in timed):
+        yield "Some runs shared their machine with others, which makes them slower."
+    mixed = {row.cell: row for row in rows if row.left_out}.values()
+    if mixed:
+        runs = counted(sum(row.left_out for row in mixed), "run")
+        told = shortened(dict.fromkeys(f"{row.label} on {row.target}" for row in mixed))
+        yield f"Left out, since the newest run of its cell had other settings: {runs} of {told}."
+    failed = [row for row in rows if row.error and row.test_accuracy is None]
+    yield from dict.fromkeys(f"No result from {r.label} on {r.target}: {r.error}." for r in failed)
+
+
+def _machine(row: ResultRow) -> str:
+    machine = row.provenance.get("machine")
+    if not isinstance(machine, dict):
+        return row.device
+    if row.device == "cuda" and machine.get("gpu"):
+        return str(machine["gpu"])
+    return f"{machine.get('cpu')}, {machine.get('cores')} CPU cores"
+
+
+def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]:
+    """One style per line for the whole page: that of its method.
+
+    Where a table or chart has several lines of one method, each gets a style of its own, but for
+    the one that goes by the method's name.
+    """
+    seen_together = [section.table.lines for section in sections]
+    seen_together += [
+        sweep.curves.lines + sweep.levels.lines for section in sections for sweep in section.sweeps
+    ]
+    keys = {line.name: line.method for lines in seen_together for line in lines}
+    for lines in seen_together:
+        count = Counter(line.method for line in lines)
+        for line in lines:
+            called = (line.method, NAMES.get(line.method, "").lower())
+            if count[line.method] > 1 and line.name.lower() not in called:
+                keys[line.name] = f"line {line.name}"
+    first = [method for method in OURS if method in keys.values()]
+    styles = series_styles([*first, *keys.values()], OURS)
+    return {name: styles[key] for name, key in keys.items()}
+
+
+def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
+    """What the page shows of a saved transfer, one of ``count``."""
+    structure = LearnedStructure(result)
+    fewer = min(count, 4)
+    similarities = structure.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
+    drawn = structure.drawing(NODES_DRAWN if count <= 4 else NODES_DRAWN // 4)
+    confusion = structure.confusion()
+    small = [structure_charts.homophily_chart(structure)] if len(structure.edges) > 1 else []
+    if confusion is not None:
+        small.append(structure_charts.confusion_chart(structure.class_names, confusion))
+    small += [structure_charts.training_chart(result.history)] if result.history else []
+    shares = {name: structure.share(edges) for name, edges in structure.edges.items()}
+    return {
+        "path": path,
+        "structure": structure,
+        "facts": result.summary(),
+        "sources": result.learner.provenance.get("sources"),
+        "large": [
+            structure_charts.graph_chart(structure, drawn),
+            structure_charts.similarity_chart(structure, similarities),
+        ],
+        "small": small,
+        "graphs": {**shares, "learned graph alone": structure.learned_share()},
+        "confusion": [] if confusion is None else confusion.tolist(),
+    }
