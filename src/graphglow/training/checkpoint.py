@@ -11,23 +11,60 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from graphglow.checks import at_least, number
 from graphglow.errors import InputError, InputWarning
-from graphglow.storage import load_tensors, prefixed, save_tensors, try_lock
-from graphglow.training.run_identity import check_same_run, versions
-from graphglow.training.run_state import Part as Part
-from graphglow.training.run_state import Saved
+from graphglow.graphs import Graph
+from graphglow.ops.sparse import SparseMatrix
+from graphglow.storage import (
+    checksum,
+    load_tensors,
+    prefixed,
+    save_tensors,
+    try_lock,
+    within,
+)
+from graphglow.structure import StructureLearner
+from graphglow.version import __version__
 
 NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 LOCK = "lock"
+DIFFERENCES_SHOWN = 3
+
+
+class Part(Protocol):
+    """Something that changes while a run goes on, and says so by named tensors.
+
+    One that knows more of them than their names, shapes and types has a ``check_state`` too, which
+    raises :class:`InputError` unless ``load_state`` can go on from them.
+    """
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def load_state(self, state: dict[str, Tensor]) -> None: ...
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+    def restore(self, parts: Mapping[str, Part]) -> None:
+        """Let the parts go on from here; raise, with all of them as they were, if they cannot."""
+        for name, part in parts.items():
+            _check_part(name, part, within(name, self.tensors))
+        for name, part in parts.items():
+            part.load_state(within(name, self.tensors))
 
 
 Restore = Callable[[Saved], object]
@@ -74,7 +111,7 @@ class Checkpoints:
         self._run: dict[str, Any] = {}
         self._damaged: set[Path] = set()
         self._began = self._last = 0.0
-        self._said: set[str] = set()
+        self._warned = self._cleared = False
 
     def __enter__(self) -> "Checkpoints":
         """Take the lock; a block inside a block changes nothing."""
@@ -91,56 +128,56 @@ class Checkpoints:
     ) -> None:
         self._depth -= 1
         if self._depth == 0:
-            if not self.files():
+            assert self._lock is not None
+            if not self.files() and not self._cleared:  # else it may be another's by now
                 self._clear()
-            self._close()
+            self._lock.close()
+            self._lock = None
 
-    def begin(self, run: dict[str, Any], restore: Restore | None = None) -> Saved | None:
+    def begin(self, run: dict[str, Any], restore: Restore) -> Saved | None:
         """Return the newest whole checkpoint of ``run``, if there is one, and start the clock.
 
         Args:
             run: All that its result depends on, as JSON can hold it.
             restore: Goes on from it. One that this refuses counts as damaged: the one before is
-                tried. Without it, that is the caller's to do.
+                tried.
         """
         assert self._lock is not None
         self._run = json.loads(json.dumps(run | {"versions": versions()}))
         found = self._newest(restore)
         self._began = self._last = time.monotonic()
-        if found is None:
-            return None
-        self.resumed = True
-        self.seconds_before = float(found.facts["seconds"])
         return found
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Save the run if it is time to, or if what was saved has vanished.
+        """Save the run if it is time to.
 
         Args:
             parts: All that changes in it, by name.
             facts: What else to go on from, as JSON can hold it.
         """
         now = time.monotonic()
+        if now - self._last < self.every_seconds:
+            return
+        self._last = now
+        newest = max(map(_number, self.files()), default=0)
+        path = self.folder / f"checkpoint-{newest + 1:06d}.safetensors"
+        seconds = self.seconds_before + now - self._began
+        meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
         try:
-            vanished = self._made_anew()
-            if not vanished and now - self._last < self.every_seconds:
-                return
-            self._last = now
-            taken = [_number(path) for path in self.files()]
-            path = self.folder / f"checkpoint-{max(taken, default=0) + 1:06d}.safetensors"
-            seconds = self.seconds_before + now - self._began
-            meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
             tensors: dict[str, Tensor] = {}
             for name, part in parts.items():
                 tensors |= prefixed(name, part.state())
             save_tensors(path, "checkpoint", tensors, meta)
-            self._made_anew()  # or a folder that was removed just now is back without its lock
         except (InputError, MemoryError) as error:
-            kept = "the last one stays" if self.files() else "there is none yet"
-            reason = str(error) or "no memory left"
-            self._say_once(f"a checkpoint was not written, {kept} and training goes on", reason)
+            if not self._warned:
+                self._warned = True
+                kept = "the last one stays" if self.files() else "there is none yet"
+                reason = str(error) or "no memory left"
+                _warn(f"a checkpoint was not written, {kept} and training goes on: {reason}")
             return
-        self._prune()
+        whole = [path for path in self.files() if path not in self._damaged]
+        for old in whole[: -self.keep]:
+            _remove(old)
 
     def remove(self) -> None:
         """Remove the folder: the run has ended well and its result is safe."""
@@ -156,17 +193,6 @@ class Checkpoints:
         return sorted(found, key=_number)
 
     def _open(self) -> None:
-        self._lock = self._take_lock()
-        if self.files() and not self.resume:
-            self._close()
-            raise InputError(
-                "a new run must begin without checkpoints of an unfinished one; "
-                f"got {self.folder} (--resume goes on from there, removing it starts over)"
-            )
-        for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
-            leftover.unlink(missing_ok=True)
-
-    def _take_lock(self) -> BinaryIO:
         if os.path.lexists(self.folder) and not self.folder.is_dir():
             raise InputError(
                 f"the place for checkpoints must be a folder; got {self.folder}, which is none"
@@ -184,41 +210,37 @@ class Checkpoints:
                 "a run must have its folder to itself; "
                 f"got {self.folder}, which another process is at work in"
             )
-        return lock
+        if self.files() and not self.resume:
+            lock.close()
+            raise InputError(
+                "a new run must begin without checkpoints of an unfinished one; "
+                f"got {self.folder} (--resume goes on from there, removing it starts over)"
+            )
+        for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
+            _remove(leftover)
+        self._lock, self._cleared = lock, False
 
-    def _close(self) -> None:
-        assert self._lock is not None
-        self._lock.close()
-        self._lock = None
-
-    def _made_anew(self) -> bool:
-        """Make the folder and its lock again where somebody has removed them; whether that was."""
-        if self._holds_lock():
-            return False
-        lock = self._take_lock()
-        self._close()
-        self._lock = lock
-        self._say_once(
-            "the folder for checkpoints was removed and is made anew, training goes on", self.folder
-        )
-        return True
-
-    def _newest(self, restore: Restore | None) -> Saved | None:
+    def _newest(self, restore: Restore) -> Saved | None:
         for path in reversed(self.files()):
             try:
                 tensors, meta = load_tensors(path, "checkpoint", signed=True)
-                run, found = meta["run"], Saved(tensors, dict(meta["facts"]))
-                float(found.facts["seconds"])
-            except (InputError, LookupError, TypeError, ValueError) as error:
-                self._pass_over(path, error)
-                continue
-            check_same_run(run, self._run, self.folder)
-            try:
-                if restore is not None:
+                found, seconds = Saved(tensors, dict(meta["facts"])), meta["facts"]["seconds"]
+                differing = _differences(meta["run"], self._run)
+                if not differing:
+                    self.seconds_before = float(seconds)
                     restore(found)
             except (InputError, LookupError, TypeError, ValueError) as error:
+                self.seconds_before = 0.0
                 self._pass_over(path, error)
                 continue
+            if differing:
+                more = len(differing) - DIFFERENCES_SHOWN
+                raise InputError(
+                    f"checkpoints must be of the same run; got {self.folder}, which differs in "
+                    f"{', '.join(differing[:DIFFERENCES_SHOWN])}"
+                    f"{f' and {more} more' if more > 0 else ''}"
+                )
+            self.resumed = True
             return found
         return None
 
@@ -231,34 +253,13 @@ class Checkpoints:
         named = "" if path.name in str(reason) else f"{path}: "
         _warn(f"a checkpoint cannot be used, {start}: {named}{reason}")
 
-    def _say_once(self, what: str, reason: object) -> None:
-        if what not in self._said:
-            self._said.add(what)
-            _warn(f"{what}: {reason}")
-
-    def _prune(self) -> None:
-        """Remove all that is older than the oldest to be kept; damaged ones do not count."""
-        files = self.files()
-        whole = [path for path in files if path not in self._damaged]
-        for path in files[: files.index(whole[-self.keep :][0])] if whole else ():
-            _remove(path)
-
     def _clear(self) -> None:
         """Remove what is ours, and the folder if nothing else is in it."""
-        if not self._holds_lock():  # removed before; what is there now is another's
-            return
         for path in [*self.files(), *self.folder.glob(".checkpoint-*"), self.folder / LOCK]:
             _remove(path)
         with suppress(OSError):  # something else is in it
             self.folder.rmdir()
-
-    def _holds_lock(self) -> bool:
-        assert self._lock is not None
-        try:
-            here = (self.folder / LOCK).stat()
-        except OSError:
-            return False
-        return os.path.samestat(os.fstat(self._lock.fileno()), here)
+        self._cleared = True
 
 
 def held(checkpoints: Checkpoints | None) -> AbstractContextManager[object]:
@@ -266,6 +267,97 @@ def held(checkpoints: Checkpoints | None) -> AbstractContextManager[object]:
     if checkpoints is not None and not isinstance(checkpoints, Checkpoints):
         raise InputError(f"checkpoints must be a Checkpoints; got {type(checkpoints).__name__}")
     return checkpoints or nullcontext()
+
+
+def graph_identity(graph: Graph) -> dict[str, str]:
+    """The name of a graph, and a fingerprint of all that a model sees of it."""
+    tensors: dict[str, Tensor] = {}
+    for field in fields(graph):
+        value = getattr(graph, field.name)
+        if isinstance(value, SparseMatrix):
+            parts = {"crow": value.crow, "col": value.col, "values": value.values}
+            tensors |= prefixed(field.name, parts)
+        elif isinstance(value, Tensor):
+            tensors[field.name] = value
+    return {"name": graph.name, "content": checksum(tensors)[:16]}
+
+
+def learner_identity(learner: StructureLearner) -> str:
+    """A fingerprint of weights and configuration."""
+    return checksum(dict(learner.state_dict()), asdict(learner.config))[:16]
+
+
+def versions() -> dict[str, str]:
+    """Of what computes: another one may round differently."""
+    return {"graphglow": __version__, "torch": str(torch.__version__)}
+
+
+def _differences(saved: Any, run: dict[str, Any]) -> list[str]:
+    """What of two runs is not the same, in words."""
+    there, here = dict(_flat(saved)), dict(_flat(run))
+    differing = [n for n in {**there, **here} if there.get(n) != here.get(n)]
+    named = {n.removesuffix("name") for n in differing if n.endswith(".name")}
+    differing = [n for n in differing if n.removesuffix("content") not in named]
+    said = [_said(n, there.get(n, "none"), here.get(n, "none")) for n in differing]
+    return list(dict.fromkeys(said))
+
+
+def _said(name: str, there: object, here: object) -> str:
+    """A difference in words; fingerprints say nothing to people."""
+    values = f" ({there} there, {here} here)"
+    match name.split("."):
+        case ["graph", "name"]:
+            return f"the graph{values}"
+        case ["graph", *_]:
+            return "the graph or its split"
+        case ["sources", number, "name"]:
+            return f"source {number}{values}"
+        case ["sources", number, *_]:
+            return f"source {number} or its split"
+        case ["learner"]:
+            return "the learner"
+        case ["config", *setting]:
+            return f"the setting {'.'.join(setting)}{values}"
+        case ["versions", what]:
+            return f"the version of {what}{values}"
+        case ["command"]:
+            return f"the command{values}"
+    return f"{name}{values}"
+
+
+def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every fact."""
+    if isinstance(facts, list):
+        facts = {str(i + 1): value for i, value in enumerate(facts)}
+    if not isinstance(facts, dict):
+        yield path, facts
+        return
+    for name, value in facts.items():
+        yield from _flat(value, f"{path}.{name}" if path else name)
+
+
+def _check_part(name: str, part: Part, saved: dict[str, Tensor]) -> None:
+    """Raise unless ``saved`` is what ``part`` has: what is empty in a new one may have grown."""
+    expected = part.state()
+    if expected.keys() != saved.keys():
+        odd = ", ".join(sorted(expected.keys() ^ saved.keys()))
+        raise InputError(f"{name} of a checkpoint must be whole; got {odd} missing or too many")
+    for each, tensor in saved.items():
+        own = expected[each]
+        grows = own.ndim > 0 and own.shape[0] == 0
+        same = tensor.ndim == own.ndim and tensor.shape[grows:] == own.shape[grows:]
+        if tensor.dtype != own.dtype or not same:
+            raise InputError(
+                f"{name}.{each} of a checkpoint must be {_kind(own)}; got {_kind(tensor)}"
+            )
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"{name}.{each} of a checkpoint must be finite; got NaN or infinity")
+    if hasattr(part, "check_state"):
+        part.check_state(saved)
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _number(path: Path) -> int:

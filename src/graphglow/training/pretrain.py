@@ -15,14 +15,10 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph, prepare
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
-from graphglow.training.checkpoint import Checkpoints, Part, held
+from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identity, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
-from graphglow.training.distributed.pretrain import pretrain_together
-from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.loop import Epoch, Loop, OnEpoch
-from graphglow.training.run_identity import graph_identity
-from graphglow.training.run_state import Saved
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -59,6 +55,8 @@ def pretrain(
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
     if config.schedule == "together":
+        from graphglow.training.distributed import Ranks, pretrain_together
+
         alone = Ranks(device=resolve_device(config.device))
         return pretrain_together(sources, config, alone, on_epoch=on_epoch, checkpoints=checkpoints)
     with held(checkpoints):

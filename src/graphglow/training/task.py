@@ -6,16 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.gnn import Dropout, backbone_class, stack
+from graphglow.gnn import Dropout, stack
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
 from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
 from graphglow.structure.objective import sketch, supervised_loss
 from graphglow.training.adam import Adam
-from graphglow.training.config import ModelConfig
+from graphglow.training.config import ModelConfig, Runs
 from graphglow.training.device import check_runnable
 from graphglow.training.refine import Refinement, inference, last_refinement, refine
-from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
 
 
@@ -60,14 +59,7 @@ class GraphTask:
         gnns, orders, generators = [], [], []
         for config, seed in zip(configs, seeds or [c.seed for c in configs], strict=True):
             start = torch.Generator().manual_seed(seed)
-            gnns.append(
-                backbone_class(config.backbone)(
-                    graph.num_features,
-                    graph.num_classes,
-                    config.backbone_shape(hidden, graph.num_nodes),
-                    start,
-                )
-            )
+            gnns.append(config.build_gnn(graph, hidden, start))
             orders.append(self._first_pivots(start))
             generators.append(torch.Generator(device).manual_seed(seed))
         self.gnn = stack(gnns).to(device)

@@ -19,8 +19,14 @@ from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
-from graphglow.training.checkpoint import Checkpoints, Part, held
-from graphglow.training.config import TransferConfig
+from graphglow.training.checkpoint import (
+    Checkpoints,
+    Part,
+    graph_identity,
+    held,
+    learner_identity,
+)
+from graphglow.training.config import TransferConfig, check_same_shape
 from graphglow.training.device import (
     memory_advice,
     peak_memory_bytes,
@@ -29,8 +35,6 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
 from graphglow.training.result import TransferResult
-from graphglow.training.run_identity import graph_identity, learner_identity
-from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, Trained
 
 
