@@ -5,9 +5,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphglow import pretrained
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
-from graphglow import pretrained
 from graphglow.pretrained import load_learner
 from graphglow.structure import LearnerConfig, StructureLearner
 

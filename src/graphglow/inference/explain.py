@@ -1,6 +1,6 @@
 """Why a node got its class: what each node said in the last layer, and by which edge it came.
 
-The logits of node u are a sum over nodes v (:mod:`graphglow.inference.last_layer`), and each
+The logits of node u are a sum over nodes v (:class:`~graphglow.gnn.LastLayer`), and each
 summand has two parts, by the input graph and by the learned one::
 
     logit_uc = sum_v lambda A_uv said_vc + sum_v (1 - lambda) L_uv said_vc + own_uc + bias_c
@@ -20,9 +20,8 @@ from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.gnn import MixedPropagation
+from graphglow.gnn import MixedPropagation, backbone_class, backbones_that
 from graphglow.inference.explanation import ClassVoice, Contribution, Explanation
-from graphglow.inference.last_layer import last_layer
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
@@ -62,12 +61,18 @@ class Explainer:
     """One evaluation pass of a result, taken apart once for all of its nodes."""
 
     def __init__(self, result: "TransferResult") -> None:
-        self.result = result
-        final, config = result.refinement, result.config
-        input_weight = config.input_weight_on(result.graph.adj)
-        mix = MixedPropagation(result.graph.adj, final.latent, input_weight)
-        self.layer = last_layer(result.gnn, final.encoded, mix)
-        self.operator = OperatorRows(self.layer.adj, final.latent, input_weight)
+        config = result.config
+        if not backbone_class(config.backbone).explainable():
+            able = backbones_that(lambda kind: kind.explainable())
+            raise InputError(
+                f"explaining needs a backbone whose scores are a sum over neighbours ({able}); "
+                f"got {config.backbone}"
+            )
+        self.result, final = result, result.refinement
+        mix = MixedPropagation(result.graph.adj, final.latent, config.input_weight)
+        with torch.no_grad():
+            self.layer = result.gnn.last_layer(final.encoded, mix)
+        self.operator = OperatorRows(self.layer.adj, final.latent, config.input_weight)
 
     @cached_property
     def predicted(self) -> list[int]:

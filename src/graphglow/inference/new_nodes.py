@@ -17,21 +17,18 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import graph_of
 from graphglow.graphs.check import LARGEST_WEIGHT, MASKS
 from graphglow.graphs.new_tables import read_new_nodes
 from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.write import prediction_frame, write_table
+from graphglow.training.config import Runs
 from graphglow.training.device import memory_advice
 from graphglow.training.refine import last_refinement
-from graphglow.training.runs import Runs
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
-
-BOUND_TO_THEIR_NODES = ("linkx",)
-"""Backbones with a weight for each node of the graph they were trained on."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,8 +126,8 @@ def predict_new_tables(
 
 
 def _check_backbone(name: str) -> None:
-    if name in BOUND_TO_THEIR_NODES:
-        able = ", ".join(sorted(set(BACKBONES) - set(BOUND_TO_THEIR_NODES)))
+    if not backbone_class(name).inductive:
+        able = backbones_that(lambda kind: kind.inductive)
         raise InputError(
             f"new nodes need a backbone without a weight for each node ({able}); got {name}"
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphglow.experiments import cells
 from graphglow.experiments.lines import NAMES
-from graphglow.experiments.wording import by_degree, counted, shortened
+from graphglow.experiments.wording import counted, shortened
 from graphglow.report.comparison import Comparison, compare, line_names, target_column
 from graphglow.report.experiment_texts import EXPERIMENTS
 from graphglow.report.figure import Chart
@@ -276,9 +276,7 @@ def transfer_section(path: str, structure: LearnedStructure) -> TransferSection:
 
 def _input_weight(config: TransferConfig) -> str:
     """Lambda as a page says it."""
-    if config.latent_degree is None:
-        return f"{config.input_weight:g}"
-    return by_degree(config.latent_degree)
+    return f"{config.input_weight:g}"
 
 
 def _edge(structure: LearnedStructure, edge: ListedEdge) -> dict[str, Any]:

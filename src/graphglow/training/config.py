@@ -136,7 +136,7 @@ class ModelConfig(RunConfig):
 
     def _settings_of(self, kind: type[Backbone]) -> Any:
         """The settings of one kind of backbone, out of those of all; bad ones are refused."""
-        names = [field.name for field in fields(kind.settings_class)]
+        names = [setting.name for setting in fields(kind.settings_class)]
         return kind.settings_class(**{name: getattr(self, name) for name in names})
 
 
@@ -246,10 +246,10 @@ def check_same_shape(configs: Sequence[RunConfig]) -> None:
                 "the runs of a batch must have one kind of config; got "
                 f"{type(first).__name__} and {type(config).__name__}"
             )
-        for field in fields(first):
-            mine, other = getattr(first, field.name), getattr(config, field.name)
-            if field.name not in MAY_DIFFER and mine != other:
+        for name in (setting.name for setting in fields(first)):
+            mine, other = getattr(first, name), getattr(config, name)
+            if name not in MAY_DIFFER and mine != other:
                 raise InputError(
                     f"the runs of a batch may differ in {', '.join(MAY_DIFFER)} only; "
-                    f"got {field.name} {mine!r} and {other!r}"
+                    f"got {name} {mine!r} and {other!r}"
                 )

@@ -35,4 +35,3 @@ def backbone_class(name: str) -> type[Backbone]:
 def backbones_that(can: Callable[[type[Backbone]], bool]) -> str:
     """The names of those that can do something, for a sentence that refuses another."""
     return ", ".join(sorted(name for name, kind in BACKBONES.items() if can(kind)))
-
