@@ -10,12 +10,12 @@ from tiny_graphs import computing_in_float64, learner, small_data, transfer_conf
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graphs import check_graph, graph_of
-from graphglow.inference.new_nodes import BOUND_TO_THEIR_NODES, grown_logits
+from graphglow.inference.new_nodes import grown_logits
 from graphglow.training import TransferResult, transfer
+from graphglow.training.config import Runs
 from graphglow.training.refine import last_refinement
-from graphglow.training.runs import Runs
 
-ABLE = sorted(set(BACKBONES) - set(BOUND_TO_THEIR_NODES))
+ABLE = sorted(name for name, kind in BACKBONES.items() if kind.inductive)
 NONE = torch.empty(2, 0, dtype=torch.int64)
 
 

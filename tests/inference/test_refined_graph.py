@@ -44,7 +44,6 @@ LATENT = {
     "momentum": BlendedStructure(structure(1), structure(2), 0.3),
     "rbf": structure(1, similarity="rbf", threshold=0.3),
     "affine": structure(1, delta="affine"),
-    "exp": structure(1, delta="exp"),
     "nested momentum": BlendedStructure(
         BlendedStructure(structure(1), structure(2), 0.3), structure(3), 0.6
     ),

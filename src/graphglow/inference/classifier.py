@@ -89,6 +89,10 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.classes_: NDArray[Any] = np.arange(self.result_.graph.num_classes)
         else:
             labels = _class_labels(y)
+            if len(seen := np.unique(labels)) < 2:
+                raise InputError(
+                    f"y must hold at least two classes; got {len(seen)} class: {seen.tolist()}"
+                )
             graph = _graph_given(self.graph)
             nodes = _node_index(X, len(graph.x), at_least=1)
             data, classes = _graph_to_fit(graph, nodes, labels, fraction, config.seed)
@@ -105,7 +109,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: ArrayLike | None = None) -> NDArray[Any]:
         """Most probable classes [n]."""
-        classes: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        codes = self.predict_proba(X).argmax(axis=1)
+        classes: NDArray[Any] = self.classes_[codes]
         return classes
 
     def score(
@@ -240,10 +245,6 @@ def _graph_to_fit(
     """
     check_consistent_length(nodes, labels)
     classes, codes = np.unique(labels, return_inverse=True)
-    if len(classes) < 2:
-        raise InputError(
-            f"y must hold at least two classes; got {len(classes)} class: {classes.tolist()}"
-        )
     unique, first, place = np.unique(nodes, return_index=True, return_inverse=True)
     if (codes[first][place] != codes).any():
         raise InputError("a node must have one label; got a node with several")
