@@ -6,11 +6,11 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
-from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 from graphglow.errors import InputError
 from graphglow.inference.classifier import GlowClassifier
 from graphglow.training import transfer
+from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
-from tiny_graphs import learner, small_data, transfer_config
 
 from graphglow.errors import InputError
 from graphglow.inference.classifier import GlowClassifier
 from graphglow.training import TransferConfig, TransferResult
+from tiny_graphs import learner, small_data, transfer_config
 
 NODES = np.arange(40)
 NAMES = np.array(["ant", "bee", "cat"])

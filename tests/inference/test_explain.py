@@ -3,11 +3,11 @@
 import pandas as pd
 import pytest
 import torch
-from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.training import TransferResult, transfer
+from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 ABLE = sorted(name for name, kind in BACKBONES.items() if kind.explainable())
 NAMES = ["red", "green", "blue"]

@@ -5,7 +5,6 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
-from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
@@ -14,6 +13,7 @@ from graphglow.inference.new_nodes import grown_logits
 from graphglow.training import TransferResult, transfer
 from graphglow.training.config import Runs
 from graphglow.training.refine import last_refinement
+from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 ABLE = sorted(name for name, kind in BACKBONES.items() if kind.inductive)
 NONE = torch.empty(2, 0, dtype=torch.int64)

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_graphs import float64, learner, small_data
 
 from graphglow.inference.refined_graph import strongest_edges
 from graphglow.structure import BlendedStructure
+from tiny_graphs import float64, learner, small_data
 
 N = 24
 GRAPH = float64(small_data(num_nodes=N))

@@ -68,7 +68,7 @@ def test_an_objective_setting_out_of_range_is_refused(field, value):
 
 @pytest.mark.parametrize("similarity", ["dot", "rbf", "attention"])
 def test_an_affine_delta_needs_a_cosine(similarity):
-    with pytest.raises(InputError, match="^delta 'affine' must be used with similarity 'cosine'"):
+    with pytest.raises(InputError, match=r"^delta 'affine' must be used with similarity 'cosine'"):
         LearnerConfig(delta="affine", similarity=similarity)
 
 

@@ -5,6 +5,11 @@ import weakref
 
 import pytest
 import torch
+
+from graphglow.errors import InputError
+from graphglow.graphs import prepare
+from graphglow.training.loop import Epoch, Loop
+from graphglow.training.task import GraphTask
 from tiny_graphs import (
     WIDTH,
     close_histories,
@@ -14,11 +19,6 @@ from tiny_graphs import (
     task,
     transfer_config,
 )
-
-from graphglow.errors import InputError
-from graphglow.graphs import prepare
-from graphglow.training.loop import Epoch, Loop
-from graphglow.training.task import GraphTask
 
 NOISY = small_data(noise=3.0)
 

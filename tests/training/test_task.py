@@ -4,6 +4,11 @@ import copy
 
 import pytest
 import torch
+
+from graphglow.graphs import prepare
+from graphglow.structure.objective import supervised_loss
+from graphglow.training.refine import inference, refine
+from graphglow.training.task import GraphTask, accuracy
 from tiny_graphs import (
     WIDTH,
     computing_in_float64,
@@ -14,11 +19,6 @@ from tiny_graphs import (
     task,
     transfer_config,
 )
-
-from graphglow.graphs import prepare
-from graphglow.structure.objective import supervised_loss
-from graphglow.training.refine import inference, refine
-from graphglow.training.task import GraphTask, accuracy
 
 
 def config(**changes):

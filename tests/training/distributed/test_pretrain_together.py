@@ -7,7 +7,6 @@ import torch
 from dying_runs import assert_same_learner, eager, killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_graphs import pretrain_config, small_data
 from two_ranks import in_ranks
 
 from graphglow.errors import InputError, InputWarning
@@ -19,6 +18,7 @@ from graphglow.training.adam import Adam
 from graphglow.training.distributed import Ranks, pretrain_together
 from graphglow.training.distributed.pretrain import balanced
 from graphglow.training.task import GraphTask, Trained
+from tiny_graphs import pretrain_config, small_data
 
 SOURCES = [small_data(seed=1, num_nodes=50), small_data(seed=2, num_nodes=30), small_data(seed=3)]
 CONFIG = pretrain_config(

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_graphs import learner, small_data, transfer_config
 from two_ranks import in_ranks
 
 from graphglow.training.distributed import GraphArrays, Ranks, read_shard, write_shards
 from graphglow.training.distributed.task import BACKBONES, ShardTask
+from tiny_graphs import learner, small_data, transfer_config
 
 pytestmark = pytest.mark.slow
 STEPS = 3

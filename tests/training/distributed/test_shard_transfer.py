@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from tiny_graphs import learner, small_data, transfer_config
 from two_ranks import in_ranks
 
 from graphglow.errors import InputError
@@ -13,6 +12,7 @@ from graphglow.training.distributed import GraphArrays, Ranks, read_shard, write
 from graphglow.training.distributed.cost import Job, bytes_sent, graph_bytes, kept_bytes
 from graphglow.training.distributed.task import BACKBONES, ShardTask
 from graphglow.training.distributed.transfer import transfer_shard
+from tiny_graphs import learner, small_data, transfer_config
 
 pytestmark = pytest.mark.slow
 DRAWN = {"dropout": 0.5, "redraw_pivots": True, "epochs": 2, "tolerance": 0.0, "steps": 2}

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from tiny_graphs import learner
 
 from graphglow.ops.eager import eager
 from graphglow.training.distributed import Ranks
 from graphglow.training.distributed import structure as module
 from graphglow.training.distributed.draws import own_pivots
 from graphglow.training.distributed.structure import sharded_structure
+from tiny_graphs import learner
 
 KINDS = [
     {"similarity": "cosine"},
