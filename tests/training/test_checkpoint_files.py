@@ -1,6 +1,7 @@
 """A run's folder: what is kept in it, what is passed over, and who may use it."""
 
 import json
+import os
 import shutil
 import warnings
 
@@ -20,10 +21,12 @@ from dying_runs import (
     transferred,
     unbroken,
 )
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import prepare
-from graphglow.storage import load_tensors
+from graphglow.storage import load_tensors, save_tensors
 from graphglow.training import checkpoint, transfer
 from graphglow.training.checkpoint import Checkpoints, graph_identity
 from tiny_graphs import learner, small_data, transfer_config
@@ -270,3 +273,55 @@ def test_a_folder_that_another_has_made_meanwhile_is_left_alone(tmp_path):
 def test_a_path_alone_is_refused(tmp_path):
     with pytest.raises(InputError, match="checkpoints must be a Checkpoints; got str"):
         transferred(str(tmp_path))
+
+
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(InputError, match="a lock must lie on a regular file"):
+        transferred(eager(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors, meta: tensors.pop("loop.best.accuracy"),
+        lambda tensors, meta: tensors.update({"task.gnn.mean": tensors["task.gnn.mean"][:-1]}),
+        lambda tensors, meta: meta["facts"].pop("seconds"),
+    ],
+)
+def test_a_whole_file_that_does_not_fit_is_refused_in_one_sentence(tmp_path, change):
+    killed(transferred, tmp_path, 3)
+    path = eager(tmp_path).files()[-1]
+    tensors, meta = load_tensors(path, "checkpoint")
+    change(tensors, meta)
+    save_tensors(path, "checkpoint", tensors, meta)
+    with pytest.raises(InputError, match="must hold checkpoints that fit this run; got"):
+        transferred(eager(tmp_path))
+
+
+def test_a_checkpoint_without_a_checksum_is_damaged_whatever_its_version(tmp_path):
+    killed(transferred, tmp_path, 6)
+    path = eager(tmp_path).files()[-1]
+    with safe_open(path, framework="pt") as file:
+        meta = json.loads(file.metadata()["graphglow"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del meta["sha256"]
+    tensors["task.gnn.flat"].fill_(5)
+    save_file(tensors, path, {"graphglow": json.dumps({**meta, "version": 1})})
+    with pytest.warns(InputWarning, match=r"the one before is used: .*its checksum is wrong or"):
+        assert_same_result(transferred(eager(tmp_path)), unbroken())
+
+
+def test_a_folder_that_vanishes_stops_nothing(tmp_path):
+    folder = tmp_path / "run"
+
+    def vanish(epoch):
+        if epoch.epoch == 5:
+            shutil.rmtree(folder)
+
+    checkpoints = eager(folder)
+    with checkpoints:
+        result = transfer(learner(), TARGET, TRANSFER, on_epoch=vanish, checkpoints=checkpoints)
+        checkpoints.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert_same_result(result, unbroken())

@@ -42,11 +42,7 @@ DIFFERENCES_SHOWN = 3
 
 
 class Part(Protocol):
-    """Something that changes while a run goes on, and says so by named tensors.
-
-    One that knows more of them than their names, shapes and types has a ``check_state`` too, which
-    raises :class:`InputError` unless ``load_state`` can go on from them.
-    """
+    """Something that changes while a run goes on, and says so by named tensors."""
 
     def state(self) -> dict[str, Tensor]: ...
 
@@ -60,15 +56,9 @@ class Saved(NamedTuple):
     facts: dict[str, Any]
 
     def restore(self, parts: Mapping[str, Part]) -> None:
-        """Let the parts go on from here; raise, with all of them as they were, if they cannot."""
-        for name, part in parts.items():
-            _check_part(name, part, within(name, self.tensors))
+        """Let the parts go on from here, in place."""
         for name, part in parts.items():
             part.load_state(within(name, self.tensors))
-
-
-Restore = Callable[[Saved], object]
-"""Lets a run go on from a checkpoint, or raises before anything of it has changed."""
 
 
 class Checkpoints:
@@ -107,17 +97,39 @@ class Checkpoints:
         self.resumed = False
         """Whether this run went on from a checkpoint."""
         self._lock: BinaryIO | None = None
-        self._depth = 0
         self._run: dict[str, Any] = {}
         self._damaged: set[Path] = set()
         self._began = self._last = 0.0
         self._warned = self._cleared = False
 
     def __enter__(self) -> "Checkpoints":
-        """Take the lock; a block inside a block changes nothing."""
-        if self._depth == 0:
-            self._open()
-        self._depth += 1
+        """Take the lock."""
+        if os.path.lexists(self.folder) and not self.folder.is_dir():
+            raise InputError(
+                f"the place for checkpoints must be a folder; got {self.folder}, which is none"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = try_lock(self.folder / LOCK)
+        except OSError as error:
+            reason = error.strerror or error
+            raise InputError(
+                f"the folder for checkpoints must be writable; got {self.folder} ({reason})"
+            ) from error
+        if lock is None:
+            raise InputError(
+                "a run must have its folder to itself; "
+                f"got {self.folder}, which another process is at work in"
+            )
+        if self.files() and not self.resume:
+            lock.close()
+            raise InputError(
+                "a new run must begin without checkpoints of an unfinished one; "
+                f"got {self.folder} (--resume goes on from there, removing it starts over)"
+            )
+        for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
+            _remove(leftover)
+        self._lock, self._cleared = lock, False
         return self
 
     def __exit__(
@@ -126,25 +138,30 @@ class Checkpoints:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            assert self._lock is not None
-            if not self.files() and not self._cleared:  # else it may be another's by now
-                self._clear()
-            self._lock.close()
-            self._lock = None
+        assert self._lock is not None
+        if not self.files() and not self._cleared:  # else it may be another's by now
+            self._clear()
+        self._lock.close()
+        self._lock = None
 
-    def begin(self, run: dict[str, Any], restore: Restore) -> Saved | None:
-        """Return the newest whole checkpoint of ``run``, if there is one, and start the clock.
+    def begin(self, run: dict[str, Any], restore: Callable[[Saved], object]) -> Saved | None:
+        """Go on from the newest whole checkpoint of ``run``, if there is one; start the clock.
 
         Args:
             run: All that its result depends on, as JSON can hold it.
-            restore: Goes on from it. One that this refuses counts as damaged: the one before is
-                tried.
+            restore: Lets it go on from what was saved.
         """
         assert self._lock is not None
         self._run = json.loads(json.dumps(run | {"versions": versions()}))
-        found = self._newest(restore)
+        found = self._newest()
+        if found is not None:
+            try:
+                restore(found)
+                self.resumed, self.seconds_before = True, float(found.facts["seconds"])
+            except (LookupError, TypeError, ValueError, RuntimeError) as error:
+                raise InputError(
+                    f"{self.folder} must hold checkpoints that fit this run; got {error}"
+                ) from error
         self._began = self._last = time.monotonic()
         return found
 
@@ -181,7 +198,7 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Remove the folder: the run has ended well and its result is safe."""
-        with self:
+        with held(self):
             self._clear()
 
     def files(self) -> list[Path]:
@@ -192,47 +209,22 @@ class Checkpoints:
             return []
         return sorted(found, key=_number)
 
-    def _open(self) -> None:
-        if os.path.lexists(self.folder) and not self.folder.is_dir():
-            raise InputError(
-                f"the place for checkpoints must be a folder; got {self.folder}, which is none"
-            )
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            lock = try_lock(self.folder / LOCK)
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(
-                f"the folder for checkpoints must be writable; got {self.folder} ({reason})"
-            ) from error
-        if lock is None:
-            raise InputError(
-                "a run must have its folder to itself; "
-                f"got {self.folder}, which another process is at work in"
-            )
-        if self.files() and not self.resume:
-            lock.close()
-            raise InputError(
-                "a new run must begin without checkpoints of an unfinished one; "
-                f"got {self.folder} (--resume goes on from there, removing it starts over)"
-            )
-        for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
-            _remove(leftover)
-        self._lock, self._cleared = lock, False
+    @property
+    def locked(self) -> bool:
+        """Whether this process has the folder to itself already."""
+        return self._lock is not None
 
-    def _newest(self, restore: Restore) -> Saved | None:
+    def _newest(self) -> Saved | None:
         for path in reversed(self.files()):
             try:
                 tensors, meta = load_tensors(path, "checkpoint", signed=True)
-                found, seconds = Saved(tensors, dict(meta["facts"])), meta["facts"]["seconds"]
-                differing = _differences(meta["run"], self._run)
-                if not differing:
-                    self.seconds_before = float(seconds)
-                    restore(found)
-            except (InputError, LookupError, TypeError, ValueError) as error:
-                self.seconds_before = 0.0
-                self._pass_over(path, error)
+            except InputError as error:
+                self._damaged.add(path)
+                older = any(other not in self._damaged for other in self.files())
+                start = "the one before is used" if older else "the run starts from the beginning"
+                _warn(f"a checkpoint cannot be used, {start}: {error}")
                 continue
+            differing = _differences(meta["run"], self._run)
             if differing:
                 more = len(differing) - DIFFERENCES_SHOWN
                 raise InputError(
@@ -240,18 +232,8 @@ class Checkpoints:
                     f"{', '.join(differing[:DIFFERENCES_SHOWN])}"
                     f"{f' and {more} more' if more > 0 else ''}"
                 )
-            self.resumed = True
-            return found
+            return Saved(tensors, meta["facts"])
         return None
-
-    def _pass_over(self, path: Path, error: Exception) -> None:
-        """Say that a checkpoint is damaged."""
-        self._damaged.add(path)
-        older = any(other not in self._damaged for other in self.files())
-        start = "the one before is used" if older else "the run starts from the beginning"
-        reason = error if isinstance(error, InputError) else "a part of it is not there"
-        named = "" if path.name in str(reason) else f"{path}: "
-        _warn(f"a checkpoint cannot be used, {start}: {named}{reason}")
 
     def _clear(self) -> None:
         """Remove what is ours, and the folder if nothing else is in it."""
@@ -266,7 +248,7 @@ def held(checkpoints: Checkpoints | None) -> AbstractContextManager[object]:
     """A block in which this process has the folder to itself, if there is one."""
     if checkpoints is not None and not isinstance(checkpoints, Checkpoints):
         raise InputError(f"checkpoints must be a Checkpoints; got {type(checkpoints).__name__}")
-    return checkpoints or nullcontext()
+    return nullcontext() if checkpoints is None or checkpoints.locked else checkpoints
 
 
 def graph_identity(graph: Graph) -> dict[str, str]:
@@ -304,25 +286,16 @@ def _differences(saved: Any, run: dict[str, Any]) -> list[str]:
 
 def _said(name: str, there: object, here: object) -> str:
     """A difference in words; fingerprints say nothing to people."""
-    values = f" ({there} there, {here} here)"
-    match name.split("."):
-        case ["graph", "name"]:
-            return f"the graph{values}"
-        case ["graph", *_]:
-            return "the graph or its split"
-        case ["sources", number, "name"]:
-            return f"source {number}{values}"
-        case ["sources", number, *_]:
-            return f"source {number} or its split"
-        case ["learner"]:
-            return "the learner"
-        case ["config", *setting]:
-            return f"the setting {'.'.join(setting)}{values}"
-        case ["versions", what]:
-            return f"the version of {what}{values}"
-        case ["command"]:
-            return f"the command{values}"
-    return f"{name}{values}"
+    part, _, rest = name.partition(".")
+    words = {
+        "config": f"the setting {rest}",
+        "versions": f"the version of {rest}",
+        "sources": f"source {rest.partition('.')[0]}",
+    }
+    what = words.get(part, f"the {part}")
+    if name.endswith(".content"):
+        return f"{what} or its split"
+    return what if name == "learner" else f"{what} ({there} there, {here} here)"
 
 
 def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -334,30 +307,6 @@ def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         return
     for name, value in facts.items():
         yield from _flat(value, f"{path}.{name}" if path else name)
-
-
-def _check_part(name: str, part: Part, saved: dict[str, Tensor]) -> None:
-    """Raise unless ``saved`` is what ``part`` has: what is empty in a new one may have grown."""
-    expected = part.state()
-    if expected.keys() != saved.keys():
-        odd = ", ".join(sorted(expected.keys() ^ saved.keys()))
-        raise InputError(f"{name} of a checkpoint must be whole; got {odd} missing or too many")
-    for each, tensor in saved.items():
-        own = expected[each]
-        grows = own.ndim > 0 and own.shape[0] == 0
-        same = tensor.ndim == own.ndim and tensor.shape[grows:] == own.shape[grows:]
-        if tensor.dtype != own.dtype or not same:
-            raise InputError(
-                f"{name}.{each} of a checkpoint must be {_kind(own)}; got {_kind(tensor)}"
-            )
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"{name}.{each} of a checkpoint must be finite; got NaN or infinity")
-    if hasattr(part, "check_state"):
-        part.check_state(saved)
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
 
 
 def _number(path: Path) -> int:

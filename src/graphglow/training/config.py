@@ -226,15 +226,9 @@ class Runs:
                 return values[0]
             return torch.tensor(values, device=device)[:, None, None]
 
-        return cls(
-            count=len(configs),
-            shared=configs[0],
-            dropout=tuple(float(config.dropout) for config in configs),
-            input_weight=stacked("input_weight"),
-            structure_momentum=stacked("structure_momentum"),
-            learning_rate=stacked("learning_rate"),
-            weight_decay=stacked("weight_decay"),
-        )
+        names = ("input_weight", "structure_momentum", "learning_rate", "weight_decay")
+        rates = tuple(float(config.dropout) for config in configs)
+        return cls(len(configs), configs[0], rates, *map(stacked, names))
 
 
 def check_same_shape(configs: Sequence[RunConfig]) -> None:

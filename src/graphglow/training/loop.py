@@ -159,15 +159,6 @@ class Loop:
         own = {"number": self.number, "scores": self.scores[:done]}
         return own | prefixed("best", self.best.state())
 
-    def check_state(self, state: dict[str, Tensor]) -> None:
-        """Raise unless it is of a run of so many epochs at most, with the scores of each."""
-        number, scores = int(state["number"]), len(state["scores"])
-        if not 0 <= number == scores <= self.epochs:
-            raise InputError(
-                f"a saved run must have scores of each epoch, {self.epochs} at most; "
-                f"got {scores} for {number}"
-            )
-
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Let the next run go on from what :meth:`state` gave, in place."""
         self.number.copy_(state["number"])
