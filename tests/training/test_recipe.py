@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tiny_graphs import small_data, transfer_config
 
 import graphglow
+from tiny_graphs import small_data, transfer_config
 
 PAGE = Path(__file__).parents[2] / "docs" / "ecosystem.md"
 

@@ -116,8 +116,9 @@ def transfer_many(
         configs: One per run.
         on_epoch: Called for every epoch of every run.
     """
-    several = isinstance(learner, Sequence) and not isinstance(learner, str)
-    learners = [load_learner(one) for one in (learner if several else [learner])]
+    if isinstance(learner, str) or not isinstance(learner, Sequence):
+        learner = [learner]
+    learners = [load_learner(one) for one in learner]
     _check(learners, configs)
     batched = not configs[0].train_learner and can_stack(learners)
     if len(configs) > 1 and not batched:

@@ -14,7 +14,6 @@ KINDS = [
     {"similarity": "cosine"},
     {"similarity": "cosine", "threshold": 0.3},
     {"similarity": "cosine", "delta": "affine"},
-    {"similarity": "cosine", "delta": "exp"},
     {"similarity": "dot"},
     {"similarity": "rbf"},
     {"similarity": "attention"},
