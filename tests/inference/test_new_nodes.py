@@ -53,7 +53,7 @@ def test_no_new_node_changes_nothing(backbone, sparse):
 @pytest.mark.parametrize("backbone", ABLE)
 def test_a_copy_gets_the_prediction_of_what_it_copies(backbone):
     with computing_in_float64():
-        config = transfer_config(epochs=10, backbone=backbone, structure_momentum=0.6)
+        config = transfer_config(epochs=3, backbone=backbone, structure_momentum=0.6)
         made = transfer(learner(), small_data(num_nodes=40), config)
         for old in (3, 12, int(made.pivots[0])):
             x, edges = copy_of(made, [old])

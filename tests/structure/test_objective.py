@@ -197,8 +197,8 @@ def exact_prior_gradient(alpha, x, config):
 @pytest.mark.parametrize(
     ("samples", "draws", "weights"),
     [
-        (2, 3000, {"smoothness": 0.7, "sparsity": 0.0}),
-        (2, 3000, {"smoothness": 0.0, "sparsity": 0.9}),
+        (2, 1000, {"smoothness": 0.7, "sparsity": 0.0}),
+        (2, 1000, {"smoothness": 0.0, "sparsity": 0.9}),
         (5, 1500, {"smoothness": 0.7, "sparsity": 0.9}),
     ],
 )
@@ -210,7 +210,8 @@ def test_the_mean_reinforce_gradient_is_the_exact_gradient(samples, draws, weigh
     losses = (prior_loss(leaf, x, config, generator) for _ in range(draws))
     found = torch.stack([torch.autograd.grad(loss, leaf)[0] for loss in losses])
     standard_error = found.std(0) / draws**0.5
-    assert standard_error.norm() < 0.1 * exact.norm()  # sharp enough to tell K from K - 1
+    # sharp enough to tell K from K - 1, which is twice as much for K = 2
+    assert standard_error.norm() < (0.18 if samples == 2 else 0.1) * exact.norm()
     assert ((found.mean(0) - exact).abs() < 4 * standard_error).all()
 
 

@@ -22,7 +22,7 @@ def test_a_pretraining_can_die_after_any_epoch(tmp_path):
     heard = []
     whole = pretrained(seen=heard)
     assert len({epoch.graph for epoch in heard}) == 2
-    for after in (1, 2, 3, 4, 7, len(heard)):  # in a visit, at its end, in the next episode
+    for after in (1, 3, 4, len(heard)):  # in a visit, at its end, in the next episode
         folder = tmp_path / str(after)
         assert killed(pretrained, folder, after)
         seen = []
@@ -80,7 +80,7 @@ def test_a_transfer_can_die_after_any_epoch(tmp_path, changes):
 
     heard = []
     whole = run(seen=heard)
-    for after in range(1, len(heard) + 1):
+    for after in (1, len(heard) - 1, len(heard)):
         assert killed(run, tmp_path / str(after), after)
         seen = []
         assert_same_result(run(eager(tmp_path / str(after)), seen=seen), whole)

@@ -151,7 +151,7 @@ def test_patience_ends_a_run_that_no_longer_improves():
 def test_every_supervision_trains_a_separable_graph(supervision):
     theta = learner()
     config = transfer_config(
-        epochs=50,
+        epochs=30,
         learning_rate=0.1,
         refinements=2,
         train_learner=True,
@@ -164,7 +164,7 @@ def test_every_supervision_trains_a_separable_graph(supervision):
 
 
 def test_a_frozen_random_learner_trains_a_separable_graph():
-    result = transfer(learner(), separable_data(), transfer_config(epochs=50, learning_rate=0.1))
+    result = transfer(learner(), separable_data(), transfer_config(epochs=30, learning_rate=0.1))
     assert result.test_accuracy >= 0.9
     assert result.method == "random-theta"
 

@@ -23,6 +23,7 @@ from graphglow.pretrained import load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
+from graphglow.training.refine import inference
 from graphglow.training.transfer import transfer
 
 Mode = Literal["replace", "augment"]
@@ -160,16 +161,9 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             if config.encoder == "gcn":
                 for _ in range(config.num_layers):
                     z = adj @ z
-            latent = (
-                copy.deepcopy(self.learner)
-                .to(device)
-                .structure(
-                    z - z.mean(0),
-                    pivots.to(device),
-                    backend=config.backend,
-                    precision=config.precision,
-                )
-            )
+            infer = inference(copy.deepcopy(self.learner).to(device), pivots.to(device), config)
+            assert infer is not None  # there is a learner
+            latent = infer(z - z.mean(0))
         return Learnt(checked, adj, latent)
 
     def _input_edges(self, checked: Data, has_edges: bool) -> tuple[Tensor, Tensor]:
