@@ -52,7 +52,7 @@ def without_edges(data: Data) -> Data:
     return data
 
 
-class Edges(NamedTuple):
+class WeightedEdges(NamedTuple):
     """Edges v -> u, sorted by target u and falling weight.
 
     Shapes:
@@ -75,11 +75,11 @@ def strongest_edges(
     *,
     self_loops: bool = True,
     block_elements: int = BLOCK_ELEMENTS,
-) -> Edges:
+) -> WeightedEdges:
     """Return each node's ``top_k`` strongest incoming edges of M; zero entries are no edges."""
     num_nodes = adj.shape[0]
     operator = OperatorRows(adj, latent, input_weight, block_elements)
-    found: list[Edges] = []
+    found: list[WeightedEdges] = []
     for rows in row_blocks(num_nodes, max(1, block_elements // num_nodes)):
         given, learned = operator.parts(rows)
         total = learned + given
@@ -90,7 +90,7 @@ def strongest_edges(
         kept = weight > 0
         target = (here + rows.start)[:, None].expand_as(source)
         found.append(
-            Edges(
+            WeightedEdges(
                 torch.stack([source[kept], target[kept]]),
                 weight[kept],
                 given.gather(1, source)[kept],
@@ -98,7 +98,7 @@ def strongest_edges(
             )
         )
     pairs = torch.cat([edges.pairs for edges in found], dim=1)
-    return Edges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
+    return WeightedEdges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
 
 
 class OperatorRows:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -168,22 +168,32 @@ class StructureLearner(nn.Module):
         return learner
 
 
-def stack_learners(learners: Sequence[StructureLearner]) -> StructureLearner:
-    """One learner for a batch of runs with weights of their own: [B, H, D], by cosine.
+M = TypeVar("M", bound=nn.Module)
 
-    A single one, or the first of several without weights, is returned as it is. All must have the
-    same configuration.
+
+def stack(modules: Sequence[M]) -> M:
+    """One module for a batch of runs: each parameter gets a leading dimension B.
+
+    A single one is returned as it is, without a batch dimension.
     """
-    first = learners[0]
-    assert all(learner.config == first.config for learner in learners)
-    if len(learners) == 1 or not first.config.weighted:
-        return first
-    assert first.config.similarity == "cosine"
-    stacked = copy.deepcopy(first)
-    states = [learner.state_dict() for learner in learners]
+    if len(modules) == 1:
+        return modules[0]
+    stacked = copy.deepcopy(modules[0])
+    states = [module.state_dict() for module in modules]
     for name, parameter in stacked.named_parameters():
         parameter.data = torch.stack([state[name] for state in states])
     return stacked
+
+
+def stack_learners(learners: Sequence[StructureLearner]) -> StructureLearner:
+    """One learner for a batch of runs with weights of their own: [B, H, D], by cosine.
+
+    All must have the same configuration; of several without weights the first will do.
+    """
+    config = learners[0].config
+    assert all(learner.config == config for learner in learners)
+    assert len(learners) == 1 or not config.weighted or config.similarity == "cosine"
+    return stack(learners if config.weighted else learners[:1])
 
 
 def take_rows(z: Tensor, rows: Tensor) -> Tensor:

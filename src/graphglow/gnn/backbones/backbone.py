@@ -1,6 +1,5 @@
 """What a backbone is: the graph-specific GNN h_w that runs on the mixed structure."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,7 +69,7 @@ class Backbone(nn.Module, ABC):
     line, the checks and the tests pick it up from there, and what it can do is said by the class
     itself. Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
     Write tensor code for leading dimensions (``..``): a batch of runs is one backbone whose
-    parameters are stacked (:func:`stack`).
+    parameters are stacked (:func:`~graphglow.structure.learner.stack`).
 
     Args:
         shape: Widths, depth, encoder, and the settings of this kind of backbone.
@@ -110,20 +109,6 @@ class Backbone(nn.Module, ABC):
     @classmethod
     def explainable(cls) -> bool:
         return cls.last_layer is not Backbone.last_layer
-
-
-def stack(backbones: Sequence[Backbone]) -> Backbone:
-    """One backbone for a batch of runs: each parameter gets a leading dimension B.
-
-    A single one is returned as it is, without a batch dimension.
-    """
-    if len(backbones) == 1:
-        return backbones[0]
-    stacked = copy.deepcopy(backbones[0])
-    states = [backbone.state_dict() for backbone in backbones]
-    for name, parameter in stacked.named_parameters():
-        parameter.data = torch.stack([state[name] for state in states])
-    return stacked
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
