@@ -37,8 +37,8 @@ _HOMES = {
     "fit": "graphglow.baselines",
     "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
+    "load_learner": "graphglow.pretrained",
     "load_pretrained": "graphglow.pretrained",
-    "log_to": "graphglow.training.run_log",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
     "synthetic_graph": "graphglow.graphs",
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from graphglow.inference.explanation import Explanation as Explanation
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
+    from graphglow.pretrained import load_learner as load_learner
     from graphglow.pretrained import load_pretrained as load_pretrained
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
@@ -76,7 +77,6 @@ if TYPE_CHECKING:
     from graphglow.training import transfer as transfer
     from graphglow.training import transfer_many as transfer_many
     from graphglow.training.checkpoint import Checkpoints as Checkpoints
-    from graphglow.training.run_log import log_to as log_to
 
 
 def __getattr__(name: str) -> Any:

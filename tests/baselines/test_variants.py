@@ -150,7 +150,7 @@ def test_the_refined_graph_is_the_operator_that_passed_the_messages(name, tmp_pa
     operator = torch.zeros(40, 40)
     operator[refined.edge_index[1], refined.edge_index[0]] = refined.edge_weight
     v = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
-    expected = 0.7 * (result.graph.adj @ v) + 0.3 * result._final.latent.propagate(v)
+    expected = 0.7 * (result.graph.adj @ v) + 0.3 * result.refinement.latent.propagate(v)
     torch.testing.assert_close(operator @ v, expected, rtol=1e-4, atol=1e-5)
     assert (refined.edge_latent_weight > 0).any()
 

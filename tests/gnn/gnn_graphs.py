@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.data import Data
 
-from graphglow.gnn import BackboneShape, Dropout, MixedPropagation
+from graphglow.gnn import Dropout, MixedPropagation, Shape
 from graphglow.graphs import prepare, synthetic_graph
 from graphglow.structure import LearnerConfig, StructureLearner
 
@@ -63,13 +63,24 @@ def latent_structure(num_nodes=20, seed=0):
         )
 
 
-def built(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20, **more):
-    """A backbone for the small graph, in float64, with biases that are not zero."""
-    shape = BackboneShape(
-        hidden=HIDDEN, num_layers=num_layers, encoder=encoder, num_nodes=num_nodes, **more
+def fresh(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20, **settings):
+    """A backbone for the small graph, in float64, with settings of its own."""
+    shape = Shape(
+        num_features=12,
+        num_classes=3,
+        num_nodes=num_nodes,
+        hidden=HIDDEN,
+        num_layers=num_layers,
+        encoder=encoder,
+        settings=cls.settings_class(**settings),
     )
+    return cls(shape, torch.Generator().manual_seed(seed)).double()
+
+
+def built(cls, num_layers=2, *, seed=0, **more):
+    """The same with biases that are not zero."""
+    model = fresh(cls, num_layers, seed=seed, **more)
     generator = torch.Generator().manual_seed(seed)
-    model = cls(12, 3, shape, generator).double()
     with torch.no_grad():
         for parameter in model.parameters():
             if (parameter == 0).all():

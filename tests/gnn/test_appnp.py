@@ -21,11 +21,6 @@ def test_alpha_one_is_the_mlp(num_layers):
     torch.testing.assert_close(logits, mlp(model, graph))
 
 
-def test_no_steps_is_the_mlp():
-    graph, model = float64(small_data()), built(APPNP, steps=0)
-    torch.testing.assert_close(evaluated(model, graph, None)[1], mlp(model, graph))
-
-
 @pytest.mark.parametrize("input_weight", [0.0, 0.4, 1.0])
 def test_many_steps_solve_personalised_pagerank(input_weight):
     """alpha (I - (1 - alpha) M)^-1 h0; the operators' norm is at most one."""

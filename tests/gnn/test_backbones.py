@@ -1,21 +1,23 @@
 """What every backbone promises; a new line in the table is tested for free."""
 
+from dataclasses import fields
+
 import pytest
 import torch
-from gnn_graphs import HIDDEN, float64, latent_structure, relabelled, small_data, training
+from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, small_data, training
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, BackboneShape, MixedPropagation, backbone_class, stack
-from graphglow.graphs import check_graph
+from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class, stack
+from graphglow.graphs import Graph, check_graph
 from graphglow.structure import PivotStructure
+from graphglow.training import ModelConfig
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 DEPTHS = pytest.mark.parametrize("num_layers", [2, 3])
 
 
-def build(name, *, num_layers=2, seed=2, encoder="gcn"):
-    shape = BackboneShape(hidden=HIDDEN, num_layers=num_layers, encoder=encoder, num_nodes=20)
-    return backbone_class(name)(12, 3, shape, torch.Generator().manual_seed(seed)).double()
+def build(name, *, seed=2, **more):
+    return fresh(BACKBONES[name], seed=seed, **more)
 
 
 def run(model, graph, structure, dropout=None, input_weight=0.4):
@@ -57,8 +59,9 @@ def test_relabelling_the_nodes_relabels_the_result(name, num_layers):
     moved = PivotStructure(structure.q[order], structure.k, 0.0, "identity", 1)
     model = build(name, num_layers=num_layers)
     _, z, logits = run(model, float64(data), structure)
-    if name == "linkx":  # a weight per node moves with the node
-        model.weight_adj.data = model.weight_adj.data[order]
+    for parameter in () if model.inductive else model.parameters():
+        if len(parameter) == 20:  # a weight per node moves with the node
+            parameter.data = parameter.data[order]
     _, moved_z, moved_logits = run(model, float64(relabelled(data, order)), moved)
     torch.testing.assert_close(moved_z, z[order])
     torch.testing.assert_close(moved_logits, logits[order])
@@ -100,8 +103,7 @@ def stacked_structure(seeds):
 
 @EVERY
 @DEPTHS
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("encoder", ["gcn", "mlp"])
+@pytest.mark.parametrize(("sparse", "encoder"), [(True, "gcn"), (False, "mlp")])
 @pytest.mark.parametrize("rate", [None, 0.5], ids=["evaluation", "training"])
 def test_a_stack_of_backbones_is_each_of_them(name, num_layers, sparse, encoder, rate):
     """Other weights, structures, masks and lambdas per run: embeddings, logits and gradients."""
@@ -140,6 +142,27 @@ def test_a_stack_of_one_is_that_one_and_a_larger_one_has_weights_of_its_own(name
     for parameter in [*model.parameters(), *stacked.parameters()]:
         assert parameter.requires_grad
     assert any((parameter != 0).any() for parameter in model.parameters())
+
+
+@EVERY
+def test_a_backbone_is_inductive_unless_it_has_a_weight_per_node(name):
+    shapes = [[p.shape for p in build(name, num_nodes=n).parameters()] for n in (20, 25)]
+    assert BACKBONES[name].inductive == (shapes[0] == shapes[1])
+
+
+@pytest.mark.parametrize("name", sorted(n for n, kind in BACKBONES.items() if kind.shardable))
+def test_a_shardable_one_sees_the_input_graph_by_products_with_its_adjacency_only(
+    name, monkeypatch
+):
+    for other in ("entries", "neighbours", "neighbour_rows", "looped", "neighbour_mean", "hops"):
+        monkeypatch.delattr(Graph, other)
+    run(build(name), float64(small_data()), latent_structure())
+
+
+@EVERY
+def test_its_settings_are_fields_of_the_models_config_with_the_same_defaults(name):
+    for field in fields(BACKBONES[name].settings_class):
+        assert field.default == getattr(ModelConfig, field.name)
 
 
 def test_an_unknown_backbone_is_refused_with_the_known_ones():

@@ -2,15 +2,10 @@
 
 import pytest
 import torch
-from gnn_graphs import HIDDEN, dense_latent, float64, latent_structure, small_data
+from gnn_graphs import dense_latent, float64, fresh, latent_structure, small_data
 
-from graphglow.gnn import BackboneShape, MixedPropagation
+from graphglow.gnn import MixedPropagation
 from graphglow.gnn.backbones import GCN
-
-
-def gcn(num_layers, *, encoder="gcn", seed=0):
-    shape = BackboneShape(hidden=HIDDEN, num_layers=num_layers, encoder=encoder)
-    return GCN(12, 3, shape, torch.Generator().manual_seed(seed)).double()
 
 
 def algorithm_1(model, graph, structure, input_weight):
@@ -32,7 +27,7 @@ def algorithm_1(model, graph, structure, input_weight):
 @pytest.mark.parametrize("num_layers", [2, 3, 4])
 def test_equals_algorithm_1(num_layers, input_weight, sparse, encoder):
     graph, structure = float64(small_data(sparse_features=sparse)), latent_structure()
-    model = gcn(num_layers, encoder=encoder)
+    model = fresh(GCN, num_layers, encoder=encoder)
     mix = MixedPropagation(graph.adj, structure, input_weight)
     z, logits = model(model.encode(graph, None), mix, None)
     expected_z, expected_logits = algorithm_1(model, graph, structure, input_weight)
@@ -43,7 +38,7 @@ def test_equals_algorithm_1(num_layers, input_weight, sparse, encoder):
 
 
 def test_starts_without_biases_and_adds_them_in_every_layer():
-    graph, structure, model = float64(small_data()), latent_structure(), gcn(3)
+    graph, structure, model = float64(small_data()), latent_structure(), fresh(GCN, 3)
     mix = MixedPropagation(graph.adj, structure, 0.4)
     assert all((bias == 0).all() for bias in model.biases)
     before = model(model.encode(graph, None), mix, None)[1]
@@ -58,7 +53,7 @@ def test_starts_without_biases_and_adds_them_in_every_layer():
 def test_sparse_and_dense_features_give_the_same():
     sparse = float64(small_data(sparse_features=True))
     dense = type(sparse)(**(vars(sparse) | {"x": sparse.x.to_dense()}))
-    model, structure = gcn(2), latent_structure()
+    model, structure = fresh(GCN), latent_structure()
     outs = [
         model(model.encode(g, None), MixedPropagation(g.adj, structure, 0.4), None)[1]
         for g in (sparse, dense)
@@ -67,6 +62,6 @@ def test_sparse_and_dense_features_give_the_same():
 
 
 def test_the_generator_decides_the_initial_weights():
-    first, again, other = gcn(3, seed=1), gcn(3, seed=1), gcn(3, seed=2)
+    first, again, other = (fresh(GCN, 3, seed=seed) for seed in (1, 1, 2))
     assert all(torch.equal(a, b) for a, b in zip(first.weights, again.weights, strict=True))
     assert not any(torch.equal(a, b) for a, b in zip(first.weights, other.weights, strict=True))

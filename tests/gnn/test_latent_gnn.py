@@ -4,7 +4,7 @@ import pytest
 import torch
 from gnn_graphs import dense_latent, float64, latent_structure, small_data
 
-from graphglow.gnn import MixedPropagation, by_degree
+from graphglow.gnn import MixedPropagation
 from graphglow.structure import PivotStructure
 
 ADJ = float64(small_data()).adj
@@ -52,30 +52,3 @@ def test_each_run_of_a_batch_may_have_a_weight_of_its_own(known):
     for run, weight in enumerate(weights):
         alone = MixedPropagation(ADJ, LATENT, weight)(several[run])
         torch.testing.assert_close(out[run], alone)
-
-
-def test_lambda_by_degree_counts_the_learned_graph_as_more_neighbours():
-    neighbours = (ADJ.to_dense() != 0).sum(1, keepdim=True).double()
-    found = by_degree(ADJ, 1.5)
-    torch.testing.assert_close(found, neighbours / (neighbours + 1.5))
-    assert len(found.unique()) > 2
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_each_node_may_have_a_weight_of_its_own(known):
-    """In value and gradient as the dense operator, alone and for several runs at once."""
-    column = by_degree(ADJ, 2.0)
-    operator = column * ADJ.to_dense() + (1 - column) * dense_latent(LATENT)
-    mine, dense = V.clone().requires_grad_(), V.clone().requires_grad_()
-    out = MixedPropagation(ADJ, LATENT, column)(mine, input_part=ADJ @ mine if known else None)
-    expected = operator @ dense
-    torch.testing.assert_close(out, expected)
-    factor = torch.arange(V.numel(), dtype=V.dtype).reshape(V.shape)
-    (out * factor).sum().backward()
-    (expected * factor).sum().backward()
-    torch.testing.assert_close(mine.grad, dense.grad)
-    both = torch.stack([V, -2 * V])
-    batched = PivotStructure(
-        LATENT.q.expand(2, -1, -1), LATENT.k.expand(2, -1, -1), LATENT.threshold, "identity", 1
-    )
-    torch.testing.assert_close(MixedPropagation(ADJ, batched, column)(both), operator @ both)

@@ -27,7 +27,6 @@ LEARNER = {
     "tied": False,
     "delta": "truncate",
     "threshold": 0.0,
-    "sharpness": 10.0,
 }
 OBJECTIVE = {
     "supervision": "nwgm",
@@ -48,7 +47,6 @@ MODEL = {
     "dropout": 0.5,
     "encoder": "gcn",
     "input_weight": 0.6,
-    "latent_degree": None,
     "structure_momentum": 0.7,
     "num_pivots": 30,
     "redraw_pivots": True,

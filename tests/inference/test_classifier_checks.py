@@ -6,9 +6,9 @@ import pytest
 import sklearn
 from sklearn.utils.estimator_checks import check_estimator
 from sklearn.utils.fixes import parse_version
-from tiny_graphs import learner, small_data, transfer_config
 
 from graphglow.inference.classifier import GlowClassifier
+from tiny_graphs import learner, small_data, transfer_config
 
 ROWS = (
     "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "

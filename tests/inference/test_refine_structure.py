@@ -3,7 +3,6 @@
 import pytest
 import torch
 import torch_geometric.transforms as T
-from tiny_graphs import learner, same_tensors, small_data, transfer_config
 from torch.nn import functional as F
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.nn import GCNConv
@@ -11,6 +10,7 @@ from torch_geometric.nn import GCNConv
 from graphglow.errors import InputError
 from graphglow.inference.refine_structure import RefineStructure
 from graphglow.training import transfer
+from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 
 @pytest.fixture(scope="module")

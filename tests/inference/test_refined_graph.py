@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_graphs import float64, learner, small_data
 
 from graphglow.inference.refined_graph import strongest_edges
 from graphglow.structure import BlendedStructure
+from tiny_graphs import float64, learner, small_data
 
 N = 24
 GRAPH = float64(small_data(num_nodes=N))
@@ -44,7 +44,6 @@ LATENT = {
     "momentum": BlendedStructure(structure(1), structure(2), 0.3),
     "rbf": structure(1, similarity="rbf", threshold=0.3),
     "affine": structure(1, delta="affine"),
-    "exp": structure(1, delta="exp"),
     "nested momentum": BlendedStructure(
         BlendedStructure(structure(1), structure(2), 0.3), structure(3), 0.6
     ),

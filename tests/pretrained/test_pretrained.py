@@ -8,9 +8,9 @@ import torch
 
 import graphglow
 from graphglow.cli import main
-from graphglow.commands.files import learner_file, read_learner, trained_learner
+from graphglow.commands.files import read_learner
 from graphglow.graphs import DATASETS
-from graphglow.pretrained import FOLDER, PRETRAINED, load_pretrained, pretrained_file
+from graphglow.pretrained import FOLDER, PRETRAINED, learner_file, load_learner, load_pretrained
 
 REPO = Path(__file__).parents[2]
 FAST = ["--target", "wine", "--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
@@ -23,7 +23,7 @@ def weights(learner: graphglow.StructureLearner) -> torch.Tensor:
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
     learner = graphglow.load_pretrained(name)
-    assert pretrained_file(name).stat().st_size < 20_000
+    assert learner_file(name).stat().st_size < 20_000
     made = learner.provenance
     assert made["trained"]
     assert tuple(made["sources"]) == PRETRAINED[name]
@@ -48,14 +48,8 @@ def test_every_learner_has_its_row(name: str) -> None:
 
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
     assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
-    assert set(PRETRAINED["universal"]) == set(PRETRAINED["citation"]) | set(PRETRAINED["social"])
-    assert all(name in DATASETS for name in PRETRAINED["universal"])
-    assert PRETRAINED["sharp"] == PRETRAINED["universal"]
-    assert [load_pretrained(name).config.delta for name in ("sharp", "universal")] == [
-        "exp",
-        "truncate",
-    ]
-    assert all(DATASETS[name].kind == "social" for name in PRETRAINED["social"])
+    assert all(name in DATASETS for of in PRETRAINED.values() for name in of)
+    assert load_pretrained("universal").config.delta == "truncate"
 
 
 def test_each_load_is_a_learner_of_its_own() -> None:
@@ -69,11 +63,9 @@ def test_each_load_is_a_learner_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (
-            "univrsal",
-            "one of citation, social, universal, sharp; got 'univrsal' (nearest: universal)",
-        ),
-        ("xyz", "one of citation, social, universal, sharp; got 'xyz'"),
+        ("univrsal", "one of universal; got 'univrsal' (nearest: universal)"),
+        ("xyz", "one of universal; got 'xyz'"),
+        ("sharp", "one of universal; got 'sharp'"),
         ("", "got ''"),
         ("universal.safetensors", "nearest: universal"),
         (3, "named by a text; got 3"),
@@ -91,19 +83,15 @@ def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
     monkeypatch.chdir(tmp_path)
     own = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=3))
     own.save("universal")
-    own.save("social.st")
-    assert trained_learner("universal").config.embedding_size != 3
-    assert trained_learner("./universal").config.embedding_size == 3
-    assert trained_learner(str(tmp_path / "universal")).config.embedding_size == 3
-    assert read_learner("social.st", None, 0).config.embedding_size == 3
+    assert load_learner("Universal").config.embedding_size != 3
+    for file in ("./universal", str(tmp_path / "universal"), Path("universal")):
+        assert load_learner(file).config.embedding_size == 3
+    assert load_learner(own) is own
     assert read_learner("random", 3, 0).config.embedding_size == 3
-
-
-def test_the_file_that_is_read_is_known() -> None:
-    assert learner_file("social") == FOLDER / "social.safetensors"
-    assert learner_file("./social") == Path("social")
-    assert learner_file("random") is None
-    assert learner_file(None) is None
+    assert learner_file("universal") == FOLDER / "universal.safetensors"
+    assert learner_file("./universal") == Path("universal")
+    with pytest.raises(graphglow.InputError, match="a name or a file; got int"):
+        load_learner(3)
 
 
 @pytest.mark.parametrize("name", ["univrsal", "x" * 5000, "a\0b"])
@@ -113,7 +101,7 @@ def test_the_command_line_refuses_an_unknown_learner(
     assert main(["transfer", "--learner", name, *FAST]) == 2
     line = capsys.readouterr().err
     assert len(line.splitlines()) == 1
-    assert "must be citation, social, universal, sharp, random or an existing file" in line
+    assert "must be universal, random or an existing file" in line
     assert ("nearest: universal" in line) == (name == "univrsal")
 
 
@@ -121,16 +109,15 @@ def test_transfer_and_refine_take_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("citation").mkdir()  # no matter what lies here
-    assert main(["transfer", "--learner", "citation", *FAST, "--json"]) == 0
+    Path("universal").mkdir()  # no matter what lies here
+    assert main(["transfer", "--learner", "universal", *FAST, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert (facts["learner"], facts["method"]) == ("citation", "graphglow")
-    words = ["--learner", "citation", *FAST, "--out", "citation/refined.csv"]
+    assert (facts["learner"], facts["method"]) == ("universal", "graphglow")
+    words = ["--learner", "universal", *FAST, "--out", "universal/refined.csv", "--overwrite"]
     assert main(["refine", *words]) == 0
-    assert main(["refine", *words, "--overwrite"]) == 0
-    assert Path("citation/refined.csv").read_text().startswith("source,target,weight")
+    assert Path("universal/refined.csv").read_text().startswith("source,target,weight")
     capsys.readouterr()
-    assert main(["refine", *words, "--overwrite", "--embedding-size", "3"]) == 2
+    assert main(["refine", *words, "--embedding-size", "3"]) == 2
     assert "--embedding-size must go with --learner random" in capsys.readouterr().err
 
 
@@ -139,19 +126,20 @@ def test_a_target_that_was_a_source_is_said(
 ) -> None:
     graphglow.write_graph(graphglow.load_graph("wine"), tmp_path / "cora.npz")
     words = ["--target", str(tmp_path / "cora.npz"), *FAST[2:]]
-    for learner, seen in {"citation": True, "social": False, "random": False}.items():
+    for learner, seen in {"universal": True, "random": False}.items():
         assert main(["transfer", "--learner", learner, *words, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["target_was_source"] is seen
-    assert main(["transfer", "--learner", "citation", *words]) == 0
+    assert main(["transfer", "--learner", "universal", *words]) == 0
     assert "pre-trained on a graph of this name" in capsys.readouterr().out
 
 
 def test_a_shipped_file_is_never_an_output(capsys: pytest.CaptureFixture[str]) -> None:
-    before = pretrained_file("social").read_bytes()
-    words = ["--learner", "social", *FAST, "--out", str(pretrained_file("social")), "--overwrite"]
+    shipped = learner_file("universal")
+    before = shipped.read_bytes()
+    words = ["--learner", "universal", *FAST, "--out", str(shipped), "--overwrite"]
     assert main(["transfer", *words]) == 2
     assert "one of the inputs" in capsys.readouterr().err
-    assert pretrained_file("social").read_bytes() == before
+    assert shipped.read_bytes() == before
 
 
 def test_datasets_lists_the_learners(capsys: pytest.CaptureFixture[str]) -> None:

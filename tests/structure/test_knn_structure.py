@@ -8,9 +8,14 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import EPS, propagate_over, similarity
-from graphglow.structure import BlendedStructure, LearnerConfig, PivotStructure, StructureLearner
-from graphglow.structure import knn as knn_module
-from graphglow.structure.knn import KNNStructure, most_similar
+from graphglow.structure import (
+    BlendedStructure,
+    LearnerConfig,
+    PivotStructure,
+    StructureLearner,
+    latent,
+)
+from graphglow.structure.latent import KNNStructure, most_similar
 
 
 def factors(n=13, p=6, width=4, batch=(), seed=0):
@@ -120,7 +125,7 @@ def test_layers_share_one_search_and_their_gradients_add_up(monkeypatch):
         calls.append(args)
         return most_similar(*args)
 
-    monkeypatch.setattr(knn_module, "most_similar", counted)
+    monkeypatch.setattr(latent, "most_similar", counted)
     v, q, k = factors()
     q = q.clone().requires_grad_()
     structure, gamma = knn(q, k, 2), masked_gamma(q, k, 2)
@@ -132,7 +137,7 @@ def test_layers_share_one_search_and_their_gradients_add_up(monkeypatch):
     assert len(calls) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     n=st.integers(1, 20),
     p=st.integers(1, 9),
@@ -148,7 +153,7 @@ def test_the_size_of_the_blocks_does_not_show(n, p, neighbours, rows, batch):
     assert torch.equal(whole.pivots[positive], blocks.pivots[positive])
     torch.testing.assert_close(whole.values, blocks.values)
     left, right, col = q.flatten(0, -2), k.flatten(0, -2), whole.to_nodes.col
-    products = [knn_module._products(left, right, col, size) for size in (10**6, rows)]
+    products = [latent._products(left, right, col, size) for size in (10**6, rows)]
     torch.testing.assert_close(*products)
     torch.testing.assert_close(products[0][positive.flatten(0, -2)], whole.values[positive])
 
@@ -213,8 +218,8 @@ def test_no_block_is_larger_than_allowed(monkeypatch):
         sizes.append(gamma.numel())
         return gamma
 
-    monkeypatch.setattr(knn_module, "similarity", measured)
-    monkeypatch.setattr(knn_module, "BLOCK_ELEMENTS", 30)
+    monkeypatch.setattr(latent, "similarity", measured)
+    monkeypatch.setattr(latent, "BLOCK_ELEMENTS", 30)
     _, q, k = factors(batch=(2,))
     knn(q, k, 2).gamma()
     assert max(sizes) <= 30

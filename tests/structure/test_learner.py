@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphglow.errors import InputError
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.learner import AFFINE_MARGIN, stack_learners, take_rows
 
@@ -27,8 +26,6 @@ VARIANTS = {
     **{s: config(similarity=s) for s in SIMILARITIES},
     **{f"{s} tied": config(similarity=s, tied=True) for s in SIMILARITIES},
     "affine": config(delta="affine"),
-    "exp": config(delta="exp", sharpness=3.0),
-    "exp tied": config(delta="exp", tied=True),
     "cosine cut at 0.2": config(threshold=0.2),
     "rbf cut at 0.2": config(similarity="rbf", threshold=0.2),
 }
@@ -66,8 +63,6 @@ def literal_gamma(learner, z, pivots):
         values = torch.stack([literal_similarity(learner, z_u, z[p]) for p in pivots.tolist()])
         if learner.config.delta == "affine":
             values = (1 + AFFINE_MARGIN + values) / 2
-        elif learner.config.delta == "exp":
-            values = (learner.kappa[0] * (values - 1)).exp()
         else:
             values = torch.where(values > learner.config.threshold, values, 0.0)
         rows.append(values)
@@ -202,7 +197,7 @@ def test_a_zero_embedding_gives_finite_values_and_gradients(variant):
     assert all(p.grad.isfinite().all() for p in learner.parameters())
 
 
-@pytest.mark.parametrize("delta", ["truncate", "affine", "exp"])
+@pytest.mark.parametrize("delta", ["truncate", "affine"])
 def test_messages_are_averages_even_for_nodes_opposite_to_every_pivot(delta):
     scales = torch.tensor([[1.0], [-1.0], [-2.0], [-0.3]])
     settings = config(embedding_size=3, num_heads=2, tied=True, delta=delta)
@@ -247,12 +242,9 @@ def test_attention_with_more_heads_than_width_keeps_one_number_per_head():
     assert learner.structure(torch.ones(4, 2), torch.tensor([0, 1])).gamma().shape == (4, 2)
 
 
-@pytest.mark.parametrize("variant", ["cosine", "cosine tied", "affine", "exp"])
+@pytest.mark.parametrize("variant", ["cosine", "cosine tied", "affine"])
 def test_stacked_learners_give_each_run_its_own(variant):
     learners = [StructureLearner(VARIANTS[variant], seed=seed).double() for seed in (1, 2, 3)]
-    if variant == "exp":
-        for learner in learners:  # each has a kappa of its own
-            learner.sharpness_logit.data.add_(learner.node_weight[0, 0].item())
     before = [learner.node_weight.clone() for learner in learners]
     z = torch.stack([embeddings(seed=s) for s in (0, 1, 2)])
     pivots = torch.tensor([[4, 0, 9, 7], [1, 2, 3, 10], [0, 9, 4, 6]])
@@ -262,30 +254,3 @@ def test_stacked_learners_give_each_run_its_own(variant):
         torch.testing.assert_close(gamma[run], alone)
         assert torch.equal(learner.node_weight, before[run])
     assert stack_learners(learners[:1]) is learners[0]
-
-
-def test_a_sharpness_that_would_do_nothing_is_refused():
-    with pytest.raises(InputError, match="sharpness must go with delta exp; got delta truncate"):
-        config(sharpness=5.0)
-
-
-@pytest.mark.parametrize("sharpness", [0.001, 10.0, 31.9])
-def test_the_sharpness_that_is_asked_for_is_the_first(sharpness):
-    learner = StructureLearner(config(delta="exp", sharpness=sharpness))
-    assert learner.kappa.item() == pytest.approx(sharpness, rel=1e-4)
-
-
-@pytest.mark.parametrize("backend", ["eager", "dense", "chunked"])
-def test_the_sharpest_messages_are_still_means(backend):
-    """Also to a node unlike every pivot, in float32, and where kappa was trained beyond."""
-    z = torch.eye(6)[[0, 0, 1, 2, 3, 4]] + 0.01
-    learner = StructureLearner(config(delta="exp", sharpness=31.9, tied=True), seed=1)
-    learner.sharpness_logit.data.add_(20)
-    assert learner.kappa.item() == 32
-    structure = learner.structure(z, torch.tensor([0, 1]), backend=backend)
-    out = structure.propagate(torch.arange(6.0)[:, None])
-    torch.testing.assert_close(structure.propagate(torch.ones(6, 1)), torch.ones(6, 1))
-    assert out[:2].flatten().tolist() == pytest.approx([0.5, 0.5], abs=0.01)
-    gradients = torch.autograd.grad(out.sum(), learner.parameters())
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert structure.gamma().max() <= 1 + 1e-5

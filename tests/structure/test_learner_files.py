@@ -31,7 +31,6 @@ META = {
         "tied": False,
         "delta": "truncate",
         "threshold": 0.1,
-        "sharpness": 10.0,
         "weighted": True,
         "neighbours": None,
     },
@@ -92,15 +91,30 @@ def test_loading_gives_the_same_tensors_bit_for_bit(tmp_path, similarity, tied):
     assert again.read_bytes() == (tmp_path / "l.safetensors").read_bytes()
 
 
-def test_a_file_from_before_weights_and_neighbours_were_settings_is_read(tmp_path):
+OLDER = {n: v for n, v in META["config"].items() if n not in ("weighted", "neighbours")}
+
+
+@pytest.mark.parametrize("older", [OLDER, META["config"] | {"sharpness": 10.0}])
+def test_a_file_of_an_older_version_is_read(tmp_path, older):
+    """From before weights and neighbours were settings, and from when there was a sharpness."""
     path = tmp_path / "l.safetensors"
-    older = {
-        n: v for n, v in META["config"].items() if n not in ("weighted", "neighbours", "sharpness")
-    }
     save_tensors(path, "learner", weights(2.0), META | {"config": older})
     loaded = StructureLearner.load(path)
     assert loaded.config == CONFIG
     assert (loaded.node_weight == 2).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sharpness": 5.0}, "sharpness must be 10.0: graphglow has no other any more; got 5.0"),
+        ({"delta": "exp", "sharpness": 10.0}, "delta must be one of truncate, affine; got 'exp'"),
+    ],
+)
+def test_what_is_retired_is_refused_where_it_did_something(tmp_path, changes, said):
+    path = tmp_path / "l.safetensors"
+    save_tensors(path, "learner", weights(), META | {"config": META["config"] | changes})
+    assert refusal(path).endswith(said)
 
 
 def test_a_learner_is_a_few_kilobytes_of_safetensors_with_json(saved):
@@ -165,7 +179,7 @@ def test_a_damaged_header_is_refused_or_harmless(saved, tmp_path):
     header = 8 + int.from_bytes(whole[:8], "little")
     path = tmp_path / "damaged.safetensors"
     refused = 0
-    for _ in range(150):
+    for _ in range(80):
         damaged = bytearray(whole)
         damaged[draws.randrange(header)] = draws.randrange(256)
         path.write_bytes(damaged)
@@ -175,7 +189,7 @@ def test_a_damaged_header_is_refused_or_harmless(saved, tmp_path):
             refused += 1
         else:
             assert all(p.isfinite().all() for p in result.parameters())
-    assert refused > 50
+    assert refused > 25
 
 
 def test_a_missing_file_is_refused(tmp_path):

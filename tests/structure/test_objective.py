@@ -10,8 +10,6 @@ from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import ObjectiveConfig
 from graphglow.structure.objective import (
     PROBABILITY_MARGIN,
-    direct_frobenius,
-    direct_smoothness,
     edge_probabilities,
     entropy_loss,
     frobenius,
@@ -64,6 +62,16 @@ def objective(**changes):
     return ObjectiveConfig(**(settings | changes))
 
 
+def direct_smoothness(b, x):
+    """sum_pq E_pq |x_p - x_q|^2 with E = B^T B (Eq. 14), as the paper writes it."""
+    return ((b.mT @ b) * torch.cdist(x, x).square()).sum()
+
+
+def direct_frobenius(b):
+    """|B^T B|_F^2 (Eq. 14)."""
+    return (b.mT @ b).square().sum()
+
+
 @pytest.mark.parametrize(("n", "p", "d"), [(1, 1, 1), (5, 3, 2), (20, 7, 11)])
 @pytest.mark.parametrize("binary", [True, False])
 def test_smoothness_equals_the_sum_over_pairs_of_pivots(n, p, d, binary):
@@ -87,9 +95,9 @@ def test_frobenius_over_all_sign_vectors_is_exact(n, p):
 
 def test_frobenius_over_random_signs_approaches_the_direct_form():
     b = uniform(10, 6)
-    probes = torch.stack([frobenius(b, random_signs((6, 1), b, rng(seed))) for seed in range(2000)])
+    probes = torch.stack([frobenius(b, random_signs((6, 1), b, rng(seed))) for seed in range(600)])
     standard_error = probes.std() / len(probes) ** 0.5
-    assert standard_error < 0.03 * direct_frobenius(b)
+    assert standard_error < 0.06 * direct_frobenius(b)
     assert (probes.mean() - direct_frobenius(b)).abs() < 4 * standard_error
 
 
@@ -106,8 +114,8 @@ def test_sketch_is_unbiased_in_every_inner_product(sparse):
     x[x.abs() < 0.7] = 0
     given = SparseMatrix.from_scipy(x.numpy()).to("cpu", DTYPE) if sparse else x
     exact = given.to_dense() @ given.to_dense().T
-    draws = torch.stack([(s := sketch(given, 5, rng(seed))) @ s.T for seed in range(1500)])
-    assert draws.shape == (1500, 4, 4)
+    draws = torch.stack([(s := sketch(given, 5, rng(seed))) @ s.T for seed in range(500)])
+    assert draws.shape == (500, 4, 4)
     standard_error = draws.std(0) / len(draws) ** 0.5
     off = (draws.mean(0) - exact).abs()
     assert (off <= 4.5 * standard_error + 1e-12).all()
@@ -189,8 +197,8 @@ def exact_prior_gradient(alpha, x, config):
 @pytest.mark.parametrize(
     ("samples", "draws", "weights"),
     [
-        (2, 3000, {"smoothness": 0.7, "sparsity": 0.0}),
-        (2, 3000, {"smoothness": 0.0, "sparsity": 0.9}),
+        (2, 1000, {"smoothness": 0.7, "sparsity": 0.0}),
+        (2, 1000, {"smoothness": 0.0, "sparsity": 0.9}),
         (5, 1500, {"smoothness": 0.7, "sparsity": 0.9}),
     ],
 )
@@ -202,7 +210,8 @@ def test_the_mean_reinforce_gradient_is_the_exact_gradient(samples, draws, weigh
     losses = (prior_loss(leaf, x, config, generator) for _ in range(draws))
     found = torch.stack([torch.autograd.grad(loss, leaf)[0] for loss in losses])
     standard_error = found.std(0) / draws**0.5
-    assert standard_error.norm() < 0.1 * exact.norm()  # sharp enough to tell K from K - 1
+    # sharp enough to tell K from K - 1, which is twice as much for K = 2
+    assert standard_error.norm() < (0.18 if samples == 2 else 0.1) * exact.norm()
     assert ((found.mean(0) - exact).abs() < 4 * standard_error).all()
 
 

@@ -1,10 +1,12 @@
 """Runs that die after so many checkpoints, and how to tell that two runs are the same."""
 
+from functools import cache
+
 import torch
-from tiny_graphs import learner, pretrain_config, same_tensors, small_data, transfer_config
 
 from graphglow.training import pretrain, transfer
 from graphglow.training.checkpoint import Checkpoints
+from tiny_graphs import learner, pretrain_config, same_tensors, small_data, transfer_config
 
 SOURCES = [small_data(seed=1), small_data(seed=2, num_nodes=30)]
 TARGET = small_data(seed=3)
@@ -52,6 +54,12 @@ def pretrained(checkpoints=None, *, config=PRETRAIN, sources=SOURCES, seen=None)
 def transferred(checkpoints=None, *, config=TRANSFER, theta=None, data=TARGET, seen=None):
     on_epoch = None if seen is None else seen.append
     return transfer(theta or learner(), data, config, on_epoch=on_epoch, checkpoints=checkpoints)
+
+
+@cache
+def unbroken():
+    """A transfer that nobody stopped."""
+    return transferred()
 
 
 def assert_same_learner(one, other):

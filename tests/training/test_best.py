@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphglow.training.best import Best
+from graphglow.training.loop import Best
 
 
 def number(value):

@@ -1,6 +1,7 @@
 """A run's folder: what is kept in it, what is passed over, and who may use it."""
 
 import json
+import os
 import shutil
 import warnings
 
@@ -18,15 +19,17 @@ from dying_runs import (
     killed,
     pretrained,
     transferred,
+    unbroken,
 )
-from tiny_graphs import learner, small_data, transfer_config
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import prepare
-from graphglow.storage import load_tensors
-from graphglow.training import run_identity, transfer
-from graphglow.training.checkpoint import Checkpoints
-from graphglow.training.run_identity import graph_identity
+from graphglow.storage import load_tensors, save_tensors
+from graphglow.training import checkpoint, transfer
+from graphglow.training.checkpoint import Checkpoints, graph_identity
+from tiny_graphs import learner, small_data, transfer_config
 
 
 def test_nothing_is_written_before_it_is_time(tmp_path):
@@ -63,7 +66,7 @@ def test_what_is_not_ours_is_never_removed(tmp_path):
 def test_what_a_killed_write_left_is_swept_up(tmp_path):
     killed(transferred, tmp_path, 3)
     (tmp_path / ".checkpoint-000004.safetensors.x8.safetensors").write_bytes(b"half")
-    assert_same_result(transferred(eager(tmp_path)), transferred())
+    assert_same_result(transferred(eager(tmp_path)), unbroken())
     assert not list(tmp_path.glob(".*"))
 
 
@@ -90,7 +93,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(tmp_path, damage):
     with pytest.warns(InputWarning, match=r"cannot be used, the one before is used: .*000006"):
         result = transferred(checkpoints)
     assert checkpoints.resumed
-    assert_same_result(result, transferred())
+    assert_same_result(result, unbroken())
 
 
 def test_with_all_damaged_the_run_begins_anew_and_says_so(tmp_path):
@@ -103,7 +106,7 @@ def test_with_all_damaged_the_run_begins_anew_and_says_so(tmp_path):
     assert "starts from the beginning" in str(said[-1].message)
     assert len(said) == 2
     assert not checkpoints.resumed
-    assert_same_result(result, transferred())
+    assert_same_result(result, unbroken())
 
 
 def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path):
@@ -114,7 +117,7 @@ def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path):
     assert [path.name[-14:-12] for path in eager(tmp_path).files()] == ["05", "06", "07"]
     (tmp_path / "checkpoint-000007.safetensors").write_bytes(b"")
     with pytest.warns(InputWarning):
-        assert_same_result(transferred(eager(tmp_path)), transferred())
+        assert_same_result(transferred(eager(tmp_path)), unbroken())
 
 
 def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
@@ -131,7 +134,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch
         "a checkpoint was not written, the last one stays and training goes on: "
         "the output path must be writable; got x (No space left on device)"
     ]
-    assert_same_result(result, transferred())
+    assert_same_result(result, unbroken())
     assert {path: path.read_bytes() for path in eager(tmp_path).files()} == before
 
 
@@ -172,7 +175,7 @@ def test_sources_in_another_order_are_another_run(tmp_path):
 
 def test_another_version_is_another_run(tmp_path, monkeypatch):
     killed(transferred, tmp_path, 2)
-    monkeypatch.setattr(run_identity, "__version__", "9.9")
+    monkeypatch.setattr(checkpoint, "__version__", "9.9")
     with pytest.raises(InputError, match=r"the version of graphglow .* 9\.9 here"):
         transferred(eager(tmp_path))
 
@@ -180,7 +183,7 @@ def test_another_version_is_another_run(tmp_path, monkeypatch):
 def test_how_often_a_run_is_saved_is_not_part_of_it(tmp_path):
     killed(transferred, tmp_path, 2)
     checkpoints = Checkpoints(tmp_path, every_seconds=1e9, keep=7)
-    assert_same_result(transferred(checkpoints), transferred())
+    assert_same_result(transferred(checkpoints), unbroken())
     assert checkpoints.resumed
 
 
@@ -222,7 +225,7 @@ def test_a_second_one_is_refused_while_one_is_at_work(tmp_path):
     result = transfer(learner(), TARGET, TRANSFER, on_epoch=meddle, checkpoints=eager(tmp_path))
     assert len(other) == 1
     assert "\n" not in other[0]
-    assert_same_result(result, transferred())
+    assert_same_result(result, unbroken())
 
 
 @pytest.mark.parametrize("settings", [{"keep": 0}, {"every_seconds": -1}, {"every_seconds": "x"}])
@@ -270,3 +273,55 @@ def test_a_folder_that_another_has_made_meanwhile_is_left_alone(tmp_path):
 def test_a_path_alone_is_refused(tmp_path):
     with pytest.raises(InputError, match="checkpoints must be a Checkpoints; got str"):
         transferred(str(tmp_path))
+
+
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "lock")
+    with pytest.raises(InputError, match="a lock must lie on a regular file"):
+        transferred(eager(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tensors, meta: tensors.pop("loop.best.accuracy"),
+        lambda tensors, meta: tensors.update({"task.gnn.mean": tensors["task.gnn.mean"][:-1]}),
+        lambda tensors, meta: meta["facts"].pop("seconds"),
+    ],
+)
+def test_a_whole_file_that_does_not_fit_is_refused_in_one_sentence(tmp_path, change):
+    killed(transferred, tmp_path, 3)
+    path = eager(tmp_path).files()[-1]
+    tensors, meta = load_tensors(path, "checkpoint")
+    change(tensors, meta)
+    save_tensors(path, "checkpoint", tensors, meta)
+    with pytest.raises(InputError, match="must hold checkpoints that fit this run; got"):
+        transferred(eager(tmp_path))
+
+
+def test_a_checkpoint_without_a_checksum_is_damaged_whatever_its_version(tmp_path):
+    killed(transferred, tmp_path, 6)
+    path = eager(tmp_path).files()[-1]
+    with safe_open(path, framework="pt") as file:
+        meta = json.loads(file.metadata()["graphglow"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del meta["sha256"]
+    tensors["task.gnn.flat"].fill_(5)
+    save_file(tensors, path, {"graphglow": json.dumps({**meta, "version": 1})})
+    with pytest.warns(InputWarning, match=r"the one before is used: .*its checksum is wrong or"):
+        assert_same_result(transferred(eager(tmp_path)), unbroken())
+
+
+def test_a_folder_that_vanishes_stops_nothing(tmp_path):
+    folder = tmp_path / "run"
+
+    def vanish(epoch):
+        if epoch.epoch == 5:
+            shutil.rmtree(folder)
+
+    checkpoints = eager(folder)
+    with checkpoints:
+        result = transfer(learner(), TARGET, TRANSFER, on_epoch=vanish, checkpoints=checkpoints)
+        checkpoints.remove()
+    assert list(tmp_path.iterdir()) == []
+    assert_same_result(result, unbroken())

@@ -5,6 +5,11 @@ import weakref
 
 import pytest
 import torch
+
+from graphglow.errors import InputError
+from graphglow.graphs import prepare
+from graphglow.training.loop import Epoch, Loop
+from graphglow.training.task import GraphTask
 from tiny_graphs import (
     WIDTH,
     close_histories,
@@ -14,11 +19,6 @@ from tiny_graphs import (
     task,
     transfer_config,
 )
-
-from graphglow.errors import InputError
-from graphglow.graphs import prepare
-from graphglow.training.loop import Epoch, Loop
-from graphglow.training.task import GraphTask
 
 NOISY = small_data(noise=3.0)
 
@@ -84,18 +84,18 @@ SEVERAL = [config(seed=seed, learning_rate=rate) for seed, rate in ((0, 0.1), (1
 
 
 @pytest.mark.parametrize("read_every", [7, 1000])
-@pytest.mark.parametrize("patience", [4, 25])
+@pytest.mark.parametrize("patience", [3, 16])
 @pytest.mark.parametrize("configs", [SEVERAL[:1], SEVERAL], ids=["alone", "in a batch"])
 def test_reading_less_often_changes_nothing(configs, patience, read_every):
     found = []
     for every in (1, read_every):
         made, seen = task(*configs, data=NOISY), []
-        histories = Loop(made, 25, patience, read_every=every).run(seen.append)
+        histories = Loop(made, 16, patience, read_every=every).run(seen.append)
         found.append((histories, seen, made.optimizer.flat))
     assert found[0][:2] == found[1][:2]
     assert torch.equal(found[0][2], found[1][2])
-    stopped = max(len(history) for history in found[0][0]) < 25
-    assert stopped == (patience == 4)
+    stopped = max(len(history) for history in found[0][0]) < 16
+    assert stopped == (patience == 3)
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny_graphs import learner, same_tensors, small_data, task, transfer_config
 
 from graphglow.structure import BlendedStructure
 from graphglow.training import transfer
 from graphglow.training.loop import Loop, Observer
 from graphglow.training.transfer import StructureObserver
+from tiny_graphs import learner, same_tensors, small_data, task, transfer_config
 
 DATA = small_data()
 

@@ -5,6 +5,12 @@ pytest -m gpu tests/training
 
 import pytest
 import torch
+
+from graphglow.baselines import METHODS, fit
+from graphglow.graphs import prepare
+from graphglow.training import TransferResult, pretrain, transfer, transfer_many
+from graphglow.training.loop import READ_EVERY, SHORTEST_RECORDING, Loop
+from graphglow.training.task import GraphTask
 from tiny_graphs import (
     WIDTH,
     learner,
@@ -14,12 +20,6 @@ from tiny_graphs import (
     small_data,
     transfer_config,
 )
-
-from graphglow.baselines import METHODS, fit
-from graphglow.graphs import prepare
-from graphglow.training import TransferResult, pretrain, transfer, transfer_many
-from graphglow.training.loop import READ_EVERY, SHORTEST_RECORDING, Loop
-from graphglow.training.task import GraphTask
 
 pytestmark = pytest.mark.gpu
 
@@ -72,7 +72,6 @@ LEARNERS = {
     "attention": {"similarity": "attention"},
     "dot": {"similarity": "dot"},
     "affine": {"delta": "affine"},
-    "exp": {"delta": "exp"},
     "tied": {"tied": True},
 }
 

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tiny_graphs import learner, pretrain_config, same_tensors, small_data, task, transfer_config
 
 from graphglow.training import pretrain, transfer
 from graphglow.training.task import by_weight
+from tiny_graphs import learner, pretrain_config, same_tensors, small_data, task, transfer_config
 
 DATA = small_data()
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-from graphglow.training.replay import WARM_UP, Replay
+from graphglow.training.loop import WARM_UP, Replay
 
 CPU = torch.device("cpu")
 
@@ -78,7 +78,7 @@ def test_on_a_gpu_the_record_gives_the_same_numbers(count):
 
 REFUSED = """
 import warnings, torch
-from graphglow.training.replay import Replay
+from graphglow.training.loop import Replay
 
 device = torch.device("cuda")
 generator = torch.Generator(device).manual_seed(4)

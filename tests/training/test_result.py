@@ -8,7 +8,6 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
-from tiny_graphs import WIDTH, learner, small_data, transfer_config
 
 from graphglow.baselines import fit
 from graphglow.baselines.gnns import GNNConfig
@@ -18,6 +17,7 @@ from graphglow.graphs.write import to_networkx
 from graphglow.storage import CHECKSUM, FORMAT_VERSION
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferResult, transfer
+from tiny_graphs import WIDTH, learner, small_data, transfer_config
 
 
 @pytest.fixture(scope="module")
@@ -108,18 +108,19 @@ def test_loading_gives_the_same_predictions_and_the_same_refined_graph(result, s
     assert_same(TransferResult.load(again), result)
 
 
-def test_a_plain_gnn_of_an_older_version_is_refused(saved, tmp_path):
+def test_a_result_of_an_older_version_is_read(result, saved, tmp_path):
+    """One that names its width, and has settings that are retired, at their defaults."""
     tensors, meta = parts(saved)
-    rest = {name: t for name, t in tensors.items() if not name.startswith("learner.")}
-    del meta["learner"]
-    line = refusal(write(tmp_path / "r.safetensors", rest, meta | {"hidden": WIDTH}))
-    assert "must hold a structure learner; got a plain GNN" in line
-
-
-def test_a_result_that_names_its_width_as_older_versions_did_is_read(result, saved, tmp_path):
-    tensors, meta = parts(saved)
+    meta["config"]["latent_degree"], meta["learner"]["config"]["sharpness"] = None, 10.0
     path = write(tmp_path / "r.safetensors", tensors, meta | {"hidden": WIDTH})
     assert_same(TransferResult.load(path), result)
+
+
+def test_a_retired_setting_that_did_something_is_refused(saved, tmp_path):
+    tensors, meta = parts(saved)
+    meta["config"]["latent_degree"] = 2.0
+    line = refusal(write(tmp_path / "r.safetensors", tensors, meta))
+    assert line.endswith("latent_degree must be None: graphglow has no other any more; got 2.0")
 
 
 def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
@@ -166,7 +167,7 @@ def row_norm(matrix):
 @pytest.mark.parametrize("top_k", [40, 10_000])
 def test_the_whole_refined_graph_is_the_dense_operator(result, top_k):
     refined = result.refined_graph(top_k=top_k)
-    final = result._final
+    final = result.refinement
     latents = [
         row_norm(s.gamma()) @ row_norm(s.gamma().T) for s in (final.structure, final.latent.first)
     ]
@@ -249,7 +250,7 @@ def test_a_result_without_any_one_tensor_is_refused(saved, tmp_path):
 
 def test_a_result_without_any_one_fact_is_refused(saved, tmp_path):
     tensors, meta = parts(saved)
-    for name in meta:
+    for name in meta.keys() - {"facts"}:  # which older versions left out
         rest = {k: v for k, v in meta.items() if k != name}
         refusal(write(tmp_path / "r.safetensors", tensors, rest))
 

@@ -4,10 +4,9 @@ import itertools
 
 import pytest
 import torch
-from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 from torch_geometric.data import Data
 
-from graphglow.gnn import MixedPropagation, backbone_class
+from graphglow.gnn import MixedPropagation
 from graphglow.structure import BlendedStructure, SampledStructure
 from graphglow.structure.objective import (
     edge_probabilities,
@@ -15,9 +14,10 @@ from graphglow.structure.objective import (
     log_probability,
     supervised_loss,
 )
+from graphglow.training.config import Runs
 from graphglow.training.refine import inference, refine
-from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
+from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9])
 
@@ -30,12 +30,7 @@ class Setting:
         self.runs = Runs.of([self.config])
         self.graph, self.pivots = float64(data), pivots
         generator = torch.Generator().manual_seed(seed)
-        self.gnn = backbone_class("gcn")(
-            self.graph.num_features,
-            self.graph.num_classes,
-            self.config.backbone_shape(width, self.graph.num_nodes),
-            generator,
-        ).double()
+        self.gnn = self.config.build_gnn(self.graph, width, generator).double()
         self.theta = learner(seed=seed, embedding_size=width).double()
         self.dropout = dropout(11, rate=self.config.dropout)
         (self.generator,) = self.dropout.generators
@@ -170,8 +165,7 @@ def loss_on(setting, step, b):
     latent = SampledStructure(b)
     if isinstance(step.latent, BlendedStructure):
         latent = BlendedStructure(latent, step.latent.first, step.latent.eta)
-    adj = setting.graph.adj
-    mix = MixedPropagation(adj, latent, setting.config.input_weight_on(adj))
+    mix = MixedPropagation(setting.graph.adj, latent, setting.config.input_weight)
     _, logits = setting.gnn(step.encoded, mix, None)
     return supervised_loss(logits, setting.graph.train, setting.labels)
 
@@ -188,11 +182,10 @@ def exact_expected_loss(setting, step):
 @pytest.mark.parametrize(
     ("changes", "which", "count"),
     [
-        ({}, 0, 1500),
-        ({"structure_momentum": 0.5}, 1, 1000),
-        ({"input_weight": 0.7, "latent_degree": 9.0}, 0, 1500),
+        ({}, 0, 800),
+        ({"structure_momentum": 0.5}, 1, 600),
     ],
-    ids=["first step", "with structure momentum", "with lambda by degree"],
+    ids=["first step", "with structure momentum"],
 )
 def test_the_mean_reinforce_gradient_is_the_exact_gradient(changes, which, count):
     setting = tiny(refinements=which + 1, **changes)
@@ -214,7 +207,7 @@ def test_the_mean_reinforce_gradient_is_the_exact_gradient(changes, which, count
     assert ((draws.mean(0) - exact).abs() < 4 * standard_error + 1e-12).all()
     theta = slice(0, sum(p.numel() for p in setting.theta.parameters()))
     assert exact[theta].norm() > 0.1
-    assert standard_error[theta].norm() < 0.12 * exact[theta].norm()
+    assert standard_error[theta].norm() < 0.17 * exact[theta].norm()
     found = torch.stack(values).detach()
     assert (found.mean() - exact_loss).abs() < 4 * found.std() / len(found) ** 0.5
 
@@ -224,7 +217,7 @@ def test_gumbel_at_low_temperature_has_the_expected_loss():
     (step,) = setting.steps()
     loss = setting.loss(supervision="gumbel", temperature=0.001)
     with torch.no_grad():
-        found = torch.stack([setting.supervised(loss, step) for _ in range(1500)])
+        found = torch.stack([setting.supervised(loss, step) for _ in range(800)])
         exact = exact_expected_loss(setting, step)
     standard_error = found.std() / len(found) ** 0.5
     assert 1e-4 < standard_error < 0.05 * exact

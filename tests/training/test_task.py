@@ -4,6 +4,11 @@ import copy
 
 import pytest
 import torch
+
+from graphglow.graphs import prepare
+from graphglow.structure.objective import supervised_loss
+from graphglow.training.refine import inference, refine
+from graphglow.training.task import GraphTask, accuracy
 from tiny_graphs import (
     WIDTH,
     computing_in_float64,
@@ -14,11 +19,6 @@ from tiny_graphs import (
     task,
     transfer_config,
 )
-
-from graphglow.graphs import prepare
-from graphglow.structure.objective import supervised_loss
-from graphglow.training.refine import inference, refine
-from graphglow.training.task import GraphTask, accuracy
 
 
 def config(**changes):
@@ -232,12 +232,12 @@ def test_seeds_of_a_tasks_own_stand_in_for_the_configs():
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 @pytest.mark.parametrize("tolerance", [0.0, 1e-3, 0.01, 0.1, 1e9])
-def test_a_step_without_waiting_has_the_same_loss_and_gradients(monkeypatch, tolerance, dropout):
+def test_a_step_without_waiting_has_the_same_loss_and_gradients(tolerance, dropout):
     settings = config(refinements=6, tolerance=tolerance, dropout=dropout)
     waiting, masking = task(settings), task(settings)
     loss, count = waiting.train_step()
     logits, (val_loss, share) = waiting.logits(), waiting.validate()
-    monkeypatch.setattr(GraphTask, "_on_cpu", False)
+    masking._on_cpu = False
     masked_loss, masked_count = masking.train_step()
     torch.testing.assert_close(masked_loss, loss)
     assert masked_count == count
@@ -250,12 +250,12 @@ def test_a_step_without_waiting_has_the_same_loss_and_gradients(monkeypatch, tol
     assert masking.validate()[1] == share
 
 
-def test_a_step_that_trains_theta_without_waiting_has_the_same_gradients(monkeypatch):
+def test_a_step_that_trains_theta_without_waiting_has_the_same_gradients():
     settings = config(refinements=6, tolerance=0.1)
     terms = objective(smoothness=0.0, sparsity=0.0, entropy=0.5)  # nothing is drawn
     waiting, masking = task(settings, trained=terms), task(settings, trained=terms)
     loss, count = waiting.train_step()
-    monkeypatch.setattr(GraphTask, "_on_cpu", False)
+    masking._on_cpu = False
     masked_loss, masked_count = masking.train_step()
     assert masked_count == count < 6
     torch.testing.assert_close(masked_loss, loss)

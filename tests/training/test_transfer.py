@@ -1,5 +1,6 @@
 """Algorithm 3 from end to end: what is frozen, reproducible, and refused."""
 
+import ast
 import copy
 import json
 import os
@@ -9,6 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
+
+from graphglow import training
+from graphglow.baselines import fit
+from graphglow.baselines.gnns import GNNConfig
+from graphglow.errors import InputError
+from graphglow.pretrained import load_learner
+from graphglow.training import transfer, transfer_many
 from tiny_graphs import (
     WIDTH,
     learner,
@@ -18,12 +27,6 @@ from tiny_graphs import (
     small_data,
     transfer_config,
 )
-from torch.nn import functional as F
-
-from graphglow.baselines import fit
-from graphglow.baselines.gnns import GNNConfig
-from graphglow.errors import InputError
-from graphglow.training import transfer
 
 
 def separable_data():
@@ -87,6 +90,23 @@ def test_the_global_random_state_neither_matters_nor_changes():
     assert losses(one) == losses(transfer(learner(), small_data(), transfer_config(dropout=0.5)))
 
 
+def test_a_learner_may_be_given_by_name_or_file(tmp_path):
+    learner().save(tmp_path / "l.st")
+    by_file = transfer(tmp_path / "l.st", small_data(), transfer_config(epochs=1))
+    assert same_tensors(by_file.learner, learner())
+    (by_name,) = transfer_many("universal", small_data(), [transfer_config(epochs=1)])
+    assert same_tensors(by_name.learner, load_learner("universal"))
+
+
+def test_plain_training_does_not_import_what_ranks_need():
+    """What a module imports when it is imported; on several ranks others are, by name."""
+    for path in Path(training.__file__).parent.glob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                assert "distributed" not in ast.unparse(node), path.name
+
+
+@pytest.mark.slow
 def test_another_process_gives_the_same_result():
     program = (
         "import sys, json, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
@@ -95,7 +115,7 @@ def test_another_process_gives_the_same_result():
         "print(json.dumps([[e.loss for e in r.history], r.predict_proba().tolist()]))"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parent)],
+        [sys.executable, "-W", "ignore", "-c", program, str(Path(__file__).parents[1])],
         capture_output=True,
         text=True,
         check=True,
@@ -131,7 +151,7 @@ def test_patience_ends_a_run_that_no_longer_improves():
 def test_every_supervision_trains_a_separable_graph(supervision):
     theta = learner()
     config = transfer_config(
-        epochs=50,
+        epochs=30,
         learning_rate=0.1,
         refinements=2,
         train_learner=True,
@@ -144,7 +164,7 @@ def test_every_supervision_trains_a_separable_graph(supervision):
 
 
 def test_a_frozen_random_learner_trains_a_separable_graph():
-    result = transfer(learner(), separable_data(), transfer_config(epochs=50, learning_rate=0.1))
+    result = transfer(learner(), separable_data(), transfer_config(epochs=30, learning_rate=0.1))
     assert result.test_accuracy >= 0.9
     assert result.method == "random-theta"
 
@@ -170,7 +190,6 @@ def test_any_number_of_pivots_is_legal(num_pivots):
         {"similarity": "attention"},
         {"similarity": "dot"},
         {"delta": "affine"},
-        {"delta": "exp"},
         {"threshold": 0.5},
         {"tied": True},
     ],
@@ -279,9 +298,9 @@ def test_a_loss_that_blows_up_is_refused_in_one_sentence(train_learner):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("stranger", [None, "universal", torch.nn.Linear(2, 2)])
+@pytest.mark.parametrize("stranger", [None, "univers", torch.nn.Linear(2, 2)])
 def test_only_a_structure_learner_is_transferred(stranger):
-    with pytest.raises(InputError, match="needs a StructureLearner; got"):
+    with pytest.raises(InputError, match=r"learner must be .*; got"):
         transfer(stranger, small_data(), transfer_config())
 
 

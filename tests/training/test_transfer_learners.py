@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+
+from graphglow.errors import InputError
+from graphglow.training import transfer, transfer_many
 from tiny_graphs import (
     close_histories,
     computing_in_float64,
@@ -10,9 +13,6 @@ from tiny_graphs import (
     small_data,
     transfer_config,
 )
-
-from graphglow.errors import InputError
-from graphglow.training import transfer, transfer_many
 
 DATA = small_data()
 CONFIGS = [transfer_config(seed=seed, dropout=0.5) for seed in range(3)]

@@ -2,6 +2,11 @@
 
 import pytest
 import torch
+
+from graphglow.errors import InputError
+from graphglow.graphs import prepare
+from graphglow.ops.sparse import SparseMatrix
+from graphglow.training import TransferResult, transfer, transfer_many
 from tiny_graphs import (
     close_histories,
     computing_in_float64,
@@ -13,13 +18,8 @@ from tiny_graphs import (
     transfer_config,
 )
 
-from graphglow.errors import InputError
-from graphglow.graphs import prepare
-from graphglow.ops.sparse import SparseMatrix
-from graphglow.training import TransferResult, transfer, transfer_many
-
 DATA = small_data(noise=2.0)
-BASE = {"dropout": 0.5, "epochs": 6, "structure_momentum": 0.8}
+BASE = {"dropout": 0.5, "epochs": 4, "structure_momentum": 0.8}
 
 
 def configs(settings, **shared):
@@ -93,8 +93,9 @@ DIFFERENT = {
 
 
 @IN_FLOAT64
-@pytest.mark.parametrize("sparse", [True, False], ids=["sparse features", "dense features"])
-@pytest.mark.parametrize("what", DIFFERENT)
+@pytest.mark.parametrize(
+    ("what", "sparse"), [*((what, False) for what in DIFFERENT), ("everything", True)]
+)
 def test_runs_that_differ_in(what, sparse):
     data = small_data(noise=2.0, sparse_features=sparse)
     assert isinstance(prepare(data).x, SparseMatrix) == sparse
@@ -107,7 +108,6 @@ LEARNERS = {
     "attention": {"similarity": "attention"},
     "dot": {"similarity": "dot"},
     "affine": {"delta": "affine"},
-    "exp": {"delta": "exp"},
     "tied": {"tied": True},
 }
 
@@ -115,7 +115,7 @@ LEARNERS = {
 @IN_FLOAT64
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_learner_in_a_batch(name):
-    assert_each_as_alone(configs(SEEDS), **LEARNERS[name])
+    assert_each_as_alone(configs(SEEDS[:2], epochs=2), **LEARNERS[name])
 
 
 @IN_FLOAT64
@@ -134,7 +134,7 @@ def test_every_learner_in_a_batch(name):
     ids=str,
 )
 def test_every_shared_setting_in_a_batch(shared):
-    assert_each_as_alone(configs(SEEDS, **shared))
+    assert_each_as_alone(configs(SEEDS[:2], epochs=2, **shared))
 
 
 @IN_FLOAT64
@@ -149,7 +149,7 @@ def test_runs_stop_each_by_its_own_patience():
 @IN_FLOAT64
 @pytest.mark.parametrize("tolerance", [1e-3, 0.01, 0.03])
 def test_runs_settle_each_at_its_own_step(tolerance):
-    runs = configs(SEEDS, tolerance=tolerance, refinements=5, dropout=0.0)
+    runs = configs(SEEDS, tolerance=tolerance, refinements=5, dropout=0.0, epochs=6)
     found = assert_each_as_alone(runs)
     counts = [[epoch.refinements for epoch in result.history] for result in found]
     assert any(len(set(epoch)) > 1 for epoch in zip(*counts, strict=True))
@@ -308,9 +308,9 @@ def test_runs_of_different_shapes_are_refused_by_the_setting(name, value):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("stranger", [None, "universal", torch.nn.Linear(2, 2)])
+@pytest.mark.parametrize("stranger", [None, "univers", torch.nn.Linear(2, 2), [3]])
 def test_only_a_structure_learner_is_transferred(stranger):
-    with pytest.raises(InputError, match="needs a StructureLearner; got"):
+    with pytest.raises(InputError, match=r"learner must be .*; got"):
         transfer_many(stranger, DATA, [transfer_config()])
 
 

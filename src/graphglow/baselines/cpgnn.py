@@ -17,7 +17,7 @@ from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.adam import Adam
 from graphglow.training.config import RunConfig
-from graphglow.training.replay import Replay
+from graphglow.training.loop import Replay
 
 Estimator = Literal["mlp", "cheb"]
 Adjacency = Literal["raw", "symmetric", "mean"]

@@ -16,7 +16,7 @@ from graphglow.baselines.methods import METHODS
 from graphglow.baselines.result import FitResult
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph, graph_of
-from graphglow.training.config import RunConfig
+from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
     out_of_memory_says,
     peak_memory_bytes,
@@ -24,7 +24,6 @@ from graphglow.training.device import (
     resolve_device,
 )
 from graphglow.training.loop import Loop, OnEpoch, of_run
-from graphglow.training.runs import check_same_shape
 
 
 def method_named(name: str) -> Method:

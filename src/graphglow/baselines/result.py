@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from graphglow.graphs import Graph, write_predictions
 from graphglow.structure import LearnerConfig
 from graphglow.structure.config import delta_facts
-from graphglow.training.config import ModelConfig, RunConfig
+from graphglow.training.config import RunConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.task import accuracy
 
@@ -82,8 +82,7 @@ class FitResult:
             "target": self.graph.name,
             "method": self.method,
             "backbone": self.backbone,
-            **delta_facts(delta, getattr(self.config, "sharpness", None)),
-            **(self.config.lambda_facts() if isinstance(self.config, ModelConfig) else {}),
+            **delta_facts(delta),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,

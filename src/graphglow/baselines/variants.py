@@ -21,7 +21,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.structure.config import DEFAULT_SHARPNESS, Delta
+from graphglow.structure.config import Delta
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig
@@ -75,14 +75,11 @@ class RandomConfig(WeightedConfig):
     """GraphGLOW with a random theta, never trained; what is made of similarities can be chosen."""
 
     delta: Delta = "truncate"
-    """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2; exp maps it to
-    exp(kappa (s - 1)): the larger kappa, the fewer neighbours."""
-    sharpness: float = DEFAULT_SHARPNESS
-    """kappa (with delta = exp), below 32."""
+    """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        LearnerConfig(delta=self.delta, sharpness=self.sharpness)  # refuses bad ones
+        LearnerConfig(delta=self.delta)  # refuses bad ones
 
 
 @dataclass(frozen=True, kw_only=True)

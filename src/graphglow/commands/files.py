@@ -5,9 +5,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from graphglow import pretrained
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
-from graphglow.pretrained import PRETRAINED, load_pretrained, nearest, pretrained_file
+from graphglow.pretrained import load_learner
 from graphglow.structure import LearnerConfig, StructureLearner
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
@@ -78,24 +79,10 @@ def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureL
 
 
 def trained_learner(name: str, *others: str) -> StructureLearner:
-    """Load a learner of the package by its bare name, in any case; anything else is a file.
-
-    So a file that is called ``universal`` is given as ``./universal``. ``others`` are more names
-    that the command takes, for the error.
-    """
-    if name.lower() in PRETRAINED:
-        return load_pretrained(name)
-    path = Path(name).expanduser()
-    if not os.path.exists(path):  # False, too, for what no path can be
-        names = ", ".join((*PRETRAINED, *others))
-        raise InputError(
-            f"--learner must be {names} or an existing file; got {name!r}{nearest(name)}"
-        )
-    return StructureLearner.load(path)
+    """Load a learner by name or file; ``others`` are more names that the command takes."""
+    return load_learner(name, also=others)
 
 
 def learner_file(name: str | None) -> Path | None:
     """The file that ``--learner`` is read from, as an input of :func:`check_output`."""
-    if name is None or name == RANDOM:
-        return None
-    return pretrained_file(name) if name.lower() in PRETRAINED else Path(name)
+    return None if name is None or name == RANDOM else pretrained.learner_file(name)

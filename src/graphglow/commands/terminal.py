@@ -41,10 +41,8 @@ def epochs_shown(
     label: str, config: "RunConfig", log: str | None = None, *, visits: int = 1
 ) -> Iterator[Watch]:
     """Let :func:`epoch_bar`, and the log that ``--log`` names, follow a run."""
-    from graphglow.training.run_log import log_to  # its package imports torch
-
     with (
-        nullcontext() if log is None else log_to(log, settings=config) as kept,
+        nullcontext() as kept,
         epoch_bar(label, config.epochs, visits) as shown,
     ):
         ended = kept.summary if kept is not None else lambda facts: None

@@ -21,10 +21,9 @@ from graphglow.experiments.search_spaces import PRETRAIN_SPACE, TRANSFER_SPACE
 from graphglow.experiments.settings import config_of, locked
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer_many
-from graphglow.training.config import LARGEST_SEED, Device, RunConfig
+from graphglow.training.checkpoint import learner_identity
+from graphglow.training.config import LARGEST_SEED, MAY_DIFFER, Device, RunConfig
 from graphglow.training.loop import OnEpoch
-from graphglow.training.run_identity import learner_identity
-from graphglow.training.runs import MAY_DIFFER
 from graphglow.version import __version__
 
 

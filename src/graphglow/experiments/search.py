@@ -44,8 +44,8 @@ from graphglow.experiments.trial_progress import Meter, OnProgress
 from graphglow.experiments.trial_workers import make_by_workers, storage_for
 from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
+from graphglow.training.checkpoint import learner_identity
 from graphglow.training.device import resolve_device
-from graphglow.training.run_identity import learner_identity
 from graphglow.version import __version__
 
 GLOW = "graphglow"

@@ -1,20 +1,22 @@
 """Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
 
-from graphglow.gnn.backbones import BACKBONES, Backbone, BackboneShape, backbone_class, stack
+from graphglow.gnn.backbones import BACKBONES, backbone_class, backbones_that
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape
 from graphglow.gnn.dropout import Dropout
-from graphglow.gnn.encoder import Encoded, Encoder, encode
-from graphglow.gnn.latent_gnn import MixedPropagation, by_degree
+from graphglow.gnn.latent_gnn import Encoded, Encoder, MixedPropagation, encode
+from graphglow.structure.learner import stack
 
 __all__ = [
     "BACKBONES",
     "Backbone",
-    "BackboneShape",
     "Dropout",
     "Encoded",
     "Encoder",
+    "LastLayer",
     "MixedPropagation",
+    "Shape",
     "backbone_class",
-    "by_degree",
+    "backbones_that",
     "encode",
     "stack",
 ]

@@ -1,32 +1,29 @@
 """Scikit-learn's verbs over a transfer."""
 
-from contextlib import nullcontext
+import copy
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
 from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import number
 from graphglow.errors import InputError
-from graphglow.inference.labelled_nodes import (
-    check_fraction,
-    class_labels,
-    graph_given,
-    graph_to_fit,
-    node_index,
-    same_length,
-    several_classes,
-)
+from graphglow.graphs import load_graph
+from graphglow.graphs.check import MASKS
+from graphglow.pretrained import load_learner
 from graphglow.structure import StructureLearner
 from graphglow.training.config import TransferConfig
-from graphglow.training.named_learner import named_learner
 from graphglow.training.result import TransferResult
-from graphglow.training.run_log import log_to
 from graphglow.training.transfer import transfer
 
 CONFIG = "config__"
@@ -59,7 +56,6 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             anything that :func:`graphglow.load_graph` takes.
         validation_fraction: Share of the nodes passed to ``fit`` that are held out, by class and by
             ``config.seed``, to choose the epoch.
-        log: Where to log each fit as a run of its own, as in :func:`graphglow.log_to`.
 
     Attributes:
         classes_: The class labels, in the order of the columns of ``predict_proba``.
@@ -74,53 +70,48 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         graph: Any = None,
         validation_fraction: float = 0.25,
-        log: str | None = None,
     ) -> None:
         self.learner = learner
         self.config = config
         self.graph = graph
         self.validation_fraction = validation_fraction
-        self.log = log
 
     def fit(self, X: Data | ArrayLike, y: ArrayLike | None = None) -> "GlowClassifier":
         """Train on the nodes ``X`` with the labels ``y``, or on a graph with its own."""
-        learner = named_learner(self.learner)
-        config = self._settings()
-        check_fraction(self.validation_fraction)
-        classes: NDArray[Any] | None = None
+        learner, config = load_learner(self.learner), self._settings()
+        fraction = number("validation_fraction", self.validation_fraction)
+        if not 0 < fraction < 1:
+            raise InputError(f"validation_fraction must lie between 0 and 1; got {fraction}")
         if isinstance(X, Data):
             if y is not None:
                 raise InputError("fit takes the labels of a graph from data.y; got a separate y")
-            data = X
+            self.result_: TransferResult = transfer(learner, X, config)
+            self.classes_: NDArray[Any] = np.arange(self.result_.graph.num_classes)
         else:
-            labels = several_classes(class_labels(y))
-            graph = graph_given(self.graph)
-            nodes = node_index(X, len(graph.x), at_least=1)
-            data, classes = graph_to_fit(
-                graph,
-                nodes,
-                labels,
-                validation_fraction=self.validation_fraction,
-                seed=config.seed,
-            )
-        with nullcontext() if self.log is None else log_to(self.log, settings=config) as log:
-            self.result_: TransferResult = transfer(learner, data, config, on_epoch=log)
-        if classes is None:
-            classes = np.arange(self.result_.graph.num_classes)
-        self.classes_: NDArray[Any] = classes
+            labels = _class_labels(y)
+            if len(seen := np.unique(labels)) < 2:
+                raise InputError(
+                    f"y must hold at least two classes; got {len(seen)} class: {seen.tolist()}"
+                )
+            graph = _graph_given(self.graph)
+            nodes = _node_index(X, len(graph.x), at_least=1)
+            data, classes = _graph_to_fit(graph, nodes, labels, fraction, config.seed)
+            self.result_ = transfer(learner, data, config)
+            self.classes_ = classes
         self.n_features_in_ = 1
         return self
 
     def predict_proba(self, X: ArrayLike | None = None) -> NDArray[np.float32]:
         """Class probabilities [n, C], in the order of ``classes_``."""
-        probabilities: NDArray[np.float32] = self._fitted().predict_proba().numpy()
+        check_is_fitted(self)
+        probabilities: NDArray[np.float32] = self.result_.predict_proba().numpy()
         return probabilities if X is None else probabilities[self._index(X)]
 
     def predict(self, X: ArrayLike | None = None) -> NDArray[Any]:
         """Most probable classes [n]."""
-        codes = self._fitted().predict().numpy()
+        codes = self.predict_proba(X).argmax(axis=1)
         classes: NDArray[Any] = self.classes_[codes]
-        return classes if X is None else classes[self._index(X)]
+        return classes
 
     def score(
         self,
@@ -133,18 +124,17 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Without ``y`` the labels are those of the fitted graph; after ``fit(nodes, labels)`` it
         knows no others than those.
         """
-        result = self._fitted()
-        index = result.graph.test.cpu().numpy() if X is None else self._index(X)
+        check_is_fitted(self)
+        index = self.result_.graph.test.cpu().numpy() if X is None else self._index(X)
         if len(index) == 0:
             raise InputError("score needs at least one node; got none")
         if y is None:
-            codes = result.data.y.numpy()[index]
+            codes = self.result_.data.y.numpy()[index]
             if (codes < 0).any():
                 raise InputError("score needs labelled nodes; got nodes with label -1")
             truth = self.classes_[codes]
         else:
-            truth = class_labels(y)
-            same_length(index, truth)
+            truth = _class_labels(y)
             if (truth.dtype.kind in "biuf") != (self.classes_.dtype.kind in "biuf"):
                 raise InputError(
                     f"y must hold class labels as in fit ({self.classes_.dtype}); got {truth.dtype}"
@@ -172,13 +162,10 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"{CONFIG}* must name a setting of TransferConfig ({', '.join(sorted(known))}); "
                 f"got {CONFIG}{name}"
             )
-        changes = {n: v for n, v in changes.items() if getattr(config, n) != v}
-        if changes:
-            self.config = replace(config, **changes)
+        changed = replace(config, **changes)
+        if changed != config:
+            self.config = changed
         return self
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "result_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -188,14 +175,105 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> TransferConfig:
         if self.config is not None and not isinstance(self.config, TransferConfig):
             raise InputError(f"config must be a TransferConfig; got {type(self.config).__name__}")
-        return TransferConfig() if self.config is None else self.config
-
-    def _fitted(self) -> TransferResult:
-        if not hasattr(self, "result_"):
-            raise NotFittedError(
-                "GlowClassifier must be fitted before use; call fit(nodes, labels) or fit(data)"
-            )
-        return self.result_
+        return self.config or TransferConfig()
 
     def _index(self, nodes: ArrayLike) -> NDArray[np.int64]:
-        return node_index(nodes, self._fitted().graph.num_nodes)
+        return _node_index(nodes, self.result_.graph.num_nodes)
+
+
+def _node_index(nodes: Any, num_nodes: int, *, at_least: int = 0) -> NDArray[np.int64]:
+    """Check node indices [n] or [n, 1] and return them as [n]."""
+    array = check_array(
+        nodes, dtype=None, ensure_2d=False, ensure_min_samples=at_least, input_name="X"
+    )
+    column = array.ndim == 2 and array.shape[1] == 1
+    index: NDArray[Any] = array[:, 0] if column else array
+    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+        raise InputError(
+            f"nodes must be a list of indices, [n] or [n, 1]; got {array.dtype} {array.shape}"
+        )
+    if len(index) and not 0 <= index.min() <= index.max() < num_nodes:
+        raise InputError(
+            f"nodes must lie in [0, {num_nodes - 1}]; got {index.min()}..{index.max()}"
+        )
+    return index.astype(np.int64)
+
+
+def _class_labels(y: Any) -> NDArray[Any]:
+    """Check that ``y`` holds class labels, all of them known, and return it as [n]."""
+    if y is None:
+        raise InputError(
+            "GlowClassifier requires y to be passed, but the target y is None: fit(nodes, labels), "
+            "or fit(data) with a graph that has labels and a split"
+        )
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    if np.issubdtype(labels.dtype, np.number) and (labels == -1).any():
+        raise InputError(
+            "y must not hold -1, which means unlabelled here: pass labelled nodes only; "
+            f"got {int((labels == -1).sum())} of {len(labels)}"
+        )
+    return labels
+
+
+def _graph_given(graph: Any) -> Data:
+    """The graph that the node indices speak of: a Data as it is, anything else by the loader."""
+    if graph is None:
+        raise InputError(
+            "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data); "
+            "got none (or call fit(data) with a graph that has labels and a split)"
+        )
+    data: Data = graph if isinstance(graph, Data) else load_graph(graph, need_labels=False)
+    if not isinstance(data.x, Tensor) or data.x.ndim != 2:
+        raise InputError(
+            f"a graph must have node features x [N, D]; got x of type {type(data.x).__name__}"
+        )
+    return data
+
+
+def _graph_to_fit(
+    graph: Data, nodes: NDArray[np.int64], labels: NDArray[Any], fraction: float, seed: int
+) -> tuple[Data, NDArray[Any]]:
+    """A copy of ``graph`` that knows the labels of ``nodes`` and no others, and the classes.
+
+    The graph's own labels and split are dropped. A seeded share of ``nodes`` is for validation,
+    the rest for training. The order of ``nodes`` makes no difference, nor do repetitions.
+
+    Returns:
+        The graph, with y = the place of the label among the classes; the classes, sorted.
+    """
+    check_consistent_length(nodes, labels)
+    classes, codes = np.unique(labels, return_inverse=True)
+    unique, first, place = np.unique(nodes, return_index=True, return_inverse=True)
+    if (codes[first][place] != codes).any():
+        raise InputError("a node must have one label; got a node with several")
+    held_out = _validation(codes[first], fraction, seed)
+    hidden = copy.copy(graph)
+    num_nodes = len(graph.x)
+    hidden.y = torch.full((num_nodes,), -1)
+    hidden.y[torch.from_numpy(unique)] = torch.from_numpy(codes[first])
+    for name, part in zip(MASKS, (unique[~held_out], unique[held_out], unique[:0]), strict=True):
+        hidden[name] = torch.zeros(num_nodes, dtype=torch.bool)
+        hidden[name][torch.from_numpy(part)] = True
+    own = graph.get("class_names")  # of the graph's numbers, where those are the labels
+    numbered = own is not None and classes.dtype.kind in "iu" and classes[-1] < len(own)
+    hidden.class_names = [str(own[c] if numbered else c) for c in classes]
+    return hidden, classes
+
+
+def _validation(codes: NDArray[np.int64], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Which nodes to hold out: of each class about ``fraction``, never its last node."""
+    counts = np.bincount(codes)
+    if counts.max() < 2:
+        raise InputError(
+            "fit needs a class with two nodes or more, one for validation; got one node per class"
+        )
+    share = np.minimum(np.round(fraction * counts), counts - 1)
+    if not share.any():
+        share[counts.argmax()] = 1
+    order = np.random.default_rng(seed).permutation(len(codes))
+    held_out = np.zeros(len(codes), dtype=np.bool_)
+    for code, count in enumerate(share.astype(np.int64)):
+        held_out[order[codes[order] == code][:count]] = True
+    return held_out

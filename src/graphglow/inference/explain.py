@@ -1,6 +1,6 @@
 """Why a node got its class: what each node said in the last layer, and by which edge it came.
 
-The logits of node u are a sum over nodes v (:mod:`graphglow.inference.last_layer`), and each
+The logits of node u are a sum over nodes v (:class:`~graphglow.gnn.LastLayer`), and each
 summand has two parts, by the input graph and by the learned one::
 
     logit_uc = sum_v lambda A_uv said_vc + sum_v (1 - lambda) L_uv said_vc + own_uc + bias_c
@@ -11,8 +11,6 @@ of the layers below.
 """
 
 import difflib
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,16 +18,14 @@ from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.gnn import MixedPropagation
+from graphglow.gnn import MixedPropagation, backbone_class, backbones_that
 from graphglow.inference.explanation import ClassVoice, Contribution, Explanation
-from graphglow.inference.last_layer import last_layer
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
 
 
-@dataclass(frozen=True, eq=False)
 class Voices:
     """What all nodes say, and how much of it is heard by each of the two graphs.
 
@@ -37,48 +33,34 @@ class Voices:
         said, given, learned: [N] each, and so is everything made of them
     """
 
-    said: Tensor
-    given: Tensor
-    learned: Tensor
-
-    @cached_property
-    def by_input(self) -> Tensor:
-        return self.given * self.said
-
-    @cached_property
-    def by_latent(self) -> Tensor:
-        return self.learned * self.said
-
-    @cached_property
-    def total(self) -> Tensor:
-        return self.by_input + self.by_latent
-
-    @property
-    def heard(self) -> Tensor:
-        return (self.given != 0) | (self.learned != 0)
+    def __init__(self, said: Tensor, given: Tensor, learned: Tensor) -> None:
+        self.said, self.given, self.learned = said, given, learned
+        self.by_input, self.by_latent = given * said, learned * said
+        self.total = self.by_input + self.by_latent
+        self.heard = (given != 0) | (learned != 0)
 
 
 class Explainer:
     """One evaluation pass of a result, taken apart once for all of its nodes."""
 
     def __init__(self, result: "TransferResult") -> None:
-        self.result = result
-        final, config = result.refinement, result.config
-        input_weight = config.input_weight_on(result.graph.adj)
-        mix = MixedPropagation(result.graph.adj, final.latent, input_weight)
-        self.layer = last_layer(result.gnn, final.encoded, mix)
-        self.operator = OperatorRows(self.layer.adj, final.latent, input_weight)
-
-    @cached_property
-    def predicted(self) -> list[int]:
-        classes: list[int] = self.result.predict().tolist()
-        return classes
-
-    @cached_property
-    def split(self) -> dict[int, str]:
-        graph = self.result.graph
+        config = result.config
+        if not backbone_class(config.backbone).explainable():
+            able = backbones_that(lambda kind: kind.explainable())
+            raise InputError(
+                f"explaining needs a backbone whose scores are a sum over neighbours ({able}); "
+                f"got {config.backbone}"
+            )
+        self.result, final = result, result.refinement
+        mix = MixedPropagation(result.graph.adj, final.latent, config.input_weight)
+        with torch.no_grad():
+            self.layer = result.gnn.last_layer(final.encoded, mix)
+        self.operator = OperatorRows(self.layer.adj, final.latent, config.input_weight)
+        self.predicted: list[int] = result.predict().tolist()
+        graph = result.graph
         parts = {"train": graph.train, "val": graph.val, "test": graph.test}
-        return {node: name for name, nodes in parts.items() for node in nodes.tolist()}
+        self.split = {node: name for name, nodes in parts.items() for node in nodes.tolist()}
+        self.names = class_names(result)
 
     def explain(
         self,
@@ -95,7 +77,7 @@ class Explainer:
         chosen = self.predicted[at] if label is None else self._class(label)
         other = None if against is None else self._class(against)
         if other == chosen:
-            raise InputError(f"against must be another class; got {self._name(chosen)} twice")
+            raise InputError(f"against must be another class; got {self.names[chosen]} twice")
 
         def towards(values: Tensor) -> Tensor:
             """The column of the class, less that of the other one: [.., C] -> [..]."""
@@ -113,9 +95,9 @@ class Explainer:
             id=self._id(at),
             target=result.graph.name,
             label=self._label(at),
-            predicted=self._name(self.predicted[at]),
-            explained=self._name(chosen),
-            against=None if other is None else self._name(other),
+            predicted=self.names[self.predicted[at]],
+            explained=self.names[chosen],
+            against=None if other is None else self.names[other],
             probability=float(logits.softmax(0)[chosen]),
             score=float(towards(logits)),
             bias=float(towards(layer.bias)),
@@ -138,7 +120,7 @@ class Explainer:
                 node=v,
                 id=self._id(v),
                 label=self._label(v),
-                predicted=self._name(self.predicted[v]),
+                predicted=self.names[self.predicted[v]],
                 split=self.split.get(v, ""),
                 input_edge=v in joined,
                 message=float(voices.said[v]),
@@ -162,7 +144,7 @@ class Explainer:
         sums = [zero.index_add(0, predicted, part).tolist() for part in parts]
         return tuple(
             ClassVoice(
-                predicted=self._name(label),
+                predicted=self.names[label],
                 nodes=nodes[label],
                 input_weight=sums[0][label],
                 latent_weight=sums[1][label],
@@ -174,17 +156,13 @@ class Explainer:
         )
 
     def _class(self, name: int | str) -> int:
-        names = class_names(self.result)
-        if not isinstance(name, bool) and str(name) in names:
-            return names.index(str(name))
-        raise InputError(f"a class must be one of {', '.join(names[:20])}; got {name!r}")
-
-    def _name(self, label: int) -> str:
-        return class_names(self.result)[label]
+        if not isinstance(name, bool) and str(name) in self.names:
+            return self.names.index(str(name))
+        raise InputError(f"a class must be one of {', '.join(self.names[:20])}; got {name!r}")
 
     def _label(self, node: int) -> str | None:
         label = int(self.result.data.y[node])
-        return None if label < 0 else self._name(label)
+        return None if label < 0 else self.names[label]
 
     def _id(self, node: int) -> int | str:
         ids = self.result.data.get("node_id")

@@ -17,21 +17,18 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
-from graphglow.graphs import graph_of
-from graphglow.graphs.check import LARGEST_WEIGHT, MASKS
+from graphglow.gnn import backbone_class, backbones_that
+from graphglow.graphs import prepare
+from graphglow.graphs.check import MASKS
 from graphglow.graphs.new_tables import read_new_nodes
 from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.write import prediction_frame, write_table
+from graphglow.training.config import Runs
 from graphglow.training.device import memory_advice
 from graphglow.training.refine import last_refinement
-from graphglow.training.runs import Runs
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
-
-BOUND_TO_THEIR_NODES = ("linkx",)
-"""Backbones with a weight for each node of the graph they were trained on."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,35 +73,40 @@ def predict_new(
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new`."""
     _check_backbone(result.config.backbone)
-    old, num_old = result.data, result.graph.num_nodes
-    new_x = _features(x, result.graph.num_features)
-    num_new = len(new_x)
+    old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
+    new_x = _tensor(x, "x")
+    if new_x.ndim != 2 or new_x.shape[1] != num_features:
+        raise InputError(
+            f"x must have a row per new node and the {num_features} columns of training; got "
+            f"shape {tuple(new_x.shape)}"
+        )
     if edges is None:
         if edge_weight is not None:
             raise InputError("edge_weight must come with edges; got edge_weight alone")
         nearest = bool(old.get("knn_graph", False))
         pairs = _nearest(new_x, old.x) if nearest else torch.empty(2, 0, dtype=torch.int64)
     else:
-        pairs = _pairs(edges, num_old, num_new)
-    ids = list(range(num_old, num_old + num_new)) if node_id is None else list(node_id)
-    if len(ids) != num_new:
-        raise InputError(f"node_id must have one id per new node ({num_new}); got {len(ids)}")
-    logits = grown_logits(result, new_x, pairs, _weights(edge_weight, pairs.shape[1]))
+        pairs = _pairs(edges, num_old)
+    ids = list(range(num_old, num_old + len(new_x))) if node_id is None else list(node_id)
+    if len(ids) != len(new_x):
+        raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
+    weight = None if edge_weight is None else _tensor(edge_weight, "edge_weight").flatten()
+    logits = grown_logits(result, new_x, pairs, weight)
     names = {} if old.get("class_names") is None else {"class_names": old.class_names}
     return NewPredictions(
-        Data(num_nodes=num_new, node_id=ids, **names), logits[num_old:].softmax(dim=1).cpu()
+        Data(num_nodes=len(new_x), node_id=ids, **names), logits[num_old:].softmax(dim=1).cpu()
     )
 
 
 def grown_logits(
     result: "TransferResult", x: Tensor, pairs: Tensor, weight: Tensor | None
 ) -> Tensor:
-    """Evaluate the graph with its new nodes, the old ones first.
+    """Evaluate the graph with its new nodes, the old ones first; it is checked like any other.
 
     Shapes:
         x [M, F], pairs [2, E], weight [E] or None -> [N + M, C]
     """
-    graph = graph_of(_grown(result.data, x, pairs, weight))
+    graph = prepare(_grown(result.data, x, pairs, weight))
     graph = graph.to(result.pivots.device, result.graph.adj.values.dtype)
     runs = Runs.of([result.config])
     with memory_advice(graph.num_nodes, result.config):
@@ -129,8 +131,8 @@ def predict_new_tables(
 
 
 def _check_backbone(name: str) -> None:
-    if name in BOUND_TO_THEIR_NODES:
-        able = ", ".join(sorted(set(BACKBONES) - set(BOUND_TO_THEIR_NODES)))
+    if not backbone_class(name).inductive:
+        able = backbones_that(lambda kind: kind.inductive)
         raise InputError(
             f"new nodes need a backbone without a weight for each node ({able}); got {name}"
         )
@@ -154,25 +156,6 @@ def _grown(old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None) -> Data:
     return grown
 
 
-def _features(x: Any, num_features: int) -> Tensor:
-    values = _tensor(x, "x")
-    if values.ndim != 2 or values.shape[1] != num_features:
-        raise InputError(
-            f"x must have a row per new node and the {num_features} columns of training; got "
-            f"shape {tuple(values.shape)}"
-        )
-    if values.is_complex():
-        raise InputError(f"x must hold real numbers; got {values.dtype}")
-    values = values.to(torch.float32)
-    bad = (~values.isfinite()).nonzero()
-    if len(bad):
-        row, column = bad[0].tolist()
-        raise InputError(
-            f"x must be finite; got {values[row, column].item()} at new node {row}, column {column}"
-        )
-    return values
-
-
 def _nearest(x: Tensor, old: Tensor, k: int = 10) -> Tensor:
     """Join each new node to its ``k`` nearest old ones, by cosine as in training: [2, M * k]."""
     from sklearn.neighbors import NearestNeighbors
@@ -186,44 +169,17 @@ def _nearest(x: Tensor, old: Tensor, k: int = 10) -> Tensor:
     return torch.stack([torch.from_numpy(index).flatten(), here])
 
 
-def _pairs(edges: Any, num_old: int, num_new: int) -> Tensor:
+def _pairs(edges: Any, num_old: int) -> Tensor:
     pairs = _tensor(edges, "edges")
     if pairs.numel() == 0:
         return torch.empty(2, 0, dtype=torch.int64)
     if pairs.ndim != 2 or pairs.shape[0] != 2:
         raise InputError(f"edges must have shape [2, E]; got {tuple(pairs.shape)}")
-    if pairs.is_floating_point() or pairs.is_complex() or pairs.dtype == torch.bool:
-        raise InputError(f"edges must hold integers; got {pairs.dtype}")
-    pairs = pairs.to(torch.int64)
-    low, high, last = int(pairs.min()), int(pairs.max()), num_old + num_new - 1
-    if low < 0 or high > last:
-        raise InputError(
-            f"edges must lie in [0, {last}], with the new nodes from {num_old} on; got "
-            f"{low if low < 0 else high}"
-        )
     among_old = (pairs < num_old).all(dim=0).nonzero()
     if len(among_old):
         u, v = pairs[:, int(among_old[0])].tolist()
         raise InputError(f"each edge must have a new end, {num_old} or above; got {u} - {v}")
     return pairs
-
-
-def _weights(weight: Any, count: int) -> Tensor | None:
-    if weight is None:
-        return None
-    values = _tensor(weight, "edge_weight")
-    if values.numel() != count or values.is_complex():
-        raise InputError(
-            f"edge_weight must have one number per edge ({count}); got shape {tuple(values.shape)}"
-        )
-    values = values.to(torch.float32).flatten()
-    if not bool((values.isfinite() & (values >= 0)).all()):
-        raise InputError("edge_weight must be finite and non-negative; got a value that is not")
-    if count and float(values.max()) > LARGEST_WEIGHT:
-        raise InputError(
-            f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(values.max()):g}"
-        )
-    return values
 
 
 def _tensor(value: Any, name: str) -> Tensor:

@@ -16,14 +16,14 @@ from graphglow.graphs import check_graph
 from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.graph import normalised_features
-from graphglow.inference.refined_graph import strongest_edges
+from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
 from graphglow.ops.sparse import SparseMatrix
+from graphglow.pretrained import load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
-from graphglow.training.named_learner import named_learner
-from graphglow.training.result import OF_NODES
+from graphglow.training.refine import inference
 from graphglow.training.transfer import transfer
 
 Mode = Literal["replace", "augment"]
@@ -57,12 +57,11 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         mode: ``"replace"``: each node's ``top_k`` strongest incoming edges of the mixture of input
             and learned graph. ``"augment"``: the input edges as they are, then each node's
             ``top_k`` strongest learned edges where the input has none; these have the share
-            ``1 - config.input_weight`` of the whole weight, as in the paper's mixture; with a
-            ``latent_degree`` those of a node weigh as much as so many input edges.
+            ``1 - config.input_weight`` of the whole weight, as in the paper's mixture.
         top_k: Edges kept per node.
         config: Settings of the transfer. Without labels only ``encoder``, ``num_layers``,
-            ``input_weight``, ``latent_degree``, ``num_pivots``, ``seed``, ``precision``,
-            ``backend`` and ``device`` count.
+            ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend`` and ``device``
+            count.
         use_labels: True requires labels and a split, False ignores them; None uses them if there.
 
     Shapes:
@@ -82,7 +81,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         at_least("top_k", top_k, 1)
         if config is not None and not isinstance(config, TransferConfig):
             raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
-        self.learner = named_learner(learner)
+        self.learner = load_learner(learner)
         self.mode: Mode = mode
         self.top_k = top_k
         self.config = config or TransferConfig()
@@ -110,12 +109,9 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         has_edges = data.edge_index is not None and data.edge_index.shape[1] > 0
         kept, kept_weight = self._input_edges(learnt.data, has_edges)
         pairs, weight = self._learned_edges(learnt, has_input=len(kept_weight) > 0)
-        refined = copy.copy(data)
-        for name in list(refined.keys()):
-            if name == "adj_t" or (name not in OF_NODES and refined.is_edge_attr(name)):
-                del refined[name]
+        refined = without_edges(copy.copy(data))
         device = data.x.device
-        weight = self._scaled(weight, pairs[1], kept_weight)
+        weight = self._scaled(weight, kept_weight)
         refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
         refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
         return refined
@@ -165,16 +161,9 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             if config.encoder == "gcn":
                 for _ in range(config.num_layers):
                     z = adj @ z
-            latent = (
-                copy.deepcopy(self.learner)
-                .to(device)
-                .structure(
-                    z - z.mean(0),
-                    pivots.to(device),
-                    backend=config.backend,
-                    precision=config.precision,
-                )
-            )
+            infer = inference(copy.deepcopy(self.learner).to(device), pivots.to(device), config)
+            assert infer is not None  # there is a learner
+            latent = infer(z - z.mean(0))
         return Learnt(checked, adj, latent)
 
     def _input_edges(self, checked: Data, has_edges: bool) -> tuple[Tensor, Tensor]:
@@ -187,8 +176,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     def _learned_edges(self, learnt: "Learnt", *, has_input: bool) -> tuple[Tensor, Tensor]:
         """The edges to add, with the weights of one layer: [2, E], [E]."""
-        adj = learnt.adj
-        share = self.config.input_weight_on(adj)
+        adj, share = learnt.adj, self.config.input_weight
         if self.mode == "augment":
             share = 0.0
             if has_input:  # -infinity where the input has an edge: such an entry is never kept
@@ -198,13 +186,10 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
 
-    def _scaled(self, weight: Tensor, target: Tensor, kept_weight: Tensor) -> Tensor:
+    def _scaled(self, weight: Tensor, kept_weight: Tensor) -> Tensor:
         """Weights of mean 1, or of the share that is theirs beside ``kept_weight``."""
         total = float(len(weight))
         if float(kept_weight.sum()) > 0:
-            if self.config.latent_degree is not None:
-                of_node = torch.bincount(target, weight).clamp_min(EPS)[target]  # [E]
-                return weight / of_node * float(kept_weight.mean()) * self.config.latent_degree
             share = self.config.input_weight
             total = float(kept_weight.sum()) * (1 - share) / share
         return weight * (total / weight.sum().clamp_min(EPS))

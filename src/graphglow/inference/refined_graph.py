@@ -5,21 +5,54 @@ One layer of message passing multiplies by ``M = lambda A_norm + (1 - lambda) L`
 formed at a time: [rows, N] and never [N, N].
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
+from graphglow.checks import at_least
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import BlendedStructure, PivotStructure, Structure
 
+if TYPE_CHECKING:  # which imports this
+    from graphglow.training.result import TransferResult
+
 BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""
+OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
+"""What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
 
 
-class Edges(NamedTuple):
+def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> Data:
+    """See :meth:`TransferResult.refined_graph`."""
+    at_least("top_k", top_k, 1)
+    edges = strongest_edges(
+        result.graph.adj,
+        result.refinement.latent,
+        result.config.input_weight,
+        top_k,
+        self_loops=self_loops,
+    )
+    refined = without_edges(result.data.clone())
+    refined.edge_index = edges.pairs.cpu()
+    refined.edge_weight = edges.weight.cpu()
+    refined.edge_input_weight = edges.input_part.cpu()
+    refined.edge_latent_weight = edges.latent_part.cpu()
+    return refined
+
+
+def without_edges(data: Data) -> Data:
+    """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
+    for name in list(data.keys()):
+        if name == "adj_t" or (name not in OF_NODES and data.is_edge_attr(name)):
+            del data[name]
+    return data
+
+
+class WeightedEdges(NamedTuple):
     """Edges v -> u, sorted by target u and falling weight.
 
     Shapes:
@@ -37,16 +70,16 @@ class Edges(NamedTuple):
 def strongest_edges(
     adj: SparseMatrix,
     latent: Structure | None,
-    input_weight: float | Tensor,
+    input_weight: float,
     top_k: int,
     *,
     self_loops: bool = True,
     block_elements: int = BLOCK_ELEMENTS,
-) -> Edges:
+) -> WeightedEdges:
     """Return each node's ``top_k`` strongest incoming edges of M; zero entries are no edges."""
     num_nodes = adj.shape[0]
     operator = OperatorRows(adj, latent, input_weight, block_elements)
-    found: list[Edges] = []
+    found: list[WeightedEdges] = []
     for rows in row_blocks(num_nodes, max(1, block_elements // num_nodes)):
         given, learned = operator.parts(rows)
         total = learned + given
@@ -57,7 +90,7 @@ def strongest_edges(
         kept = weight > 0
         target = (here + rows.start)[:, None].expand_as(source)
         found.append(
-            Edges(
+            WeightedEdges(
                 torch.stack([source[kept], target[kept]]),
                 weight[kept],
                 given.gather(1, source)[kept],
@@ -65,7 +98,7 @@ def strongest_edges(
             )
         )
     pairs = torch.cat([edges.pairs for edges in found], dim=1)
-    return Edges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
+    return WeightedEdges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
 
 
 class OperatorRows:
@@ -74,7 +107,7 @@ class OperatorRows:
     Args:
         adj: A.
         latent: What L is made of; without it lambda is 1.
-        input_weight: lambda: one number, or [N, 1].
+        input_weight: lambda.
         block_elements: Entries of the largest temporary.
     """
 
@@ -83,30 +116,28 @@ class OperatorRows:
         self,
         adj: SparseMatrix,
         latent: Structure | None,
-        input_weight: float | Tensor,
+        input_weight: float,
         block_elements: int = BLOCK_ELEMENTS,
     ) -> None:
         self.adj = adj
         self.input_weight = 1.0 if latent is None else input_weight
-        alone = not isinstance(self.input_weight, Tensor) and self.input_weight == 1
+        alone = self.input_weight == 1
         self.latent = [] if alone else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
 
     @torch.no_grad()
     def parts(self, rows: slice) -> tuple[Tensor, Tensor]:
         """What the nodes in ``rows`` hear of all nodes, by input and by latent edges: [rows, N]."""
         adj, count = self.adj, rows.stop - rows.start
-        weight = self.input_weight  # [rows, 1] if nodes differ
-        weight = weight[rows] if isinstance(weight, Tensor) else weight
         learned = adj.values.new_zeros(count, adj.shape[1])
         for part in self.latent:
             part.add_to(learned, rows)
-        learned *= 1 - weight
+        learned *= 1 - self.input_weight
         given = torch.zeros_like(learned)
         begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
         degree = adj.crow[rows.start + 1 : rows.stop + 1] - adj.crow[rows.start : rows.stop]
         local = torch.arange(count, device=learned.device).repeat_interleave(degree)
         given[local, adj.col[begin:end]] = adj.values[begin:end]
-        return given.mul_(weight), learned
+        return given.mul_(self.input_weight), learned
 
 
 def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:

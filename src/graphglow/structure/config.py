@@ -8,16 +8,11 @@ from graphglow.checks import at_least, number, one_of, plain_numbers
 from graphglow.errors import InputError
 
 Similarity = Literal["cosine", "dot", "rbf", "attention"]
-Delta = Literal["truncate", "affine", "exp"]
+Delta = Literal["truncate", "affine"]
 Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
 INNER_PRODUCTS = ("cosine", "dot")
 """Similarities that are an inner product of factors, with no function around it."""
-
-SHARPEST = 32.0
-"""Of kappa: exp(kappa) of float32 can still be summed over 10^24 nodes, exp(-kappa) is no zero."""
-
-DEFAULT_SHARPNESS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,12 +28,9 @@ class LearnerConfig:
     tied: bool = True
     """Use one weight vector per head for nodes and pivots; otherwise two independent ones."""
     delta: Delta = "truncate"
-    """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2; exp maps
-    it to exp(kappa (s - 1)), with a kappa that is trained: the larger, the fewer neighbours."""
+    """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2."""
     threshold: float = 0.0
     """Similarities at or below this become zero (with delta = truncate)."""
-    sharpness: float = DEFAULT_SHARPNESS
-    """kappa before training (with delta = exp), below 32."""
     weighted: bool = True
     """Weigh embeddings before comparing them; otherwise as they are, with nothing to train."""
     neighbours: int | None = None
@@ -57,10 +49,6 @@ class LearnerConfig:
                 f"delta {self.delta!r} must be used with similarity 'cosine'; "
                 f"got {self.similarity!r}"
             )
-        if not 0 < number("sharpness", self.sharpness) < SHARPEST:
-            raise InputError(f"sharpness must be > 0 and < {SHARPEST:g}; got {self.sharpness}")
-        if self.delta != "exp" and self.sharpness != DEFAULT_SHARPNESS:
-            raise InputError(f"sharpness must go with delta exp; got delta {self.delta}")
         if not self.weighted:
             self._check_unweighted()
         if self.neighbours is not None:
@@ -77,8 +65,6 @@ class LearnerConfig:
             raise InputError(f"num_heads must be 1 where nothing is weighted; got {self.num_heads}")
         if not self.tied:
             raise InputError("tied must be true where nothing is weighted; got false")
-        if self.delta == "exp":
-            raise InputError("delta must not be exp where nothing is weighted; got exp")
 
     def _check_neighbours(self, neighbours: int) -> None:
         at_least("neighbours", neighbours, 1)
@@ -124,8 +110,22 @@ class ObjectiveConfig:
             raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
 
 
-def delta_facts(delta: str, kappa: float | None) -> dict[str, Any]:
+def delta_facts(delta: str) -> dict[str, str]:
     """What a run says of its learner's delta: of the usual one nothing."""
-    if delta == LearnerConfig.delta:
-        return {}
-    return {"delta": delta} | ({"kappa": kappa} if delta == "exp" else {})
+    return {} if delta == LearnerConfig.delta else {"delta": delta}
+
+
+RETIRED = {"sharpness": 10.0, "latent_degree": None}
+"""Settings that older versions had, with the value under which nothing is different without."""
+
+
+def current_settings(saved: Any) -> dict[str, Any]:
+    """Settings out of a file, less the retired ones, which are refused where they did something."""
+    if not isinstance(saved, dict):
+        raise InputError(f"settings must be given by name; got {saved!r}")
+    for name, default in RETIRED.items():
+        if saved.get(name, default) != default:
+            raise InputError(
+                f"{name} must be {default}: graphglow has no other any more; got {saved[name]}"
+            )
+    return {name: value for name, value in saved.items() if name not in RETIRED}

@@ -3,9 +3,9 @@
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +15,8 @@ from graphglow.errors import InputError
 from graphglow.ops import Backend, Kernel, Precision
 from graphglow.ops.unit_heads import unit_heads
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.structure.config import SHARPEST, LearnerConfig, delta_facts
-from graphglow.structure.knn import KNNStructure
-from graphglow.structure.latent import PivotStructure
+from graphglow.structure.config import LearnerConfig, current_settings
+from graphglow.structure.latent import KNNStructure, PivotStructure
 
 AFFINE_MARGIN = 1e-5
 """Added to 1 + s, so that rounding never makes a similarity of -1 a negative weight."""
@@ -31,13 +30,9 @@ class StructureLearner(nn.Module):
     :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
     elementwise function of each head's inner product (:mod:`graphglow.ops.similarity`).
 
-    With ``delta = "exp"`` one more number is learned, kappa: ``Gamma = exp(kappa (s - 1))``. It is
-    how sharply neighbours are told from others, and unlike the weight of an embedding dimension
-    it means the same on every graph.
-
     Without weights (``weighted = False``) the learner has no parameters: the non-parametric
     similarities among the paper's competitors. With ``neighbours`` its structure is a
-    :class:`~graphglow.structure.knn.KNNStructure`.
+    :class:`~graphglow.structure.latent.KNNStructure`.
 
     Args:
         config: What to compare and how.
@@ -46,7 +41,7 @@ class StructureLearner(nn.Module):
 
     Shapes:
         z [.., N, D], pivots [.., P]  ->  q [.., N, W], k [.., P, W]
-        weights [H, D], or [H, D, D/H] for attention; None without; sharpness_logit [1, 1]
+        weights [H, D], or [H, D, D/H] for attention; None without
     """
 
     def __init__(self, config: LearnerConfig | None = None, *, seed: int = 0) -> None:
@@ -57,12 +52,11 @@ class StructureLearner(nn.Module):
             self.provenance["seed"] = seed
         generator = torch.Generator().manual_seed(seed)
         weights = {
-            name: nn.Parameter(_initial(name, shape, self.config, generator))
+            name: nn.Parameter(_initial(shape, generator))
             for name, shape in _weight_shapes(self.config).items()
         }
         self.node_weight = weights.get("node_weight")  # w^1
         self.pivot_weight = weights.get("pivot_weight")  # w^2
-        self.sharpness_logit = weights.get("sharpness_logit")
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
         return self.factors(z, take_rows(z, pivots))
@@ -77,9 +71,7 @@ class StructureLearner(nn.Module):
         w2 = w1 if self.pivot_weight is None else self.pivot_weight
         if self.config.similarity == "cosine":
             constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
-            q, k = unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
-            kappa = self.kappa
-            return (q, k) if kappa is None else (kappa.sqrt() * q, kappa.sqrt() * k)
+            return unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
         if self.config.similarity == "dot":
             return self._dot(z, w1), self._dot(z_pivots, w2)
         if self.config.similarity == "rbf":
@@ -96,9 +88,17 @@ class StructureLearner(nn.Module):
     ) -> PivotStructure:
         """Infer the latent graph from node embeddings z [.., N, D] and pivot indices [.., P]."""
         q, k = self(z, pivots)
-        if self.config.neighbours is not None:
-            return self._nearest(q, k, self.config.neighbours, backend, precision)
-        return self.pivot_structure(q, k, backend=backend, precision=precision)
+        neighbours = self.config.neighbours
+        if neighbours is None:
+            return self.pivot_structure(q, k, backend=backend, precision=precision)
+        if backend != "auto" or precision != "float32":
+            raise InputError(
+                "a learner with neighbours must have backend auto and precision float32, since "
+                f"its messages are sparse products; got {backend!r} and {precision!r}"
+            )
+        return KNNStructure(
+            q, k, self.config.threshold, kernel="identity", heads=1, neighbours=neighbours
+        )
 
     def pivot_structure(
         self, q: Tensor, k: Tensor, *, backend: Backend, precision: Precision
@@ -110,35 +110,10 @@ class StructureLearner(nn.Module):
             q,
             k,
             threshold=self.config.threshold if self.config.delta == "truncate" else None,
-            kernel="exp" if self.config.delta == "exp" else kernel,
+            kernel=kernel,
             heads=self.config.num_heads if self.config.similarity in kernels else 1,
             backend=backend,
             precision=precision,
-            log_largest=self.kappa,
-        )
-
-    @property
-    def kappa(self) -> Tensor | None:
-        """Between 0 and 32: [1, 1], or [B, 1, 1] where each run of a batch has its own."""
-        if self.sharpness_logit is None:
-            return None
-        return SHARPEST * self.sharpness_logit.sigmoid()
-
-    def delta_facts(self) -> dict[str, Any]:
-        """What a run under this learner says of delta: of the usual one nothing."""
-        kappa = self.kappa
-        return delta_facts(self.config.delta, None if kappa is None else kappa.item())
-
-    def _nearest(
-        self, q: Tensor, k: Tensor, neighbours: int, backend: Backend, precision: Precision
-    ) -> KNNStructure:
-        if backend != "auto" or precision != "float32":
-            raise InputError(
-                "a learner with neighbours must have backend auto and precision float32, since "
-                f"its messages are sparse products; got {backend!r} and {precision!r}"
-            )
-        return KNNStructure(
-            q, k, self.config.threshold, kernel="identity", heads=1, neighbours=neighbours
         )
 
     @staticmethod
@@ -174,15 +149,11 @@ class StructureLearner(nn.Module):
         cls, tensors: dict[str, Tensor], meta: dict[str, Any], origin: str
     ) -> "StructureLearner":
         """Rebuild a learner from saved parts; ``origin`` names them in errors."""
-        settings = meta.get("config")
-        known = {field.name for field in fields(LearnerConfig)}
-        if not isinstance(settings, dict) or not set(settings) <= known:
-            raise InputError(f"{origin} must hold a known learner configuration; got {settings!r}")
         try:
-            config = LearnerConfig(**settings)
+            config = LearnerConfig(**current_settings(meta.get("config")))
         except (TypeError, InputError) as error:
             raise InputError(
-                f"{origin} must hold a valid learner configuration; {error}"
+                f"{origin} must hold a known learner configuration; {error}"
             ) from error
         expected = _weight_shapes(config)
         received = {name: tuple(t.shape) for name, t in tensors.items()}
@@ -197,22 +168,32 @@ class StructureLearner(nn.Module):
         return learner
 
 
-def stack_learners(learners: Sequence[StructureLearner]) -> StructureLearner:
-    """One learner for a batch of runs with weights of their own: [B, H, D], by cosine.
+M = TypeVar("M", bound=nn.Module)
 
-    A single one, or the first of several without weights, is returned as it is. All must have the
-    same configuration.
+
+def stack(modules: Sequence[M]) -> M:
+    """One module for a batch of runs: each parameter gets a leading dimension B.
+
+    A single one is returned as it is, without a batch dimension.
     """
-    first = learners[0]
-    assert all(learner.config == first.config for learner in learners)
-    if len(learners) == 1 or not first.config.weighted:
-        return first
-    assert first.config.similarity == "cosine"
-    stacked = copy.deepcopy(first)
-    states = [learner.state_dict() for learner in learners]
+    if len(modules) == 1:
+        return modules[0]
+    stacked = copy.deepcopy(modules[0])
+    states = [module.state_dict() for module in modules]
     for name, parameter in stacked.named_parameters():
         parameter.data = torch.stack([state[name] for state in states])
     return stacked
+
+
+def stack_learners(learners: Sequence[StructureLearner]) -> StructureLearner:
+    """One learner for a batch of runs with weights of their own: [B, H, D], by cosine.
+
+    All must have the same configuration; of several without weights the first will do.
+    """
+    config = learners[0].config
+    assert all(learner.config == config for learner in learners)
+    assert len(learners) == 1 or not config.weighted or config.similarity == "cosine"
+    return stack(learners if config.weighted else learners[:1])
 
 
 def take_rows(z: Tensor, rows: Tensor) -> Tensor:
@@ -228,15 +209,10 @@ def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:
     if config.similarity == "attention":
         shape = (*shape, max(1, config.embedding_size // config.num_heads))
     names = ("node_weight",) if config.tied else ("node_weight", "pivot_weight")
-    shapes = dict.fromkeys(names, shape)
-    return shapes | {"sharpness_logit": (1, 1)} if config.delta == "exp" else shapes
+    return dict.fromkeys(names, shape)
 
 
-def _initial(
-    name: str, shape: tuple[int, ...], config: LearnerConfig, generator: torch.Generator
-) -> Tensor:
-    if name == "sharpness_logit":
-        return torch.full(shape, config.sharpness / SHARPEST).logit()
+def _initial(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     if len(shape) == 3:
         weight = torch.empty(shape)
         for head in weight:

@@ -1,7 +1,7 @@
 """The learning objective of the structure learner: L_s + L_r + L_e (Eq. 13-18).
 
-``direct_*`` are the formulas as the paper writes them, on the P x P matrix E = B^T B. The others
-are equal and never form it (section "O(NP)" of docs/paper_notes.md); tests hold them together.
+The paper writes its prior on the P x P matrix E = B^T B, which is never formed here (section
+"O(NP)" of docs/paper_notes.md); tests hold these forms and the paper's together.
 """
 
 import math
@@ -21,14 +21,10 @@ def edge_probabilities(gamma: Tensor) -> Tensor:
     return gamma.clamp(PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
 
 
-def direct_smoothness(b: Tensor, x: Tensor) -> Tensor:
-    """sum_pq E_pq |x_p - x_q|^2 with E = B^T B (Eq. 14), in O(N P^2 + P^2 D)."""
-    distance = torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").square()
-    return ((b.mT @ b) * distance).sum()
-
-
 def smoothness(b: Tensor, x: Tensor) -> Tensor:
-    """The same in O(N P D): 2 sum_u [(b_u . 1)(b_u . n) - |X^T b_u|^2], n_p = |x_p|^2.
+    """sum_pq E_pq |x_p - x_q|^2 with E = B^T B (Eq. 14), in O(N P D) instead of O(N P^2).
+
+    That is 2 sum_u [(b_u . 1)(b_u . n) - |X^T b_u|^2] with n_p = |x_p|^2.
 
     Shapes:
         b [N, P], x [P, D] -> scalar
@@ -37,13 +33,8 @@ def smoothness(b: Tensor, x: Tensor) -> Tensor:
     return 2 * (b.sum(1) @ (b @ norms) - (b @ x).square().sum())
 
 
-def direct_frobenius(b: Tensor) -> Tensor:
-    """|B^T B|_F^2 (Eq. 14), in O(N P^2)."""
-    return (b.mT @ b).square().sum()
-
-
 def frobenius(b: Tensor, signs: Tensor) -> Tensor:
-    """The same in expectation over random signs, in O(N P) per probe: mean_v |B^T (B v)|^2.
+    """|B^T B|_F^2 (Eq. 14) in expectation over random signs: mean_v |B^T (B v)|^2, O(N P) a probe.
 
     Shapes:
         b [N, P], signs [P, S] with entries +1 and -1 -> scalar

@@ -11,27 +11,54 @@ import os
 import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from graphglow.checks import at_least, number
 from graphglow.errors import InputError, InputWarning
-from graphglow.storage import load_tensors, prefixed, save_tensors, try_lock
-from graphglow.training.run_identity import check_same_run, versions
-from graphglow.training.run_state import Part as Part
-from graphglow.training.run_state import Saved
+from graphglow.graphs import Graph
+from graphglow.ops.sparse import SparseMatrix
+from graphglow.storage import (
+    checksum,
+    load_tensors,
+    prefixed,
+    save_tensors,
+    try_lock,
+    within,
+)
+from graphglow.structure import StructureLearner
+from graphglow.version import __version__
 
 NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 LOCK = "lock"
+DIFFERENCES_SHOWN = 3
 
 
-Restore = Callable[[Saved], object]
-"""Lets a run go on from a checkpoint, or raises before anything of it has changed."""
+class Part(Protocol):
+    """Something that changes while a run goes on, and says so by named tensors."""
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def load_state(self, state: dict[str, Tensor]) -> None: ...
+
+
+class Saved(NamedTuple):
+    """What a checkpoint holds."""
+
+    tensors: dict[str, Tensor]
+    facts: dict[str, Any]
+
+    def restore(self, parts: Mapping[str, Part]) -> None:
+        """Let the parts go on from here, in place."""
+        for name, part in parts.items():
+            part.load_state(within(name, self.tensors))
 
 
 class Checkpoints:
@@ -70,103 +97,13 @@ class Checkpoints:
         self.resumed = False
         """Whether this run went on from a checkpoint."""
         self._lock: BinaryIO | None = None
-        self._depth = 0
         self._run: dict[str, Any] = {}
         self._damaged: set[Path] = set()
         self._began = self._last = 0.0
-        self._said: set[str] = set()
+        self._warned = self._cleared = False
 
     def __enter__(self) -> "Checkpoints":
-        """Take the lock; a block inside a block changes nothing."""
-        if self._depth == 0:
-            self._open()
-        self._depth += 1
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            if not self.files():
-                self._clear()
-            self._close()
-
-    def begin(self, run: dict[str, Any], restore: Restore | None = None) -> Saved | None:
-        """Return the newest whole checkpoint of ``run``, if there is one, and start the clock.
-
-        Args:
-            run: All that its result depends on, as JSON can hold it.
-            restore: Goes on from it. One that this refuses counts as damaged: the one before is
-                tried. Without it, that is the caller's to do.
-        """
-        assert self._lock is not None
-        self._run = json.loads(json.dumps(run | {"versions": versions()}))
-        found = self._newest(restore)
-        self._began = self._last = time.monotonic()
-        if found is None:
-            return None
-        self.resumed = True
-        self.seconds_before = float(found.facts["seconds"])
-        return found
-
-    def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Save the run if it is time to, or if what was saved has vanished.
-
-        Args:
-            parts: All that changes in it, by name.
-            facts: What else to go on from, as JSON can hold it.
-        """
-        now = time.monotonic()
-        try:
-            vanished = self._made_anew()
-            if not vanished and now - self._last < self.every_seconds:
-                return
-            self._last = now
-            taken = [_number(path) for path in self.files()]
-            path = self.folder / f"checkpoint-{max(taken, default=0) + 1:06d}.safetensors"
-            seconds = self.seconds_before + now - self._began
-            meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
-            tensors: dict[str, Tensor] = {}
-            for name, part in parts.items():
-                tensors |= prefixed(name, part.state())
-            save_tensors(path, "checkpoint", tensors, meta)
-            self._made_anew()  # or a folder that was removed just now is back without its lock
-        except (InputError, MemoryError) as error:
-            kept = "the last one stays" if self.files() else "there is none yet"
-            reason = str(error) or "no memory left"
-            self._say_once(f"a checkpoint was not written, {kept} and training goes on", reason)
-            return
-        self._prune()
-
-    def remove(self) -> None:
-        """Remove the folder: the run has ended well and its result is safe."""
-        with self:
-            self._clear()
-
-    def files(self) -> list[Path]:
-        """The checkpoints, from old to new."""
-        try:
-            found = [path for path in self.folder.iterdir() if NAME.fullmatch(path.name)]
-        except OSError:  # no folder
-            return []
-        return sorted(found, key=_number)
-
-    def _open(self) -> None:
-        self._lock = self._take_lock()
-        if self.files() and not self.resume:
-            self._close()
-            raise InputError(
-                "a new run must begin without checkpoints of an unfinished one; "
-                f"got {self.folder} (--resume goes on from there, removing it starts over)"
-            )
-        for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
-            leftover.unlink(missing_ok=True)
-
-    def _take_lock(self) -> BinaryIO:
+        """Take the lock."""
         if os.path.lexists(self.folder) and not self.folder.is_dir():
             raise InputError(
                 f"the place for checkpoints must be a folder; got {self.folder}, which is none"
@@ -184,88 +121,192 @@ class Checkpoints:
                 "a run must have its folder to itself; "
                 f"got {self.folder}, which another process is at work in"
             )
-        return lock
+        if self.files() and not self.resume:
+            lock.close()
+            raise InputError(
+                "a new run must begin without checkpoints of an unfinished one; "
+                f"got {self.folder} (--resume goes on from there, removing it starts over)"
+            )
+        for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
+            _remove(leftover)
+        self._lock, self._cleared = lock, False
+        return self
 
-    def _close(self) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         assert self._lock is not None
+        if not self.files() and not self._cleared:  # else it may be another's by now
+            self._clear()
         self._lock.close()
         self._lock = None
 
-    def _made_anew(self) -> bool:
-        """Make the folder and its lock again where somebody has removed them; whether that was."""
-        if self._holds_lock():
-            return False
-        lock = self._take_lock()
-        self._close()
-        self._lock = lock
-        self._say_once(
-            "the folder for checkpoints was removed and is made anew, training goes on", self.folder
-        )
-        return True
+    def begin(self, run: dict[str, Any], restore: Callable[[Saved], object]) -> Saved | None:
+        """Go on from the newest whole checkpoint of ``run``, if there is one; start the clock.
 
-    def _newest(self, restore: Restore | None) -> Saved | None:
+        Args:
+            run: All that its result depends on, as JSON can hold it.
+            restore: Lets it go on from what was saved.
+        """
+        assert self._lock is not None
+        self._run = json.loads(json.dumps(run | {"versions": versions()}))
+        found = self._newest()
+        if found is not None:
+            try:
+                restore(found)
+                self.resumed, self.seconds_before = True, float(found.facts["seconds"])
+            except (LookupError, TypeError, ValueError, RuntimeError) as error:
+                raise InputError(
+                    f"{self.folder} must hold checkpoints that fit this run; got {error}"
+                ) from error
+        self._began = self._last = time.monotonic()
+        return found
+
+    def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
+        """Save the run if it is time to.
+
+        Args:
+            parts: All that changes in it, by name.
+            facts: What else to go on from, as JSON can hold it.
+        """
+        now = time.monotonic()
+        if now - self._last < self.every_seconds:
+            return
+        self._last = now
+        newest = max(map(_number, self.files()), default=0)
+        path = self.folder / f"checkpoint-{newest + 1:06d}.safetensors"
+        seconds = self.seconds_before + now - self._began
+        meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
+        try:
+            tensors: dict[str, Tensor] = {}
+            for name, part in parts.items():
+                tensors |= prefixed(name, part.state())
+            save_tensors(path, "checkpoint", tensors, meta)
+        except (InputError, MemoryError) as error:
+            if not self._warned:
+                self._warned = True
+                kept = "the last one stays" if self.files() else "there is none yet"
+                reason = str(error) or "no memory left"
+                _warn(f"a checkpoint was not written, {kept} and training goes on: {reason}")
+            return
+        whole = [path for path in self.files() if path not in self._damaged]
+        for old in whole[: -self.keep]:
+            _remove(old)
+
+    def remove(self) -> None:
+        """Remove the folder: the run has ended well and its result is safe."""
+        with held(self):
+            self._clear()
+
+    def files(self) -> list[Path]:
+        """The checkpoints, from old to new."""
+        try:
+            found = [path for path in self.folder.iterdir() if NAME.fullmatch(path.name)]
+        except OSError:  # no folder
+            return []
+        return sorted(found, key=_number)
+
+    @property
+    def locked(self) -> bool:
+        """Whether this process has the folder to itself already."""
+        return self._lock is not None
+
+    def _newest(self) -> Saved | None:
         for path in reversed(self.files()):
             try:
                 tensors, meta = load_tensors(path, "checkpoint", signed=True)
-                run, found = meta["run"], Saved(tensors, dict(meta["facts"]))
-                float(found.facts["seconds"])
-            except (InputError, LookupError, TypeError, ValueError) as error:
-                self._pass_over(path, error)
+            except InputError as error:
+                self._damaged.add(path)
+                older = any(other not in self._damaged for other in self.files())
+                start = "the one before is used" if older else "the run starts from the beginning"
+                _warn(f"a checkpoint cannot be used, {start}: {error}")
                 continue
-            check_same_run(run, self._run, self.folder)
-            try:
-                if restore is not None:
-                    restore(found)
-            except (InputError, LookupError, TypeError, ValueError) as error:
-                self._pass_over(path, error)
-                continue
-            return found
+            differing = _differences(meta["run"], self._run)
+            if differing:
+                more = len(differing) - DIFFERENCES_SHOWN
+                raise InputError(
+                    f"checkpoints must be of the same run; got {self.folder}, which differs in "
+                    f"{', '.join(differing[:DIFFERENCES_SHOWN])}"
+                    f"{f' and {more} more' if more > 0 else ''}"
+                )
+            return Saved(tensors, meta["facts"])
         return None
-
-    def _pass_over(self, path: Path, error: Exception) -> None:
-        """Say that a checkpoint is damaged."""
-        self._damaged.add(path)
-        older = any(other not in self._damaged for other in self.files())
-        start = "the one before is used" if older else "the run starts from the beginning"
-        reason = error if isinstance(error, InputError) else "a part of it is not there"
-        named = "" if path.name in str(reason) else f"{path}: "
-        _warn(f"a checkpoint cannot be used, {start}: {named}{reason}")
-
-    def _say_once(self, what: str, reason: object) -> None:
-        if what not in self._said:
-            self._said.add(what)
-            _warn(f"{what}: {reason}")
-
-    def _prune(self) -> None:
-        """Remove all that is older than the oldest to be kept; damaged ones do not count."""
-        files = self.files()
-        whole = [path for path in files if path not in self._damaged]
-        for path in files[: files.index(whole[-self.keep :][0])] if whole else ():
-            _remove(path)
 
     def _clear(self) -> None:
         """Remove what is ours, and the folder if nothing else is in it."""
-        if not self._holds_lock():  # removed before; what is there now is another's
-            return
         for path in [*self.files(), *self.folder.glob(".checkpoint-*"), self.folder / LOCK]:
             _remove(path)
         with suppress(OSError):  # something else is in it
             self.folder.rmdir()
-
-    def _holds_lock(self) -> bool:
-        assert self._lock is not None
-        try:
-            here = (self.folder / LOCK).stat()
-        except OSError:
-            return False
-        return os.path.samestat(os.fstat(self._lock.fileno()), here)
+        self._cleared = True
 
 
 def held(checkpoints: Checkpoints | None) -> AbstractContextManager[object]:
     """A block in which this process has the folder to itself, if there is one."""
     if checkpoints is not None and not isinstance(checkpoints, Checkpoints):
         raise InputError(f"checkpoints must be a Checkpoints; got {type(checkpoints).__name__}")
-    return checkpoints or nullcontext()
+    return nullcontext() if checkpoints is None or checkpoints.locked else checkpoints
+
+
+def graph_identity(graph: Graph) -> dict[str, str]:
+    """The name of a graph, and a fingerprint of all that a model sees of it."""
+    tensors: dict[str, Tensor] = {}
+    for field in fields(graph):
+        value = getattr(graph, field.name)
+        if isinstance(value, SparseMatrix):
+            parts = {"crow": value.crow, "col": value.col, "values": value.values}
+            tensors |= prefixed(field.name, parts)
+        elif isinstance(value, Tensor):
+            tensors[field.name] = value
+    return {"name": graph.name, "content": checksum(tensors)[:16]}
+
+
+def learner_identity(learner: StructureLearner) -> str:
+    """A fingerprint of weights and configuration."""
+    return checksum(dict(learner.state_dict()), asdict(learner.config))[:16]
+
+
+def versions() -> dict[str, str]:
+    """Of what computes: another one may round differently."""
+    return {"graphglow": __version__, "torch": str(torch.__version__)}
+
+
+def _differences(saved: Any, run: dict[str, Any]) -> list[str]:
+    """What of two runs is not the same, in words."""
+    there, here = dict(_flat(saved)), dict(_flat(run))
+    differing = [n for n in {**there, **here} if there.get(n) != here.get(n)]
+    named = {n.removesuffix("name") for n in differing if n.endswith(".name")}
+    differing = [n for n in differing if n.removesuffix("content") not in named]
+    said = [_said(n, there.get(n, "none"), here.get(n, "none")) for n in differing]
+    return list(dict.fromkeys(said))
+
+
+def _said(name: str, there: object, here: object) -> str:
+    """A difference in words; fingerprints say nothing to people."""
+    part, _, rest = name.partition(".")
+    words = {
+        "config": f"the setting {rest}",
+        "versions": f"the version of {rest}",
+        "sources": f"source {rest.partition('.')[0]}",
+    }
+    what = words.get(part, f"the {part}")
+    if name.endswith(".content"):
+        return f"{what} or its split"
+    return what if name == "learner" else f"{what} ({there} there, {here} here)"
+
+
+def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every fact."""
+    if isinstance(facts, list):
+        facts = {str(i + 1): value for i, value in enumerate(facts)}
+    if not isinstance(facts, dict):
+        yield path, facts
+        return
+    for name, value in facts.items():
+        yield from _flat(value, f"{path}.{name}" if path else name)
 
 
 def _number(path: Path) -> int:

@@ -1,8 +1,10 @@
 """Settings of training, each said and checked. The command line's flags are these fields."""
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+import torch
 from torch import Tensor
 
 from graphglow.checks import (
@@ -15,13 +17,17 @@ from graphglow.checks import (
     step_size,
 )
 from graphglow.errors import InputError
-from graphglow.gnn import BackboneShape, Encoder, backbone_class, by_degree
+from graphglow.gnn import BACKBONES, Backbone, Encoder, Shape, backbone_class
+from graphglow.graphs import Graph
 from graphglow.ops import BACKENDS, Backend, Precision
-from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure.config import LearnerConfig, ObjectiveConfig
 
 Device = Literal["auto", "cpu", "cuda"]
 Schedule = Literal["in turn", "together"]
+if TYPE_CHECKING:
+    BackboneName = str
+else:  # so that the command line lists them
+    BackboneName = Literal[tuple(sorted(BACKBONES))]
 
 LARGEST_SEED = 2**32 - 1
 
@@ -66,8 +72,8 @@ class RunConfig:
 class ModelConfig(RunConfig):
     """The GNN of one graph, its message passing, and how it is optimised."""
 
-    backbone: str = "gcn"
-    """The graph-specific GNN, by name: appnp, gat, gcn, gcnii, gpr, h2gcn, linkx, sage."""
+    backbone: BackboneName = "gcn"
+    """The graph-specific GNN, by name."""
     num_layers: int = 2
     """L: number of GNN layers, at least 2."""
     attention_heads: int = 8
@@ -80,9 +86,6 @@ class ModelConfig(RunConfig):
     """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
     input_weight: float = 0.7
     """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
-    latent_degree: float | None = None
-    """c: make lambda d / (d + c) at a node with d neighbours (itself counted, weights of edges
-    not), as if the learned graph were c more of them; None: input_weight at every node."""
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
     num_pivots: int = 400
@@ -111,42 +114,30 @@ class ModelConfig(RunConfig):
             raise InputError(f"num_layers must be <= 100; got {self.num_layers}")
         at_least("num_pivots", self.num_pivots, 1)
         at_least("refinements", self.refinements, 1)
-        at_least("attention_heads", self.attention_heads, 1)
-        at_least("steps", self.steps, 1)
-        in_unit_interval("teleport", self.teleport)
+        for kind in BACKBONES.values():
+            self._settings_of(kind)
         in_unit_interval("input_weight", self.input_weight)
-        if self.latent_degree is not None:
-            if not 1e-9 <= number("latent_degree", self.latent_degree) <= 1e9:
-                raise InputError(f"latent_degree must lie in [1e-9, 1e9]; got {self.latent_degree}")
-            if self.input_weight != ModelConfig.input_weight:
-                raise InputError(
-                    "input_weight and latent_degree both say how much the input graph weighs: give "
-                    f"one; got {self.input_weight} and {self.latent_degree}"
-                )
         in_unit_interval("structure_momentum", self.structure_momentum)
         rate("tolerance", self.tolerance)
 
-    def lambda_facts(self) -> dict[str, float]:
-        """What a run says of lambda by degree; of one lambda nothing."""
-        return {} if self.latent_degree is None else {"latent_degree": self.latent_degree}
-
-    def input_weight_on(self, adj: SparseMatrix) -> float | Tensor:
-        """Lambda on a graph: a number, or by degree one for each node, [N, 1]."""
-        if self.latent_degree is None:
-            return self.input_weight
-        return by_degree(adj, self.latent_degree)
-
-    def backbone_shape(self, hidden: int, num_nodes: int) -> BackboneShape:
-        """What the GNN is built from, beside features and classes."""
-        return BackboneShape(
+    def build_gnn(self, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
+        """A new GNN for a graph, ``hidden`` wide."""
+        kind = backbone_class(self.backbone)
+        shape = Shape(
+            num_features=graph.num_features,
+            num_classes=graph.num_classes,
+            num_nodes=graph.num_nodes,
             hidden=hidden,
             num_layers=self.num_layers,
             encoder=self.encoder,
-            num_nodes=num_nodes,
-            attention_heads=self.attention_heads,
-            teleport=self.teleport,
-            steps=self.steps,
+            settings=self._settings_of(kind),
         )
+        return kind(shape, generator)
+
+    def _settings_of(self, kind: type[Backbone]) -> Any:
+        """The settings of one kind of backbone, out of those of all; bad ones are refused."""
+        names = [setting.name for setting in fields(kind.settings_class)]
+        return kind.settings_class(**{name: getattr(self, name) for name in names})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,3 +184,66 @@ class TransferConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         step_size("learner_learning_rate", self.learner_learning_rate)
+
+
+MAY_DIFFER = (
+    "seed",
+    "learning_rate",
+    "weight_decay",
+    "dropout",
+    "input_weight",
+    "structure_momentum",
+)
+"""Settings that the runs of one batch may have each their own way: none changes a shape."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The settings of B runs. B = 1 is a single run, whose tensors have no batch dimension.
+
+    Shapes:
+        a setting that differs: [B, 1, 1]; else it is a float
+    """
+
+    count: int
+    shared: ModelConfig
+    """The first run's; only what all runs share is read from it."""
+    dropout: tuple[float, ...]
+    input_weight: float | Tensor
+    structure_momentum: float | Tensor
+    learning_rate: float | Tensor
+    weight_decay: float | Tensor
+
+    @classmethod
+    def of(cls, configs: Sequence[ModelConfig], device: torch.device | str = "cpu") -> "Runs":
+        if len(configs) == 0:
+            raise InputError("a batch must have at least one run; got none")
+        check_same_shape(configs)
+
+        def stacked(name: str) -> float | Tensor:
+            values = [float(getattr(config, name)) for config in configs]
+            if len(set(values)) == 1:
+                return values[0]
+            return torch.tensor(values, device=device)[:, None, None]
+
+        names = ("input_weight", "structure_momentum", "learning_rate", "weight_decay")
+        rates = tuple(float(config.dropout) for config in configs)
+        return cls(len(configs), configs[0], rates, *map(stacked, names))
+
+
+def check_same_shape(configs: Sequence[RunConfig]) -> None:
+    """Raise unless the runs differ only in settings that a batch can hold."""
+    first = configs[0]
+    for config in configs[1:]:
+        if type(config) is not type(first):
+            raise InputError(
+                "the runs of a batch must have one kind of config; got "
+                f"{type(first).__name__} and {type(config).__name__}"
+            )
+        for name in (setting.name for setting in fields(first)):
+            mine, other = getattr(first, name), getattr(config, name)
+            if name not in MAY_DIFFER and mine != other:
+                raise InputError(
+                    f"the runs of a batch may differ in {', '.join(MAY_DIFFER)} only; "
+                    f"got {name} {mine!r} and {other!r}"
+                )

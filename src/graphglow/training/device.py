@@ -76,26 +76,21 @@ def out_of_memory_says(sentence: str) -> Iterator[None]:
 
 @contextmanager
 def memory_advice(num_nodes: int, config: ModelConfig, *, runs: int = 1) -> Iterator[None]:
-    """Turn an allocator's failure into one sentence that says what would fit."""
+    """Turn an allocator's failure into one sentence that says what would fit.
+
+    It names the settings that lower the peak, the one that lowers it most first.
+    """
     pivots = min(config.num_pivots, num_nodes)
+    helpful = {
+        f"{max(1, runs // 4)} runs at once": runs > 1,
+        "--backend chunked": config.backend in ("eager", "dense"),
+        f"--refinements {config.refinements // 2}": config.refinements > 1,
+        f"--num-pivots {max(1, pivots // 4)} (fewer pivots)": pivots > 1,
+    }
+    advice = ", then ".join(name for name, helps in helpful.items() if helps)
     with out_of_memory_says(
         f"the graph must fit in memory; {num_nodes} nodes with {pivots} pivots and "
         f"{config.refinements} refinements{f', {runs} runs at once,' if runs > 1 else ''} do "
-        f"not: {_what_would_fit(num_nodes, pivots, config, runs)}"
+        f"not: {f'try {advice}' if advice else 'a larger machine is needed'}"
     ):
         yield
-
-
-def _what_would_fit(num_nodes: int, pivots: int, config: ModelConfig, runs: int) -> str:
-    """Name the settings that lower the peak, the one that lowers it most first."""
-    advice = []
-    if runs > 1:
-        advice.append(f"{max(1, runs // 4)} runs at once")
-    if config.backend in ("eager", "dense"):
-        gigabytes = 4e-9 * num_nodes * pivots
-        advice.append(f"--backend chunked (each refinement keeps {gigabytes:.2g} GB without it)")
-    if config.refinements > 1:
-        advice.append(f"--refinements {max(1, config.refinements // 2)}")
-    if pivots > 1:
-        advice.append(f"--num-pivots {max(1, pivots // 4)} (fewer pivots)")
-    return "try " + ", then ".join(advice) if advice else "a larger machine is needed"

@@ -1,7 +1,8 @@
 """Epochs: a training step, then a validation pass, as often as asked for."""
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -10,13 +11,13 @@ from torch import Tensor
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
-from graphglow.training.best import Best
-from graphglow.training.replay import Replay
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
 SHORTEST_RECORDING = 8
 """Fewer epochs than this are not worth recording as a CUDA graph."""
+WARM_UP = 1
+"""Calls before recording: lazy initialisation (compilation, workspaces) must be over by then."""
 
 
 class Epoch(NamedTuple):
@@ -158,15 +159,6 @@ class Loop:
         own = {"number": self.number, "scores": self.scores[:done]}
         return own | prefixed("best", self.best.state())
 
-    def check_state(self, state: dict[str, Tensor]) -> None:
-        """Raise unless it is of a run of so many epochs at most, with the scores of each."""
-        number, scores = int(state["number"]), len(state["scores"])
-        if not 0 <= number == scores <= self.epochs:
-            raise InputError(
-                f"a saved run must have scores of each epoch, {self.epochs} at most; "
-                f"got {scores} for {number}"
-            )
-
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Let the next run go on from what :meth:`state` gave, in place."""
         self.number.copy_(state["number"])
@@ -226,3 +218,132 @@ def _check_finite(epoch: Epoch, run: int, runs: int) -> None:
             f"(validation) at epoch {epoch.epoch} on {epoch.graph}{which} "
             "(a smaller learning rate may help)"
         )
+
+
+class Best:
+    """Per run, the weights of the epoch with the best validation score, and when to stop.
+
+    A score is better if the validation accuracy is higher, or the same with a lower loss. After
+    ``patience`` epochs without a better one a run counts as stopped, and keeps what it has.
+
+    Args:
+        weights: Flat weights that are trained in place, [S] or [B, S] each.
+        patience: In epochs.
+
+    Shapes:
+        accuracy, loss, epoch, last, running: [] or [B]
+    """
+
+    def __init__(self, weights: list[Tensor], patience: int) -> None:
+        self.weights, self.patience = weights, patience
+        self.kept = [w.clone() for w in weights]
+        batch, device = weights[0].shape[:-1], weights[0].device
+        self.accuracy = torch.empty(batch, dtype=torch.float64, device=device)
+        self.loss = torch.empty(batch, dtype=torch.float64, device=device)
+        self.epoch = torch.empty(batch, dtype=torch.int64, device=device)
+        self.last = torch.empty(batch, dtype=torch.int64, device=device)  # last epoch that ran
+        self.running = torch.empty(batch, dtype=torch.bool, device=device)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all scores, in place."""
+        for tensor, value in ((self.accuracy, -1), (self.loss, 0), (self.epoch, 0), (self.last, 0)):
+            tensor.fill_(value)
+        self.running.fill_(True)
+        for kept, w in zip(self.kept, self.weights, strict=True):
+            kept.copy_(w)
+
+    def update(self, epoch: Tensor, accuracy: Tensor, loss: Tensor) -> None:
+        """Compare the score of an epoch (counted from 1) with the best so far."""
+        better = (accuracy > self.accuracy) | ((accuracy == self.accuracy) & (loss < self.loss))
+        better &= self.running
+        self.accuracy.copy_(torch.where(better, accuracy, self.accuracy))
+        self.loss.copy_(torch.where(better, loss, self.loss))
+        self.epoch.copy_(torch.where(better, epoch, self.epoch))
+        self.last.copy_(torch.where(self.running, epoch, self.last))
+        for kept, w in zip(self.kept, self.weights, strict=True):
+            kept.copy_(torch.where(better[..., None], w, kept))
+        self.running &= epoch - self.epoch < self.patience
+
+    def state(self) -> dict[str, Tensor]:
+        """Scores and best weights as they stand, by name; nothing is copied."""
+        kept = {f"kept_{i}": kept for i, kept in enumerate(self.kept)}
+        names = ("accuracy", "loss", "epoch", "last", "running")
+        return kept | {name: getattr(self, name) for name in names}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`state` gave, in place."""
+        for name, tensor in self.state().items():
+            tensor.copy_(state[name])
+
+    def restore(self) -> None:
+        """Put the best weights back."""
+        for kept, w in zip(self.kept, self.weights, strict=True):
+            w.copy_(kept)
+
+
+class Replay:
+    """Do a step again and again; on a GPU, record it after a warm-up and then replay the record.
+
+    The step works in place on tensors that stay where they are, draws only from ``generators``
+    and never reads from the GPU. Warm-up calls are real ones: the numbers are the same with and
+    without recording. Where recording fails, calls go on without it, with a warning. The step is
+    given with each call and not kept: its owner holds this object, and a circle of the two would
+    keep a GPU's memory until Python looks for circles.
+
+    Args:
+        generators: All random generators that the step draws from.
+        device: Where it works.
+        enabled: False never records.
+    """
+
+    def __init__(
+        self,
+        generators: Sequence[torch.Generator],
+        device: torch.device,
+        *,
+        enabled: bool,
+    ) -> None:
+        self.generators, self.device = generators, device
+        self.calls = 0
+        self.enabled = enabled and device.type == "cuda"
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.stream = _new_stream(device) if self.enabled else None
+
+    def __call__(self, step: Callable[[], None]) -> None:
+        """Do ``step``, the same in every call."""
+        if self.graph is None and self.enabled and self.calls >= WARM_UP:
+            self._record(step)
+        if self.graph is not None:
+            self.graph.replay()
+        elif self.stream is not None:  # record where the warm-up ran: same workspaces
+            self.stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(self.stream):
+                step()
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        else:
+            step()
+        self.calls += 1
+
+    def _record(self, step: Callable[[], None]) -> None:
+        assert self.stream is not None
+        graph = torch.cuda.CUDAGraph()
+        before = [generator.clone_state() for generator in self.generators]
+        for generator in self.generators:
+            graph.register_generator_state(generator)
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                step()
+        except RuntimeError as error:
+            self.enabled = False
+            for generator, state in zip(self.generators, before, strict=True):
+                generator.graphsafe_set_state(state)  # the old one takes itself for recorded
+            warnings.warn(f"training without a CUDA graph: {error}", stacklevel=2)
+        else:
+            self.graph = graph
+            # Recording resets the generators' offsets on its stream; a replay must come after.
+            torch.cuda.current_stream(self.device).wait_stream(self.stream)
+
+
+def _new_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -5,9 +5,7 @@ graphglow pretrain --sources cora citeseer --out learner.safetensors
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -15,14 +13,10 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph, prepare
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
-from graphglow.training.checkpoint import Checkpoints, Part, held
+from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identity, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
-from graphglow.training.distributed.pretrain import pretrain_together
-from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.loop import Epoch, Loop, OnEpoch
-from graphglow.training.run_identity import graph_identity
-from graphglow.training.run_state import Saved
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -59,36 +53,18 @@ def pretrain(
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
     if config.schedule == "together":
+        from graphglow.training.distributed import Ranks, pretrain_together
+
         alone = Ranks(device=resolve_device(config.device))
         return pretrain_together(sources, config, alone, on_epoch=on_epoch, checkpoints=checkpoints)
+    graphs = [prepare(data) for data in sources]
     with held(checkpoints):
-        return _train([prepare(data) for data in sources], config, on_epoch, checkpoints)
-
-
-def _train(
-    graphs: Sequence[Graph],
-    config: PretrainConfig,
-    on_epoch: OnEpoch | None,
-    checkpoints: Checkpoints | None,
-) -> StructureLearner:
-    largest = max(graph.num_nodes for graph in graphs)
-    with memory_advice(largest, config):
-        course = _Course(graphs, config)
-    if checkpoints is not None:
-        course.save_in(checkpoints, _identity(graphs, config, course.device))
-    course.run(on_epoch)
-    course.theta.flat.copy_(course.best_theta)
-    best = StructureLearner(config.learner, seed=config.seed)
-    best.load_state_dict(course.learner.state_dict())
-    best.eval()
-    best.provenance = {
-        "trained": True,
-        "sources": [graph.name for graph in graphs],
-        "validation_accuracy": max(course.scores),
-        "visit_scores": course.scores,
-        "config": asdict(replace(config, device="auto")),
-    }
-    return best
+        with memory_advice(max(graph.num_nodes for graph in graphs), config):
+            course = _Course(graphs, config)
+        if checkpoints is not None:
+            course.save_in(checkpoints)
+        course.run(on_epoch)
+        return course.result()
 
 
 class _Course:
@@ -100,7 +76,7 @@ class _Course:
     """
 
     def __init__(self, graphs: Sequence[Graph], config: PretrainConfig) -> None:
-        self.config, self.device = config, resolve_device(config.device)
+        self.graphs, self.config, self.device = graphs, config, resolve_device(config.device)
         self.learner = StructureLearner(config.learner, seed=config.seed).to(self.device)
         self.theta = Adam(self.learner.parameters(), config.learner_learning_rate)
         self.tasks = [
@@ -130,19 +106,37 @@ class _Course:
                 on_epoch(epoch)
         for number in range(len(self.scores), self.config.episodes * len(self.visits)):
             visit = self.visits[number % len(self.visits)]
-            epochs: list[Epoch] = []
             with memory_advice(visit.task.graph.num_nodes, self.config):
-                visit.run(_both(epochs.append, on_epoch))  # theta and this GNN return to their best
+                (history,) = visit.run(on_epoch)  # theta and this GNN return to their best
                 score = sum(float(task.validate()[1]) for task in self.tasks) / len(self.tasks)
             if score >= max(self.scores, default=-1.0):
                 self.best_theta = self.theta.flat.clone()
             self.scores.append(score)
-            self.heard += epochs
+            self.heard += history
         for visit in self.visits:
             visit.on_read = None  # or a circle keeps a GPU's memory until Python looks for circles
 
-    def save_in(self, checkpoints: Checkpoints, run: dict[str, Any]) -> None:
+    def result(self) -> StructureLearner:
+        """The best learner seen, on the CPU."""
+        self.theta.flat.copy_(self.best_theta)
+        best = StructureLearner(self.config.learner, seed=self.config.seed)
+        best.load_state_dict(self.learner.state_dict())
+        best.provenance = {
+            "trained": True,
+            "sources": [graph.name for graph in self.graphs],
+            "validation_accuracy": max(self.scores),
+            "visit_scores": self.scores,
+            "config": asdict(replace(self.config, device="auto")),
+        }
+        return best.eval()
+
+    def save_in(self, checkpoints: Checkpoints) -> None:
         """Let the run save itself now and then, and go on where it was."""
+        run = {  # all that its result depends on, and by which its checkpoints know it
+            "command": "pretrain",
+            "config": asdict(self.config) | {"device": self.device.type},
+            "sources": [graph_identity(graph) for graph in self.graphs],
+        }
         checkpoints.begin(run, self._go_on_from)
 
         def offer(visit: Loop) -> None:
@@ -170,23 +164,3 @@ class _Course:
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state` gave."""
         self.best_theta = state["best_theta"].to(self.device)
-
-
-def _both(first: OnEpoch, second: OnEpoch | None) -> OnEpoch:
-    def on_epoch(epoch: Epoch) -> None:
-        first(epoch)
-        if second is not None:
-            second(epoch)
-
-    return on_epoch
-
-
-def _identity(
-    graphs: Sequence[Graph], config: PretrainConfig, device: torch.device
-) -> dict[str, Any]:
-    """All that a run's result depends on, and by which its checkpoints know it."""
-    return {
-        "command": "pretrain",
-        "config": asdict(config) | {"device": device.type},
-        "sources": [graph_identity(graph) for graph in graphs],
-    }

@@ -12,8 +12,7 @@ from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.ops.change import squared_change
 from graphglow.structure import BlendedStructure, PivotStructure, Structure, StructureLearner
-from graphglow.training.config import ModelConfig
-from graphglow.training.runs import Runs
+from graphglow.training.config import ModelConfig, Runs
 
 S = TypeVar("S", bound=Structure)
 """What is inferred: the latent graph of a whole graph, or a rank's part of it."""
@@ -81,7 +80,6 @@ def refine(
         yield Refinement(z, encoded, None, None, logits, None)
         return
     config = runs.shared
-    input_weight = runs.input_weight_on(graph.adj)
     first: S | None = None
     active: Tensor | None = None
     for step in range(config.refinements):
@@ -91,7 +89,7 @@ def refine(
             first = structure
         elif isinstance(runs.structure_momentum, Tensor) or runs.structure_momentum < 1:
             latent = BlendedStructure(structure, first, runs.structure_momentum)
-        mix = MixedPropagation(graph.adj, latent, input_weight)
+        mix = MixedPropagation(graph.adj, latent, runs.input_weight)
         if wait and dropout is not None and active is not None:
             dropout = dropout.only(active)  # a run draws the same alone and in a batch
         z_next, logits = gnn(encoded, mix, dropout)

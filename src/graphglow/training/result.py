@@ -1,24 +1,28 @@
-"""What a transfer gives back: predictions, the refined graph, and how it went."""
+"""What a transfer gives back: predictions, the refined graph, and how it went.
+
+On disk it is one safetensors file with the weights, the graph, and how it went.
+"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least
+from graphglow.errors import InputError
 from graphglow.gnn import Backbone
-from graphglow.graphs import Graph, write_predictions
+from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.table_columns import Columns
-from graphglow.structure import PivotStructure, StructureLearner
-from graphglow.training.config import TransferConfig
+from graphglow.storage import load_tensors, prefixed, save_tensors, within
+from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
+from graphglow.structure.config import current_settings, delta_facts
+from graphglow.training.config import Runs, TransferConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
-from graphglow.training.result_file import read_result, save_result
-from graphglow.training.runs import Runs
 from graphglow.training.task import accuracy
 
 if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
@@ -26,8 +30,10 @@ if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
     from graphglow.inference.explanation import Explanation
     from graphglow.inference.new_nodes import NewPredictions
 
-OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
-"""What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
+GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
+GRAPH_LISTS = ("node_id", "class_names")
+GRAPH_FACTS = ("knn_graph", "feature_columns")
+"""What else of a graph is saved, so that new nodes are treated as those of training were."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,25 +62,21 @@ class TransferResult:
         return f"TransferResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
 
     @cached_property
-    def _final(self) -> Refinement[PivotStructure]:
-        runs = Runs.of([self.config])
-        return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
-
-    @property
     def refinement(self) -> Refinement[PivotStructure]:
         """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
 
-        On the device that the result was trained on; computed once.
+        On the device that the result was trained on.
         """
-        return self._final
+        runs = Runs.of([self.config])
+        return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
 
     def predict_proba(self) -> Tensor:
         """Class probabilities of every node: [N, C]."""
-        return self._final.logits.softmax(dim=1).cpu()
+        return self.refinement.logits.softmax(dim=1).cpu()
 
     def predict(self) -> Tensor:
         """The most probable class of every node: [N]."""
-        return self._final.logits.argmax(dim=1).cpu()
+        return self.refinement.logits.argmax(dim=1).cpu()
 
     def write_predictions(self, path: str | Path) -> None:
         """Write every node's id, predicted class, probabilities, known class and split.
@@ -96,8 +98,8 @@ class TransferResult:
 
         The trained weights and the pivots, which are old nodes, stay; edges count in both
         directions. The new nodes take part in message passing, so what is predicted for one
-        depends, as for old nodes, on the others that come with it. Not with backbone linkx, which
-        has a weight for each node of the training graph.
+        depends, as for old nodes, on the others that come with it. Not with a backbone that has a
+        weight for each node of the training graph.
 
         Args:
             x: Features of the M new nodes, as ``result.data.x`` has them: not scaled to unit
@@ -150,7 +152,7 @@ class TransferResult:
     ) -> "Explanation":
         """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
 
-        Exact, for backbones whose scores are a sum over neighbours: appnp, gat, gcn, gpr, sage.
+        Exact, for backbones whose scores are a sum over neighbours; others are refused.
 
         Args:
             node: Its own id; its index where the graph has no ids.
@@ -175,7 +177,7 @@ class TransferResult:
         return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
 
     def _accuracy_on(self, nodes: Tensor) -> float:
-        return float(accuracy(self._final.logits, nodes, self.graph.y[nodes]))
+        return float(accuracy(self.refinement.logits, nodes, self.graph.y[nodes]))
 
     @property
     def epochs(self) -> int:
@@ -194,25 +196,9 @@ class TransferResult:
             top_k: Edges kept per node.
             self_loops: Keep what a node passes to itself among its edges.
         """
-        from graphglow.inference.refined_graph import strongest_edges
+        from graphglow.inference.refined_graph import refined_graph
 
-        at_least("top_k", top_k, 1)
-        edges = strongest_edges(
-            self.graph.adj,
-            self._final.latent,
-            self.config.input_weight_on(self.graph.adj),
-            top_k,
-            self_loops=self_loops,
-        )
-        refined = self.data.clone()
-        of_edges = [name for name in self.data.keys() if self.data.is_edge_attr(name)]  # noqa: SIM118
-        for name in set(of_edges) - set(OF_NODES):  # PyG asks for no more than the length
-            del refined[name]
-        refined.edge_index = edges.pairs.cpu()
-        refined.edge_weight = edges.weight.cpu()
-        refined.edge_input_weight = edges.input_part.cpu()
-        refined.edge_latent_weight = edges.latent_part.cpu()
-        return refined
+        return refined_graph(self, top_k, self_loops=self_loops)
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as the command line's ``--json`` prints them."""
@@ -220,8 +206,7 @@ class TransferResult:
             "target": self.graph.name,
             "method": self.method,
             "backbone": self.config.backbone,
-            **self.learner.delta_facts(),
-            **self.config.lambda_facts(),
+            **delta_facts(self.learner.config.delta),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,
@@ -236,7 +221,7 @@ class TransferResult:
     @property
     def message_backend(self) -> str:
         """How the learned graph's messages were computed: the named backend, or auto's choice."""
-        structure = self._final.structure
+        structure = self.refinement.structure
         assert structure is not None  # there is a learner
         return structure.chosen_backend
 
@@ -251,9 +236,72 @@ class TransferResult:
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file, atomically; an existing file is replaced."""
-        save_result(self, path)
+        data = self.data
+        graph = {name: data[name] for name in GRAPH_TENSORS if data.get(name) is not None}
+        tensors = {
+            **prefixed("gnn", self.gnn.state_dict()),
+            **prefixed("learner", self.learner.state_dict()),
+            **prefixed("graph", graph),
+            "pivots": self.pivots,
+        }
+        learner = {"config": asdict(self.learner.config), "provenance": self.learner.provenance}
+        meta = {
+            "config": asdict(self.config),
+            "learner": learner,
+            "history": [list(epoch) for epoch in self.history],
+            "train_seconds": self.train_seconds,
+            "seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "name": self.graph.name,
+            "lists": {name: _plain(data[name]) for name in GRAPH_LISTS if name in data},
+            "facts": {name: data[name] for name in GRAPH_FACTS if name in data},
+        }
+        save_tensors(path, "result", tensors, meta)
 
     @classmethod
     def load(cls, path: str | Path) -> "TransferResult":
         """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
-        return cls(**read_result(path))
+        tensors, meta = load_tensors(path, "result")
+        try:
+            return cls(**_fields(tensors, meta, str(path)))
+        except InputError:
+            raise
+        except Exception as error:  # what is there is not what was written, in whatever way
+            text = " ".join(str(error).split())
+            raise InputError(f"{path} must be a whole graphglow result; {text}") from error
+
+
+def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> dict[str, Any]:
+    """The fields of a result that was saved."""
+    learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
+    settings = current_settings(meta["config"])
+    settings["objective"] = ObjectiveConfig(**settings["objective"])
+    config = TransferConfig(**(settings | {"device": "cpu"}))
+    facts = {name: fact for name, fact in meta.get("facts", {}).items() if name in GRAPH_FACTS}
+    data = Data(**within("graph", tensors), **meta["lists"], **facts, name=str(meta["name"]))
+    data = check_graph(data)
+    graph = graph_of(data)
+    gnn = config.build_gnn(graph, learner.config.embedding_size, torch.Generator())
+    gnn.load_state_dict(within("gnn", tensors))
+    if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
+        raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
+    pivots = tensors["pivots"].to(torch.int64)
+    if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
+        raise InputError(f"{origin} must hold pivots that are nodes of its graph")
+    return {
+        "data": data,
+        "graph": graph,
+        "config": config,
+        "learner": learner.requires_grad_(False).eval(),
+        "gnn": gnn.requires_grad_(False).eval(),
+        "pivots": pivots,
+        "history": [Epoch(*row) for row in meta["history"]],
+        "train_seconds": float(meta["train_seconds"]),
+        "seconds": float(meta["seconds"]),
+        "peak_memory_bytes": int(meta["peak_memory_bytes"]),
+    }
+
+
+def _plain(values: Any) -> list[Any]:
+    """Node ids and class names as JSON can hold them: numbers and text, no arrays."""
+    return [value.item() if hasattr(value, "item") else value for value in values]

@@ -24,8 +24,8 @@ from graphglow.structure.objective import (
     relaxed_bernoulli,
     supervised_loss,
 )
+from graphglow.training.config import Runs
 from graphglow.training.refine import Refinement
-from graphglow.training.runs import Runs
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,12 @@ class LearnerLoss:
             return supervised_loss(step.logits, graph.train, labels)
         assert step.structure is not None
         alpha = edge_probabilities(step.structure.gamma())
-        input_weight = runs.input_weight_on(graph.adj)
 
         def loss_on(b: Tensor) -> Tensor:
             latent: Structure = SampledStructure(b)
             if isinstance(step.latent, BlendedStructure):
                 latent = BlendedStructure(latent, step.latent.first, step.latent.eta)
-            mix = MixedPropagation(graph.adj, latent, input_weight)
+            mix = MixedPropagation(graph.adj, latent, runs.input_weight)
             _, logits = gnn(step.encoded, mix, dropout)
             return supervised_loss(logits, graph.train, labels)
 

@@ -6,16 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.gnn import Dropout, backbone_class, stack
+from graphglow.gnn import Dropout, stack
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
 from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
 from graphglow.structure.objective import sketch, supervised_loss
 from graphglow.training.adam import Adam
-from graphglow.training.config import ModelConfig
+from graphglow.training.config import ModelConfig, Runs
 from graphglow.training.device import check_runnable
 from graphglow.training.refine import Refinement, inference, last_refinement, refine
-from graphglow.training.runs import Runs
 from graphglow.training.supervision import LearnerLoss
 
 
@@ -55,24 +54,20 @@ class GraphTask:
         check_runnable(configs[0], learner, device)
         self.graph, self.learner, self.trained = graph, learner, trained
         self.runs = runs = Runs.of(configs, device)
+        self.count, self.capture = runs.count, runs.shared.capture
+        self._on_cpu = device.type == "cpu"
         self.degree = graph.adj.crow.diff().to(graph.adj.values.dtype)  # [N], self-loops included
         self.num_pivots = min(runs.shared.num_pivots, graph.num_nodes)
         gnns, orders, generators = [], [], []
         for config, seed in zip(configs, seeds or [c.seed for c in configs], strict=True):
             start = torch.Generator().manual_seed(seed)
-            gnns.append(
-                backbone_class(config.backbone)(
-                    graph.num_features,
-                    graph.num_classes,
-                    config.backbone_shape(hidden, graph.num_nodes),
-                    start,
-                )
-            )
+            gnns.append(config.build_gnn(graph, hidden, start))
             orders.append(self._first_pivots(start))
             generators.append(torch.Generator(device).manual_seed(seed))
         self.gnn = stack(gnns).to(device)
         self.pivots = (torch.stack(orders) if runs.count > 1 else orders[0]).to(device)  # [.., P]
-        self.dropout = Dropout(runs.dropout, tuple(generators))
+        self.generators = tuple(generators)
+        self.dropout = Dropout(runs.dropout, self.generators)
         self.optimizer = Adam(
             self.gnn.parameters(),
             _per_vector(runs.learning_rate),
@@ -122,18 +117,6 @@ class GraphTask:
         return loss, accuracy(logits, self.graph.val, self.val_labels)
 
     @property
-    def count(self) -> int:
-        return self.runs.count
-
-    @property
-    def capture(self) -> bool:
-        return self.runs.shared.capture
-
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]:
-        return self.dropout.generators
-
-    @property
     def weights(self) -> list[Tensor]:
         along = [] if self.trained is None else [self.trained.theta.flat]
         return [self.optimizer.flat, *along]
@@ -153,10 +136,6 @@ class GraphTask:
         for i, generator in enumerate(self.generators):
             generator.set_state(drawn[str(i)])
 
-    @property
-    def _on_cpu(self) -> bool:
-        return self.graph.y.device.type == "cpu"
-
     def _first_pivots(self, generator: torch.Generator) -> Tensor:
         """The pivots of evaluation: [P], all different."""
         if not self.runs.shared.pivots_by_degree:
@@ -170,7 +149,7 @@ class GraphTask:
             return self.pivots
         keys = [
             torch.rand(self.graph.num_nodes, generator=generator, device=self.pivots.device)
-            for generator in self.dropout.generators
+            for generator in self.generators
         ]
         key = torch.stack(keys) if self.runs.count > 1 else keys[0]
         if self.runs.shared.pivots_by_degree:
@@ -183,7 +162,7 @@ class GraphTask:
         """L_s + L_r + L_e of each refinement: [T]."""
         assert self.trained is not None
         assert self.learner is not None
-        (generator,) = self.dropout.generators
+        (generator,) = self.generators
         objective = self.trained.objective
         features: Tensor | None = None
         if objective.smoothness > 0 or objective.sparsity > 0:

@@ -7,7 +7,8 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,12 +16,19 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone
-from graphglow.graphs import Graph, check_graph, graph_of
+from graphglow.graphs import check_graph, graph_of
+from graphglow.pretrained import load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
-from graphglow.training.checkpoint import Checkpoints, Part, held
-from graphglow.training.config import TransferConfig
+from graphglow.training.checkpoint import (
+    Checkpoints,
+    Part,
+    graph_identity,
+    held,
+    learner_identity,
+)
+from graphglow.training.config import TransferConfig, check_same_shape
 from graphglow.training.device import (
     memory_advice,
     peak_memory_bytes,
@@ -29,8 +37,6 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
 from graphglow.training.result import TransferResult
-from graphglow.training.run_identity import graph_identity, learner_identity
-from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -43,9 +49,23 @@ class StructureObserver(NamedTuple):
     """Called with the epochs done, 0 at first, the structure as the model has it then, and its
     pivots [P]."""
 
+    def of(self, task: GraphTask) -> Observer:
+        """What the loop calls: it knows tasks, not structures."""
+
+        def look(epoch: int) -> None:
+            latent = task.evaluate().latent
+            assert latent is not None  # there is a learner
+            self.look(epoch, latent, task.pivots)
+
+        return Observer(self.every, look)
+
+
+Learner = StructureLearner | str | Path
+"""A learner itself, the name of one of the package's, or a file."""
+
 
 def transfer(
-    learner: StructureLearner,
+    learner: Learner,
     data: Data,
     config: TransferConfig | None = None,
     *,
@@ -60,7 +80,7 @@ def transfer(
     learner this is GraphGLOW*, the oracle of the paper.
 
     Args:
-        learner: From :func:`pretrain` or :meth:`StructureLearner.load`, or a new, random one.
+        learner: From :func:`pretrain` or a new, random one; or what :func:`load_learner` takes.
         data: The target graph.
         config: Model and schedule.
         on_epoch: Called after every epoch.
@@ -68,14 +88,14 @@ def transfer(
         checkpoints: Where the run saves itself, to go on from there if it is killed. Times of
             the result are then sums over its parts.
     """
-    configs = [TransferConfig() if config is None else config]
-    _check([learner], configs)
+    learners, configs = [load_learner(learner)], [TransferConfig() if config is None else config]
+    _check(learners, configs)
     with held(checkpoints):
-        return _train([learner], data, configs, on_epoch, observer, checkpoints)[0]
+        return _train(learners, data, configs, on_epoch, observer, checkpoints)[0]
 
 
 def transfer_many(
-    learner: StructureLearner | Sequence[StructureLearner],
+    learner: Learner | Sequence[Learner],
     data: Data,
     configs: Sequence[TransferConfig],
     *,
@@ -96,7 +116,9 @@ def transfer_many(
         configs: One per run.
         on_epoch: Called for every epoch of every run.
     """
-    learners = list(learner) if isinstance(learner, Sequence) else [learner]
+    if isinstance(learner, str) or not isinstance(learner, Sequence):
+        learner = [learner]
+    learners = [load_learner(one) for one in learner]
     _check(learners, configs)
     batched = not configs[0].train_learner and can_stack(learners)
     if len(configs) > 1 and not batched:
@@ -135,9 +157,9 @@ def _train(
         loop = Loop(task, first.epochs, first.patience or first.epochs)
         before = 0.0
         if checkpoints is not None:
-            before = _save_in(checkpoints, _identity(learners[0], graph, first), task, loop)
+            before = _save_in(checkpoints, learners[0], task, loop)
         train_began = time.perf_counter() - before
-        histories = loop.run(on_epoch, _of_task(observer, task))
+        histories = loop.run(on_epoch, None if observer is None else observer.of(task))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
@@ -160,48 +182,34 @@ def _train(
     ]
 
 
-def _identity(learner: StructureLearner, graph: Graph, config: TransferConfig) -> dict[str, Any]:
-    """All that a run's result depends on, and by which its checkpoints know it."""
-    return {
+def _save_in(
+    checkpoints: Checkpoints, learner: StructureLearner, task: GraphTask, loop: Loop
+) -> float:
+    """Let a run save itself, and go on where it was; return the seconds that it took so far."""
+    graph = task.graph
+    run = {  # all that its result depends on, and by which its checkpoints know it
         "command": "transfer",
-        "config": asdict(config) | {"device": graph.y.device.type},
+        "config": asdict(task.runs.shared) | {"device": graph.y.device.type},
         "learner": learner_identity(learner),
         "graph": graph_identity(graph),
     }
-
-
-def _save_in(checkpoints: Checkpoints, run: dict[str, Any], task: GraphTask, loop: Loop) -> float:
-    """Let a run save itself, and go on where it was; return the seconds that it took so far."""
     parts: dict[str, Part] = {"task": task}
     if task.trained is not None:
         parts["theta"] = task.trained.theta
     checkpoints.begin(run, lambda found: found.restore(parts | {"loop": loop}))
-
-    def offer(now: Loop) -> None:
-        checkpoints.offer(parts | {"loop": now})
-
-    loop.on_read = offer
+    loop.on_read = lambda now: checkpoints.offer(parts | {"loop": now})
     return checkpoints.seconds_before
 
 
-def _of_task(observer: StructureObserver | None, task: GraphTask) -> Observer | None:
-    """What the loop calls: it knows tasks, not structures."""
-    if observer is None:
-        return None
-
-    def look(epoch: int) -> None:
-        latent = task.evaluate().latent
-        assert latent is not None  # there is a learner
-        observer.look(epoch, latent, task.pivots)
-
-    return Observer(observer.every, look)
-
-
 def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfig]) -> None:
-    for learner in learners:
-        if not isinstance(learner, StructureLearner):
-            raise InputError(f"transfer needs a StructureLearner; got {type(learner).__name__}")
-    _check_configs(configs)
+    if not isinstance(configs, Sequence):
+        raise InputError(f"transfer_many needs a list of configs; got {type(configs).__name__}")
+    if len(configs) == 0:
+        raise InputError("transfer_many needs at least one config; got none")
+    for config in configs:
+        if not isinstance(config, TransferConfig):
+            raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
+    check_same_shape(configs)
     if len(learners) not in (1, len(configs)):
         raise InputError(
             f"transfer_many needs one learner, or one per config ({len(configs)}); "
@@ -219,22 +227,9 @@ def can_stack(learners: Sequence[StructureLearner]) -> bool:
     return len(learners) == 1 or not config.weighted or config.similarity == "cosine"
 
 
-def _check_configs(configs: Sequence[TransferConfig]) -> None:
-    if not isinstance(configs, Sequence):
-        raise InputError(f"transfer_many needs a list of configs; got {type(configs).__name__}")
-    if len(configs) == 0:
-        raise InputError("transfer_many needs at least one config; got none")
-    for config in configs:
-        if not isinstance(config, TransferConfig):
-            raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
-    check_same_shape(configs)
-
-
 def _gnn_of(task: GraphTask, run: int) -> Backbone:
     """The trained GNN of one run, out of a batch: no batch dimension, memory of its own."""
-    gnn = type(task.gnn)(
-        task.graph.num_features, task.graph.num_classes, task.gnn.shape, torch.Generator()
-    ).to(task.pivots.device)
+    gnn = type(task.gnn)(task.gnn.shape, torch.Generator()).to(task.pivots.device)
     state = task.gnn.state_dict()
     gnn.load_state_dict({n: t if task.runs.count == 1 else t[run] for n, t in state.items()})
     return gnn.requires_grad_(False).eval()

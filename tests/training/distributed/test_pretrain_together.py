@@ -7,18 +7,17 @@ import torch
 from dying_runs import assert_same_learner, eager, killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_graphs import pretrain_config, small_data
 from two_ranks import in_ranks
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.graphs import prepare
-from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure import StructureLearner
 from graphglow.training import pretrain
 from graphglow.training.adam import Adam
 from graphglow.training.distributed import Ranks, pretrain_together
 from graphglow.training.distributed.pretrain import balanced
 from graphglow.training.task import GraphTask, Trained
+from tiny_graphs import pretrain_config, small_data
 
 SOURCES = [small_data(seed=1, num_nodes=50), small_data(seed=2, num_nodes=30), small_data(seed=3)]
 CONFIG = pretrain_config(
@@ -140,17 +139,6 @@ def test_in_one_process_too_a_run_goes_on_where_it_was(tmp_path, config, after):
     other = replace(config, seed=config.seed + 1)
     with pytest.raises(InputError, match=r"checkpoints must be of the same run; .* seed"):
         pretrain(SOURCES, other, checkpoints=checkpoints)
-
-
-def test_a_checkpoint_that_lacks_a_source_is_passed_over(tmp_path):
-    assert killed(lambda dying: pretrain(SOURCES, CONFIG, checkpoints=dying), tmp_path / "c", 2)
-    *_, newest = eager(tmp_path / "c").files()
-    tensors, meta = load_tensors(newest, "checkpoint")
-    fewer = {name: tensor for name, tensor in tensors.items() if not name.startswith("task_2.")}
-    save_tensors(newest, "checkpoint", fewer, meta)
-    with pytest.warns(InputWarning, match="a checkpoint cannot be used, the one before is used"):
-        resumed = pretrain(SOURCES, CONFIG, checkpoints=eager(tmp_path / "c"))
-    assert_same_learner(resumed, pretrain(SOURCES, CONFIG))
 
 
 def test_an_unknown_schedule_is_refused():

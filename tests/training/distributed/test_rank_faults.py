@@ -54,8 +54,8 @@ DIFFERENT = {
         "graph or split (",
     ),
     "learner": (
+        transfer("d", learner=["random"]),
         transfer("d", learner=["universal"]),
-        transfer("d", learner=["citation"]),
         "learner (",
     ),
     "command": (transfer("d"), pretrain(), "job (transfer on rank 0, pretrain"),

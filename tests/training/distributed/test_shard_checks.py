@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from tiny_graphs import small_data
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))

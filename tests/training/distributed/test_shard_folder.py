@@ -6,7 +6,6 @@ import resource
 import numpy as np
 import pytest
 import torch
-from tiny_graphs import small_data
 
 from graphglow.errors import InputError
 from graphglow.graphs import prepare, scale_graph
@@ -27,6 +26,7 @@ from graphglow.training.distributed.graph_arrays import (
     is_array_folder,
     save_array,
 )
+from tiny_graphs import small_data
 
 
 def messy(*, weighted, sparse_features=False):

@@ -33,7 +33,7 @@ def two(tmp_path_factory):
     cut("--graph", "wine", "--out", out / "shards", "--parts", 2)
     run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     job = [str(HERE / "torchrun_job.py"), str(out / "shards"), str(out)]
-    path = os.pathsep.join([str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE.parents[1]), str(HERE), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, *run, *job],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

@@ -4,11 +4,10 @@ import json
 import sys
 from pathlib import Path
 
-from tiny_graphs import pretrain_config, transfer_config
-
 from graphglow.commands.across_ranks import pretrain_across_ranks, transfer_across_ranks
 from graphglow.commands.graph_flags import GraphFlags
 from graphglow.training.distributed import join
+from tiny_graphs import pretrain_config, transfer_config
 
 WIDTH, PIVOTS = 16, 20
 

@@ -1,8 +1,10 @@
 """Backbones by name. A new one is a class in a file of its own and a line in this table."""
 
+from collections.abc import Callable
+
 from graphglow.errors import InputError
 from graphglow.gnn.backbones.appnp import APPNP
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, stack
+from graphglow.gnn.backbones.backbone import Backbone
 from graphglow.gnn.backbones.gat import GAT
 from graphglow.gnn.backbones.gcn import GCN
 from graphglow.gnn.backbones.gcnii import GCNII
@@ -30,18 +32,6 @@ def backbone_class(name: str) -> type[Backbone]:
     return BACKBONES[name]
 
 
-__all__ = [
-    "APPNP",
-    "BACKBONES",
-    "GAT",
-    "GCN",
-    "GCNII",
-    "GPR",
-    "H2GCN",
-    "LINKX",
-    "SAGE",
-    "Backbone",
-    "BackboneShape",
-    "backbone_class",
-    "stack",
-]
+def backbones_that(can: Callable[[type[Backbone]], bool]) -> str:
+    """The names of those that can do something, for a sentence that refuses another."""
+    return ", ".join(sorted(name for name, kind in BACKBONES.items() if can(kind)))

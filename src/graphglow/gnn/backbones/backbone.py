@@ -1,63 +1,92 @@
 """What a backbone is: the graph-specific GNN h_w that runs on the mixed structure."""
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from graphglow.gnn.dropout import Dropout
-from graphglow.gnn.encoder import Encoded, Encoder
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, Encoder, MixedPropagation
 from graphglow.graphs import Graph
+from graphglow.ops.sparse import SparseMatrix
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackboneShape:
-    """What a backbone is built from, beside the graph's own sizes."""
+class NoSettings:
+    """Of a backbone with none of its own."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a backbone is built from."""
+
+    num_features: int
+    """Width of the input features."""
+    num_classes: int
+    """C."""
+    num_nodes: int
+    """N, for a backbone with a weight per node."""
     hidden: int
     """d: width of the embeddings, equal to the structure learner's embedding size."""
     num_layers: int = 2
     """L."""
     encoder: Encoder = "gcn"
     """How Z^0 is made."""
-    num_nodes: int | None = None
-    """N, for a backbone with a weight per node."""
-    attention_heads: int = 8
-    """Most heads of gat; 8 in its paper."""
-    teleport: float = 0.1
-    """alpha of appnp, gpr and gcnii; 0.1 in their papers, for citation graphs."""
-    steps: int = 10
-    """K of appnp and gpr; 10 in their papers."""
+    settings: Any = None
+    """The backbone's own, of its ``settings_class``; None: its defaults."""
+
+    @property
+    def layers(self) -> list[tuple[int, int]]:
+        """Widths before and behind each layer: features, hidden, .., hidden, classes."""
+        inner = [self.hidden] * (self.num_layers - 1)
+        return list(pairwise([self.num_features, *inner, self.num_classes]))
+
+
+class LastLayer(NamedTuple):
+    """A last propagation with nothing nonlinear behind it: the logits of u are a sum over nodes.
+
+    With M = lambda A + (1 - lambda) L: ``logits_u = sum_v M_uv said_v + own_u + bias``, where
+    ``adj`` is A as the backbone has it in its last layer.
+
+    Shapes:
+        adj [N, N]; said [N, C]; own [N, C]; bias [C]
+    """
+
+    adj: SparseMatrix
+    said: Tensor
+    own: Tensor
+    bias: Tensor
 
 
 class Backbone(nn.Module, ABC):
     """A GNN in two parts: what a pass computes once, and what each refinement repeats.
 
     To add one: subclass, implement the two methods, add the class to ``BACKBONES``; the command
-    line, the checks and the tests pick it up from there. Randomness comes only from the ``dropout``
-    that is passed in; None means evaluation. Write tensor code for leading dimensions (``..``):
-    a batch of runs is one backbone whose parameters are stacked (:func:`stack`).
+    line, the checks and the tests pick it up from there, and what it can do is said by the class
+    itself. Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
+    Write tensor code for leading dimensions (``..``): a batch of runs is one backbone whose
+    parameters are stacked (:func:`~graphglow.structure.learner.stack`).
 
     Args:
-        num_features: Width of the input features.
-        num_classes: Number of classes C.
-        shape: Hidden width, depth, encoder.
+        shape: Widths, depth, encoder, and the settings of this kind of backbone.
         generator: Draws the initial weights.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
+    settings_class: ClassVar[type] = NoSettings
+    """Its own settings; each is a field of the same name in ``ModelConfig`` too."""
+    inductive: ClassVar[bool] = True
+    """Whether a trained one can run on more nodes; False where it has a weight per node."""
+    shardable: ClassVar[bool] = False
+    """Whether it sees the input graph through products with its normalised adjacency only."""
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
         self.shape = shape
+        self.settings: Any = shape.settings or self.settings_class()
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
@@ -69,19 +98,17 @@ class Backbone(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return embeddings z [.., N, hidden] for the next structure, and logits [.., N, C]."""
 
+    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
+        """Take an evaluation pass of one run apart, where its logits are a sum over nodes.
 
-def stack(backbones: Sequence[Backbone]) -> Backbone:
-    """One backbone for a batch of runs: each parameter gets a leading dimension B.
+        They are none where a nonlinearity stands behind the last propagation; then there is no
+        such method, and nothing can be explained.
+        """
+        raise NotImplementedError
 
-    A single one is returned as it is, without a batch dimension.
-    """
-    if len(backbones) == 1:
-        return backbones[0]
-    stacked = copy.deepcopy(backbones[0])
-    states = [backbone.state_dict() for backbone in backbones]
-    for name, parameter in stacked.named_parameters():
-        parameter.data = torch.stack([state[name] for state in states])
-    return stacked
+    @classmethod
+    def explainable(cls) -> bool:
+        return cls.last_layer is not Backbone.last_layer
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
@@ -89,9 +116,19 @@ def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
     return nn.Parameter(nn.init.xavier_uniform_(torch.empty(rows, columns), generator=generator))
 
 
+def glorots(widths: Sequence[tuple[int, int]], generator: torch.Generator) -> nn.ParameterList:
+    """A weight matrix per layer."""
+    return nn.ParameterList([glorot(a, b, generator) for a, b in widths])
+
+
 def vector(*size: int) -> nn.Parameter:
     """A bias: zeros."""
     return nn.Parameter(torch.zeros(*size))
+
+
+def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:
+    """A bias per layer."""
+    return nn.ParameterList([vector(b) for _, b in widths])
 
 
 def row(bias: Tensor) -> Tensor:

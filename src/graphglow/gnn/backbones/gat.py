@@ -1,6 +1,6 @@
 """GAT: attention over the input graph's edges, mixed with the learned structure."""
 
-from itertools import pairwise
+from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.checks import at_least
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.dropout import Dropout, drop, drop_features
-from graphglow.gnn.encoder import Encoded
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 
@@ -26,6 +26,17 @@ class Edges(NamedTuple):
     target: Tensor
     source: Tensor
     pattern: SparseMatrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSettings:
+    """Of GAT; 8 heads in its paper."""
+
+    attention_heads: int = 8
+    """Attention heads; their largest common divisor with the width is used."""
+
+    def __post_init__(self) -> None:
+        at_least("attention_heads", self.attention_heads, 1)
 
 
 class GAT(Backbone):
@@ -44,26 +55,20 @@ class GAT(Backbone):
         sources and targets (s and t of every head, side by side): [.., D] each
     """
 
+    settings_class = AttentionSettings
+    settings: AttentionSettings
     SLOPE = 0.2
     """Of the leaky relu, as in the paper."""
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
-        widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
-        pairs = list(pairwise(widths))
-        self.heads = [gcd(shape.attention_heads, shape.hidden)] * (shape.num_layers - 1) + [1]
-        self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
-        self.biases = nn.ParameterList([vector(b) for b in widths[1:]])
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        heads = gcd(self.settings.attention_heads, shape.hidden)
+        self.heads = [heads] * (shape.num_layers - 1) + [1]
+        self.weights = glorots(shape.layers, generator)
+        self.biases = vectors(shape.layers)
+        widths = list(zip(self.heads, shape.layers, strict=True))
         self.sources, self.targets = (
-            nn.ParameterList(
-                [_vectors(n, b, generator) for n, b in zip(self.heads, widths[1:], strict=True)]
-            )
+            nn.ParameterList([_attention_vectors(n, b, generator) for n, (_, b) in widths])
             for _ in range(2)
         )
 
@@ -87,14 +92,24 @@ class GAT(Backbone):
             hidden = mix(v, input_part=spread) + row(self.biases[layer])
         return before_elu, hidden  # h^(L-1) before its elu [.., N, D], h^L [.., N, C]
 
+    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
+        """The attention counts as given: it too depends on what the nodes say."""
+        hidden, _ = self(encoded, mix, None)
+        said = F.elu(hidden) @ self.weights[-1]
+        *_, target, source = encoded.cached
+        (pattern,) = encoded.operators
+        edges = Edges(target, source, pattern)
+        attention = self.attention(self.shape.num_layers - 1, said, edges)[:, 0]  # one head: [E]
+        return LastLayer(
+            pattern.with_values(attention), said, torch.zeros_like(said), self.biases[-1]
+        )
+
     def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:
         """MP_1 of one layer: [.., N, D] -> [.., N, D]."""
         attention = drop(self.attention(layer, v, edges), dropout)  # [.., E, H]
         heads = torch.unflatten(v, -1, (self.heads[layer], -1)).movedim(-2, -3)  # [.., H, N, D / H]
-        weight, values = (
-            attention.mT.flatten(0, -2),
-            heads.flatten(0, -3),
-        )  # the runs' heads in turn
+        # the runs' heads in turn
+        weight, values = attention.mT.flatten(0, -2), heads.flatten(0, -3)
         out: Tensor = _WeightedSum.apply(edges, weight, values)  # type: ignore[no-untyped-call]
         return out.view(heads.shape).movedim(-3, -2).flatten(-2)
 
@@ -139,7 +154,7 @@ class _WeightedSum(torch.autograd.Function):
         return None, (heard * said).sum(-1), edges.pattern.with_values(transposed) @ grad
 
 
-def _vectors(heads: int, width: int, generator: torch.Generator) -> nn.Parameter:
+def _attention_vectors(heads: int, width: int, generator: torch.Generator) -> nn.Parameter:
     """The attention vectors of all heads side by side, each with Glorot's values: [width]."""
-    drawn = [glorot(width // heads, 1, generator).detach()[:, 0] for _ in range(heads)]
-    return nn.Parameter(torch.cat(drawn))
+    drawn = glorots([(width // heads, 1)] * heads, generator)
+    return nn.Parameter(torch.cat([weight.detach()[:, 0] for weight in drawn]))

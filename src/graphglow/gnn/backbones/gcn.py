@@ -1,14 +1,11 @@
 """GCN, the backbone of the paper."""
 
-from itertools import pairwise
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.dropout import Dropout, drop
-from graphglow.gnn.encoder import Encoded, encode
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
 from graphglow.graphs import Graph
 
 
@@ -21,18 +18,12 @@ class GCN(Backbone):
     attended units are all off have no similarity to anything.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
-        widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
-        pairs = list(pairwise(widths))
-        self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
-        self.biases = nn.ParameterList([nn.Parameter(torch.zeros(b)) for _, b in pairs])
+    shardable = True
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        self.weights = glorots(shape.layers, generator)
+        self.biases = vectors(shape.layers)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         return encode(graph, self.weights[0], kind=self.shape.encoder, dropout=dropout)
@@ -40,10 +31,15 @@ class GCN(Backbone):
     def forward(
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
-        weights, biases = list(self.weights), [bias[..., None, :] for bias in self.biases]
+        weights, biases = list(self.weights), [row(bias) for bias in self.biases]
         xw, axw = encoded.cached
         hidden = mix(xw, input_part=axw) + biases[0]  # [.., N, D]
         for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
             hidden = mix(drop(torch.relu(hidden), dropout) @ weight) + bias
         logits = mix(drop(torch.relu(hidden), dropout) @ weights[-1]) + biases[-1]
         return hidden, logits  # Z^(L-1) before its relu [.., N, D], Z^(L) [.., N, C]
+
+    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
+        hidden, _ = self(encoded, mix, None)
+        said = torch.relu(hidden) @ self.weights[-1]
+        return LastLayer(mix.adj, said, torch.zeros_like(said), self.biases[-1])

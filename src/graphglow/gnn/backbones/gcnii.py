@@ -1,15 +1,27 @@
 """GCNII: deep GCN with initial residual and identity mapping."""
 
 import math
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.checks import in_unit_interval
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector
 from graphglow.gnn.dropout import Dropout, drop
-from graphglow.gnn.encoder import Encoded, encode
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
 from graphglow.graphs import Graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class GCNIISettings:
+    """Of GCNII; 0.1 in its paper."""
+
+    teleport: float = 0.1
+    """alpha: share of the first layer in every other one."""
+
+    def __post_init__(self) -> None:
+        in_unit_interval("teleport", self.teleport)
 
 
 class GCNII(Backbone):
@@ -25,24 +37,19 @@ class GCNII(Backbone):
     number of propagations and counts neither dense layer.
     """
 
+    settings_class = GCNIISettings
+    shardable = True
+    settings: GCNIISettings
     THETA = 0.5
     """How fast layers turn into the identity; the paper's value for Cora."""
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
         width = shape.hidden
-        self.weight_in, self.bias_in = glorot(num_features, width, generator), vector(width)
-        self.weights = nn.ParameterList(
-            [glorot(width, width, generator) for _ in range(shape.num_layers)]
-        )
-        self.weight_out = glorot(width, num_classes, generator)
-        self.bias_out = vector(num_classes)
+        self.weight_in, self.bias_in = glorot(shape.num_features, width, generator), vector(width)
+        self.weights = glorots([(width, width)] * shape.num_layers, generator)
+        self.weight_out = glorot(width, shape.num_classes, generator)
+        self.bias_out = vector(shape.num_classes)
 
     def beta(self, layer: int) -> float:
         """beta_l of layer l = 1 .. L."""
@@ -56,7 +63,7 @@ class GCNII(Backbone):
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
         (first,) = encoded.cached  # H^0 [.., N, D]
-        hidden, before_relu, alpha = first, first, self.shape.teleport
+        hidden, before_relu, alpha = first, first, self.settings.teleport
         for layer, weight in enumerate(self.weights, start=1):
             spread = (1 - alpha) * mix(drop(hidden, dropout)) + alpha * first
             before_relu = torch.lerp(spread, spread @ weight, self.beta(layer))

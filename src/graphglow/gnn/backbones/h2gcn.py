@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, row, vector
 from graphglow.gnn.dropout import Dropout, drop
-from graphglow.gnn.encoder import Encoded, encode
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
 from graphglow.graphs import Graph
 from graphglow.structure import Structure
 
@@ -38,18 +37,13 @@ class H2GCN(Backbone):
         r^k [.., N, 2^k D], so that W_out has (2^(K+1) - 1) D rows
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
-        self.weight, self.bias = glorot(num_features, shape.hidden, generator), vector(shape.hidden)
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        self.weight = glorot(shape.num_features, shape.hidden, generator)
+        self.bias = vector(shape.hidden)
         joined = (2 ** (shape.num_layers + 1) - 1) * shape.hidden
-        self.weight_out = glorot(joined, num_classes, generator)
-        self.bias_out = vector(num_classes)
+        self.weight_out = glorot(joined, shape.num_classes, generator)
+        self.bias_out = vector(shape.num_classes)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         one, two = graph.hops

@@ -1,13 +1,12 @@
 """LINKX under a learned structure: a branch on adjacency rows beside one on features."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector, vectors
 from graphglow.gnn.dropout import Dropout, drop, drop_features
-from graphglow.gnn.encoder import Encoded
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
 from graphglow.graphs import Graph
 
 
@@ -30,24 +29,19 @@ class LINKX(Backbone):
         weight_adj [.., N, D]
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
-        assert shape.num_nodes is not None
-        width, num_mixed = shape.hidden, shape.num_layers - 1
+    inductive = False
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        width = shape.hidden
+        mixed = [(width, width)] * (shape.num_layers - 1)
         self.weight_adj = glorot(shape.num_nodes, width, generator)
-        self.weight_x = glorot(num_features, width, generator)
+        self.weight_x = glorot(shape.num_features, width, generator)
         self.bias_adj, self.bias_x = vector(width), vector(width)
         self.weight_both = glorot(2 * width, width, generator)
-        self.weights = nn.ParameterList([glorot(width, width, generator) for _ in range(num_mixed)])
-        self.biases = nn.ParameterList([vector(width) for _ in range(num_mixed)])
-        self.weight_out = glorot(width, num_classes, generator)
-        self.bias_out = vector(num_classes)
+        self.weights, self.biases = glorots(mixed, generator), vectors(mixed)
+        self.weight_out = glorot(width, shape.num_classes, generator)
+        self.bias_out = vector(shape.num_classes)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         if self.weight_adj.shape[-2] != graph.num_nodes:

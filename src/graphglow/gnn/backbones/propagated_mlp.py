@@ -1,16 +1,30 @@
 """Predict, then propagate: an MLP on the features, whose logits travel over the mixed structure."""
 
 from abc import abstractmethod
-from itertools import pairwise
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.checks import at_least, in_unit_interval
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorots, row, vectors
 from graphglow.gnn.dropout import Dropout, drop
-from graphglow.gnn.encoder import Encoded, encode
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
 from graphglow.graphs import Graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class PropagationSettings:
+    """Of APPNP and GPR-GNN; 0.1 and 10 in their papers, for citation graphs."""
+
+    teleport: float = 0.1
+    """alpha: weight of the features against the messages (of gpr, at the start)."""
+    steps: int = 10
+    """K: number of propagations."""
+
+    def __post_init__(self) -> None:
+        in_unit_interval("teleport", self.teleport)
+        at_least("steps", self.steps, 1)
 
 
 class PropagatedMLP(Backbone):
@@ -20,18 +34,14 @@ class PropagatedMLP(Backbone):
     mix(X W^0) + b^0: the MLP's first layer, before its relu, after one step over the structure.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
-        widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
-        pairs = list(pairwise(widths))
-        self.weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
-        self.biases = nn.ParameterList([vector(b) for _, b in pairs])
+    settings_class = PropagationSettings
+    shardable = True
+    settings: PropagationSettings
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        self.weights = glorots(shape.layers, generator)
+        self.biases = vectors(shape.layers)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         weights, biases = list(self.weights), [row(bias) for bias in self.biases]

@@ -1,15 +1,13 @@
 """GraphSAGE with the mean of the neighbours."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, BackboneShape, glorot, row, vector
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.dropout import Dropout, drop, drop_features
-from graphglow.gnn.encoder import Encoded
-from graphglow.gnn.latent_gnn import MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
 from graphglow.graphs import Graph
 
 
@@ -22,19 +20,11 @@ class SAGE(Backbone):
     mixed structure, all neighbours instead of a sample, and no scaling to unit length.
     """
 
-    def __init__(
-        self,
-        num_features: int,
-        num_classes: int,
-        shape: BackboneShape,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__(num_features, num_classes, shape, generator)
-        widths = [num_features] + [shape.hidden] * (shape.num_layers - 1) + [num_classes]
-        pairs = list(pairwise(widths))
-        self.self_weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
-        self.neighbour_weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairs])
-        self.biases = nn.ParameterList([vector(b) for _, b in pairs])
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        self.self_weights = glorots(shape.layers, generator)
+        self.neighbour_weights = glorots(shape.layers, generator)
+        self.biases = vectors(shape.layers)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         mean, x = graph.neighbour_mean, drop_features(graph.x, dropout)
@@ -60,3 +50,9 @@ class SAGE(Backbone):
             h = drop(torch.relu(hidden), dropout)
             hidden = h @ self_weight + mix(h @ neighbour_weight) + row(bias)
         return before_relu, hidden  # h^(L-1) before its relu [.., N, D], h^L [.., N, C]
+
+    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
+        hidden = torch.relu(self(encoded, mix, None)[0])
+        (mean,) = encoded.operators
+        own = hidden @ self.self_weights[-1]
+        return LastLayer(mean, hidden @ self.neighbour_weights[-1], own, self.biases[-1])

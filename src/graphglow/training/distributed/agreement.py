@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.storage import checksum
+from graphglow.training.checkpoint import versions
 from graphglow.training.config import RunConfig
 from graphglow.training.distributed.ranks import HeardError, Ranks
-from graphglow.training.run_identity import versions
 
 SHOWN = 3
 """Differences that are named."""

@@ -17,8 +17,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
-from graphglow.training.best import Best
-from graphglow.training.checkpoint import Checkpoints, held
+from graphglow.training.checkpoint import Checkpoints, Part, Saved, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice
 from graphglow.training.distributed.agreement import agree, data_identity, settings_of
@@ -30,8 +29,7 @@ from graphglow.training.distributed.saving import (
     packed,
     unpacked,
 )
-from graphglow.training.loop import Epoch, OnEpoch
-from graphglow.training.run_state import Part, Saved
+from graphglow.training.loop import Best, Epoch, OnEpoch
 from graphglow.training.task import GraphTask, Trained
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import safetensors.torch
 from torch import Tensor
 
-from graphglow.training.checkpoint import Checkpoints
+from graphglow.training.checkpoint import Checkpoints, Saved
 from graphglow.training.distributed.agreement import together
 from graphglow.training.distributed.ranks import Ranks
-from graphglow.training.run_state import Saved
 
 
 def anyone_saves(checkpoints: Checkpoints | None, ranks: Ranks) -> bool:

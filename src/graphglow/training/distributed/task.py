@@ -6,24 +6,21 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout, backbone_class
+from graphglow.gnn import Dropout, backbone_class, backbones_that
 from graphglow.graphs import Graph
 from graphglow.ops.change import squared_change
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
-from graphglow.training.config import TransferConfig
+from graphglow.training.config import Runs, TransferConfig
 from graphglow.training.device import check_runnable
 from graphglow.training.distributed.draws import NodeDropout, draw_key, draw_pivots, own_pivots
 from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.distributed.shard import Shard
 from graphglow.training.distributed.structure import Pivots, ShardedStructure, sharded_structure
 from graphglow.training.refine import Refinement, refine
-from graphglow.training.runs import Runs
 
-BACKBONES = ("appnp", "gcn", "gcnii", "gpr")
-"""GNNs that see the input graph through products with its normalised adjacency only."""
 BACKENDS = ("auto", "chunked", "dense", "linear")
 
 
@@ -60,12 +57,7 @@ class ShardTask:
         self.runs = Runs.of([config])
         hidden = learner.config.embedding_size
         start = torch.Generator().manual_seed(config.seed)
-        self.gnn = backbone_class(config.backbone)(
-            self.graph.num_features,
-            self.graph.num_classes,
-            config.backbone_shape(hidden, shard.num_nodes),
-            start,
-        ).to(ranks.device)
+        self.gnn = config.build_gnn(self.graph, hidden, start).to(ranks.device)
         self.num_pivots = min(config.num_pivots, shard.num_nodes)
         if pivots is None:
             self.pivots = self._drawn_pivots(start)
@@ -169,10 +161,9 @@ class ShardTask:
 def check_shardable(config: TransferConfig, learner: StructureLearner, ranks: Ranks) -> None:
     """Raise unless this can be trained on shards."""
     check_runnable(config, learner, ranks.device)
-    if config.backbone not in BACKBONES:
-        raise InputError(
-            f"backbone must be one of {', '.join(BACKBONES)} across ranks; got {config.backbone!r}"
-        )
+    if not backbone_class(config.backbone).shardable:
+        able = backbones_that(lambda kind: kind.shardable)
+        raise InputError(f"backbone must be one of {able} across ranks; got {config.backbone!r}")
     if config.backend not in BACKENDS:
         raise InputError(
             f"backend must be one of {', '.join(BACKENDS)} across ranks; got {config.backend!r}"

@@ -19,7 +19,8 @@ from graphglow.errors import InputError
 from graphglow.gnn import Backbone
 from graphglow.storage import atomic_path, checksum
 from graphglow.structure import StructureLearner
-from graphglow.training.checkpoint import Checkpoints, held
+from graphglow.structure.config import delta_facts
+from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, reset_peak_memory
 from graphglow.training.distributed.agreement import agree, settings_of, together
@@ -28,7 +29,6 @@ from graphglow.training.distributed.saving import anyone_saves, begin_together
 from graphglow.training.distributed.shard import Shard
 from graphglow.training.distributed.task import ShardTask
 from graphglow.training.loop import Epoch, Loop, OnEpoch
-from graphglow.training.run_identity import graph_identity, learner_identity
 
 PREDICTIONS = re.compile(r"(?:nodes|probabilities)-(\d+)\.npy")
 """What ranks call the files of their predictions."""
@@ -92,8 +92,7 @@ class ShardResult:
             "target": self.shard.graph.name,
             "method": self.method,
             "backbone": self.config.backbone,
-            **self.learner.delta_facts(),
-            **self.config.lambda_facts(),
+            **delta_facts(self.learner.config.delta),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": len(self.history),
