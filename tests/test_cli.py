@@ -18,7 +18,7 @@ import torch
 import graphglow
 from graphglow import training
 from graphglow.cli import main
-from graphglow.commands import COMMANDS, terminal
+from graphglow.commands import COMMANDS, MODULES, terminal
 from graphglow.graphs.write import WRITERS
 
 FAST = ["--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
@@ -137,7 +137,7 @@ def test_every_command_has_the_shared_flags_and_help(run: Run, name: str) -> Non
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_line_is_the_first_docstring_line(name: str) -> None:
-    command = getattr(import_module(f"graphglow.commands.{name}"), name)
+    command = getattr(import_module(f"graphglow.commands.{MODULES.get(name, name)}"), name)
     assert (inspect.getdoc(command) or "").splitlines()[0] == COMMANDS[name]
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphglow.cli import main
-from graphglow.commands.graph_flags import GraphFlags, ManyGraphFlags
+from graphglow.commands.flags import GraphFlags, ManyGraphFlags
 from graphglow.errors import InputError
 
 

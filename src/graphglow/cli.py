@@ -14,11 +14,11 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from types import FrameType, TracebackType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
 
-from graphglow.commands import COMMANDS
+from graphglow.commands import COMMANDS, MODULES, topology
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
 
@@ -62,9 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
         with suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    terminate = _Terminate()
+    terminated: list[int] = []
     try:
-        with warnings.catch_warnings(), terminate:
+        with warnings.catch_warnings(), _hearing_sigterm(terminated):
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has gone, as in `graphglow datasets | head -1`
         return 1
     except KeyboardInterrupt:
-        return _failed(143, "terminated") if terminate.came else _failed(130, "interrupted")
+        return _failed(143, "terminated") if terminated else _failed(130, "interrupted")
     except InputError as error:
         return _failed(2, str(error))
     except StoppedError as error:
@@ -94,39 +94,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         _flush()
 
 
-class _Terminate:
+@contextmanager
+def _hearing_sigterm(came: list[int]) -> Iterator[None]:
     """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept.
 
     Not in one of several ranks: waiting for the others, they hear nothing but a signal that ends
     them, and who sends it (torchrun) has no time.
     """
 
-    def __init__(self) -> None:
-        self.came = False
-        self._heard = False
-
-    def __enter__(self) -> None:
-        main_thread = threading.current_thread() is threading.main_thread()  # only it may ask
-        if (
-            main_thread
-            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-            and os.environ.get("WORLD_SIZE", "1") == "1"
-        ):
-            signal.signal(signal.SIGTERM, self._hear)
-            self._heard = True
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
+    def hear(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._heard:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    main_thread = threading.current_thread() is threading.main_thread()  # only it may ask
+    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not (main_thread and usual and topology() == "one"):
+        yield
+        return
+    signal.signal(signal.SIGTERM, hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: list[str]) -> None:
@@ -145,11 +134,10 @@ def _run(arguments: list[str]) -> None:
 
 
 def _run_command(name: str, arguments: list[str]) -> None:
-    processes = os.environ.get("WORLD_SIZE", "1")  # as torchrun sets it
-    if processes != "1" and name not in ACROSS_RANKS:
+    if topology() == "ranks" and name not in ACROSS_RANKS:
         raise InputError(
             f"several processes must share a {' or a '.join(ACROSS_RANKS)}; "
-            f"got {name} on {processes}, which each would do whole"
+            f"got {name} on {os.environ['WORLD_SIZE']}, which each would do whole"
         )
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
@@ -160,7 +148,7 @@ def _run_command(name: str, arguments: list[str]) -> None:
     with waiting("starting"):  # torch takes seconds to import
         from graphglow.commands.usage import parse
 
-        module = importlib.import_module(f"graphglow.commands.{name}")
+        module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
         command: Callable[..., None] = getattr(module, name)
     if hasattr(module, "parse"):  # its flags depend on the arguments
         module.parse(arguments)()

@@ -6,16 +6,8 @@ from typing import Annotated, NamedTuple
 from tyro.conf import Positional, arg
 
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
-from graphglow.commands.flags import (
-    Json,
-    OutFile,
-    Overwrite,
-    UnusedDataRoot,
-    UnusedDevice,
-    UnusedSeed,
-)
-from graphglow.commands.notes import note
-from graphglow.commands.terminal import print_json, say, waiting
+from graphglow.commands.flags import File, Json, NoEffect, Overwrite
+from graphglow.commands.terminal import note, print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.experiments.wording import counted
 from graphglow.report import is_report
@@ -28,13 +20,11 @@ from graphglow.training import TransferResult
 
 def report(  # noqa: D417 (flags.py says the rest)
     results: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")],
-    out: OutFile = Path("report.html"),
+    shared: Annotated[NoEffect, arg(name="")],
+    out: File = Path("report.html"),
     title: str = "graphglow results",
     overwrite: Overwrite = False,
     json: Json = False,
-    seed: UnusedSeed = 0,
-    device: UnusedDevice = "auto",
-    data_root: UnusedDataRoot = None,
 ) -> None:
     """Show results as one page that opens offline: tables, charts, learned structures.
 

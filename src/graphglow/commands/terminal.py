@@ -3,10 +3,10 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,7 +15,6 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
     from graphglow.training import Epoch
-    from graphglow.training.config import RunConfig
     from graphglow.training.loop import OnEpoch
 
 
@@ -27,36 +26,6 @@ def waiting(what: str) -> Iterator[None]:
         return
     with Console(stderr=True).status(escape(what)):
         yield
-
-
-class Watch(NamedTuple):
-    """Who follows a run: ``on_epoch`` while it trains, ``ended`` with its facts when it has."""
-
-    on_epoch: "OnEpoch | None"
-    ended: Callable[[Mapping[str, Any]], None]
-
-
-@contextmanager
-def epochs_shown(
-    label: str, config: "RunConfig", log: str | None = None, *, visits: int = 1
-) -> Iterator[Watch]:
-    """Let :func:`epoch_bar`, and the log that ``--log`` names, follow a run."""
-    from graphglow.training.run_log import log_to  # its package imports torch
-
-    with (
-        nullcontext() if log is None else log_to(log, settings=config) as kept,
-        epoch_bar(label, config.epochs, visits) as shown,
-    ):
-        ended = kept.summary if kept is not None else lambda facts: None
-        if kept is None or shown is None:
-            yield Watch(kept or shown, ended)
-            return
-
-        def on_epoch(epoch: "Epoch") -> None:
-            shown(epoch)
-            kept(epoch)
-
-        yield Watch(on_epoch, ended)
 
 
 @contextmanager
@@ -71,12 +40,8 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
     if not interactive():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(),
-    )
+    words = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
+    columns = (words[0], BarColumn(), words[1], TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(escape(label), total=epochs * visits, facts="")
         visit = -1
@@ -104,12 +69,20 @@ def say(text: str) -> None:
     Console(soft_wrap=True).print(lines, markup=False, highlight=False)
 
 
-def show_facts(title: str, facts: Mapping[str, object]) -> None:
-    """Print names and values in two columns."""
+def note(text: str) -> None:
+    """Print one line on standard error, which scripts that read standard output do not see."""
+    print(f"graphglow: {printable(text)}", file=sys.stderr)
+
+
+def tell(title: str, facts: Mapping[str, Any], shown: Mapping[str, object], *, json: bool) -> None:
+    """Print what a command has found: ``facts`` for programs, ``shown`` for people."""
+    if json:
+        print_json(facts)
+        return
     table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in facts.items():
+    for name, value in shown.items():
         table.add_row(escape(printable(name)), escape(printable(value)))
     show(table)
 
