@@ -14,7 +14,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
@@ -79,19 +79,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return _failed(143, "terminated") if terminated else _failed(130, "interrupted")
-    except InputError as error:
-        return _failed(2, str(error))
-    except StoppedError as error:
-        return _failed(1, str(error))
+    except (InputError, StoppedError) as error:
+        return _failed(2 if isinstance(error, InputError) else 1, str(error))
     except Exception as error:
-        if _out_of_memory(error):
+        allocator = "OutOfMemoryError" in type(error).__name__ or "allocate memory" in str(error)
+        if isinstance(error, MemoryError) or (allocator and isinstance(error, RuntimeError)):
             return _failed(2, f"the job must fit in memory; {error}")
         if isinstance(error, OSError) and error.errno in NO_ROOM:  # files have their own sentence
             return _failed(1, f"standard output must be writable; got {error.strerror}")
         advice = "" if _debugging() else " (GRAPHGLOW_DEBUG=1 shows the traceback)"
         return _failed(1, f"unexpected {type(error).__name__}: {error}{advice}")
     finally:
-        _flush()
+        try:
+            sys.stdout.flush()
+        except OSError:  # give it up, so that Python does not complain about it at exit
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -106,16 +109,15 @@ def _hearing_sigterm(came: list[int]) -> Iterator[None]:
         came.append(number)
         raise KeyboardInterrupt
 
-    main_thread = threading.current_thread() is threading.main_thread()  # only it may ask
-    usual = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not (main_thread and usual and topology() == "one"):
-        yield
-        return
-    signal.signal(signal.SIGTERM, hear)
+    asked = threading.current_thread() is threading.main_thread() and topology() == "one"
+    asked = asked and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if asked:
+        signal.signal(signal.SIGTERM, hear)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if asked:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: list[str]) -> None:
@@ -149,51 +151,32 @@ def _run_command(name: str, arguments: list[str]) -> None:
         from graphglow.commands.usage import parse
 
         module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
-        command: Callable[..., None] = getattr(module, name)
     if hasattr(module, "parse"):  # its flags depend on the arguments
         module.parse(arguments)()
     else:
-        parse(command, arguments, getattr(module, "PARTS", None))()
+        parse(getattr(module, name), arguments, getattr(module, "PARTS", None))()
 
 
 def _warn(message: Warning | str, *_where: object, **_more: object) -> None:
-    _print_error(f"graphglow: note: {_readable(str(message))}")
+    _print_error(f"note: {message}")
 
 
 def _failed(status: int, message: str) -> int:
     if _debugging():
         traceback.print_exc()
-    _print_error(f"graphglow: {_readable(message)}")
+    _print_error(message)
     return status
 
 
-def _print_error(line: str) -> None:
+def _print_error(message: str) -> None:
+    """Print one line, with nothing in it that a terminal would obey."""
+    line = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode()
+        for c in " ".join(message.split())
+    )
     with suppress(OSError):  # no room for words is no reason to stop
-        print(line, file=sys.stderr, flush=True)
-
-
-def _readable(message: str) -> str:
-    """One line, with nothing in it that a terminal would obey."""
-    line = " ".join(message.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+        print(f"graphglow: {line}", file=sys.stderr, flush=True)
 
 
 def _debugging() -> bool:
     return os.environ.get("GRAPHGLOW_DEBUG", "") not in ("", "0")
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Recognise the allocators' errors by name and text: torch need not have been imported."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error))
-    )
-
-
-def _flush() -> None:
-    """Flush, or give standard output up, so that Python does not complain about it at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

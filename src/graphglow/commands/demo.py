@@ -2,10 +2,6 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import (
@@ -17,14 +13,11 @@ from graphglow.commands.flags import (
     UnusedDevice,
     UnusedSeed,
 )
-from graphglow.commands.terminal import epoch_bar, percent, print_json, say, show
+from graphglow.commands.terminal import epoch_bar, percent, print_json, say, show_rows
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import PRETRAINED
 from graphglow.training.config import Device
-
-if TYPE_CHECKING:
-    from graphglow.experiments.demo import DemoResult
 
 
 def demo(  # noqa: D417 (flags.py says the rest)
@@ -45,7 +38,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
         seed: The first of the seeds; each draws labels, weights and pivots.
         device: Where to compute: auto takes the GPU if there is one.
     """
-    from graphglow.experiments.demo import DEMO, run_demo
+    from graphglow.experiments.demo import DEMO, run_demo, summarise
     from graphglow.report import is_report, write_report
     from graphglow.report.page import verdicts
 
@@ -63,7 +56,17 @@ def demo(  # noqa: D417 (flags.py says the rest)
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return
-    show(_accuracies(result))
+    made = result.pretraining
+    rows = [
+        (target, method, *map(_in_percent, (line.mean, line.std)), f"{line.seconds:.2f}")
+        for target, methods in summarise(result.rows).items()
+        for method, line in methods.items()
+    ]
+    title = (
+        f"Test accuracy in %. graphglow: the learner {made['name']}, frozen, pre-trained on "
+        f"{', '.join(made['sources'])}"
+    )
+    show_rows(("target", "method", "mean", "std", "training, s"), rows, title)
     for sentence in verdicts(result.rows):
         say(sentence)
     before, after = result.refined.before.homophily, result.refined.after.homophily
@@ -77,29 +80,8 @@ def demo(  # noqa: D417 (flags.py says the rest)
     say("        graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors")
 
 
-def _accuracies(result: "DemoResult") -> Table:
-    from graphglow.experiments.demo import summarise
-
-    made = result.pretraining
-    title = (
-        f"Test accuracy in %. graphglow: the learner {made['name']}, frozen, pre-trained on "
-        f"{', '.join(made['sources'])}"
-    )
-    table = Table(title=title, title_justify="left")
-    for column in ("target", "method", "mean", "std", "training, s"):
-        table.add_column(column, justify="left" if column in ("target", "method") else "right")
-    for target, methods in summarise(result.rows).items():
-        best = max(s.mean for s in methods.values() if s.mean is not None)
-        for position, (method, summary) in enumerate(methods.items()):
-            table.add_row(
-                "" if position else target,
-                method,
-                *("-" if s is None else f"{100 * s:.1f}" for s in (summary.mean, summary.std)),
-                f"{summary.seconds:.2f}",
-                style="bold" if summary.mean == best else None,
-                end_section=position == len(methods) - 1,
-            )
-    return table
+def _in_percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
 
 
 def datasets(
@@ -126,15 +108,13 @@ def datasets(
         learners = [{"name": name, "sources": list(of)} for name, of in PRETRAINED.items()]
         print_json({"data_root": root.absolute(), "datasets": rows, "learners": learners})
         return
-    table = Table(box=SIMPLE_HEAD)  # fits in 80 columns
-    for column in ("name", "kind", "nodes", "edges", "classes", "data files"):
-        numeric = column in ("nodes", "edges", "classes")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+    columns = ("name", "kind", "nodes", "edges", "classes", "data files")
+    lines = []
     for row in rows:
         files = "not needed" if not row["needs_data"] else "found" if row["found"] else "missing"
-        counts = [f"{row[key]:,}" for key in ("nodes", "edges", "classes")]
-        table.add_row(row["name"], row["kind"], *counts, files)
-    show(table)
+        counts = [f"{row[key]:,}" for key in columns[2:5]]
+        lines.append((row["name"], row["kind"], *counts, files))
+    show_rows(columns, lines)
     say(f"data root: {root.absolute()} (set it by --data-root or GRAPHGLOW_DATA)")
     say("pre-trained structure learners, for --learner:")
     for name, sources in PRETRAINED.items():

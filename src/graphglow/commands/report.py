@@ -1,7 +1,7 @@
 """``graphglow report``."""
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -46,7 +46,20 @@ def report(  # noqa: D417 (flags.py says the rest)
         inputs=results,
     )
     require_plotly()
-    files, transfers, skipped = _read([path.expanduser() for path in results])
+    files: list[RowFile] = []
+    transfers: list[tuple[Path, TransferResult]] = []
+    skipped: list[str] = []  # a sentence for each file of which something is not shown
+    for path in dict.fromkeys(path.expanduser() for path in results):
+        existing_file(path, "a results file")  # a name that is wrong is not skipped
+        with waiting(f"reading {path.name}"):
+            if path.suffix.lower() not in TENSOR_SUFFIXES:
+                files.append(read_rows(path))
+                skipped += filter(None, [files[-1].skipped])
+                continue
+            try:
+                transfers.append((path, TransferResult.load(path)))
+            except InputError as error:
+                skipped.append(f"{path}: skipped ({error})")
     if not transfers and not any(file.rows for file in files):
         raise InputError(
             "a report needs at least one row of a run, or a saved transfer; "
@@ -60,19 +73,16 @@ def report(  # noqa: D417 (flags.py says the rest)
     runs = len(shown)
     left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:
-        print_json(
-            {
-                "command": "report",
-                "out": out,
-                "bytes": out.stat().st_size,
-                "experiments": experiments,
-                "runs": runs,
-                "left_out": left_out,
-                "transfers": [result.graph.name for _, result in transfers],
-                "damaged_lines": sum(len(file.damaged) for file in files),
-                "skipped": skipped,
-            }
-        )
+        facts: dict[str, Any] = {
+            "command": "report",
+            "out": out,
+            "bytes": out.stat().st_size,
+            "runs": runs,
+        }
+        facts |= {"experiments": experiments, "left_out": left_out, "skipped": skipped}
+        facts["transfers"] = [result.graph.name for _, result in transfers]
+        facts["damaged_lines"] = sum(len(file.damaged) for file in files)
+        print_json(facts)
         return
     parts = [f"{counted(runs, 'run')} of {', '.join(experiments)}"] if runs else []
     parts += [f"{counted(replaced, 'older row')} replaced"] if replaced else []
@@ -80,28 +90,3 @@ def report(  # noqa: D417 (flags.py says the rest)
     parts += [counted(len(transfers), "saved transfer")] if transfers else []
     say(f"shown: {'; '.join(parts)}")
     say(f"report: {out.absolute()} ({out.stat().st_size / 1e6:.1f} MB)")
-
-
-class _Read(NamedTuple):
-    """What the files gave, and a sentence for each of which something is not shown."""
-
-    files: list[RowFile]
-    transfers: list[tuple[Path, TransferResult]]
-    skipped: list[str]
-
-
-def _read(paths: list[Path]) -> _Read:
-    found = _Read([], [], [])
-    for path in dict.fromkeys(paths):
-        existing_file(path, "a results file")  # a name that is wrong is not skipped
-        with waiting(f"reading {path.name}"):
-            if path.suffix.lower() not in TENSOR_SUFFIXES:
-                file = read_rows(path)
-                found.files.append(file)
-                found.skipped.extend([file.skipped] if file.skipped else [])
-                continue
-            try:
-                found.transfers.append((path, TransferResult.load(path)))
-            except InputError as error:
-                found.skipped.append(f"{path}: skipped ({error})")
-    return found

@@ -8,7 +8,7 @@ from typing import Annotated
 from tyro.conf import arg
 
 from graphglow.commands.flags import Json, Reading, UnusedDevice, UnusedSeed
-from graphglow.commands.terminal import say, tell, waiting
+from graphglow.commands.terminal import printable, say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.training.distributed import GraphArrays, write_shards
 from graphglow.training.distributed.graph_arrays import is_array_folder
@@ -62,5 +62,5 @@ def shard(  # noqa: D417 (the flags say the rest)
     }
     tell("Shards", {**facts, "seconds": time.perf_counter() - began}, shown, json=json)
     if not json:
-        target = shlex.quote(str(out))
+        target = printable(shlex.quote(str(out)))
         say(f"next: torchrun --nproc-per-node {parts} -m graphglow transfer --target {target} ...")

@@ -3,11 +3,12 @@
 import json
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -61,6 +62,19 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
 def show(table: Table) -> None:
     """Print a table; one that is wider than the terminal is folded, never cut."""
     Console().print(table)
+
+
+def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """Print lines of text as a table; columns with a number in their first row stand right."""
+    lines = [[escape(printable(cell)) for cell in row] for row in rows]
+    table = Table(title=escape(title) or None, title_justify="left", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 2, 0, 0), False  # fits in 80 columns
+    for column, first in zip(columns, lines[0], strict=True):
+        number = first.replace(",", "").replace(".", "").isdecimal()
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    show(table)
 
 
 def say(text: str) -> None:
