@@ -1,5 +1,6 @@
-"""What all tests share: real data, a small graph, set-ups, and PyG without its warnings."""
+"""What all tests share: the command line, real data, small graphs, and PyG without warnings."""
 
+import json
 import os
 import runpy
 import signal
@@ -7,7 +8,9 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start; see one_thread
@@ -19,6 +22,9 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
 import torch
 from hypothesis import settings
 from torch_geometric.data import Data
+
+import graphglow
+from graphglow.cli import main
 
 # The suite is a gate: it draws the same examples each time. --hypothesis-profile=default hunts.
 settings.register_profile("gate", derandomize=True)
@@ -59,6 +65,58 @@ def plain_sigterm() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, before)
+
+
+class Outcome(NamedTuple):
+    """What a command line gave."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The last line of standard output, as strict JSON."""
+        assert self.status == 0, self
+        facts: dict[str, Any] = json.loads(self.out.splitlines()[-1], parse_constant=pytest.fail)
+        return facts
+
+    def refuses(self, status: int = 2) -> str:
+        """Check for the exit status and exactly one line on standard error; return the line."""
+        assert (self.status, self.out, len(self.err.splitlines())) == (status, "", 1), self
+        assert self.err.startswith("graphglow: ")
+        assert "Traceback" not in self.err
+        return self.err
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run graphglow in this process with these words."""
+
+    def run(*words: object) -> Outcome:
+        return Outcome(main([str(word) for word in words]), *capsys.readouterr())
+
+    return run
+
+
+def ring_arrays(num_nodes: int = 40) -> dict[str, np.ndarray]:
+    """A graph of two classes, as a .npz file holds it."""
+    ring = np.arange(num_nodes)
+    x = np.random.default_rng(0).normal(size=(num_nodes, 4)).astype(np.float32)
+    return {"x": x, "y": ring % 2, "edge_index": np.stack([ring, (ring + 2) % num_nodes])}
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small graph, g.npz, and a learner that was trained on it, learner.st."""
+    folder = tmp_path_factory.mktemp("home")
+    np.savez(folder / "g.npz", **ring_arrays())
+    learner = graphglow.LearnerConfig(embedding_size=6)
+    config = graphglow.PretrainConfig(
+        learner=learner, episodes=1, epochs=2, num_pivots=8, refinements=2, device="cpu"
+    )
+    graphglow.pretrain([graphglow.load_graph(folder / "g.npz")], config).save(folder / "learner.st")
+    return folder
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 Under torchrun every rank works; rank 0 keeps checkpoints, writes the learner and speaks.
 """
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -288,6 +289,8 @@ def _check_folder(
         raise InputError(
             f"predictions of several processes must go to a folder, an array for each; got {folder}"
         )
+    if folder is not None and os.path.lexists(folder) and not folder.is_dir():
+        raise InputError(f"the folder for predictions must be a folder; got the file {folder}")
     if folder is None or is_first(ranks):
         place = "--predictions FOLDER on several processes"
         replace = checkpoints.may_replace(folder, overwrite=overwrite, flag=place)
@@ -317,14 +320,16 @@ def _transferred_together(
     from graphglow.training.distributed.agreement import agree, data_identity
 
     cut = distributed.is_shard_folder(target)
+    names = ("split-file", "split-seed", "columns")
+    given = [f"--{n}" for n in names if getattr(reading, n.replace("-", "_")) not in (None, ())]
     with together(ranks):
         if not cut:
             data, split = reading.read(target)
             identity = data_identity(data)["content"]
-        elif (reading.split_file, reading.split_seed, reading.columns) != (None, None, ()):
+        elif given:
             raise InputError(
                 "a folder of shards must keep its split and columns, which graphglow shard gave "
-                "it; got --split-file, --split-seed or --columns too"
+                f"it; got {' and '.join(given)} too"
             )
         else:
             split, identity = "own", distributed.shards_info(target).identity
