@@ -8,9 +8,10 @@ import torch
 
 import graphglow
 from graphglow.cli import main
-from graphglow.commands.files import learner_file, read_learner, trained_learner
+from graphglow.commands.files import learner_file, read_learner
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import FOLDER, PRETRAINED, load_pretrained, pretrained_file
+from graphglow.training.named_learner import named_learner
 
 REPO = Path(__file__).parents[2]
 FAST = ["--target", "wine", "--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
@@ -92,17 +93,17 @@ def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
     own = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=3))
     own.save("universal")
     own.save("social.st")
-    assert trained_learner("universal").config.embedding_size != 3
-    assert trained_learner("./universal").config.embedding_size == 3
-    assert trained_learner(str(tmp_path / "universal")).config.embedding_size == 3
+    assert named_learner("universal").config.embedding_size != 3
+    assert named_learner("./universal").config.embedding_size == 3
+    assert named_learner(str(tmp_path / "universal")).config.embedding_size == 3
     assert read_learner("social.st", None, 0).config.embedding_size == 3
-    assert read_learner("random", 3, 0).config.embedding_size == 3
+    assert read_learner("untrained", 3, 0).config.embedding_size == 3
 
 
 def test_the_file_that_is_read_is_known() -> None:
     assert learner_file("social") == FOLDER / "social.safetensors"
     assert learner_file("./social") == Path("social")
-    assert learner_file("random") is None
+    assert learner_file("untrained") is None
     assert learner_file(None) is None
 
 
@@ -113,7 +114,7 @@ def test_the_command_line_refuses_an_unknown_learner(
     assert main(["transfer", "--learner", name, *FAST]) == 2
     line = capsys.readouterr().err
     assert len(line.splitlines()) == 1
-    assert "must be citation, social, universal, sharp, random or an existing file" in line
+    assert "must be citation, social, universal, sharp or an existing file" in line
     assert ("nearest: universal" in line) == (name == "univrsal")
 
 
@@ -131,7 +132,7 @@ def test_transfer_and_refine_take_names(
     assert Path("citation/refined.csv").read_text().startswith("source,target,weight")
     capsys.readouterr()
     assert main(["refine", *words, "--overwrite", "--embedding-size", "3"]) == 2
-    assert "--embedding-size must go with --learner random" in capsys.readouterr().err
+    assert "--embedding-size must go with --learner untrained" in capsys.readouterr().err
 
 
 def test_a_target_that_was_a_source_is_said(
