@@ -1,6 +1,5 @@
 """What all tests share: the command line, real data, small graphs, and PyG without warnings."""
 
-import json
 import os
 import runpy
 import signal
@@ -8,7 +7,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +22,7 @@ from hypothesis import settings
 from torch_geometric.data import Data
 
 import graphglow
+from command_line import Outcome, ring_arrays
 from graphglow.cli import main
 
 # The suite is a gate: it draws the same examples each time. --hypothesis-profile=default hunts.
@@ -67,28 +66,6 @@ def plain_sigterm() -> Iterator[None]:
     signal.signal(signal.SIGTERM, before)
 
 
-class Outcome(NamedTuple):
-    """What a command line gave."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        """The last line of standard output, as strict JSON."""
-        assert self.status == 0, self
-        facts: dict[str, Any] = json.loads(self.out.splitlines()[-1], parse_constant=pytest.fail)
-        return facts
-
-    def refuses(self, status: int = 2) -> str:
-        """Check for the exit status and exactly one line on standard error; return the line."""
-        assert (self.status, self.out, len(self.err.splitlines())) == (status, "", 1), self
-        assert self.err.startswith("graphglow: ")
-        assert "Traceback" not in self.err
-        return self.err
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """Run graphglow in this process with these words."""
@@ -97,13 +74,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
         return Outcome(main([str(word) for word in words]), *capsys.readouterr())
 
     return run
-
-
-def ring_arrays(num_nodes: int = 40) -> dict[str, np.ndarray]:
-    """A graph of two classes, as a .npz file holds it."""
-    ring = np.arange(num_nodes)
-    x = np.random.default_rng(0).normal(size=(num_nodes, 4)).astype(np.float32)
-    return {"x": x, "y": ring % 2, "edge_index": np.stack([ring, (ring + 2) % num_nodes])}
 
 
 @pytest.fixture(scope="session")

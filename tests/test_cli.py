@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import graphglow
-from conftest import Outcome, ring_arrays
+from command_line import Outcome, ring_arrays
 from graphglow import cli, training
 from graphglow.cli import main
 from graphglow.commands import COMMANDS, MODULES, terminal
@@ -426,7 +426,7 @@ def test_bad_learners(run, home, tmp_path):
 
 def test_control_characters_do_not_reach_the_terminal(run, capsys):
     assert "\x1b" not in run(*UNTRAINED, "--target", "a\x1b[31m\nb").refuses()
-    terminal.tell("t\x1b[2J", {}, {"\x1b[31mred": "\x1b[2J"}, json=False)
+    terminal.show_facts("t\x1b[2J", {"\x1b[31mred": "\x1b[2J"})
     assert "\x1b" not in capsys.readouterr().out
 
 

@@ -133,7 +133,7 @@ def test_a_folder_of_shards_is_trained_by_one_process_too(run, tmp_path):
     assert (tmp_path / "found" / "nodes-0.npy").exists()
     for more, said in (
         (["--predictions", tmp_path / "found"], "must not exist"),
-        (["--predictions", tmp_path / "p.csv"], "must go to a folder"),
+        (["--predictions", tmp_path / "p.csv"], "must be a folder"),
         (["--out", tmp_path / "r.st"], "must write --predictions FOLDER only"),
         (["--resume"], "--resume must go with --predictions FOLDER"),
         (["--split-seed", "1"], "must keep its split and columns"),

@@ -86,7 +86,7 @@ def test_new_people_are_put_into_their_groups(run, home, tmp_path, name):
 
 
 def test_predictions_for_people(run, home, tmp_path):
-    assert "predicted chess" in run(*predict_words(home, tmp_path / "p.csv")).out
+    assert "chess 3, rowing 3" in run(*predict_words(home, tmp_path / "p.csv")).out
 
 
 def test_without_edges_the_learned_graph_alone_joins_them(run, home, tmp_path):

@@ -3,16 +3,8 @@
 from dataclasses import asdict
 from pathlib import Path
 
+from graphglow.commands import flags
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import (
-    DataRoot,
-    File,
-    Json,
-    Overwrite,
-    UnusedDataRoot,
-    UnusedDevice,
-    UnusedSeed,
-)
 from graphglow.commands.terminal import epoch_bar, percent, print_json, say, show_rows
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
@@ -21,12 +13,12 @@ from graphglow.training.config import Device
 
 
 def demo(  # noqa: D417 (flags.py says the rest)
-    out: File = Path("demo_report.html"),
+    out: flags.File = Path("demo_report.html"),
     seed: int = 0,
     device: Device = "auto",
-    overwrite: Overwrite = False,
-    data_root: UnusedDataRoot = None,
-    json: Json = False,
+    overwrite: flags.Overwrite = False,
+    data_root: flags.UnusedDataRoot = None,
+    json: flags.Json = False,
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
 
@@ -85,10 +77,10 @@ def _in_percent(share: float | None) -> str:
 
 
 def datasets(
-    data_root: DataRoot = None,
-    json: Json = False,
-    seed: UnusedSeed = 0,
-    device: UnusedDevice = "auto",
+    data_root: flags.DataRoot = None,
+    json: flags.Json = False,
+    seed: flags.UnusedSeed = 0,
+    device: flags.UnusedDevice = "auto",
 ) -> None:
     """List the graphs that are known by name.
 

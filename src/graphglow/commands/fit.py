@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, get_args
+from typing import Annotated
 
 from tyro.conf import arg
 
@@ -14,7 +14,6 @@ from graphglow.commands import COMMANDS, usage
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import GraphName, Json, OptionalFile, Overwrite, Reading, by_heading
 from graphglow.commands.terminal import epoch_bar, tell, waiting
-from graphglow.commands.train import readable
 from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
 from graphglow.training.config import RunConfig
@@ -47,11 +46,8 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
                 .parquet).
         """
         if predictions is not None:
-            predictions = check_output(
-                prediction_file(predictions),
-                overwrite=overwrite,
-                inputs=(target, reading.split_file),
-            )
+            path, inputs = prediction_file(predictions), (target, reading.split_file)
+            predictions = check_output(path, overwrite=overwrite, inputs=inputs)
         with waiting(f"loading {target}"):
             data, split = reading.read(target)
         with epoch_bar("training", config.epochs) as on_epoch:
@@ -59,7 +55,7 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
         if predictions is not None:
             result.write_predictions(predictions)
         facts = {**result.summary(), "split": split, "predictions": predictions}
-        tell("Fit", facts, readable(facts), json=json)
+        tell("Fit", facts, json=json)
 
     return fit
 
@@ -109,18 +105,13 @@ def _check_flag(flag: str, name: str) -> None:
 
 def _overview() -> str:
     """What there is to fit, by family."""
-    lines = [
-        COMMANDS["fit"],
-        "",
-        "Example: graphglow fit --method gcn --target wine --json",
-        "",
+    width = max(map(len, METHODS)) + 2
+    lines = [COMMANDS["fit"], "", "Example: graphglow fit --method gcn --target wine --json", ""]
+    lines += [
         "Below are the settings that all methods have; graphglow fit --method gcn --help shows all",
         "settings of gcn, with its own defaults.",
     ]
-    width = max(map(len, METHODS)) + 2
-    for family in get_args(Family):
-        members = {name: m for name, m in METHODS.items() if m.family == family}
-        if members:
-            lines += ["", FAMILIES[family]]
-            lines += [f"  {name:<{width}}{m.summary}" for name, m in members.items()]
+    for family, title in FAMILIES.items():
+        lines += ["", title]
+        lines += [f"  {n:<{width}}{m.summary}" for n, m in METHODS.items() if m.family == family]
     return "\n".join(lines)

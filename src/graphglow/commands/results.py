@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from torch_geometric.data import Data
 from tyro.conf import FlagCreatePairsOff, arg
@@ -10,8 +10,8 @@ from tyro.conf import FlagCreatePairsOff, arg
 from graphglow.checks import at_least
 from graphglow.commands import flags
 from graphglow.commands.files import check_output, learner_file, read_learner
-from graphglow.commands.terminal import percent, print_json, say, tell, waiting
-from graphglow.commands.train import readable, transferred, was_source
+from graphglow.commands.terminal import percent, print_json, say, show_facts, tell, waiting
+from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
 from graphglow.graphs.table_file import require_pyarrow
@@ -75,7 +75,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         graph = trained.refined_graph(top_k, self_loops=self_loops)
         write_graph(graph, out)
     before, after = graph_facts(trained.data, undirected=True), graph_facts(graph)
-    facts: dict[str, Any] = {
+    facts = {
         **trained.summary(),
         "split": split,
         "target_was_source": was_source(trained),
@@ -89,13 +89,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "refined_homophily": after.homophily,
         "refined_homophily_by_weight": _by_weight(graph),
     }
-    shown = readable({**facts, "split": split or f"saved in {result}"})
-    shown["edges"] = f"{before.edges:,} in the input, {after.edges:,} refined (directed, no loops)"
-    shown["edge homophily"] = (
-        f"{percent(before.homophily)} in the input; refined {percent(after.homophily)} of the "
-        f"edges, {percent(facts['refined_homophily_by_weight'])} of their weight"
-    )
-    tell("Refined graph", facts, shown, json=json)
+    tell("Refined graph", facts, json=json)
 
 
 def _by_weight(graph: Data) -> float | None:
@@ -155,9 +149,7 @@ def predict(  # noqa: D417 (flags.py says the rest)
     frame, target = found.to_frame(), trained.graph.name
     counts = {str(name): int(count) for name, count in frame["predicted"].value_counts().items()}
     facts = {"command": "predict", "target": target, "nodes": len(frame), "predicted": counts}
-    shown = {"graph": target, "new nodes": len(frame)}
-    shown |= {f"predicted {name}": count for name, count in counts.items()}
-    tell("Predictions", {**facts, "out": out}, {**shown, "written to": out}, json=json)
+    tell("Predictions for new nodes", {**facts, "out": out}, json=json)
 
 
 def explain(  # noqa: D417 (flags.py says the rest)
@@ -205,12 +197,11 @@ def explain(  # noqa: D417 (flags.py says the rest)
         why = trained.explain(node, top_k, label=label, against=against)
         if out is not None:
             write_explanation(why, out)
-    facts = {"command": "explain", **asdict(why), "out": out}
     if json:
-        print_json(facts)
+        print_json({"command": "explain", **asdict(why), "out": out})
         return
     say(summary(why))
-    tell("Contributions", facts, _contributions(why), json=False)
+    show_facts("Contributions", _contributions(why))
     if out is not None:
         say(f"written to: {out.absolute()}")
 

@@ -52,15 +52,7 @@ def shard(  # noqa: D417 (the flags say the rest)
         written = write_shards(arrays, out, parts, method=partition)
     counts = {n: [getattr(part, n) for part in written.parts] for n in ("nodes", "entries", "halo")}
     facts = {"command": "shard", "graph": written.name, "out": out, "parts": parts, **counts}
-    said = {name: ", ".join(f"{count:,}" for count in of) for name, of in counts.items()}
-    shown = {
-        "graph": written.name,
-        "nodes of each part": said["nodes"],
-        "entries of its adjacency": said["entries"],
-        "nodes of others it needs": said["halo"],
-        "written to": out,
-    }
-    tell("Shards", {**facts, "seconds": time.perf_counter() - began}, shown, json=json)
+    tell("Shards", {**facts, "seconds": time.perf_counter() - began}, json=json)
     if not json:
         target = printable(shlex.quote(str(out)))
         say(f"next: torchrun --nproc-per-node {parts} -m graphglow transfer --target {target} ...")

@@ -88,11 +88,43 @@ def note(text: str) -> None:
     print(f"graphglow: {printable(text)}", file=sys.stderr)
 
 
-def tell(title: str, facts: Mapping[str, Any], shown: Mapping[str, object], *, json: bool) -> None:
-    """Print what a command has found: ``facts`` for programs, ``shown`` for people."""
+def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
+    """Print the facts of a run: as they are for programs, with units and words for people."""
     if json:
         print_json(facts)
         return
+    hidden = (*NOT_SHOWN, *(name for name, v in facts.items() if v is None or v is False))
+    shown = {name: value for name, value in facts.items() if name not in hidden}
+    show_facts(title, {LABELS.get(n, n.replace("_", " ")): _worded(n, v) for n, v in shown.items()})
+
+
+NOT_SHOWN = ("command", "visit_scores")
+LABELS = {
+    "val_accuracy": "validation accuracy",
+    "peak_memory_bytes": "peak memory",
+    "halo": "nodes of others",
+    "target_was_source": "pre-trained on a graph of this name",
+    "out": "written to",
+    "predictions": "predictions in",
+}
+"""What facts are called where their name does not say it."""
+
+
+def _worded(name: str, value: Any) -> str:
+    """The value of a fact as people read it."""
+    if isinstance(value, float):
+        return f"{value:.1f}" if name.endswith("seconds") else percent(value)
+    if isinstance(value, bool):
+        return "yes"
+    if isinstance(value, int):
+        return f"{value / 2**20:.0f} MiB" if name.endswith("bytes") else f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {count}" for key, count in value.items())
+    return ", ".join(_worded(name, one) for one in value) if isinstance(value, list) else str(value)
+
+
+def show_facts(title: str, shown: Mapping[str, object]) -> None:
+    """Print names and values in two columns."""
     table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

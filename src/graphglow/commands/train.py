@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from graphglow import training
 from graphglow.commands import files, flags, topology
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
-from graphglow.commands.terminal import epoch_bar, percent, say, tell, waiting
+from graphglow.commands.terminal import epoch_bar, say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
 from graphglow.structure import StructureLearner
@@ -91,14 +91,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
         "seed": config.seed,
         **({} if ranks is None else {"ranks": ranks.size}),
     }
-    shown = {
-        "sources": ", ".join(facts["sources"]),
-        "split": ", ".join(dict.fromkeys(facts["splits"])),
-        "validation accuracy, mean": percent(facts["val_accuracy"]),
-        "seconds": f"{facts['train_seconds']:.1f} on {facts['device']}",
-        "learner": out,
-    }
-    tell("Pre-trained structure learner", facts, shown, json=json)
+    tell("Pre-trained structure learner", facts, json=json)
     if not json:
         say(f"next: graphglow transfer --learner {out} --target NAME|FILE")
 
@@ -179,7 +172,7 @@ def transfer(  # noqa: D417 (the flags and the config say the rest)
         return
     facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
     facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
-    tell("Transfer", facts, readable(facts), json=json)
+    tell("Transfer", facts, json=json)
 
 
 def transferred(
@@ -200,29 +193,6 @@ def was_source(result: TransferResult) -> bool:
     """Whether the learner was pre-trained on a graph of the target's name: then it has seen it."""
     sources = result.learner.provenance.get("sources")
     return isinstance(sources, list) and result.graph.name in sources
-
-
-def readable(facts: dict[str, Any]) -> dict[str, str]:
-    """The facts of a run as people read them."""
-    method, backbone = facts["method"], facts["backbone"]
-    backend = facts.get("message_backend")
-    seen = "the learner was pre-trained on a graph of this name"
-    shown = {
-        "target": facts["target"],
-        "method": method if backbone in (None, method) else f"{method} ({backbone} backbone)",
-        "delta": facts.get("delta"),  # where it is not the usual
-        "split": facts["split"],
-        "test accuracy": percent(facts["test_accuracy"]),
-        "validation accuracy": percent(facts["val_accuracy"]),
-        "epochs": facts["epochs"],
-        "seconds": f"{facts['train_seconds']:.1f} training, {facts['total_seconds']:.1f} in all",
-        "peak memory": f"{facts['peak_memory_bytes'] / 2**20:.0f} MiB on {facts['device']}",
-        "learned graph by": None if backend is None else f"{backend} backend",
-        "mind": seen if facts.get("target_was_source") else None,
-        "written to": facts.get("out"),
-        "predictions in": facts.get("predictions"),
-    }
-    return {name: str(value) for name, value in shown.items() if value is not None}
 
 
 # Several ranks; None stands for a process that is alone.
@@ -284,23 +254,20 @@ def _check_folder(
             "a transfer of shards, or on several processes, must write --predictions FOLDER only; "
             f"got --out {out}"
         )
-    folder = None if folder is None else folder.expanduser()
-    if folder is not None and folder.suffix:
+    place = "--predictions FOLDER on several processes"
+    if folder is None:
+        checkpoints.may_replace(None, overwrite=overwrite, flag=place)
+        return None
+    folder = folder.expanduser()
+    if folder.suffix or (os.path.lexists(folder) and not folder.is_dir()):
+        raise InputError(f"{place} must be a folder; got the file {folder}")
+    taken = is_first(ranks) and folder.exists()
+    if taken and not checkpoints.may_replace(folder, overwrite=overwrite):
         raise InputError(
-            f"predictions of several processes must go to a folder, an array for each; got {folder}"
+            f"the folder for predictions must not exist; got {folder} "
+            "(--overwrite writes there all the same)"
         )
-    if folder is not None and os.path.lexists(folder) and not folder.is_dir():
-        raise InputError(f"the folder for predictions must be a folder; got the file {folder}")
-    if folder is None or is_first(ranks):
-        place = "--predictions FOLDER on several processes"
-        replace = checkpoints.may_replace(folder, overwrite=overwrite, flag=place)
-        if folder is not None and folder.exists() and not replace:
-            raise InputError(
-                f"the folder for predictions must not exist; got {folder} "
-                "(--overwrite writes there all the same)"
-            )
-    if folder is not None:
-        check_output(folder / f"nodes-{ranks.rank}.npy", overwrite=True)
+    check_output(folder / f"nodes-{ranks.rank}.npy", overwrite=True)
     return folder
 
 
