@@ -170,10 +170,8 @@ def _failed(status: int, message: str) -> int:
 
 def _print_error(message: str) -> None:
     """Print one line, with nothing in it that a terminal would obey."""
-    line = "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode()
-        for c in " ".join(message.split())
-    )
+    line = " ".join(message.split())
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     with suppress(OSError):  # no room for words is no reason to stop
         print(f"graphglow: {line}", file=sys.stderr, flush=True)
 

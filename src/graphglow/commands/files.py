@@ -29,10 +29,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
     """Return the learner that ``name`` means: one of the package's, a file, or ``untrained``."""
     if name in UNTRAINED:
-        config = LearnerConfig()
-        if embedding_size is not None:
-            config = LearnerConfig(embedding_size=embedding_size)
-        return StructureLearner(config, seed=seed)
+        given = {} if embedding_size is None else {"embedding_size": embedding_size}
+        return StructureLearner(LearnerConfig(**given), seed=seed)
     if embedding_size is not None:
         raise InputError(
             f"--embedding-size must go with --learner untrained; got --learner {name}, which has "

@@ -92,12 +92,9 @@ def parse(arguments: list[str]) -> Callable[[], None]:
 def _check_flag(flag: str, name: str) -> None:
     """Raise if the flag is a setting of other methods only."""
     field = flag.removeprefix("--").removeprefix("no-").split(".")[0].replace("-", "_")
-    owners = [
-        other
-        for other, method in METHODS.items()
-        if flag.startswith("--") and field in {f.name for f in fields(method.config) if f.init}
-    ]
-    if owners and name not in owners:
+    settings = {n: {f.name for f in fields(m.config) if f.init} for n, m in METHODS.items()}
+    owners = [other for other, names in settings.items() if field in names]
+    if flag.startswith("--") and owners and name not in owners:
         raise InputError(
             f"{flag} must go with a method that has it ({', '.join(owners)}); got --method {name}"
         )

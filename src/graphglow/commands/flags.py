@@ -30,6 +30,9 @@ SKIP = (
     "Leave out edges of your tables that name ids which no node has, and say how many; otherwise "
     "they are an error."
 )
+ROOT = "Where the raw files of named graphs are."
+WIDTH = "Width of the embeddings, with --learner untrained only; others have their own."
+JSON = "Print one JSON object, as the last line of standard output, instead of a table."
 
 
 def said(text: str | None = None, metavar: str | None = None, hint: str | None = None) -> Any:
@@ -45,30 +48,10 @@ SavedTransfer = Annotated[Path, said("A saved transfer, from graphglow transfer 
 Columns = Annotated[tuple[str, ...], said(COLUMNS, "ROLE=NAME ...", "(optional)")]
 SkipUnknownEdges = Annotated[bool, FlagCreatePairsOff, said(SKIP, hint="")]
 SplitSeed = Annotated[int | None, said(None, "INT", "(default: 0)")]
-DataRoot = Annotated[
-    Path | None,
-    said(
-        "Where the raw files of named graphs are.",
-        "FOLDER",
-        "(default: $GRAPHGLOW_DATA, else data/)",
-    ),
-]
-EmbeddingSize = Annotated[
-    int | None,
-    said(
-        "Width of the embeddings, with --learner untrained only; others have their own.",
-        "INT",
-        "(default: that of pretrain)",
-    ),
-]
-Json = Annotated[
-    bool,
-    FlagCreatePairsOff,
-    said("Print one JSON object, as the last line of standard output, not a table.", hint=""),
-]
-Overwrite = Annotated[
-    bool, FlagCreatePairsOff, said("Replace the output file if it exists.", hint="")
-]
+DataRoot = Annotated[Path | None, said(ROOT, "FOLDER", "(default: $GRAPHGLOW_DATA, else data/)")]
+EmbeddingSize = Annotated[int | None, said(WIDTH, "INT", "(default: that of pretrain)")]
+Json = Annotated[bool, FlagCreatePairsOff, said(JSON, hint="")]
+Overwrite = Annotated[bool, FlagCreatePairsOff, said("Replace the output if it exists.", hint="")]
 UnusedSeed = Annotated[int, said(UNUSED)]
 UnusedDevice = Annotated[Device, said(UNUSED)]
 UnusedDataRoot = Annotated[Path | None, said(UNUSED, "FOLDER", "")]

@@ -6,13 +6,11 @@ Under torchrun every rank works; rank 0 keeps checkpoints, writes the learner an
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-
-from torch_geometric.data import Data
 
 from graphglow import training
 from graphglow.commands import files, flags, topology
@@ -65,11 +63,20 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
             device = resolve_device(config.device) if ranks is None else ranks.device
         with on_first(ranks, checkpoints.kept(out)) as kept:
             with on_first(ranks, waiting("loading graphs")), together(ranks):
-                graphs = [reading.read(name) for name in sources]
+                read = [reading.read(name) for name in sources]
+            graphs = [data for data, _ in read]
+            train: Callable[..., StructureLearner] = training.pretrain
+            visits = config.episodes * len(graphs)
+            if ranks is not None:  # they visit all at once; step 1 is heard once of every source
+                from graphglow.training.distributed import pretrain_together
+
+                train = partial(pretrain_together, ranks=ranks)
+                visits = config.episodes + len(graphs) - 1
             train_began = time.perf_counter()
-            learner = _pretrained([data for data, _ in graphs], config, ranks, kept)
+            with on_first(ranks, epoch_bar("pre-training", config.epochs, visits)) as on_epoch:
+                learner = train(graphs, config, on_epoch=on_epoch, checkpoints=kept)
             train_seconds = time.perf_counter() - train_began
-            learner.provenance["splits"] = [split for _, split in graphs]
+            learner.provenance["splits"] = [split for _, split in read]
             with together(ranks):
                 if is_first(ranks):
                     learner.save(out)
@@ -94,20 +101,6 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     tell("Pre-trained structure learner", facts, json=json)
     if not json:
         say(f"next: graphglow transfer --learner {out} --target NAME|FILE")
-
-
-def _pretrained(
-    graphs: list[Data], config: PretrainConfig, ranks: "Ranks | None", kept: Checkpoints | None
-) -> StructureLearner:
-    if ranks is None:
-        visits = config.episodes * len(graphs)
-        with epoch_bar("pre-training", config.epochs, visits) as on_epoch:
-            return training.pretrain(graphs, config, on_epoch=on_epoch, checkpoints=kept)
-    from graphglow.training.distributed import pretrain_together
-
-    visits = config.episodes + len(graphs) - 1  # step 1 is heard once of every source
-    with on_first(ranks, epoch_bar("pre-training", config.epochs, visits)) as on_epoch:
-        return pretrain_together(graphs, config, ranks, on_epoch=on_epoch, checkpoints=kept)
 
 
 def transfer(  # noqa: D417 (the flags and the config say the rest)
