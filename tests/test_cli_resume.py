@@ -117,7 +117,9 @@ def test_of_two_processes_on_one_run_the_second_is_refused(run, words, out):
     folder = Path(f"{out}.checkpoints")
     try:
         end = time.monotonic() + 60
-        while not (folder / "lock").exists() and time.monotonic() < end:
+        while not (folder / "lock").exists():
+            assert first.poll() is None
+            assert time.monotonic() < end
             time.sleep(0.01)
         for more in ([], ["--resume"], ["--overwrite"]):
             assert run(*words, "--epochs", "100000", *more).refuses() == (

@@ -29,8 +29,8 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
     """Return the learner that ``name`` means: one of the package's, a file, or ``untrained``."""
     if name in UNTRAINED:
-        given = {} if embedding_size is None else {"embedding_size": embedding_size}
-        return StructureLearner(LearnerConfig(**given), seed=seed)
+        size = LearnerConfig.embedding_size if embedding_size is None else embedding_size
+        return StructureLearner(LearnerConfig(embedding_size=size), seed=seed)
     if embedding_size is not None:
         raise InputError(
             f"--embedding-size must go with --learner untrained; got --learner {name}, which has "
