@@ -1,4 +1,4 @@
-"""What all tests share: real data, a small graph, set-ups, and PyG without its warnings."""
+"""What all tests share: the command line, real data, small graphs, and PyG without warnings."""
 
 import os
 import runpy
@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 os.environ["OMP_NUM_THREADS"] = "1"  # of processes that tests start; see one_thread
@@ -19,6 +20,10 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
 import torch
 from hypothesis import settings
 from torch_geometric.data import Data
+
+import graphglow
+from command_line import Outcome, ring_arrays
+from graphglow.cli import main
 
 # The suite is a gate: it draws the same examples each time. --hypothesis-profile=default hunts.
 settings.register_profile("gate", derandomize=True)
@@ -59,6 +64,29 @@ def plain_sigterm() -> Iterator[None]:
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    """Run graphglow in this process with these words."""
+
+    def run(*words: object) -> Outcome:
+        return Outcome(main([str(word) for word in words]), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small graph, g.npz, and a learner that was trained on it, learner.st."""
+    folder = tmp_path_factory.mktemp("home")
+    np.savez(folder / "g.npz", **ring_arrays())
+    learner = graphglow.LearnerConfig(embedding_size=6)
+    config = graphglow.PretrainConfig(
+        learner=learner, episodes=1, epochs=2, num_pivots=8, refinements=2, device="cpu"
+    )
+    graphglow.pretrain([graphglow.load_graph(folder / "g.npz")], config).save(folder / "learner.st")
+    return folder
 
 
 @pytest.fixture

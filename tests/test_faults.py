@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -53,24 +52,6 @@ pretrain = ["pretrain", "--sources", home / "g.npz", "--episodes", "1", *fast]
 refine = ["refine", *transfer[1:], "--epochs", "2"]
 """
 MOUNT = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
-
-
-def arrays(num_nodes=40):
-    ring = np.arange(num_nodes)
-    return {
-        "x": np.random.default_rng(0).normal(size=(num_nodes, 4)).astype(np.float32),
-        "y": ring % 2,
-        "edge_index": np.stack([ring, (ring + 2) % num_nodes]),
-    }
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("faults")
-    np.savez(folder / "g.npz", **arrays())
-    learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=6))
-    learner.save(folder / "learner.st")
-    return folder
 
 
 def whole(script):

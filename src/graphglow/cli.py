@@ -14,11 +14,11 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from types import FrameType, TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
 
-from graphglow.commands import COMMANDS
+from graphglow.commands import COMMANDS, MODULES, topology
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
 
@@ -62,9 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
         with suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    terminate = _Terminate()
+    terminated: list[int] = []
     try:
-        with warnings.catch_warnings(), terminate:
+        with warnings.catch_warnings(), _hearing_sigterm(terminated):
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
@@ -78,54 +78,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has gone, as in `graphglow datasets | head -1`
         return 1
     except KeyboardInterrupt:
-        return _failed(143, "terminated") if terminate.came else _failed(130, "interrupted")
-    except InputError as error:
-        return _failed(2, str(error))
-    except StoppedError as error:
-        return _failed(1, str(error))
+        return _failed(143, "terminated") if terminated else _failed(130, "interrupted")
+    except (InputError, StoppedError) as error:
+        return _failed(2 if isinstance(error, InputError) else 1, str(error))
     except Exception as error:
-        if _out_of_memory(error):
+        allocator = "OutOfMemoryError" in type(error).__name__ or "allocate memory" in str(error)
+        if isinstance(error, MemoryError) or (allocator and isinstance(error, RuntimeError)):
             return _failed(2, f"the job must fit in memory; {error}")
         if isinstance(error, OSError) and error.errno in NO_ROOM:  # files have their own sentence
             return _failed(1, f"standard output must be writable; got {error.strerror}")
         advice = "" if _debugging() else " (GRAPHGLOW_DEBUG=1 shows the traceback)"
         return _failed(1, f"unexpected {type(error).__name__}: {error}{advice}")
     finally:
-        _flush()
+        try:
+            sys.stdout.flush()
+        except OSError:  # give it up, so that Python does not complain about it at exit
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class _Terminate:
+@contextmanager
+def _hearing_sigterm(came: list[int]) -> Iterator[None]:
     """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept.
 
     Not in one of several ranks: waiting for the others, they hear nothing but a signal that ends
     them, and who sends it (torchrun) has no time.
     """
 
-    def __init__(self) -> None:
-        self.came = False
-        self._heard = False
-
-    def __enter__(self) -> None:
-        main_thread = threading.current_thread() is threading.main_thread()  # only it may ask
-        if (
-            main_thread
-            and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-            and os.environ.get("WORLD_SIZE", "1") == "1"
-        ):
-            signal.signal(signal.SIGTERM, self._hear)
-            self._heard = True
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.came = True
+    def hear(number: int, frame: FrameType | None) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._heard:
+    asked = threading.current_thread() is threading.main_thread() and topology() == "one"
+    asked = asked and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if asked:
+        signal.signal(signal.SIGTERM, hear)
+    try:
+        yield
+    finally:
+        if asked:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
@@ -145,11 +136,10 @@ def _run(arguments: list[str]) -> None:
 
 
 def _run_command(name: str, arguments: list[str]) -> None:
-    processes = os.environ.get("WORLD_SIZE", "1")  # as torchrun sets it
-    if processes != "1" and name not in ACROSS_RANKS:
+    if topology() == "ranks" and name not in ACROSS_RANKS:
         raise InputError(
             f"several processes must share a {' or a '.join(ACROSS_RANKS)}; "
-            f"got {name} on {processes}, which each would do whole"
+            f"got {name} on {os.environ['WORLD_SIZE']}, which each would do whole"
         )
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
@@ -160,52 +150,31 @@ def _run_command(name: str, arguments: list[str]) -> None:
     with waiting("starting"):  # torch takes seconds to import
         from graphglow.commands.usage import parse
 
-        module = importlib.import_module(f"graphglow.commands.{name}")
-        command: Callable[..., None] = getattr(module, name)
+        module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
     if hasattr(module, "parse"):  # its flags depend on the arguments
         module.parse(arguments)()
     else:
-        parse(command, arguments, getattr(module, "PARTS", None))()
+        parse(getattr(module, name), arguments, getattr(module, "PARTS", None))()
 
 
 def _warn(message: Warning | str, *_where: object, **_more: object) -> None:
-    _print_error(f"graphglow: note: {_readable(str(message))}")
+    _print_error(f"note: {message}")
 
 
 def _failed(status: int, message: str) -> int:
     if _debugging():
         traceback.print_exc()
-    _print_error(f"graphglow: {_readable(message)}")
+    _print_error(message)
     return status
 
 
-def _print_error(line: str) -> None:
-    with suppress(OSError):  # no room for words is no reason to stop
-        print(line, file=sys.stderr, flush=True)
-
-
-def _readable(message: str) -> str:
-    """One line, with nothing in it that a terminal would obey."""
+def _print_error(message: str) -> None:
+    """Print one line, with nothing in it that a terminal would obey."""
     line = " ".join(message.split())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    with suppress(OSError):  # no room for words is no reason to stop
+        print(f"graphglow: {line}", file=sys.stderr, flush=True)
 
 
 def _debugging() -> bool:
     return os.environ.get("GRAPHGLOW_DEBUG", "") not in ("", "0")
-
-
-def _out_of_memory(error: Exception) -> bool:
-    """Recognise the allocators' errors by name and text: torch need not have been imported."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and (type(error).__name__ == "OutOfMemoryError" or "allocate memory" in str(error))
-    )
-
-
-def _flush() -> None:
-    """Flush, or give standard output up, so that Python does not complain about it at exit."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

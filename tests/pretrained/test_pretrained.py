@@ -87,7 +87,7 @@ def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
     for file in ("./universal", str(tmp_path / "universal"), Path("universal")):
         assert load_learner(file).config.embedding_size == 3
     assert load_learner(own) is own
-    assert read_learner("random", 3, 0).config.embedding_size == 3
+    assert read_learner("untrained", 3, 0).config.embedding_size == 3
     assert learner_file("universal") == FOLDER / "universal.safetensors"
     assert learner_file("./universal") == Path("universal")
     with pytest.raises(graphglow.InputError, match="a name or a file; got int"):
@@ -101,7 +101,7 @@ def test_the_command_line_refuses_an_unknown_learner(
     assert main(["transfer", "--learner", name, *FAST]) == 2
     line = capsys.readouterr().err
     assert len(line.splitlines()) == 1
-    assert "must be universal, random or an existing file" in line
+    assert "must be universal, untrained or an existing file" in line
     assert ("nearest: universal" in line) == (name == "univrsal")
 
 
@@ -118,7 +118,7 @@ def test_transfer_and_refine_take_names(
     assert Path("universal/refined.csv").read_text().startswith("source,target,weight")
     capsys.readouterr()
     assert main(["refine", *words, "--embedding-size", "3"]) == 2
-    assert "--embedding-size must go with --learner random" in capsys.readouterr().err
+    assert "--embedding-size must go with --learner untrained" in capsys.readouterr().err
 
 
 def test_a_target_that_was_a_source_is_said(

@@ -1,4 +1,7 @@
-"""The subcommands, one module and one function each; flags come from the function's signature."""
+"""The subcommands, a function each; flags come from the function's signature."""
+
+import os
+from typing import Literal
 
 COMMANDS: dict[str, str] = {
     "demo": "Show the main job in about a minute, on graphs that come with the package.",
@@ -16,3 +19,31 @@ COMMANDS: dict[str, str] = {
     "bench": "Measure time and memory on this machine.",
 }
 """Name and first docstring line of each command, here so that help need not import torch."""
+
+MODULES = {
+    "datasets": "demo",
+    "pretrain": "train",
+    "transfer": "train",
+    "refine": "results",
+    "predict": "results",
+    "explain": "results",
+}
+"""Where a command is, if not in a module of its name."""
+
+
+def topology(target: str = "", *, folder: bool = False) -> Literal["one", "ranks", "shards"]:
+    """Whether this is one process, one of several ranks, or one that trains on shards.
+
+    Args:
+        target: The graph. A folder of shards is trained as ranks do it, be there only one.
+        folder: Whether predictions go to a folder, as ranks write them; one rank alone does so
+            if torchrun has started it.
+    """
+    if os.environ.get("WORLD_SIZE", "1") != "1" or (folder and "TORCHELASTIC_RUN_ID" in os.environ):
+        return "ranks"
+    if os.path.isdir(os.path.expanduser(target)):
+        from graphglow.training.distributed import is_shard_folder
+
+        if is_shard_folder(target):
+            return "shards"
+    return "one"

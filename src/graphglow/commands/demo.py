@@ -1,32 +1,24 @@
-"""``graphglow demo``."""
+"""``graphglow demo`` and ``datasets``: what there is before one has anything of one's own."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
 
-from rich.table import Table
-from tyro.conf import arg
-
+from graphglow.commands import flags
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import UNUSED, Json, OutFile, Overwrite
-from graphglow.commands.terminal import epoch_bar, percent, print_json, say, show
-from graphglow.experiments.demo import DEMO, DemoResult, run_demo, summarise
-from graphglow.pretrained import PRETRAINED, load_pretrained
-from graphglow.report import is_report, write_report
-from graphglow.report.demo import verdicts
+from graphglow.commands.terminal import epoch_bar, percent, print_json, say, show_rows
+from graphglow.graphs import DATASETS
+from graphglow.graphs.load import data_folder
+from graphglow.pretrained import PRETRAINED
 from graphglow.training.config import Device
 
 
-def demo(  # noqa: D417 (flags.py and the config say the rest)
-    out: OutFile = Path("demo_report.html"),
+def demo(  # noqa: D417 (flags.py says the rest)
+    out: flags.File = Path("demo_report.html"),
     seed: int = 0,
     device: Device = "auto",
-    overwrite: Overwrite = False,
-    data_root: Annotated[
-        Path | None, arg(metavar="FOLDER", help=UNUSED, help_behavior_hint="")
-    ] = None,
-    json: Json = False,
+    overwrite: flags.Overwrite = False,
+    data_root: flags.UnusedDataRoot = None,
+    json: flags.Json = False,
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
 
@@ -38,6 +30,10 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
         seed: The first of the seeds; each draws labels, weights and pivots.
         device: Where to compute: auto takes the GPU if there is one.
     """
+    from graphglow.experiments.demo import DEMO, run_demo, summarise
+    from graphglow.report import is_report, write_report
+    from graphglow.report.page import verdicts
+
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     result = run_demo(DEMO, seed=seed, device=device, watch=epoch_bar)
     write_report(
@@ -52,7 +48,17 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return
-    show(_table(result))
+    made = result.pretraining
+    rows = [
+        (target, method, *map(_in_percent, (line.mean, line.std)), f"{line.seconds:.2f}")
+        for target, methods in summarise(result.rows).items()
+        for method, line in methods.items()
+    ]
+    title = (
+        f"Test accuracy in %. graphglow: the learner {made['name']}, frozen, pre-trained on "
+        f"{', '.join(made['sources'])}"
+    )
+    show_rows(("target", "method", "mean", "std", "training, s"), rows, title)
     for sentence in verdicts(result.rows):
         say(sentence)
     before, after = result.refined.before.homophily, result.refined.after.homophily
@@ -61,47 +67,47 @@ def demo(  # noqa: D417 (flags.py and the config say the rest)
         f"one class; {percent(before)} of the input graph's do."
     )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all)")
-    say(_advice(result.pretraining))
     say("next:   graphglow transfer --learner universal --target wine --predictions wine.csv")
     say("        graphglow refine --learner universal --target wine --out refined.csv")
     say("        graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors")
 
 
-def _advice(made: Mapping[str, Any]) -> str:
-    """What the learner that was run is for, and which of the same sources is for the rest."""
-    uses = {True: "with few labels and mostly wrong edges", False: "whose edges you trust"}
-    sharp = made["delta"] == "exp"
-    others = [
-        name
-        for name, sources in PRETRAINED.items()
-        if list(sources) == made["sources"]
-        and (load_pretrained(name).config.delta == "exp") != sharp
+def _in_percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def datasets(
+    data_root: flags.DataRoot = None,
+    json: flags.Json = False,
+    seed: flags.UnusedSeed = 0,
+    device: flags.UnusedDevice = "auto",
+) -> None:
+    """List the graphs that are known by name.
+
+    Any other graph is given by a path: two tables as people.csv+relations.csv (or .parquet), a
+    folder with nodes.csv and edges.csv, or a .pt, .npz or .graphml file. The pre-trained structure
+    learners that come with the package are listed too.
+    """
+    root = data_folder(data_root)
+    present = {path.parent.parent.name.lower() for path in root.glob("*/raw/*")}
+    names = ("name", "kind", "nodes", "edges", "classes", "features", "needs_data", "description")
+    rows = [
+        {name: getattr(info, name) for name in names}
+        | {"found": not info.needs_data or info.name in present}
+        for info in DATASETS.values()
     ]
-    rest = f"; {others[0]} is for those {uses[not sharp]}" if others else ""
-    return f"{made['name']} (delta {made['delta']}) is for graphs {uses[sharp]}{rest}."
-
-
-def _table(result: DemoResult) -> Table:
-    made = result.pretraining
-    title = (
-        f"Test accuracy in %. graphglow: the learner {made['name']}, frozen, pre-trained on "
-        f"{', '.join(made['sources'])}"
-    )
-    table = Table(title=title, title_justify="left")
-    table.add_column("target")
-    table.add_column("method")
-    for column in ("mean", "std", "training, s"):
-        table.add_column(column, justify="right")
-    for target, methods in summarise(result.rows).items():
-        best = max(s.mean for s in methods.values() if s.mean is not None)
-        for position, (method, summary) in enumerate(methods.items()):
-            table.add_row(
-                "" if position else target,
-                method,
-                "-" if summary.mean is None else f"{100 * summary.mean:.1f}",
-                "-" if summary.std is None else f"{100 * summary.std:.1f}",
-                f"{summary.seconds:.2f}",
-                style="bold" if summary.mean == best else None,
-                end_section=position == len(methods) - 1,
-            )
-    return table
+    if json:
+        learners = [{"name": name, "sources": list(of)} for name, of in PRETRAINED.items()]
+        print_json({"data_root": root.absolute(), "datasets": rows, "learners": learners})
+        return
+    columns = ("name", "kind", "nodes", "edges", "classes", "data files")
+    lines = []
+    for row in rows:
+        files = "not needed" if not row["needs_data"] else "found" if row["found"] else "missing"
+        counts = [f"{row[key]:,}" for key in columns[2:5]]
+        lines.append((row["name"], row["kind"], *counts, files))
+    show_rows(columns, lines)
+    say(f"data root: {root.absolute()} (set it by --data-root or GRAPHGLOW_DATA)")
+    say("pre-trained structure learners, for --learner:")
+    for name, sources in PRETRAINED.items():
+        say(f"  {name:<9}  {', '.join(sources)}")

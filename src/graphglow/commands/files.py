@@ -1,19 +1,47 @@
-"""What commands read and write: learners, output files."""
+"""What commands read and write: learners, output files, checkpoints."""
 
+import errno
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from graphglow import pretrained
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
+
+from graphglow.commands.flags import said
+from graphglow.commands.terminal import note
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
+from graphglow import pretrained
 from graphglow.pretrained import load_learner
 from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.training.checkpoint import Checkpoints
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
-RANDOM = "random"
-"""What ``--learner`` calls a learner that was never trained."""
+UNTRAINED = ("untrained", "random")
+"""What ``--learner`` calls one that was never trained; the second is its name of old."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
+    """Return the learner that ``name`` means: one of the package's, a file, or ``untrained``."""
+    if name in UNTRAINED:
+        size = LearnerConfig.embedding_size if embedding_size is None else embedding_size
+        return StructureLearner(LearnerConfig(embedding_size=size), seed=seed)
+    if embedding_size is not None:
+        raise InputError(
+            f"--embedding-size must go with --learner untrained; got --learner {name}, which has "
+            "its own"
+        )
+    return load_learner(name, also=UNTRAINED[:1])
+
+
+def learner_file(name: str | None) -> Path | None:
+    """The file that ``--learner`` is read from, as an input of :func:`check_output`."""
+    return None if name is None or name in UNTRAINED else pretrained.learner_file(name)
 
 
 def check_output(
@@ -24,9 +52,9 @@ def check_output(
     ``inputs`` are files the command reads: the output may never be one of them.
     """
     path = path.expanduser()
-    read = [part for name in inputs if name for part in _files_of(str(name))]
-    if any(_holds(part.expanduser(), path) for part in read):
-        raise InputError(f"the output file must not be one of the inputs; got {path}")
+    for name in map(str, filter(None, inputs)):
+        if any(_holds(part, path) for part in (name, *(pair_of_tables(name) or ()))):
+            raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
     try:
@@ -34,15 +62,13 @@ def check_output(
             raise InputError(f"the output path must be a file; got the folder {path}")
         if path.exists() and not path.is_file():
             raise InputError(f"the output path must be a regular file; got {path}")
-        if (path.exists() or path.is_symlink()) and not overwrite:
+        if os.path.lexists(path) and not overwrite:
             raise InputError(f"the output file must not exist, or pass --overwrite; got {path}")
         folder = path.absolute().parent
-        while not folder.exists() and not folder.is_symlink():  # that leads nowhere
+        while not os.path.lexists(folder):
             folder = folder.parent
-        with tempfile.NamedTemporaryFile(
-            prefix=f".{path.name}.", suffix=path.suffix, dir=folder
-        ):  # the name that an atomic write will use
-            pass
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", suffix=path.suffix, dir=folder):
+            pass  # the name that an atomic write will use
     except OSError as error:
         raise InputError(
             f"the output path must be writable; got {path} ({error.strerror})"
@@ -50,39 +76,74 @@ def check_output(
     return path
 
 
-def _files_of(name: str) -> Sequence[Path]:
-    """What a graph is read from: one path, or the two of ``people.csv+relations.csv``."""
-    return (Path(name), *(pair_of_tables(name) or ()))
-
-
-def _holds(read: Path, path: Path) -> bool:
+def _holds(name: str | Path, path: Path) -> bool:
     """Whether an input is ``path``, or a folder that has it already."""
-    read, path = (
-        Path(os.path.realpath(each)) for each in (read, path)
-    )  # also of a circle of links
-    return read == path or (path.exists() and read.is_dir() and read in path.parents)
+    read = Path(os.path.realpath(os.path.expanduser(name)))
+    real = Path(os.path.realpath(path))  # of a circle of links too
+    return read == real or (real.exists() and read.is_dir() and read in real.parents)
 
 
-def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
-    """Return the learner that ``name`` means: one of the package's, a file, or ``random``."""
-    if name == RANDOM:
-        config = LearnerConfig()
-        if embedding_size is not None:
-            config = LearnerConfig(embedding_size=embedding_size)
-        return StructureLearner(config, seed=seed)
-    if embedding_size is not None:
-        raise InputError(
-            f"--embedding-size must go with --learner random; got --learner {name}, which has its "
-            "own"
-        )
-    return trained_learner(name, RANDOM)
+RESUME = "Go on from those of a run that was stopped or killed; anew where there are none."
+SECONDS = "Time between two checkpoints: the most work that a kill can cost."
 
 
-def trained_learner(name: str, *others: str) -> StructureLearner:
-    """Load a learner by name or file; ``others`` are more names that the command takes."""
-    return load_learner(name, also=others)
+@dataclass(frozen=True, kw_only=True)
+class CheckpointFlags:
+    """Of a run, in OUT.checkpoints beside --out; of several processes, beside --predictions."""
+
+    resume: Annotated[bool, FlagCreatePairsOff, said(RESUME, hint="")] = False
+    checkpoint_seconds: Annotated[float, said(SECONDS, "SECONDS")] = 10.0
+
+    def may_replace(self, out: Path | None, *, overwrite: bool, flag: str = "--out FILE") -> bool:
+        """Whether an existing output may be replaced: asked for, or by the run that it is of.
+
+        A run that was killed between writing its output and removing its checkpoints finds both.
+        When the checkpoints were begun, the output was not there, or might be overwritten.
+        """
+        if out is None and self.resume:
+            raise InputError(
+                f"--resume must go with {flag}, beside which checkpoints lie; got none"
+            )
+        if out is None or overwrite or not self.resume:
+            return overwrite
+        out = out.expanduser()
+        unfinished = bool(Checkpoints(checkpoint_folder(out)).files())
+        if out.exists() and not unfinished:
+            raise InputError(
+                f"--resume must have an unfinished run to go on with; got {out}, which is there, "
+                "and no checkpoints beside it: its run has ended (--overwrite makes it anew)"
+            )
+        return unfinished
+
+    @contextmanager
+    def kept(self, out: Path | None) -> Iterator[Checkpoints | None]:
+        """Let the run in the block save itself beside ``out``; if it ends well, nothing is left."""
+        seconds = self.checkpoint_seconds
+        if not seconds >= 0:  # nor is NaN
+            raise InputError(f"--checkpoint-seconds must be >= 0; got {seconds:g}")
+        if out is None:
+            yield None
+            return
+        folder = checkpoint_folder(out)
+        with Checkpoints(folder, every_seconds=seconds, resume=self.resume) as checkpoints:
+            try:
+                yield checkpoints
+            except (KeyboardInterrupt, InputError) as error:
+                stopped, cause = isinstance(error, KeyboardInterrupt), error.__cause__
+                full = isinstance(cause, OSError) and cause.errno in NO_ROOM
+                again = "when there is room, " if full else ""
+                again += "the same command with --resume goes on"
+                if (stopped or full) and checkpoints.files():
+                    note(f"the run is kept in {folder}; {again}")
+                elif stopped:
+                    note(f"nothing was kept: a checkpoint is written after {seconds:g} seconds")
+                raise
+            checkpoints.remove()
 
 
-def learner_file(name: str | None) -> Path | None:
-    """The file that ``--learner`` is read from, as an input of :func:`check_output`."""
-    return None if name is None or name == RANDOM else pretrained.learner_file(name)
+Checkpointing = Annotated[CheckpointFlags, OmitArgPrefixes]
+
+
+def checkpoint_folder(out: Path) -> Path:
+    """Where the checkpoints of a run are, by the file that it will write."""
+    return out.with_name(f"{out.name}.checkpoints")

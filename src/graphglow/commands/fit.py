@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Annotated, get_args
+from typing import Annotated
 
 from tyro.conf import arg
 
@@ -12,10 +12,8 @@ from graphglow.baselines import METHODS, method_named
 from graphglow.baselines.method import Family
 from graphglow.commands import COMMANDS, usage
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import GraphName, Json, Log, OptionalFile, Overwrite
-from graphglow.commands.graph_flags import GraphFlags
-from graphglow.commands.terminal import epochs_shown, print_json, show_facts, waiting
-from graphglow.commands.transfer import readable
+from graphglow.commands.flags import GraphName, Json, OptionalFile, Overwrite, Reading, by_heading
+from graphglow.commands.terminal import epoch_bar, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
 from graphglow.training.config import RunConfig
@@ -34,40 +32,30 @@ def command_for(kind: type[RunConfig]) -> usage.Command:
     def fit(  # noqa: D417 (the flags and the config say the rest)
         method: Annotated[str, arg(metavar="NAME")],
         target: GraphName,
-        reading: Annotated[GraphFlags, arg(name="")],
-        config: Annotated[kind, arg(name="")],  # type: ignore[valid-type]
+        reading: Reading,
+        config: Annotated[RunConfig, by_heading(kind)],
         predictions: OptionalFile = None,
         overwrite: Overwrite = False,
-        log: Log = None,
         json: Json = False,
     ) -> None:
         """Train a competitor on a graph, under the same protocol as transfer.
 
         Args:
             method: What to train; graphglow fit --help lists the methods.
-            target: The graph: a name (see graphglow datasets) or a file.
             predictions: Where to write every node's id, predicted class and probabilities (.csv or
                 .parquet).
         """
-        settings: RunConfig = config
         if predictions is not None:
-            predictions = check_output(
-                prediction_file(predictions),
-                overwrite=overwrite,
-                inputs=(target, reading.split_file),
-            )
+            path, inputs = prediction_file(predictions), (target, reading.split_file)
+            predictions = check_output(path, overwrite=overwrite, inputs=inputs)
         with waiting(f"loading {target}"):
             data, split = reading.read(target)
-        with epochs_shown("training", settings, log) as watch:
-            result = baselines.fit(method, data, settings, on_epoch=watch.on_epoch)
-            watch.ended(result.summary())
+        with epoch_bar("training", config.epochs) as on_epoch:
+            result = baselines.fit(method, data, config, on_epoch=on_epoch)
         if predictions is not None:
             result.write_predictions(predictions)
         facts = {**result.summary(), "split": split, "predictions": predictions}
-        if json:
-            print_json(facts)
-        else:
-            show_facts("Fit", readable(facts))
+        tell("Fit", facts, json=json)
 
     return fit
 
@@ -77,7 +65,12 @@ fit = command_for(RunConfig)
 
 def parse(arguments: list[str]) -> Callable[[], None]:
     """Look for the method first: it decides which flags there are."""
-    name = _method_of(arguments)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--method")
+    try:
+        name: str | None = parser.parse_known_args(arguments)[0].method
+    except argparse.ArgumentError:
+        raise InputError("--method must be followed by a name; see graphglow fit --help") from None
     if name is None and {"-h", "--help"} & {*arguments}:
         return usage.parse(fit, ["--help"], description=_overview())
     if name is None:
@@ -96,26 +89,12 @@ def parse(arguments: list[str]) -> Callable[[], None]:
     )
 
 
-def _method_of(arguments: list[str]) -> str | None:
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--method")
-    try:
-        known, _ = parser.parse_known_args(arguments)
-    except argparse.ArgumentError:
-        raise InputError("--method must be followed by a name; see graphglow fit --help") from None
-    name: str | None = known.method
-    return name
-
-
 def _check_flag(flag: str, name: str) -> None:
     """Raise if the flag is a setting of other methods only."""
     field = flag.removeprefix("--").removeprefix("no-").split(".")[0].replace("-", "_")
-    owners = [
-        other
-        for other, method in METHODS.items()
-        if flag.startswith("--") and field in {f.name for f in fields(method.config) if f.init}
-    ]
-    if owners and name not in owners:
+    settings = {n: {f.name for f in fields(m.config) if f.init} for n, m in METHODS.items()}
+    owners = [other for other, names in settings.items() if field in names]
+    if flag.startswith("--") and owners and name not in owners:
         raise InputError(
             f"{flag} must go with a method that has it ({', '.join(owners)}); got --method {name}"
         )
@@ -123,18 +102,13 @@ def _check_flag(flag: str, name: str) -> None:
 
 def _overview() -> str:
     """What there is to fit, by family."""
-    lines = [
-        COMMANDS["fit"],
-        "",
-        "Example: graphglow fit --method gcn --target wine --json",
-        "",
+    width = max(map(len, METHODS)) + 2
+    lines = [COMMANDS["fit"], "", "Example: graphglow fit --method gcn --target wine --json", ""]
+    lines += [
         "Below are the settings that all methods have; graphglow fit --method gcn --help shows all",
         "settings of gcn, with its own defaults.",
     ]
-    width = max(map(len, METHODS)) + 2
-    for family in get_args(Family):
-        members = {name: m for name, m in METHODS.items() if m.family == family}
-        if members:
-            lines += ["", FAMILIES[family]]
-            lines += [f"  {name:<{width}}{m.summary}" for name, m in members.items()]
+    for family, title in FAMILIES.items():
+        lines += ["", title]
+        lines += [f"  {n:<{width}}{m.summary}" for n, m in METHODS.items() if m.family == family]
     return "\n".join(lines)

@@ -1,21 +1,13 @@
 """``graphglow report``."""
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
-from graphglow.commands.flags import (
-    Json,
-    OutFile,
-    Overwrite,
-    UnusedDataRoot,
-    UnusedDevice,
-    UnusedSeed,
-)
-from graphglow.commands.notes import note
-from graphglow.commands.terminal import print_json, say, waiting
+from graphglow.commands.flags import File, Json, NoEffect, Overwrite
+from graphglow.commands.terminal import note, print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.experiments.wording import counted
 from graphglow.report import is_report
@@ -28,13 +20,11 @@ from graphglow.training import TransferResult
 
 def report(  # noqa: D417 (flags.py says the rest)
     results: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")],
-    out: OutFile = Path("report.html"),
+    shared: Annotated[NoEffect, arg(name="")],
+    out: File = Path("report.html"),
     title: str = "graphglow results",
     overwrite: Overwrite = False,
     json: Json = False,
-    seed: UnusedSeed = 0,
-    device: UnusedDevice = "auto",
-    data_root: UnusedDataRoot = None,
 ) -> None:
     """Show results as one page that opens offline: tables, charts, learned structures.
 
@@ -56,7 +46,20 @@ def report(  # noqa: D417 (flags.py says the rest)
         inputs=results,
     )
     require_plotly()
-    files, transfers, skipped = _read([path.expanduser() for path in results])
+    files: list[RowFile] = []
+    transfers: list[tuple[Path, TransferResult]] = []
+    skipped: list[str] = []  # a sentence for each file of which something is not shown
+    for path in dict.fromkeys(path.expanduser() for path in results):
+        existing_file(path, "a results file")  # a name that is wrong is not skipped
+        with waiting(f"reading {path.name}"):
+            if path.suffix.lower() not in TENSOR_SUFFIXES:
+                files.append(read_rows(path))
+                skipped += filter(None, [files[-1].skipped])
+                continue
+            try:
+                transfers.append((path, TransferResult.load(path)))
+            except InputError as error:
+                skipped.append(f"{path}: skipped ({error})")
     if not transfers and not any(file.rows for file in files):
         raise InputError(
             "a report needs at least one row of a run, or a saved transfer; "
@@ -70,19 +73,16 @@ def report(  # noqa: D417 (flags.py says the rest)
     runs = len(shown)
     left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:
-        print_json(
-            {
-                "command": "report",
-                "out": out,
-                "bytes": out.stat().st_size,
-                "experiments": experiments,
-                "runs": runs,
-                "left_out": left_out,
-                "transfers": [result.graph.name for _, result in transfers],
-                "damaged_lines": sum(len(file.damaged) for file in files),
-                "skipped": skipped,
-            }
-        )
+        facts: dict[str, Any] = {
+            "command": "report",
+            "out": out,
+            "bytes": out.stat().st_size,
+            "runs": runs,
+        }
+        facts |= {"experiments": experiments, "left_out": left_out, "skipped": skipped}
+        facts["transfers"] = [result.graph.name for _, result in transfers]
+        facts["damaged_lines"] = sum(len(file.damaged) for file in files)
+        print_json(facts)
         return
     parts = [f"{counted(runs, 'run')} of {', '.join(experiments)}"] if runs else []
     parts += [f"{counted(replaced, 'older row')} replaced"] if replaced else []
@@ -90,28 +90,3 @@ def report(  # noqa: D417 (flags.py says the rest)
     parts += [counted(len(transfers), "saved transfer")] if transfers else []
     say(f"shown: {'; '.join(parts)}")
     say(f"report: {out.absolute()} ({out.stat().st_size / 1e6:.1f} MB)")
-
-
-class _Read(NamedTuple):
-    """What the files gave, and a sentence for each of which something is not shown."""
-
-    files: list[RowFile]
-    transfers: list[tuple[Path, TransferResult]]
-    skipped: list[str]
-
-
-def _read(paths: list[Path]) -> _Read:
-    found = _Read([], [], [])
-    for path in dict.fromkeys(paths):
-        existing_file(path, "a results file")  # a name that is wrong is not skipped
-        with waiting(f"reading {path.name}"):
-            if path.suffix.lower() not in TENSOR_SUFFIXES:
-                file = read_rows(path)
-                found.files.append(file)
-                found.skipped.extend([file.skipped] if file.skipped else [])
-                continue
-            try:
-                found.transfers.append((path, TransferResult.load(path)))
-            except InputError as error:
-                found.skipped.append(f"{path}: skipped ({error})")
-    return found

@@ -16,7 +16,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json
-from graphglow.commands.notes import note
+from graphglow.commands.terminal import note
 from graphglow.errors import InputError
 from graphglow.experiments import reproduce as experiments
 from graphglow.experiments.cell_rows import Found, find_rows

@@ -16,9 +16,8 @@ from tyro.conf import arg
 
 from graphglow.checks import at_least
 from graphglow.commands import terminal
-from graphglow.commands.files import check_output, trained_learner
-from graphglow.commands.flags import Json, OptionalLearner
-from graphglow.commands.graph_flags import GraphFlags, ManyGraphFlags
+from graphglow.commands.files import check_output
+from graphglow.commands.flags import GraphFlags, Json, ManyGraphFlags, OptionalLearner
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
 from graphglow.experiments.ray_workers import RayWorkers, ray_workers
@@ -31,6 +30,7 @@ from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+from graphglow.training.named_learner import named_learner
 
 Split = Literal["authors", "random"]
 Names = tuple[str, ...]
@@ -92,7 +92,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
             raise InputError(f"--processes must go with --executor ray; got {executor}")
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
-    theta = trained_learner(learner) if learner is not None else None
+    theta = named_learner(learner) if learner is not None else None
     work = Work(storage=storage, learners=learners.expanduser(), settings=settings)
     rows: list[dict[str, Any]] = []
     with (

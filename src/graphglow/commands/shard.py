@@ -3,13 +3,12 @@
 import shlex
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from tyro.conf import arg
 
-from graphglow.commands.flags import Json, UnusedDevice, UnusedSeed
-from graphglow.commands.graph_flags import GraphFlags
-from graphglow.commands.terminal import print_json, say, show_facts, waiting
+from graphglow.commands.flags import Json, Reading, UnusedDevice, UnusedSeed
+from graphglow.commands.terminal import printable, say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.training.distributed import GraphArrays, write_shards
 from graphglow.training.distributed.graph_arrays import is_array_folder
@@ -20,7 +19,7 @@ def shard(  # noqa: D417 (the flags say the rest)
     graph: Annotated[str, arg(metavar="NAME|FILE|FOLDER")],
     out: Annotated[Path, arg(metavar="FOLDER")],
     parts: Annotated[int, arg(metavar="INT")],
-    reading: Annotated[GraphFlags, arg(name="")],
+    reading: Reading,
     partition: Partition = "auto",
     json: Json = False,
     seed: UnusedSeed = 0,
@@ -51,43 +50,9 @@ def shard(  # noqa: D417 (the flags say the rest)
         else:
             arrays = GraphArrays.of_data(reading.read(graph)[0])
         written = write_shards(arrays, out, parts, method=partition)
-    facts: dict[str, Any] = {
-        "command": "shard",
-        "graph": written.name,
-        "out": out,
-        "parts": parts,
-        "nodes": [part.nodes for part in written.parts],
-        "entries": [part.entries for part in written.parts],
-        "halo": [part.halo for part in written.parts],
-        "seconds": time.perf_counter() - began,
-    }
-    if json:
-        print_json(facts)
-        return
-    show_facts(
-        "Shards",
-        {
-            "graph": facts["graph"],
-            "nodes of each part": ", ".join(f"{n:,}" for n in facts["nodes"]),
-            "entries of its adjacency": ", ".join(f"{n:,}" for n in facts["entries"]),
-            "nodes of others it needs": ", ".join(f"{n:,}" for n in facts["halo"]),
-            "written to": out,
-        },
-    )
-    say(
-        f"next: torchrun --nproc-per-node {parts} -m graphglow transfer "
-        f"--target {_for_shell(out)} ..."
-    )
-
-
-def _for_shell(path: Path) -> str:
-    """A path as it can be pasted into a shell, on one line."""
-    text = str(path)
-    if text.isprintable():
-        return shlex.quote(text)
-    letters = (c if c.isprintable() and c not in "'\\" else _escaped(c) for c in text)
-    return f"$'{''.join(letters)}'"
-
-
-def _escaped(letter: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogateescape"))
+    counts = {n: [getattr(part, n) for part in written.parts] for n in ("nodes", "entries", "halo")}
+    facts = {"command": "shard", "graph": written.name, "out": out, "parts": parts, **counts}
+    tell("Shards", {**facts, "seconds": time.perf_counter() - began}, json=json)
+    if not json:
+        target = printable(shlex.quote(str(out)))
+        say(f"next: torchrun --nproc-per-node {parts} -m graphglow transfer --target {target} ...")

@@ -3,11 +3,12 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,7 +16,6 @@ from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
     from graphglow.training import Epoch
-    from graphglow.training.config import RunConfig
     from graphglow.training.loop import OnEpoch
 
 
@@ -27,34 +27,6 @@ def waiting(what: str) -> Iterator[None]:
         return
     with Console(stderr=True).status(escape(what)):
         yield
-
-
-class Watch(NamedTuple):
-    """Who follows a run: ``on_epoch`` while it trains, ``ended`` with its facts when it has."""
-
-    on_epoch: "OnEpoch | None"
-    ended: Callable[[Mapping[str, Any]], None]
-
-
-@contextmanager
-def epochs_shown(
-    label: str, config: "RunConfig", log: str | None = None, *, visits: int = 1
-) -> Iterator[Watch]:
-    """Let :func:`epoch_bar`, and the log that ``--log`` names, follow a run."""
-    with (
-        nullcontext() as kept,
-        epoch_bar(label, config.epochs, visits) as shown,
-    ):
-        ended = kept.summary if kept is not None else lambda facts: None
-        if kept is None or shown is None:
-            yield Watch(kept or shown, ended)
-            return
-
-        def on_epoch(epoch: "Epoch") -> None:
-            shown(epoch)
-            kept(epoch)
-
-        yield Watch(on_epoch, ended)
 
 
 @contextmanager
@@ -69,12 +41,8 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
     if not interactive():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(),
-    )
+    words = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
+    columns = (words[0], BarColumn(), words[1], TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(escape(label), total=epochs * visits, facts="")
         visit = -1
@@ -96,18 +64,71 @@ def show(table: Table) -> None:
     Console().print(table)
 
 
+def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """Print lines of text as a table; columns with a number in their first row stand right."""
+    lines = [[escape(printable(cell)) for cell in row] for row in rows]
+    table = Table(title=escape(title) or None, title_justify="left", box=SIMPLE_HEAD)
+    table.padding, table.pad_edge = (0, 2, 0, 0), False  # fits in 80 columns
+    for column, first in zip(columns, lines[0], strict=True):
+        number = first.replace(",", "").replace(".", "").isdecimal()
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    show(table)
+
+
 def say(text: str) -> None:
     """Print plain text as it is, less control characters."""
     lines = "\n".join(map(printable, text.split("\n")))
     Console(soft_wrap=True).print(lines, markup=False, highlight=False)
 
 
-def show_facts(title: str, facts: Mapping[str, object]) -> None:
+def note(text: str) -> None:
+    """Print one line on standard error, which scripts that read standard output do not see."""
+    print(f"graphglow: {printable(text)}", file=sys.stderr)
+
+
+def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
+    """Print the facts of a run: as they are for programs, with units and words for people."""
+    if json:
+        print_json(facts)
+        return
+    hidden = (*NOT_SHOWN, *(name for name, v in facts.items() if v is None or v is False))
+    shown = {name: value for name, value in facts.items() if name not in hidden}
+    show_facts(title, {LABELS.get(n, n.replace("_", " ")): _worded(n, v) for n, v in shown.items()})
+
+
+NOT_SHOWN = ("command", "visit_scores")
+LABELS = {
+    "val_accuracy": "validation accuracy",
+    "peak_memory_bytes": "peak memory",
+    "halo": "nodes of others",
+    "target_was_source": "pre-trained on a graph of this name",
+    "out": "written to",
+    "predictions": "predictions in",
+}
+"""What facts are called where their name does not say it."""
+
+
+def _worded(name: str, value: Any) -> str:
+    """The value of a fact as people read it."""
+    if isinstance(value, float):
+        return f"{value:.1f}" if name.endswith("seconds") else percent(value)
+    if isinstance(value, bool):
+        return "yes"
+    if isinstance(value, int):
+        return f"{value / 2**20:.0f} MiB" if name.endswith("bytes") else f"{value:,}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {count}" for key, count in value.items())
+    return ", ".join(_worded(name, one) for one in value) if isinstance(value, list) else str(value)
+
+
+def show_facts(title: str, shown: Mapping[str, object]) -> None:
     """Print names and values in two columns."""
     table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in facts.items():
+    for name, value in shown.items():
         table.add_row(escape(printable(name)), escape(printable(value)))
     show(table)
 

@@ -15,10 +15,7 @@ Command = Callable[..., None]
 
 OUR_WORDS = (
     (r"^Missing from graphglow [^:]+", "required options are missing"),
-    (
-        r"^Error parsing (\S+): invalid literal for int.*?: (.*)",
-        r"\1 must be a whole number; got \2",
-    ),
+    (r"^Error parsing (\S+): invalid literal for int.*?: ", r"\1 must be a whole number; got "),
     (r"^Error parsing (\S+): could not convert \S+ to float: ", r"\1 must be a number; got "),
     (r"^Error parsing (\S+): Could not .* for arguments: \[(.*)\]", r"bad value for \1; got \2"),
     (r"^Error parsing (\S+):", r"bad value for \1:"),
@@ -93,23 +90,16 @@ def one_line(box: str) -> str:
     section that is a headline and a list (indented by four) keeps both.
     """
     lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines() or [""]
-    body = lines[1 if lines[0].startswith("\u256d") else 2 :]  # where not UTF-8, a rule follows
-    sections: list[list[str]] = [[]]
-    for line in body:
-        text = line[2:].rstrip(" \u2502")
-        if re.fullmatch("[\u2500-]+", text):
-            sections.append([])
-        elif text.strip() and not line.startswith("\u2570"):
-            sections[-1].append(text)
+    title = 1 if lines[0].startswith("\u256d") else 2  # where not UTF-8, a rule follows
+    body = [line[2:].rstrip(" \u2502") for line in lines[title:] if line[0] != "\u2570"]
     parts = []
-    for section in sections:
-        if not section or re.match(r"(Argument|For full) helptext", section[0]):
+    for section in re.split(r"^[\u2500-]+$", "\n".join(body), flags=re.MULTILINE):
+        words = [line for line in section.splitlines() if line.strip()]
+        if not words or re.match(r"(Argument|For full) helptext", words[0]):
             continue
-        listed = [line.strip() for line in section[1:] if re.match(r" {4}\S", line)]
-        if listed:
-            parts.append(f"{section[0].rstrip(':')}: {', '.join(listed)}")
-        else:
-            parts.append(" ".join(line.strip() for line in section))
+        listed = [line.strip() for line in words[1:] if re.match(r" {4}\S", line)]
+        headline = f"{words[0].rstrip(':')}: {', '.join(listed)}"
+        parts.append(headline if listed else " ".join(map(str.strip, words)))
     text = "; ".join(parts) or "the command line must be valid"
     for theirs, ours in OUR_WORDS:
         text = re.sub(theirs, ours, text)

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import torch
 
-import graphglow.commands.across_ranks
-import graphglow.commands.pretrain
-import graphglow.commands.transfer  # noqa: F401 (all that a child would import)
+import graphglow.commands.train
+import graphglow.training.distributed  # noqa: F401 (all that a child would import)
 from graphglow.cli import main
 
 PATIENCE = 60

@@ -12,9 +12,10 @@ import pytest
 import torch
 from torchrun_job import pretrain_settings, pretrained, transferred
 
-from graphglow.commands.across_ranks import pretrain_across_ranks
-from graphglow.commands.graph_flags import GraphFlags
+from graphglow.commands.files import CheckpointFlags
+from graphglow.commands.flags import GraphFlags
 from graphglow.commands.shard import shard
+from graphglow.commands.train import pretrain
 from graphglow.commands.usage import parse
 from graphglow.errors import InputError
 from graphglow.structure import StructureLearner
@@ -45,7 +46,8 @@ def two(tmp_path_factory):
     return out
 
 
-def test_a_folder_of_shards_and_a_name_give_the_result_of_one_process(two):
+def test_a_folder_of_shards_and_a_name_give_the_result_of_one_process(two, monkeypatch):
+    monkeypatch.setattr("graphglow.commands.train.topology", lambda *_, **__: "ranks")
     said = json.loads((two / "said.json").read_text())
     alone = transferred("wine")
     for facts in (said["shards"], said["name"]):
@@ -66,7 +68,8 @@ def test_all_ranks_write_their_predictions(two):
 
 
 def test_the_learner_of_two_processes_is_that_of_one(two, tmp_path):
-    alone, _ = pretrained(tmp_path / "alone.safetensors")
+    pretrained(tmp_path / "alone.safetensors")
+    alone = StructureLearner.load(tmp_path / "alone.safetensors")
     learner = StructureLearner.load(two / "learner.safetensors")
     for name, weight in alone.state_dict().items():
         torch.testing.assert_close(learner.state_dict()[name], weight, rtol=1e-4, atol=1e-5)
@@ -74,10 +77,11 @@ def test_the_learner_of_two_processes_is_that_of_one(two, tmp_path):
     assert len(learner.provenance["splits"]) == 2
 
 
-def test_sources_in_turn_cannot_be_shared(tmp_path):
+def test_sources_in_turn_cannot_be_shared(tmp_path, monkeypatch):
+    monkeypatch.setattr("graphglow.commands.train.topology", lambda: "ranks")
     config = replace(pretrain_settings(), schedule="in turn")
     with pytest.raises(InputError, match=r"--schedule must be together .* got 'in turn'"):
-        pretrain_across_ranks(["wine"], tmp_path / "a.st", GraphFlags(), config, log=None)
+        pretrain(["wine"], tmp_path / "a.st", GraphFlags(), config, CheckpointFlags())
 
 
 def test_shard_says_what_it_wrote(tmp_path, capsys):

@@ -1,13 +1,17 @@
 """What torchrun starts in a test: both commands across ranks; rank 0 writes what it has to say."""
 
+import io
 import json
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 
-from graphglow.commands.across_ranks import pretrain_across_ranks, transfer_across_ranks
-from graphglow.commands.graph_flags import GraphFlags
-from graphglow.training.distributed import join
 from tiny_graphs import pretrain_config, transfer_config
+
+from graphglow.commands.files import CheckpointFlags
+from graphglow.commands.flags import GraphFlags
+from graphglow.commands.train import pretrain, transfer
+from graphglow.training.distributed import join
 
 WIDTH, PIVOTS = 16, 20
 
@@ -20,22 +24,20 @@ def pretrain_settings():
     return pretrain_config(schedule="together", epochs=2, episodes=1, device="cpu")
 
 
+def facts(command, *words, **flags):
+    """What the command prints as JSON; None on ranks that say nothing."""
+    with redirect_stdout(io.StringIO()) as out:
+        command(*words, CheckpointFlags(), json=True, **flags)
+    return json.loads(out.getvalue() or "null")
+
+
 def transferred(target, predictions=None):
-    return transfer_across_ranks(
-        "random",
-        target,
-        GraphFlags(),
-        transfer_settings(),
-        embedding_size=WIDTH,
-        predictions=predictions,
-        log=None,
-    )
+    words = ("untrained", target, GraphFlags(), transfer_settings())
+    return facts(transfer, *words, embedding_size=WIDTH, predictions=predictions)
 
 
 def pretrained(out):
-    return pretrain_across_ranks(
-        ["wine", "synthetic"], out, GraphFlags(), pretrain_settings(), log=None
-    )
+    return facts(pretrain, ["wine", "synthetic"], out, GraphFlags(), pretrain_settings())
 
 
 if __name__ == "__main__":
@@ -45,6 +47,5 @@ if __name__ == "__main__":
         from_name = transferred("wine")
         learned = pretrained(out / "learner.safetensors")
     if learned is not None:
-        _, facts = learned
-        said = {"shards": from_shards, "name": from_name, "pretrain": facts}
-        (out / "said.json").write_text(json.dumps(said, default=str))
+        said = {"shards": from_shards, "name": from_name, "pretrain": learned}
+        (out / "said.json").write_text(json.dumps(said))

@@ -1,7 +1,6 @@
 """``graphglow predict`` and ``graphglow explain``, from the user's tables to theirs."""
 
 import csv
-import json
 
 import numpy as np
 import pandas as pd
@@ -54,25 +53,6 @@ def home(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def run(capsys):
-    def run(*words):
-        status = main([str(word) for word in words])
-        return status, *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def refused(run):
-    def refused(*words):
-        status, out, err = run(*words)
-        assert (status, out, len(err.splitlines())) == (2, "", 1), err
-        return err
-
-    return refused
-
-
 def predict_words(home, out, *more):
     inputs = ["--result", home / "people.safetensors", "--nodes", home / "new.csv"]
     return ["predict", *inputs, "--edges", home / "joined.csv", "--out", out, *more]
@@ -91,9 +71,9 @@ def test_the_table_of_training_is_encoded_to_the_features_of_training(home):
 
 @pytest.mark.parametrize("name", ["p.csv", "p.parquet"])
 def test_new_people_are_put_into_their_groups(run, home, tmp_path, name):
-    status, out, err = run(*predict_words(home, tmp_path / name, "--json"))
-    assert (status, err) == (0, "")
-    facts = json.loads(out)
+    outcome = run(*predict_words(home, tmp_path / name, "--json"))
+    assert outcome.err == ""
+    facts = outcome.json
     assert facts["predicted"] == {"chess": 3, "rowing": 3}
     assert (facts["nodes"], facts["out"]) == (6, str(tmp_path / name))
     frame = (pd.read_parquet if name.endswith("t") else pd.read_csv)(tmp_path / name)
@@ -106,18 +86,16 @@ def test_new_people_are_put_into_their_groups(run, home, tmp_path, name):
 
 
 def test_predictions_for_people(run, home, tmp_path):
-    status, out, _ = run(*predict_words(home, tmp_path / "p.csv"))
-    assert status == 0
-    assert "predicted chess" in out
+    assert "chess 3, rowing 3" in run(*predict_words(home, tmp_path / "p.csv")).out
 
 
 def test_without_edges_the_learned_graph_alone_joins_them(run, home, tmp_path):
     words = ["--result", home / "people.safetensors", "--nodes", home / "new.csv"]
-    assert run("predict", *words, "--out", tmp_path / "p.csv")[0] == 0
+    assert run("predict", *words, "--out", tmp_path / "p.csv").status == 0
     assert len(pd.read_csv(tmp_path / "p.csv")) == 6
 
 
-def test_what_is_not_known_of_training_is_a_note_beside_the_json(run, refused, home, tmp_path):
+def test_what_is_not_known_of_training_is_a_note_beside_the_json(run, home, tmp_path):
     nodes = pd.read_csv(home / "new.csv", dtype=str, keep_default_na=False)
     nodes.loc[:1, "town"] = ["Rome", "Bonn"]
     nodes.to_csv(tmp_path / "new.csv", index=False)
@@ -126,10 +104,9 @@ def test_what_is_not_known_of_training_is_a_note_beside_the_json(run, refused, h
     edges.to_csv(tmp_path / "edges.csv", index=False)
     words = ["predict", "--result", home / "people.safetensors", "--nodes", tmp_path / "new.csv"]
     words += ["--edges", tmp_path / "edges.csv", "--out", tmp_path / "p.csv", "--json"]
-    status, out, err = run(*words, "--skip-unknown-edges")
-    assert status == 0
-    assert json.loads(out)["nodes"] == 6
-    first, second = err.splitlines()
+    outcome = run(*words, "--skip-unknown-edges")
+    assert outcome.json["nodes"] == 6
+    first, second = outcome.err.splitlines()
     assert first.startswith("graphglow: note: column 'town' of ")
     assert "in 2 of 6 nodes ('Rome', 'Bonn'); they count as blanks" in first
     assert "1 of 6 edges of" in second
@@ -139,16 +116,18 @@ def test_what_is_not_known_of_training_is_a_note_beside_the_json(run, refused, h
     assert "--skip-unknown-edges" in err.splitlines()[-1]
 
 
-def test_bad_words_to_predict_are_refused_before_work(refused, home, tmp_path):
+def test_bad_words_to_predict_are_refused_before_work(run, home, tmp_path):
     out = tmp_path / "p.csv"
-    assert "must be .csv or .parquet" in refused(*predict_words(home, tmp_path / "p.txt"))
-    assert "one of the inputs" in refused(*predict_words(home, home / "new.csv", "--overwrite"))
+    assert "must be .csv or .parquet" in run(*predict_words(home, tmp_path / "p.txt")).refuses()
+    assert (
+        "one of the inputs" in run(*predict_words(home, home / "new.csv", "--overwrite")).refuses()
+    )
     out.write_text("mine")
-    assert "--overwrite" in refused(*predict_words(home, out))
+    assert "--overwrite" in run(*predict_words(home, out)).refuses()
     assert out.read_text() == "mine"
     words = predict_words(home, tmp_path / "q.csv")
     words[words.index(home / "new.csv")] = home / "graph" / "nodes.csv"
-    assert "ids that are new; got 'p0'" in refused(*words)
+    assert "ids that are new; got 'p0'" in run(*words).refuses()
     assert not (tmp_path / "q.csv").exists()
 
 
@@ -157,9 +136,7 @@ def explain_words(home, *more):
 
 
 def test_a_decision_as_json_adds_up(run, home):
-    status, out, err = run(*explain_words(home, "--json", "--top-k", "3"))
-    assert (status, err) == (0, "")
-    facts = json.loads(out)
+    facts = run(*explain_words(home, "--json", "--top-k", "3")).json
     assert (facts["id"], facts["explained"], len(facts["contributions"])) == ("p5", "rowing", 3)
     parts = sum(one["contribution"] for one in facts["contributions"])
     parts += facts["others_input"] + facts["others_latent"] + facts["own"] + facts["bias"]
@@ -168,27 +145,26 @@ def test_a_decision_as_json_adds_up(run, home):
 
 
 def test_a_decision_for_people(run, home):
-    status, out, _ = run(*explain_words(home, "--label", "chess", "--against", "rowing"))
-    assert status == 0
+    out = run(*explain_words(home, "--label", "chess", "--against", "rowing")).out
     assert "chess rather than rowing" in out
     assert "by the learned graph" in out
 
 
 @pytest.mark.parametrize("name", ["why.html", "why.csv", "why.parquet"])
-def test_a_decision_is_written(run, refused, home, tmp_path, name):
-    assert run(*explain_words(home, "--out", tmp_path / name))[0] == 0
+def test_a_decision_is_written(run, home, tmp_path, name):
+    assert run(*explain_words(home, "--out", tmp_path / name)).status == 0
     assert (tmp_path / name).stat().st_size > 0
     if name == "why.html":  # a page of ours may be replaced
-        assert run(*explain_words(home, "--out", tmp_path / name))[0] == 0
+        assert run(*explain_words(home, "--out", tmp_path / name)).status == 0
     else:
-        assert "--overwrite" in refused(*explain_words(home, "--out", tmp_path / name))
+        assert "--overwrite" in run(*explain_words(home, "--out", tmp_path / name)).refuses()
 
 
-def test_bad_words_to_explain_are_refused(refused, home, tmp_path):
-    assert "must end in .html" in refused(*explain_words(home, "--out", tmp_path / "why.txt"))
-    assert "got 'tennis'" in refused(*explain_words(home, "--label", "tennis"))
-    assert "top_k must be >= 1" in refused(*explain_words(home, "--top-k", "0"))
+def test_bad_words_to_explain_are_refused(run, home, tmp_path):
+    assert "must end in .html" in run(*explain_words(home, "--out", tmp_path / "why.txt")).refuses()
+    assert "got 'tennis'" in run(*explain_words(home, "--label", "tennis")).refuses()
+    assert "top_k must be >= 1" in run(*explain_words(home, "--top-k", "0")).refuses()
     words = ["explain", "--result", home / "people.safetensors", "--node", "q5"]
-    assert "the id of a node (nearest: " in refused(*words)
+    assert "the id of a node (nearest: " in run(*words).refuses()
     (tmp_path / "mine.html").write_text("mine")
-    assert "--overwrite" in refused(*explain_words(home, "--out", tmp_path / "mine.html"))
+    assert "--overwrite" in run(*explain_words(home, "--out", tmp_path / "mine.html")).refuses()

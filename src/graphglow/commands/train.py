@@ -1,0 +1,307 @@
+"""``graphglow pretrain`` and ``transfer``: the two algorithms, in one process or on several ranks.
+
+Under torchrun every rank works; rank 0 keeps checkpoints, writes the learner and speaks.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from graphglow import training
+from graphglow.commands import files, flags, topology
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output
+from graphglow.commands.terminal import epoch_bar, say, tell, waiting
+from graphglow.errors import InputError
+from graphglow.graphs.write import prediction_file
+from graphglow.structure import StructureLearner
+from graphglow.training import PretrainConfig, TransferConfig, TransferResult
+from graphglow.training.checkpoint import Checkpoints
+from graphglow.training.device import peak_memory_bytes, resolve_device
+
+if TYPE_CHECKING:  # loaded only where there are several processes
+    from graphglow.training.distributed import Ranks, ShardResult
+
+T = TypeVar("T")
+
+
+def pretrain(  # noqa: D417 (the flags and the config say the rest)
+    sources: Annotated[tuple[str, ...], flags.said(None, "NAME|FILE ...")],
+    out: flags.File,
+    reading: flags.ReadingMany,
+    config: Annotated[PretrainConfig, flags.by_heading(PretrainConfig)],
+    checkpoints: files.Checkpointing,
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Train the shared structure learner on the source graphs (Algorithm 2).
+
+    A run that is stopped or killed at any moment goes on with --resume, and ends as it would have,
+    in one process or, with --schedule together, in several.
+
+    Example: graphglow pretrain --sources digits synthetic --out learner.safetensors
+
+    Args:
+        sources: The source graphs: names (see graphglow datasets) or files.
+        out: Where to write the learner, as safetensors.
+    """
+    began = time.perf_counter()
+    alone = config.schedule != "together" and topology() == "one"
+    with joined(config.device, alone=alone) as ranks:
+        with together(ranks, job="pretrain"):
+            if not alone and config.schedule != "together":
+                raise InputError(
+                    f"--schedule must be together on several processes; got {config.schedule!r}"
+                )
+            if is_first(ranks):
+                replace = checkpoints.may_replace(out, overwrite=overwrite)
+                out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
+            device = resolve_device(config.device) if ranks is None else ranks.device
+        with on_first(ranks, checkpoints.kept(out)) as kept:
+            with on_first(ranks, waiting("loading graphs")), together(ranks):
+                read = [reading.read(name) for name in sources]
+            graphs = [data for data, _ in read]
+            train: Callable[..., StructureLearner] = training.pretrain
+            visits = config.episodes * len(graphs)
+            if ranks is not None:  # they visit all at once; step 1 is heard once of every source
+                from graphglow.training.distributed import pretrain_together
+
+                train = partial(pretrain_together, ranks=ranks)
+                visits = config.episodes + len(graphs) - 1
+            train_began = time.perf_counter()
+            with on_first(ranks, epoch_bar("pre-training", config.epochs, visits)) as on_epoch:
+                learner = train(graphs, config, on_epoch=on_epoch, checkpoints=kept)
+            train_seconds = time.perf_counter() - train_began
+            learner.provenance["splits"] = [split for _, split in read]
+            with together(ranks):
+                if is_first(ranks):
+                    learner.save(out)
+        if kept is None:  # not the first
+            return
+    made = learner.provenance
+    facts: dict[str, Any] = {
+        "command": "pretrain",
+        "sources": made["sources"],
+        "splits": made["splits"],
+        "out": out,
+        "val_accuracy": made["validation_accuracy"],
+        "visit_scores": made["visit_scores"],
+        "train_seconds": train_seconds + kept.seconds_before,
+        "total_seconds": time.perf_counter() - began + kept.seconds_before,
+        "resumed": kept.resumed,
+        "peak_memory_bytes": peak_memory_bytes(device),
+        "device": device.type,
+        "seed": config.seed,
+        **({} if ranks is None else {"ranks": ranks.size}),
+    }
+    tell("Pre-trained structure learner", facts, json=json)
+    if not json:
+        say(f"next: graphglow transfer --learner {out} --target NAME|FILE")
+
+
+def transfer(  # noqa: D417 (the flags and the config say the rest)
+    learner: Annotated[str, flags.said(None, "NAME|FILE")],
+    target: flags.GraphName,
+    reading: flags.Reading,
+    config: Annotated[TransferConfig, flags.by_heading(TransferConfig)],
+    checkpoints: files.Checkpointing,
+    out: flags.OptionalFile = None,
+    predictions: Annotated[Path | None, flags.said(None, "FILE|FOLDER", "(optional)")] = None,
+    embedding_size: flags.EmbeddingSize = None,
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
+
+    With --out, a run that is stopped or killed at any moment goes on with --resume, and ends as it
+    would have; on several processes, with --predictions FOLDER.
+
+    Example: graphglow transfer --learner universal --target breast_cancer --json
+
+    Args:
+        learner: The structure learner: universal, which comes with the package; a file from
+            graphglow pretrain (./universal, if that is its name); or untrained, as a control.
+            graphglow fit has the other controls.
+        out: Where to write the trained result, as safetensors, for graphglow refine, explain and
+            predict --result.
+        predictions: Where to write every node's id, predicted class, probabilities, known class
+            and split (.csv or .parquet). On several processes, or from a folder of shards: a
+            FOLDER that gets the nodes and probabilities of each process as arrays.
+    """
+    folder = predictions is not None and not predictions.suffix
+    alone = topology(target, folder=folder) == "one"
+    result: TransferResult | ShardResult
+    with joined(config.device, alone=alone) as ranks:
+        with together(ranks, job="transfer", predictions=predictions is not None):
+            if ranks is not None:
+                predictions = _check_folder(predictions, out, ranks, checkpoints, overwrite)
+            else:
+                new = partial(
+                    check_output,
+                    overwrite=checkpoints.may_replace(out, overwrite=overwrite),
+                    inputs=(files.learner_file(learner), target, reading.split_file),
+                )
+                if out is not None:
+                    out = new(out, suffixes=TENSOR_SUFFIXES)
+                if predictions is not None:
+                    predictions = new(prediction_file(predictions))
+            theta = files.read_learner(learner, embedding_size, config.seed)
+        with on_first(ranks, checkpoints.kept(predictions if ranks else out)) as kept:
+            if ranks is None:
+                result, split = transferred(theta, target, reading, config, kept)
+                more: dict[str, Any] = {"target_was_source": was_source(result)}
+                if out is not None:
+                    result.save(out)
+            else:
+                result, split = _transferred_together(theta, target, reading, config, kept, ranks)
+                more = {"bytes_sent": result.bytes_sent}
+            if predictions is not None:
+                result.write_predictions(predictions)
+    if not is_first(ranks):
+        return
+    facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
+    facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
+    tell("Transfer", facts, json=json)
+
+
+def transferred(
+    theta: StructureLearner,
+    target: str,
+    reading: flags.GraphFlags,
+    config: TransferConfig,
+    kept: Checkpoints | None = None,
+) -> tuple[TransferResult, str]:
+    """Read the target and train in this process; also say which split was used."""
+    with waiting(f"loading {target}"):
+        data, split = reading.read(target)
+    with epoch_bar("training", config.epochs) as on_epoch:
+        return training.transfer(theta, data, config, on_epoch=on_epoch, checkpoints=kept), split
+
+
+def was_source(result: TransferResult) -> bool:
+    """Whether the learner was pre-trained on a graph of the target's name: then it has seen it."""
+    sources = result.learner.provenance.get("sources")
+    return isinstance(sources, list) and result.graph.name in sources
+
+
+# Several ranks; None stands for a process that is alone.
+
+
+@contextmanager
+def joined(device: str, *, alone: bool) -> Iterator["Ranks | None"]:
+    """Meet the other ranks; what another one says is not said again, the exit status is the same.
+
+    Where one command follows another in an outer ``join``, they are ended by its exception.
+    """
+    if alone:
+        yield None
+        return
+    from graphglow.training.distributed import HeardError, join
+
+    try:
+        with join(device) as ranks:
+            yield ranks
+    except HeardError as error:
+        raise SystemExit(2) from error
+
+
+@contextmanager
+def together(ranks: "Ranks | None", **facts: object) -> Iterator[None]:
+    """A block that bad input on one rank ends on all; after it they agree on ``facts``, if any."""
+    if ranks is None:
+        yield
+        return
+    from graphglow.training.distributed import agreement
+
+    with agreement.together(ranks):
+        yield
+    if facts:
+        agreement.agree(ranks, facts)
+
+
+def is_first(ranks: "Ranks | None") -> bool:
+    return ranks is None or ranks.rank == 0
+
+
+def on_first(
+    ranks: "Ranks | None", context: AbstractContextManager[T | None]
+) -> AbstractContextManager[T | None]:
+    """A context that other ranks do not enter."""
+    return context if is_first(ranks) else nullcontext(None)
+
+
+def _check_folder(
+    folder: Path | None,
+    out: Path | None,
+    ranks: "Ranks",
+    checkpoints: files.CheckpointFlags,
+    overwrite: bool,
+) -> Path | None:
+    """The folder for predictions, tried on every rank; rank 0 says whether it may be there."""
+    if out is not None:
+        raise InputError(
+            "a transfer of shards, or on several processes, must write --predictions FOLDER only; "
+            f"got --out {out}"
+        )
+    place = "--predictions FOLDER on several processes"
+    if folder is None:
+        checkpoints.may_replace(None, overwrite=overwrite, flag=place)
+        return None
+    folder = folder.expanduser()
+    if folder.suffix or (os.path.lexists(folder) and not folder.is_dir()):
+        raise InputError(f"{place} must be a folder; got the file {folder}")
+    taken = is_first(ranks) and folder.exists()
+    if taken and not checkpoints.may_replace(folder, overwrite=overwrite):
+        raise InputError(
+            f"the folder for predictions must not exist; got {folder} "
+            "(--overwrite writes there all the same)"
+        )
+    check_output(folder / f"nodes-{ranks.rank}.npy", overwrite=True)
+    return folder
+
+
+def _transferred_together(
+    theta: StructureLearner,
+    target: str,
+    reading: flags.GraphFlags,
+    config: TransferConfig,
+    kept: Checkpoints | None,
+    ranks: "Ranks",
+) -> tuple["ShardResult", str]:
+    """Train on this rank's shard; also say which split was used.
+
+    A target that is no folder of shards is read and cut by every rank, so it must fit in memory.
+    """
+    from graphglow.training import distributed
+    from graphglow.training.distributed.agreement import agree, data_identity
+
+    cut = distributed.is_shard_folder(target)
+    names = ("split-file", "split-seed", "columns")
+    given = [f"--{n}" for n in names if getattr(reading, n.replace("-", "_")) not in (None, ())]
+    with together(ranks):
+        if not cut:
+            data, split = reading.read(target)
+            identity = data_identity(data)["content"]
+        elif given:
+            raise InputError(
+                "a folder of shards must keep its split and columns, which graphglow shard gave "
+                f"it; got {' and '.join(given)} too"
+            )
+        else:
+            split, identity = "own", distributed.shards_info(target).identity
+    kind = "a folder of shards" if cut else "one graph"
+    agree(ranks, {"kind of target": kind, "graph or split": identity})
+    with tempfile.TemporaryDirectory() as folder:
+        if not cut:
+            target = str(Path(folder) / "shards")
+            distributed.write_shards(distributed.GraphArrays.of_data(data), target, ranks.size)
+        shard = distributed.read_shard(target, ranks)
+    with on_first(ranks, epoch_bar("training", config.epochs)) as on_epoch:
+        result = distributed.transfer_shard(
+            theta, shard, config, ranks, on_epoch=on_epoch, checkpoints=kept
+        )
+    return result, split
