@@ -32,7 +32,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
     """
     from graphglow.experiments.demo import DEMO, run_demo, summarise
     from graphglow.report import is_report, write_report
-    from graphglow.report.page import verdicts
+    from graphglow.report.demo import verdicts
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     result = run_demo(DEMO, seed=seed, device=device, watch=epoch_bar)

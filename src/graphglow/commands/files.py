@@ -11,11 +11,11 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
+from graphglow import pretrained
 from graphglow.commands.flags import said
 from graphglow.commands.terminal import note
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
-from graphglow import pretrained
 from graphglow.pretrained import load_learner
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.checkpoint import Checkpoints

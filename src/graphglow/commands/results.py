@@ -176,8 +176,8 @@ def explain(  # noqa: D417 (flags.py says the rest)
         against: Explain the lead over this class instead of the score itself.
     """
     from graphglow.report import is_report
-    from graphglow.report.explanation import PAGES, summary, write_explanation
-    from graphglow.report.figure import require_plotly
+    from graphglow.report.explanation import summary, write_explanation
+    from graphglow.report.page import PAGES, require_plotly
 
     at_least("top_k", top_k, 1)
     if out is not None:

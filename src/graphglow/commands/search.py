@@ -30,7 +30,7 @@ from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
-from graphglow.training.named_learner import named_learner
+from graphglow.pretrained import load_learner
 
 Split = Literal["authors", "random"]
 Names = tuple[str, ...]
@@ -92,7 +92,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
             raise InputError(f"--processes must go with --executor ray; got {executor}")
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
-    theta = named_learner(learner) if learner is not None else None
+    theta = load_learner(learner) if learner is not None else None
     work = Work(storage=storage, learners=learners.expanduser(), settings=settings)
     rows: list[dict[str, Any]] = []
     with (

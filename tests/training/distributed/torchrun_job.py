@@ -6,12 +6,11 @@ import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from tiny_graphs import pretrain_config, transfer_config
-
 from graphglow.commands.files import CheckpointFlags
 from graphglow.commands.flags import GraphFlags
 from graphglow.commands.train import pretrain, transfer
 from graphglow.training.distributed import join
+from tiny_graphs import pretrain_config, transfer_config
 
 WIDTH, PIVOTS = 16, 20
 
