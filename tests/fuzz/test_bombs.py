@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 from bombs import BOMBS, write_bombs
-
-from graphglow.errors import InputError
-from graphglow.graphs import load_graph
 from graphglow.graphs.archive import VARIABLE
 from graphglow.graphs.npz import read_npz_arrays
 from graphglow.graphs.planetoid import check_plain_pickle
+
+from graphglow.errors import InputError
+from graphglow.graphs import load_graph
 from graphglow.structure import StructureLearner
 
 HARMLESS = {"endless_line_jsonl": "accepted"}

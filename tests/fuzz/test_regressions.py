@@ -16,7 +16,7 @@ import fuzz_readers
 from graphglow.errors import InputError
 from graphglow.experiments.trial_storage import opened
 from graphglow.graphs import load_graph
-from graphglow.graphs.new_tables import read_new_nodes
+from graphglow.graphs.tables import read_new_nodes
 
 X, Y = torch.arange(16.0).reshape(8, 2), torch.arange(8) % 2
 DIGITS = "9" * 400

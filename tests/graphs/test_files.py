@@ -5,7 +5,7 @@ import pytest
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.files import READERS
+from graphglow.graphs.load import READERS
 
 
 @pytest.mark.parametrize("suffix", sorted(READERS))

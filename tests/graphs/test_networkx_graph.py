@@ -25,8 +25,8 @@ def test_undirected_with_own_ids_and_numeric_attributes():
     assert data.node_id == ["a", "b", "c", "d"]
     assert data.class_names == ["u", "v"]
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert data.x.shape == (4, 3)  # age, tall, and the one value of note
-    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 0.0, 1.0]))
+    assert data.x.shape == (4, 3)  # age, the one value of note, tall
+    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 1.0, 0.0]))
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]
     assert data.edge_weight.tolist() == [0.5, 1.0, 0.5, 1.0]
 
@@ -43,9 +43,9 @@ def test_text_is_encoded_as_in_a_table(tmp_path):
     edges = pd.DataFrame(list(graph.edges), columns=["source", "target"])
     table = load_graph((frame, edges))
     columns = [c["name"] for c in table.feature_columns["columns"]]
-    assert columns == ["joined", "height", "job"]
+    assert columns == ["job", "joined", "height"]
     found = load_graph(graph).x
-    torch.testing.assert_close(found[:, [1, 0, 2, 3, 4]], table.x)  # attributes go by their names
+    torch.testing.assert_close(found[:, [1, 2, 3, 4, 0]], table.x)  # attributes go by their names
     nx.write_graphml(graph, tmp_path / "g.graphml")
     torch.testing.assert_close(load_graph(tmp_path / "g.graphml").x, found)
 

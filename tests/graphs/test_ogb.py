@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph, ogb
+from graphglow.graphs import datasets, load_graph
 
 NODES = 12
 X = np.arange(NODES * 2, dtype=np.float32).reshape(NODES, 2) + 0.5
@@ -151,7 +151,7 @@ def test_a_folder_that_may_only_be_read(root, monkeypatch):
     def refuse(*args):
         raise InputError("the output path must be writable; got it")
 
-    monkeypatch.setattr(ogb, "save_tensors", refuse)
+    monkeypatch.setattr(datasets, "save_tensors", refuse)
     assert load_graph("ogb:ogbn-arxiv", data_root=root).num_nodes == NODES
 
 
@@ -159,7 +159,7 @@ def test_a_download(package, tmp_path, monkeypatch):
     make(tmp_path / "there" / "arxiv", "ogbn-arxiv")
     archive = shutil.make_archive(str(tmp_path / "arxiv"), "zip", tmp_path / "there")
     facts = {"url": f"file://{archive}", "download_name": "arxiv", **FACTS["ogbn-arxiv"]}
-    monkeypatch.setattr(ogb, "known_facts", lambda name: facts)
+    monkeypatch.setattr(datasets, "ogb_facts", lambda name: facts)
     data = load_graph("ogb:ogbn-arxiv", data_root=tmp_path / "data")
     assert torch.equal(data.x, torch.from_numpy(X))
     assert [path.name for path in (tmp_path / "data" / "ogb").iterdir()] == ["ogbn_arxiv"]
@@ -169,7 +169,7 @@ def test_a_question_that_nobody_sees_is_a_sentence(package, tmp_path, monkeypatc
     from ogb.utils import url
 
     facts = {"url": "file:///nothing", **FACTS["ogbn-products"]}
-    monkeypatch.setattr(ogb, "known_facts", lambda name: facts)
+    monkeypatch.setattr(datasets, "ogb_facts", lambda name: facts)
     monkeypatch.setattr(url, "decide_download", lambda url: input("Will you proceed?") == "y")
     with pytest.raises(InputError, match=r"downloaded by ogb, which asks first: python -c .*; got"):
         load_graph("ogb:ogbn-products", data_root=tmp_path)
@@ -182,7 +182,7 @@ def test_a_missing_file_is_one_sentence(root, gone):
     with pytest.raises(InputError, match=r"the files of ogbn-arxiv must be in .*; got: ") as e:
         load_graph("ogb:ogbn-arxiv", data_root=root)
     assert "\n" not in str(e.value)
-    assert not (root / "ogb" / "ogbn_arxiv" / ogb.KEPT).exists()
+    assert not (root / "ogb" / "ogbn_arxiv" / datasets.OGB_KEPT).exists()
 
 
 def test_other_names():

@@ -29,10 +29,7 @@ def test_the_error_names_the_flag():
 
 
 @pytest.mark.parametrize("kind", ["frames", "csv", "parquet", "folder"])
-@pytest.mark.parametrize("batch", [2, 1000])
-def test_they_are_left_out_and_counted(kind, batch, tmp_path, monkeypatch):
-    for module in ("csv_table", "parquet_table"):
-        monkeypatch.setattr(f"graphglow.graphs.{module}.BATCH_ROWS", batch)
+def test_they_are_left_out_and_counted(kind, tmp_path):
     suffix = "parquet" if kind == "parquet" else "csv"
     paths = [tmp_path / f"{name}.{suffix}" for name in ("nodes", "edges")]
     for frame, path in zip((NODES, EDGES), paths, strict=True):

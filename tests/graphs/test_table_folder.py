@@ -213,12 +213,22 @@ BAD_NODES = {
     ),
     "infinite": (
         "id,label,f\na,0,1\nb,1,inf\n",
-        "must be finite; got inf in row 3 (the header is row 1)",
+        "must be finite; got 'inf' in row 3 (the header is row 1)",
     ),
-    "no rows": ("id,label,f\n", "must have at least one row; got the header only"),
-    "one node": ("id,label,f\na,0,1\n", "must have at least two nodes; got one row"),
+    "no rows": (
+        "id,label,f\n",
+        "must have at least two rows, one for each node; got the header only",
+    ),
+    "one node": (
+        "id,label,f\na,0,1\n",
+        "must have at least two rows, one for each node; got one row",
+    ),
     "empty": ("", "must be a CSV table with a header; it is empty"),
-    "ragged": ("id,label,f\na,0,1\nb,1,2,3\n", "at most 3 cells in every row; got 4 in row 3 (the"),
+    "ragged": (
+        "id,label,f\na,0,1\nb,1,2,3\n",
+        "no more cells in any row; it cannot be read (Error tokenizing data. C error: Expected 3 "
+        "fields in line 3, saw 4",
+    ),
     "misspelt id": ("ids,label,f\na,0,1\n", "got the columns ids, label, f (nearest: 'ids')"),
     "misspelt label": ("id,lable,f\na,0,1\n", "id, lable, f (nearest: 'lable')"),
     "number": (
@@ -249,9 +259,15 @@ BAD_EDGES = {
     "blank": ("source,target\nann,\n", "got a blank in row 2"),
     "one column": ("source\nann\n", "must have the columns source and target; got source"),
     "no header": ("ann,bob\nbob,cyd\n", "must start with a header such as source,target; got the"),
-    "text weight": ("source,target,weight\nann,bob,heavy\n", "from 0; got 'heavy' in row 2"),
-    "blank weight": ("source,target,weight\nann,bob,1\nann,eve,\n", "must be numbers from 0; got"),
-    "negative weight": ("source,target,weight\nann,bob,-1\n", "must be numbers from 0; got"),
+    "text weight": (
+        "source,target,weight\nann,bob,heavy\n",
+        "must be numbers; got 'heavy' in row 2",
+    ),
+    "blank weight": (
+        "source,target,weight\nann,bob,1\nann,eve,\n",
+        "from 0 to 1e+30; got a blank in row 3",
+    ),
+    "negative weight": ("source,target,weight\nann,bob,-1\n", "from 0 to 1e+30; got '-1' in"),
     "infinite weight": ("source,target,weight\nann,bob,1\nann,eve,inf\n", "got 'inf' in row 3 ("),
     "misspelt end": ("sorce,target,x\nann,bob,1\n", "target, x (nearest: 'sorce')"),
     "empty": ("", "must be a CSV table with a header; it is empty"),

@@ -8,24 +8,28 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.split import stratified_split
+from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
-MASKS = ("train_mask", "val_mask", "test_mask")
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
+CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
+_passed: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Graphs that have passed, with the tensors they had then and how often these had been written."""
 
 
 def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
-    Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
-    there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
+    What has passed, and has not been changed since, is not checked again. Completed means: float32
+    features, int64 labels and edges, a kNN graph over the features where there are no edges, and,
+    where no mask is given, a seeded 50/25/25 split of each class.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each.
 
@@ -40,6 +44,8 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
         raise InputError(
             f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
         )
+    if data in _passed and _same(_passed[data], _tensors(data)):
+        return data.clone()
     data = data.clone()
     data.x = _checked_features(data.x)
     num_nodes = data.x.shape[0]
@@ -55,6 +61,16 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
         data.pop("edge_weight", None)
         data.knn_graph = True
     return complete_masks(data, split_seed, need_labels=need_labels)
+
+
+def _tensors(data: Data) -> list[tuple[Tensor | None, int]]:
+    """What is checked, each with its version, which PyTorch counts up when it is written to."""
+    found = [data.get(name) for name in CHECKED]
+    return [(t, t._version if isinstance(t, Tensor) else 0) for t in found]
+
+
+def _same(a: list[tuple[Tensor | None, int]], b: list[tuple[Tensor | None, int]]) -> bool:
+    return all(t is u and v == w for (t, v), (u, w) in zip(a, b, strict=True))
 
 
 def _check_sizes(data: Data, num_nodes: int) -> None:
@@ -167,9 +183,9 @@ def _checked_edges(
     return edge_index, weight.to(torch.float32)
 
 
-def _say_unlearned(data: Data, train: Tensor) -> None:
+def _say_unlearned(data: Data) -> None:
     """Warn of classes that a random split has left without a training node."""
-    left = sorted(set(data.y[data.y >= 0].tolist()) - set(data.y[train].tolist()))
+    left = sorted(set(data.y[data.y >= 0].tolist()) - set(data.y[data.train_mask].tolist()))
     if left:
         names = data.get("class_names") or range(int(data.y.max()) + 1)
         listed = ", ".join(str(names[c]) for c in left[:5])
@@ -185,20 +201,19 @@ def _say_unlearned(data: Data, train: Tensor) -> None:
 def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> Data:
     """Check the masks of an otherwise checked graph, or split at random if it has none.
 
-    Without ``need_labels`` training and validation may be empty.
+    ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``. Without
+    ``need_labels`` training and validation may be empty.
     """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
-        train, val, test = stratified_split(data.y, seed=split_seed)
-        for name, index in zip(MASKS, (train, val, test), strict=True):
-            data[name] = torch.zeros(data.y.shape[0], dtype=torch.bool)
-            data[name][index] = True
-        _say_unlearned(data, train)
+        _say_unlearned(with_random_split(data, split_seed, by_class=True))
     elif "train_mask" not in given or "val_mask" not in given:
         raise InputError(
             "a split must have training and validation nodes, train_mask and val_mask (or no mask "
             f"at all: then one is drawn); got only {' and '.join(given)}"
         )
+    if not isinstance(data.get("split"), str):
+        data.split = "own"
     for name in MASKS:
         data[name] = _checked_mask(name, data.get(name), data.y)
     for a, b in combinations(MASKS, 2):
@@ -213,6 +228,8 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
             raise InputError(
                 f"a split must have at least one labelled node for {PARTS[name]} ({name}); got none"
             )
+    if need_labels:
+        _passed[data] = _tensors(data)
     return data
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.arrays import OWN_NAMES
+from graphglow.graphs.files import OWN_NAMES
 from graphglow.graphs.split import SPLITS
 from graphglow.storage import atomic_path
 

@@ -20,8 +20,8 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graphs import graph_of
 from graphglow.graphs.check import LARGEST_WEIGHT, MASKS
-from graphglow.graphs.new_tables import read_new_nodes
 from graphglow.graphs.table_columns import Columns
+from graphglow.graphs.tables import read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.training.device import memory_advice
 from graphglow.training.refine import last_refinement
