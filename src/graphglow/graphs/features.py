@@ -267,7 +267,11 @@ def text_of(column: Any) -> Any:
         whole = column.dropna()
         if (whole == whole.round()).all() and (whole.abs() < 2**53).all():
             column = column.astype("Int64")
-    return column.astype(object).where(column.notna(), "").astype(str).str.strip().astype(object)
+    if isinstance(column.dtype, pd.StringDtype):  # the common case, and much faster
+        return column.fillna("").str.strip().astype(object)
+    blank = column.isna()
+    text = ["" if none else str(cell).strip() for cell, none in zip(column, blank, strict=True)]
+    return pd.Series(text, column.index, dtype=object, name=column.name)
 
 
 def filled(column: Any) -> Any:

@@ -93,12 +93,15 @@ def check_unpacked(size: int, path: Path, free: int | None = None) -> None:
 
 
 def check_gzip(path: Path) -> None:
-    """The same of a ``.gz`` file, which does not say its size: so much is read, and no more."""
+    """The same of a table in a ``.gz``, which does not say its size: so much is read, and no more.
+
+    It may be less: cells take more room in memory than their letters.
+    """
     size = 0
     with gzip.open(path, "rb") as packed:
         while some := packed.read(2**20):
             size += len(some)
-            check_unpacked(size, path)
+            check_unpacked(size, path, FREE // 16)
 
 
 def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
@@ -260,7 +263,8 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
         value = fields.get(name)
         if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "US":
             if value.ndim != 1:
-                raise InputError(f"y of {what} must have one label per node; got {value.shape}")
+                rule = f"y of {what} must have one label per node"
+                raise InputError(f"{rule}; got shape {value.shape}")
             text = np.char.decode(value, "utf-8", "replace") if value.dtype.kind == "S" else value
             data.y, data.class_names = encode_labels(text, f"y of {what}")
         elif value is not None:

@@ -266,8 +266,9 @@ def _parquet(path: Path) -> Iterator[Any]:
 
 
 def _parquet_frame(path: Path, columns: Sequence[str]) -> Any:
-    """Texts stand as often in memory as in the file, however often the table repeats them."""
+    """A text that stands once in the file may stand in every row: they are counted before."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     with _parquet(path) as file:
@@ -280,6 +281,9 @@ def _parquet_frame(path: Path, columns: Sequence[str]) -> Any:
                 )
         text = [name for name, kind in kinds.items() if pa.types.is_string(kind)]
         table = pq.read_table(path, columns=list(columns), read_dictionary=text)
+        for chunk in (chunk for name in text for chunk in table.column(name).chunks):
+            longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
+            check_unpacked(longest * len(chunk), path)
         table.validate(full=True)  # a file may call text what is none
         frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
     frame.index += 1
