@@ -114,8 +114,11 @@ def test_rows_are_those_of_a_spreadsheet(tmp_path):
 
 
 BAD = {
-    "latin-1": ("id,label,f\nann,u,1\nbob,\xe4,2\n".encode("latin-1"), "got other bytes"),
-    "spreadsheet": (b"PK\x03\x04" + bytes(range(256)), "got a spreadsheet or an archive (save"),
+    "latin-1": (
+        "id,label,f\nann,u,1\nbob,\xe4,2\n".encode("latin-1"),
+        "it cannot be read ('utf-8' codec can't decode byte",
+    ),
+    "spreadsheet": (b"PK\x03\x04" + bytes(range(256)), "got a spreadsheet or an archive"),
     "half a quote": (
         b'id,label,f\nann,u,1\nbob,"v,2\n',
         "it cannot be read (Error tokenizing data. C error: EOF inside string starting at row 2",

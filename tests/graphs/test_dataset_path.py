@@ -89,7 +89,7 @@ BAD = {
     f"{HOME}.Amazon": "must be told its name, as in torch_geometric.datasets.Amazon:name=VALUE",
     f"{HOME}.Amazon:Photo": "KEY=VALUE with keys of name, size, shuffle; got 'Photo'",
     f"{HOME}.Amazon:name=a,root=/": "with keys of name, size, shuffle; got 'root=/'",
-    f"{HOME}.Amazon:name=none": "must be a data set that PyG can build; got: unknown name",
+    f"{HOME}.Amazon:name=none": "must be a data set that PyG can build; got an error (unknown name",
 }
 
 

@@ -321,9 +321,9 @@ def test_weights_in_the_sparse_convention(tmp_path):
         ({"adj_shape": None}, "must hold a CSR matrix as adj_data"),
         ({"adj_shape": np.array([20, 21])}, "adjacency of .* must be square; got 20 x 21"),
         ({"attr_shape": np.array([20, 2**40])}, "must unpack to at most 4,096 MiB; got"),
-        ({"attr_indptr": None}, "must hold x and y; got edge_index, y"),
+        ({"attr_indptr": None}, "must hold x and y; got edge_index"),
         ({"attr_indptr": None, "attr_matrix": np.ones((3, 2))}, r"one row per node \(20\); got 3"),
-        ({"labels": None}, "must hold x and y; got edge_index, x"),
+        ({"labels": None}, "must hold x and y; got edge_index"),
         ({"labels": np.array([None] * 20)}, "is damaged, foreign or holds objects"),
     ],
 )

@@ -226,7 +226,7 @@ BAD_NODES = {
     "empty": ("", "must be a CSV table with a header; it is empty"),
     "ragged": (
         "id,label,f\na,0,1\nb,1,2,3\n",
-        "no more cells in any row; it cannot be read (Error tokenizing data. C error: Expected 3 "
+        "in spreadsheets); it cannot be read (Error tokenizing data. C error: Expected 3 "
         "fields in line 3, saw 4",
     ),
     "misspelt id": ("ids,label,f\na,0,1\n", "got the columns ids, label, f (nearest: 'ids')"),

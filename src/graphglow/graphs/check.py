@@ -13,7 +13,8 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.split import MASKS, with_random_split
+from graphglow.graphs.split import MASKS as MASKS
+from graphglow.graphs.split import with_random_split
 from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30

@@ -29,6 +29,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs.files import one_sentence
 from graphglow.graphs.split import MASKS, mask_from
 from graphglow.graphs.synthetic import synthetic_graph
 from graphglow.ops.knn import knn_edges
@@ -47,6 +48,7 @@ PLAIN = {
     ("__builtin__", "list"),
 }
 """All that a raw file of the citation graphs, a pickle of 2016, may name."""
+STUDENTS = "students, friendships, profile one-hot"
 PYG = "torch_geometric.datasets."
 NOT_SETTABLE = ("self", "root", "transform", "pre_transform", "pre_filter")
 OGB = "ogb:"
@@ -106,15 +108,10 @@ def check_plain_pickle(path: Path) -> None:
     """Raise unless the pickle in ``path`` makes arrays, sound sparse matrices and lists only."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NumPy's and SciPy's of old names
-        try:
+        with one_sentence(f"the raw file {path.name} must hold plain arrays; got something else"):
             content = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
             if hasattr(content, "check_format"):
                 content.check_format(full_check=True)  # or its indices point anywhere
-        except Exception as error:  # whatever NumPy and SciPy say of damaged ones
-            raise InputError(
-                f"the raw file {path.name} must hold plain arrays; got something else "
-                f"({_first_line(error):.100})"
-            ) from error
 
 
 def read_facebook100(name: str, root: Path) -> Data:
@@ -137,50 +134,56 @@ def read_table(name: str, root: Path) -> Data:
     return Data(x=x, edge_index=knn_edges(x), y=torch.from_numpy(target).long())
 
 
-def read_synthetic(settings: Mapping[str, Any], root: Path) -> Data:
+def read_synthetic(name: str, root: Path) -> Data:
     """Draw one of the random graphs."""
-    return synthetic_graph(**settings)
+    seed = list(HOMOPHILY).index(name)
+    classes, nodes = DATASETS[name].classes, DATASETS[name].nodes
+    homophily = HOMOPHILY[name]
+    return synthetic_graph(num_nodes=nodes, num_classes=classes, homophily=homophily, seed=seed)
 
 
-def _infos() -> Iterator[DatasetInfo]:
-    for name, *sizes in (
-        ("Cora", 2708, 5278, 7, 1433),
-        ("CiteSeer", 3327, 4552, 6, 3703),
-        ("PubMed", 19717, 44324, 3, 500),
-    ):
-        text = f"{name}: papers, citations, bag of words; public split"
-        yield DatasetInfo(name.lower(), "citation", text, *sizes, partial(read_planetoid, name))
-    for name, *sizes in (
-        ("Amherst41", 2235, 90954, 2, 1193),
-        ("JohnsHopkins55", 5180, 186586, 2, 2406),
-        ("Reed98", 962, 18812, 2, 745),
-        ("Cornell5", 18660, 790777, 2, 4735),
-    ):
-        text = f"{name}: students, friendships, profile one-hot; random 50/25/25 split"
-        low = name.lower()
-        yield DatasetInfo(low, "social", text, *sizes, partial(read_facebook100, low))
-    for name, what, *sizes in (
-        ("digits", "Digits: 8 x 8 images of hand-written digits", 1797, 12241, 10, 64),
-        ("wine", "Wine: chemical analysis of three cultivars", 178, 1199, 3, 13),
-        ("breast_cancer", "Breast cancer: cell nuclei, malignant or benign", 569, 4163, 2, 30),
-    ):
-        text = f"{what}; kNN graph; random 50/25/25 split"
-        yield DatasetInfo(name, "table", text, *sizes, partial(read_table, name))
-    for seed, (name, what, nodes, classes, homophily) in enumerate(
-        (
-            ("synthetic", "Random graph with helpful edges", 1000, 5, 0.8),
-            ("synthetic-small", "The same, small", 200, 3, 0.8),
-            ("synthetic-noisy", "Most edges are wrong", 1000, 5, 0.35),
-            ("synthetic-heterophilous", "Edges avoid the own class", 1000, 5, 0.1),
-        )
-    ):
-        made = {"num_nodes": nodes, "num_classes": classes, "homophily": homophily, "seed": seed}
-        text = f"{what}; homophily {homophily}; random 50/25/25 split"
-        sizes = [nodes, 4 * nodes, classes, 32]
-        yield DatasetInfo(name, "synthetic", text, *sizes, partial(read_synthetic, made))
+HOMOPHILY = {
+    "synthetic": 0.8,
+    "synthetic-small": 0.8,
+    "synthetic-noisy": 0.35,
+    "synthetic-heterophilous": 0.1,
+}
+"""Share of edges within a class; the place in this table is the seed."""
 
 
-DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _infos()}
+def _info(
+    read: Callable[[str, Path], Data], kind: str, name: str, text: str, *sizes: int
+) -> DatasetInfo:
+    nodes, edges, classes, features = sizes
+    reader = partial(read, name if kind == "citation" else name.lower())
+    if kind == "synthetic":
+        text += f"; homophily {HOMOPHILY[name]}"
+    split = "public split" if kind == "citation" else "random 50/25/25 split"
+    text = f"{text}; {split}"
+    return DatasetInfo(name.lower(), kind, text, nodes, edges, classes, features, reader)
+
+
+_citation = partial(_info, read_planetoid, "citation")
+_social = partial(_info, read_facebook100, "social")
+_table = partial(_info, read_table, "table")
+_synthetic = partial(_info, read_synthetic, "synthetic")
+_INFOS = (
+    _citation("Cora", "Cora: papers, citations, bag of words", 2708, 5278, 7, 1433),
+    _citation("CiteSeer", "CiteSeer: papers, citations, bag of words", 3327, 4552, 6, 3703),
+    _citation("PubMed", "PubMed: papers, citations, bag of words", 19717, 44324, 3, 500),
+    _social("Amherst41", f"Amherst41: {STUDENTS}", 2235, 90954, 2, 1193),
+    _social("JohnsHopkins55", f"JohnsHopkins55: {STUDENTS}", 5180, 186586, 2, 2406),
+    _social("Reed98", f"Reed98: {STUDENTS}", 962, 18812, 2, 745),
+    _social("Cornell5", f"Cornell5: {STUDENTS}", 18660, 790777, 2, 4735),
+    _table("digits", "Digits: 8 x 8 images of hand-written digits; kNN graph", 1797, 12241, 10, 64),
+    _table("wine", "Wine: chemical analysis of three cultivars; kNN graph", 178, 1199, 3, 13),
+    _table("breast_cancer", "Breast cancer: cell nuclei; kNN graph", 569, 4163, 2, 30),
+    _synthetic("synthetic", "Random graph with helpful edges", 1000, 4000, 5, 32),
+    _synthetic("synthetic-small", "The same, small", 200, 800, 3, 32),
+    _synthetic("synthetic-noisy", "Most edges are wrong", 1000, 4000, 5, 32),
+    _synthetic("synthetic-heterophilous", "Edges avoid the own class", 1000, 4000, 5, 32),
+)
+DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _INFOS}
 """Every known name (lower case) and what is known about it."""
 
 
@@ -212,15 +215,12 @@ def _read_raw(build: Callable[[str], Any], root: Path, folder: str, files: Seque
         home.mkdir()
         if complete:
             (home / "raw").symlink_to(raw.resolve(), target_is_directory=True)
-        try:
-            with _quiet():
-                data = _only(build(temporary)[0])
-        except Exception as error:  # whatever PyG, pickle or scipy say of damaged files; no network
-            rule = f"the raw files in {raw} must be those of the data set {folder}; PyG cannot read"
-            if not complete:
-                rule = f"the raw files of {folder} must be in {raw} (set the data root by "
-                rule += "--data-root or GRAPHGLOW_DATA); they are missing and PyG cannot download"
-            raise InputError(f"{rule} them ({_first_line(error)})") from error
+        rule = f"the raw files in {raw} must be those of the data set {folder}; PyG cannot read"
+        if not complete:
+            rule = f"the raw files of {folder} must be in {raw} (set the data root by "
+            rule += "--data-root or GRAPHGLOW_DATA); they are missing and PyG cannot download"
+        with one_sentence(f"{rule} them"), _quiet():
+            data = _only(build(temporary)[0])
         if not complete:
             with contextlib.suppress(OSError):  # a root that cannot be written: again next time
                 shutil.copytree(home / "raw", raw, dirs_exist_ok=True)
@@ -245,10 +245,6 @@ def _cache_file(raw: Path, folder: str, files: Sequence[str]) -> Path | None:
 def _only(graph: Data) -> Data:
     """What we read of a graph of PyG."""
     return Data(**{name: graph[name] for name in FIELDS if graph.get(name) is not None})
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @contextlib.contextmanager
@@ -291,7 +287,7 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
             f"a class path must be {PYG}NAME (other code is not run by its name); got {path!r}"
         )
     build: Any = getattr(pyg, name, None) if name in pyg.__all__ else None
-    if not inspect.isclass(build):
+    if not isinstance(build, type):
         near = difflib.get_close_matches(name, pyg.__all__, n=3, cutoff=0.5)
         hint = f" (nearest: {', '.join(near)})" if near else ""
         raise InputError(f"{PYG}NAME must name a data set of PyG{hint}; got {name!r}")
@@ -299,14 +295,9 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
     if "root" in inspect.signature(build).parameters:
         folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
         arguments["root"] = str(root / "pyg" / folder)
-    try:
-        with _quiet():
-            dataset = build(**arguments)
-            count, graph = len(dataset), dataset[0]
-    except Exception as error:  # no network, a missing package, a name that PyG does not know
-        raise InputError(
-            f"{source} must be a data set that PyG can build; got: {_first_line(error)}"
-        ) from error
+    with one_sentence(f"{source} must be a data set that PyG can build; got an error"), _quiet():
+        dataset: Any = build(**arguments)
+        count, graph = len(dataset), dataset[0]
     if count != 1 or not isinstance(graph, Data):
         got = f"{count} graphs" if count != 1 else f"a {type(graph).__name__}"
         raise InputError(
@@ -385,25 +376,21 @@ def read_ogb(source: str, root: Path) -> Data:
     folder = root / "ogb" / name.replace("-", "_")
     if (folder / OGB_KEPT).exists():
         return Data(**load_tensors(folder / OGB_KEPT, "ogb")[0])
-    try:
-        with _quiet():
+    rule = f"the files of {name} must be in {folder} (set the data root by --data-root or "
+    with one_sentence(f"{rule}GRAPHGLOW_DATA) or be downloadable; got an error"), _quiet():
+        try:
             tensors = _read_ogb_files(folder, ogb_facts(name))
-    except ImportError as error:
-        raise InputError(
-            f"{source} needs the package ogb, which is not installed; got {error} "
-            '(pip install "graphglow[ogb]")'
-        ) from error
-    except EOFError as error:
-        raise InputError(
-            f"{name} is more than a gigabyte and must be downloaded by ogb, which asks first: "
-            "python -c 'from ogb.nodeproppred import NodePropPredDataset as D; "
-            f'D("{name}", "{folder.parent}")\'; got no folder {folder / "raw"}'
-        ) from error
-    except Exception as error:  # no network, a damaged or missing file
-        raise InputError(
-            f"the files of {name} must be in {folder} (set the data root by --data-root or "
-            f"GRAPHGLOW_DATA) or be downloadable; got: {_first_line(error)}"
-        ) from error
+        except ImportError as error:
+            raise InputError(
+                f"{source} needs the package ogb, which is not installed; got {error} "
+                '(pip install "graphglow[ogb]")'
+            ) from error
+        except EOFError as error:
+            raise InputError(
+                f"{name} is more than a gigabyte and must be downloaded by ogb, which asks first: "
+                "python -c 'from ogb.nodeproppred import NodePropPredDataset as D; "
+                f'D("{name}", "{folder.parent}")\'; got no folder {folder / "raw"}'
+            ) from error
     with contextlib.suppress(InputError):  # a folder that may only be read: so again next time
         save_tensors(folder / OGB_KEPT, "ogb", tensors, {"name": name})
     return Data(**tensors)

@@ -11,6 +11,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ TENSORS = ("x", "y", "edge_index", "edge_weight", "edge_input_weight", "edge_lat
 OWN_NAMES = ("node_id", "class_names")
 PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
 """Plain containers that PyG itself does not register as safe to load."""
+
+
+@contextmanager
+def one_sentence(rule: str) -> Iterator[None]:
+    """Whatever somebody else's parser raises: the rule, then the first line of what it said."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{rule} ({line:.200})") from error
 
 
 def own_path(source: str | Path) -> Path:
@@ -107,19 +120,15 @@ def check_gzip(path: Path) -> None:
 def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
     """Return all arrays of the file; ``what`` names it in errors, e.g. ``"the split file"``."""
     path = existing_file(path, what)
-    try:
+    rule = (
+        f"{what} must be an .npz file of plain arrays; {path} is damaged, foreign or holds objects"
+    )
+    with one_sentence(rule), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's of what stands in a header
         with zipfile.ZipFile(path) as archive:
             check_unpacked(sum(entry.file_size for entry in archive.infolist()), path)
-        with warnings.catch_warnings(), np.load(path, allow_pickle=False) as arrays:
-            warnings.simplefilter("ignore")  # Python's of what stands in a header
+        with np.load(path, allow_pickle=False) as arrays:
             return {name: np.asarray(arrays[name]) for name in arrays.files}
-    except InputError:
-        raise
-    except Exception as error:  # zipfile, zlib, numpy and struct errors
-        raise InputError(
-            f"{what} must be an .npz file of plain arrays; {path} is damaged, foreign or holds "
-            f"objects ({type(error).__name__})"
-        ) from error
 
 
 def apply_split_file(data: Data, path: str | Path) -> Data:
@@ -150,20 +159,15 @@ def read_npz(path: Path, need_labels: bool = True) -> Data:
     ``attr_*`` of CSR features or a dense ``attr_matrix``, and ``labels``.
     """
     arrays = read_npz_arrays(path, "the graph file")
-    if "adj_indptr" in arrays:
-        arrays = _from_sparse(arrays, path)
-    return graph_from_fields(arrays, str(path), need_labels)
+    fields = _from_sparse(arrays, path) if "adj_indptr" in arrays else arrays
+    return graph_from_fields(fields, str(path), need_labels)
 
 
-def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, np.ndarray]:
+def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
     """The sparse convention in our own names; entries other than 1 are weights."""
-    adj = _csr(arrays, "adj", path).tocoo()
-    edge_index = np.stack([adj.row, adj.col]).astype(np.int64)
-    fields = {name: arrays[name] for name in (*SPLITS, *OWN_NAMES) if name in arrays}
-    fields["edge_index"] = edge_index[:, adj.data != 0]
-    weight = adj.data[adj.data != 0]
-    if not (weight == 1).all():
-        fields["edge_weight"] = weight
+    adj = _csr(arrays, "adj", path)
+    fields: dict[str, Any] = {n: arrays[n] for n in (*SPLITS, *OWN_NAMES) if n in arrays}
+    fields["edge_index"], fields["edge_weight"] = edges_of(adj)
     if "attr_matrix" in arrays:
         fields["x"] = arrays["attr_matrix"]
     elif "attr_indptr" in arrays:
@@ -180,19 +184,25 @@ def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, np.ndar
     return fields
 
 
+def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
+    """The entries of a sparse matrix: [2, E], and [E] where any of them is not 1."""
+    entries = adjacency.tocoo()
+    there = entries.data != 0  # NaN is, and is refused by the check
+    ends = np.stack([entries.row[there], entries.col[there]]).astype(np.int64)
+    weight = entries.data[there]
+    plain = weight.dtype == np.bool_ or bool((weight == 1).all())
+    return torch.from_numpy(ends), None if plain else torch.from_numpy(weight.astype(np.float64))
+
+
 def _csr(arrays: dict[str, np.ndarray], name: str, path: Path) -> Any:
     from scipy.sparse import csr_array
 
-    try:
+    rule = f"{path} must hold a CSR matrix as {name}_data, {name}_indices, {name}_indptr and "
+    with one_sentence(f"{rule}{name}_shape; got none"):
         rows, columns = (int(size) for size in arrays[f"{name}_shape"])
         parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
         matrix = csr_array(parts, shape=(rows, columns))
         matrix.check_format(full_check=True)  # or its indices point anywhere
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"{path} must hold a CSR matrix as {name}_data, {name}_indices, {name}_indptr and "
-            f"{name}_shape; got none ({str(error).splitlines()[0]:.100})"
-        ) from error
     if name == "adj" and rows != columns:
         raise InputError(f"the adjacency of {path} must be square; got {rows} x {columns}")
     return matrix
@@ -202,24 +212,18 @@ def read_pt(path: Path, need_labels: bool = True) -> Data:
     """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
     path = existing_file(path, "the graph file")
     rule = f"{path} must hold a torch_geometric Data or a dict of tensors"
-    try:
+    with (
+        one_sentence(f"{rule}; it is damaged, foreign or holds other objects"),
+        warnings.catch_warnings(),
+        torch.serialization.safe_globals(PARTS_OF_DATA),
+        torch.sparse.check_sparse_tensor_invariants(True),  # type: ignore[no-untyped-call]
+    ):
+        warnings.simplefilter("ignore")  # torch warns of foreign archives before it refuses
         with zipfile.ZipFile(path) as archive:
             if any(entry.compress_type for entry in archive.infolist()):  # torch packs nothing
                 raise InputError(f"entries of {path} must be stored, not compressed")
-        with (
-            warnings.catch_warnings(),
-            torch.serialization.safe_globals(PARTS_OF_DATA),
-            torch.sparse.check_sparse_tensor_invariants(True),  # type: ignore[no-untyped-call]
-        ):
-            warnings.simplefilter("ignore")  # torch warns of foreign archives before it refuses
-            content = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
         fields = content.to_dict() if isinstance(content, Data) else content
-    except InputError:
-        raise
-    except Exception as error:  # zipfile, pickle and RuntimeError; torch's advice is unsafe
-        raise InputError(
-            f"{rule}; it is damaged, foreign or holds other objects ({type(error).__name__})"
-        ) from error
     if not isinstance(fields, dict):
         raise InputError(f"{rule}; got {type(content).__name__}")
     fields = {name: value for name, value in fields.items() if isinstance(name, str)}

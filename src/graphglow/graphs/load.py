@@ -233,19 +233,15 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
 
 def _refuse_shards_and_arrays(path: Path) -> None:
     """Raise where a folder is one of those that belong to ``graphglow shard``."""
-    if any(holds(path, f"nodes{s}") for s in ("", *SUFFIXES)):
-        return  # tables all the same
-    if holds(path, SHARDS):
-        got = f"a folder of shards, which graphglow transfer alone reads: {path}"
-    elif holds(path / "part-0", "nodes.npy"):
-        got = f"shards without their {SHARDS} (make them again with graphglow shard): {path}"
-    elif holds(path, "nodes.npy", "crow.npy"):
-        got = f"one part of a folder of shards (give the folder above it): {path}"
-    elif holds(path, *ARRAYS):
-        got = f"a folder of arrays, which graphglow shard cuts for graphglow transfer: {path}"
-    else:
-        return
-    raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {got}")
+    kinds = {
+        "a folder of shards, which graphglow transfer alone reads": (SHARDS,),
+        "shards without their " + SHARDS: ("part-0/nodes.npy",),
+        "one part of a folder of shards": ("nodes.npy", "crow.npy"),
+        "a folder of arrays, which graphglow shard cuts for graphglow transfer": ARRAYS,
+    }
+    got = next((kind for kind, names in kinds.items() if holds(path, *names)), None)
+    if got is not None and not any(holds(path, f"nodes{s}") for s in ("", *SUFFIXES)):
+        raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {got}: {path}")
 
 
 def _refuse_missing_files(source: str) -> None:

@@ -20,6 +20,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.features import encode_columns, encode_labels
+from graphglow.graphs.files import edges_of, one_sentence
 from graphglow.graphs.table_file import Table, is_frame, open_table
 from graphglow.graphs.tables import add_masks
 
@@ -73,18 +74,12 @@ def read_graphml(path: Path, need_labels: bool = True) -> Data:
 
     parser = expat.ParserCreate()
     parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
-    try:
+    rule = f"{path} must be a GraphML file; it is damaged or foreign"
+    with one_sentence(rule), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NetworkX's of what it passes over
         with path.open("rb") as file, suppress(_PrologRead):
             parser.ParseFile(file)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NetworkX's of what it passes over
-            graph = nx.read_graphml(path)
-    except InputError:
-        raise
-    except Exception as error:  # XML, key and type errors of a damaged file
-        raise InputError(
-            f"{path} must be a GraphML file; it is damaged or foreign ({type(error).__name__})"
-        ) from error
+        graph = nx.read_graphml(path)
     return from_networkx(graph, name=str(path), need_labels=need_labels)
 
 
@@ -251,16 +246,6 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any, name: str) -> Data:
             raise InputError(f"y of {name} must have one label per node; got shape {labels.shape}")
         data.y, data.class_names = encode_labels(labels, f"y of {name}")
     return data
-
-
-def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
-    """The entries of a sparse matrix: [2, E], and [E] where any of them is not 1."""
-    entries = adjacency.tocoo()
-    there = entries.data != 0  # NaN is, and is refused by the check
-    ends = np.stack([entries.row[there], entries.col[there]]).astype(np.int64)
-    weight = entries.data[there]
-    plain = weight.dtype == np.bool_ or bool((weight == 1).all())
-    return torch.from_numpy(ends), None if plain else torch.from_numpy(weight.astype(np.float64))
 
 
 def _features_of(x: Any, name: str) -> Tensor:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from graphglow.errors import InputError
-from graphglow.graphs.files import check_gzip, check_unpacked
+from graphglow.graphs.files import check_gzip, check_unpacked, one_sentence
 
 SEPARATORS = ",;\t|"
 CSV_SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
@@ -170,7 +170,8 @@ def _check_names(parts: Sequence[list[str]], files: Sequence[Any]) -> list[str]:
 @contextmanager
 def _csv_text(path: Path) -> Iterator[TextIO]:
     """The text of a file; what can be wrong with it, and with what pandas makes of it, is said."""
-    try:
+    rule = f"{path} must be a CSV table with a header, in UTF-8 (CSV UTF-8 in spreadsheets)"
+    with one_sentence(f"{rule}; it cannot be read"):
         opened: Any = path.open
         if path.suffix.lower() == ".gz":
             check_gzip(path)
@@ -178,25 +179,10 @@ def _csv_text(path: Path) -> Iterator[TextIO]:
         with opened("rb") as raw:
             start = raw.peek(2)[:2]
             if start == b"PK":
-                raise InputError(
-                    f"{path} must be a CSV table; got a spreadsheet or an archive (save the table "
-                    "as CSV UTF-8)"
-                )
+                raise InputError(f"{rule}; got a spreadsheet or an archive")
             encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
             with io.TextIOWrapper(raw, encoding=encoding, newline="") as text:
                 yield text
-    except InputError:
-        raise
-    except UnicodeError as error:
-        raise InputError(
-            f"{path} must be UTF-8 text (spreadsheets call it CSV UTF-8); got other bytes"
-        ) from error
-    except Exception as error:  # a damaged .gz, a disk error, whatever pandas says of a table
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"{path} must be a CSV table with a header and no more cells in any row; it cannot be "
-            f"read ({line})"
-        ) from error
 
 
 def _read_header(path: Path) -> Header:
@@ -250,19 +236,12 @@ def _parquet(path: Path) -> Iterator[Any]:
     """An opened file whose footer does not tell of more than the file can mean."""
     import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as file:
-            facts = file.metadata
-            unpacked = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
-            check_unpacked(max(unpacked, 8 * facts.num_rows * facts.num_columns), path)
-            yield file
-    except InputError:
-        raise
-    except Exception as error:  # pyarrow errors of a damaged file
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"{path} must be a Parquet table; it is damaged or foreign ({line})"
-        ) from error
+    rule = f"{path} must be a Parquet table; it is damaged or foreign"
+    with one_sentence(rule), pq.ParquetFile(path) as file:
+        facts = file.metadata
+        unpacked = sum(facts.row_group(i).total_byte_size for i in range(facts.num_row_groups))
+        check_unpacked(max(unpacked, 8 * facts.num_rows * facts.num_columns), path)
+        yield file
 
 
 def _parquet_frame(path: Path, columns: Sequence[str]) -> Any:
