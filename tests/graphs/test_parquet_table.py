@@ -127,7 +127,7 @@ def test_the_index_of_pandas(tmp_path):
         ({"id": ["a", "b", "a"]}, r"got 'a' in row 1 and row 3 \(counted from 1\)"),
         (
             {"f": [1.0, np.inf, 2.0]},
-            r"column 'f' of .* must be finite; got 'inf' in row 2 \(counted",
+            r"column 'f' of .* must be finite .*; got 'inf' in row 2 \(counted",
         ),
         ({"f": [[1.0], [2.0], [3.0]]}, "must hold numbers, dates, text or booleans; got list<"),
     ],

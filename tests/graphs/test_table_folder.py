@@ -213,7 +213,7 @@ BAD_NODES = {
     ),
     "infinite": (
         "id,label,f\na,0,1\nb,1,inf\n",
-        "must be finite; got 'inf' in row 3 (the header is row 1)",
+        "must be finite and below 1e+100; got 'inf' in row 3 (the header is row 1)",
     ),
     "no rows": (
         "id,label,f\n",

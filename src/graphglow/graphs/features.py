@@ -57,8 +57,8 @@ def encode_columns(frame: Any, rows: Table) -> tuple[Tensor, list[dict[str, Any]
         if found is None:
             continue
         if isinstance(found, np.ndarray):
-            refuse(np.isinf(found), frame[name], "finite", rows)
-            refuse(np.abs(found) > LARGEST, frame[name], f"below {LARGEST:g}", rows)
+            rule = f"finite and below {LARGEST:g}"
+            refuse(np.abs(found) > LARGEST, frame[name], rule, rows)  # NaN, a blank, is not
             known = found[~np.isnan(found)][:, None]
             constant = len(known) == 0 or known.min() == known.max()
             scaler = StandardScaler().fit(known if len(known) else np.zeros((1, 1)))

@@ -203,6 +203,8 @@ def _csr(arrays: dict[str, np.ndarray], name: str, path: Path) -> Any:
         parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
         matrix = csr_array(parts, shape=(rows, columns))
         matrix.check_format(full_check=True)  # or its indices point anywhere
+        if matrix.dtype.kind not in "biuf":
+            raise ValueError(f"{name}_data of type {matrix.dtype}")
     if name == "adj" and rows != columns:
         raise InputError(f"the adjacency of {path} must be square; got {rows} x {columns}")
     return matrix

@@ -339,6 +339,7 @@ def _encoding(data: Data) -> tuple[list[dict[str, Any]] | None, dict[str, str]]:
         sound = len(columns) > 0 and all(isinstance(name, str) for name in chosen.values())
         for column in columns:
             texts = [column["name"], *column.get("categories", ())]
+            sound &= not isinstance(column.get("categories"), str)
             sound &= all(isinstance(text, str) for text in texts) and "decimal" not in column
             sound &= len(set(texts[1:])) == len(texts) - 1
             if "categories" not in column:
