@@ -26,11 +26,11 @@ def with_entry(x: torch.Tensor, value: float) -> torch.Tensor:
 
 
 BAD = {
-    "no features": (lambda d: {"x": None}, "must have node features x [N, D]; got x of type None"),
+    "no features": (lambda d: {"x": None}, "must have node features x; got x of type None"),
     "list features": (lambda d: {"x": [[1.0]]}, "got x of type list"),
     "1-d features": (
         lambda d: {"x": torch.ones(12)},
-        "one row per node and at least one node; got",
+        "a row per node, at least one; got shape (12,)",
     ),
     "empty graph": (lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]}, "got shape (0, 3)"),
     "zero columns": (lambda d: {"x": torch.ones(12, 0)}, "at least one feature column; got"),
@@ -130,7 +130,7 @@ def test_bad_graphs_are_refused_in_one_sentence(case, small_graph):
 
 @pytest.mark.parametrize("graph", [None, "cora", HeteroData(), {"x": torch.ones(3, 1)}])
 def test_only_data_is_a_graph(graph):
-    with pytest.raises(InputError, match="must be a torch_geometric Data object; got"):
+    with pytest.raises(InputError, match="must be a torch_geometric Data; got"):
         check_graph(graph)
 
 

@@ -86,9 +86,10 @@ BAD = {
     f"{HOME}.planetoid.Planetoid": "a class path must be torch_geometric.datasets.NAME",
     f"{HOME}.Karate": "must name a data set of PyG (nearest: KarateClub); got 'Karate'",
     f"{HOME}.Any": "must name a data set of PyG",
-    f"{HOME}.Amazon": "must be told its name, as in torch_geometric.datasets.Amazon:name=VALUE",
-    f"{HOME}.Amazon:Photo": "KEY=VALUE with keys of name, size, shuffle; got 'Photo'",
-    f"{HOME}.Amazon:name=a,root=/": "with keys of name, size, shuffle; got 'root=/'",
+    f"{HOME}.Amazon": "missing 1 required positional argument: 'name'",
+    f"{HOME}.Amazon:name=a,colour=red": "got an unexpected keyword argument 'colour'",
+    f"{HOME}.Amazon:Photo": "must be written KEY=VALUE,KEY=VALUE, and none",
+    f"{HOME}.Amazon:name=a,root=/": "none of them be of root, transform, pre_transform, pre_filter",
     f"{HOME}.Amazon:name=none": "must be a data set that PyG can build; got an error (unknown name",
 }
 

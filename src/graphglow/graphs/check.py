@@ -42,9 +42,7 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
     if not isinstance(data, Data):
-        raise InputError(
-            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
-        )
+        raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
     if data in _passed and _same(_passed[data], _tensors(data)):
         return data.clone()
     data = data.clone()
@@ -88,13 +86,9 @@ def _check_sizes(data: Data, num_nodes: int) -> None:
 
 def _checked_features(x: object) -> Tensor:
     if not isinstance(x, Tensor):
-        raise InputError(
-            f"a graph must have node features x [N, D]; got x of type {type(x).__name__}"
-        )
+        raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
     if x.ndim != 2 or x.shape[0] == 0:
-        raise InputError(
-            f"x must have one row per node and at least one node; got shape {tuple(x.shape)}"
-        )
+        raise InputError(f"x must have a row per node, at least one; got shape {tuple(x.shape)}")
     if x.shape[1] == 0:
         raise InputError(f"x must have at least one feature column; got shape {tuple(x.shape)}")
     if x.is_complex() or x.is_quantized:
@@ -157,12 +151,9 @@ def _checked_edges(
     if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
         raise InputError(f"edge_index must hold integers; got {edge_index.dtype}")
     edge_index = edge_index.detach().cpu().to(torch.int64)
-    if edge_index.numel():
-        low, high = int(edge_index.min()), int(edge_index.max())
-        if low < 0 or high >= num_nodes:
-            raise InputError(
-                f"edge_index must lie in [0, {num_nodes - 1}]; got {low if low < 0 else high}"
-            )
+    outside = edge_index[(edge_index < 0) | (edge_index >= num_nodes)]
+    if len(outside):
+        raise InputError(f"edge_index must lie in [0, {num_nodes - 1}]; got {int(outside[0])}")
     if weight is None:
         return edge_index, None
     if not isinstance(weight, Tensor) or weight.numel() != edge_index.shape[1]:
@@ -174,23 +165,19 @@ def _checked_edges(
         raise InputError(f"edge_weight must hold real numbers; got {weight.dtype}")
     weight = weight.detach().cpu().flatten()
     if not (torch.isfinite(weight).all() and (weight >= 0).all()):
-        raise InputError(
-            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
-        )
+        raise InputError("edge_weight must be finite and non-negative; got others")
     if weight.numel() and float(weight.max()) > LARGEST_WEIGHT:
-        raise InputError(
-            f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(weight.max()):g}"
-        )
+        raise InputError(f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {weight.max():g}")
     return edge_index, weight.to(torch.float32)
 
 
 def _say_unlearned(data: Data) -> None:
     """Warn of classes that a random split has left without a training node."""
-    left = sorted(set(data.y[data.y >= 0].tolist()) - set(data.y[data.train_mask].tolist()))
+    names = data.get("class_names") or range(int(data.y.max()) + 1)
+    seen = {-1, *data.y[data.train_mask].tolist()}
+    left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
     if left:
-        names = data.get("class_names") or range(int(data.y.max()) + 1)
-        listed = ", ".join(str(names[c]) for c in left[:5])
-        listed += f" (and {len(left) - 5} more)" if len(left) > 5 else ""
+        listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
         warnings.warn(
             f"no training node has the label {listed} in this random split, so that it cannot be "
             "learned; another split seed or a split of your own can mend that",

@@ -50,7 +50,7 @@ PLAIN = {
 """All that a raw file of the citation graphs, a pickle of 2016, may name."""
 STUDENTS = "students, friendships, profile one-hot"
 PYG = "torch_geometric.datasets."
-NOT_SETTABLE = ("self", "root", "transform", "pre_transform", "pre_filter")
+NOT_SETTABLE = ("root", "transform", "pre_transform", "pre_filter")
 OGB = "ogb:"
 OGB_NAMES = ("ogbn-arxiv", "ogbn-products", "ogbn-papers100M")
 """One class per node and one kind of node; the others are of another task."""
@@ -291,7 +291,7 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
         near = difflib.get_close_matches(name, pyg.__all__, n=3, cutoff=0.5)
         hint = f" (nearest: {', '.join(near)})" if near else ""
         raise InputError(f"{PYG}NAME must name a data set of PyG{hint}; got {name!r}")
-    arguments = _arguments(build, given, path)
+    arguments = _arguments(given, path)
     if "root" in inspect.signature(build).parameters:
         folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
         arguments["root"] = str(root / "pyg" / folder)
@@ -309,31 +309,20 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
     return data
 
 
-def _arguments(build: Callable[..., Any], given: str, path: str) -> dict[str, Any]:
-    """``name=Computers,split=random`` as keyword arguments, as far as the class takes them."""
-    parameters = {
-        name: parameter
-        for name, parameter in inspect.signature(build).parameters.items()
-        if name not in NOT_SETTABLE
-        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
+def _arguments(given: str, path: str) -> dict[str, Any]:
+    """``name=Computers,split=random`` as keyword arguments; PyG says which ones it takes."""
     arguments: dict[str, Any] = {}
     for item in filter(None, given.split(",")):
         key, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or key not in parameters:
+        if not equals or key in NOT_SETTABLE:
             raise InputError(
-                f"settings of {path} must be written KEY=VALUE,KEY=VALUE with keys of "
-                f"{', '.join(parameters) or 'none'}; got {item!r}"
+                f"settings of {path} must be written KEY=VALUE,KEY=VALUE, and none of them be of "
+                f"{', '.join(NOT_SETTABLE)}; got {item!r}"
             )
         arguments[key] = {"true": True, "false": False}.get(value.lower(), value)
         for kind in (float, int):
             with contextlib.suppress(ValueError):
                 arguments[key] = kind(value)
-    for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in arguments:
-            raise InputError(
-                f"{path} must be told its {name}, as in {path}:{name}=VALUE; got no {name}"
-            )
     return arguments
 
 
