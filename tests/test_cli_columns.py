@@ -70,7 +70,10 @@ def test_every_command_that_reads_tables_takes_them(run, words):
         ["refine", "--learner", "universal", "--target", TARGET, "--out", "r.csv", *GLOW],
         ["pretrain", "--sources", TARGET, "--episodes", "1", "--out", "l.safetensors", *GLOW],
         ["shard", "--graph", TARGET, "--parts", "2", "--out", "shards"],
-        ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
+        pytest.param(
+            ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda words: words[0],
 )

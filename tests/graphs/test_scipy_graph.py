@@ -56,7 +56,7 @@ def test_no_labels_where_none_are_needed():
     [
         (ADJACENCY[:2], {}, "must be square [N, N]; got shape (2, 3)"),
         (ADJACENCY * 1j, {}, "must hold numbers; got complex128"),
-        (ADJACENCY, {"x": None}, "load_graph(adjacency, x=x, y=y); got no x"),
+        (ADJACENCY, {"x": None}, "must come with node features x; got none"),
         (ADJACENCY, {"x": X[:2]}, "x must have one row per node (3); got 2 rows"),
         (ADJACENCY, {"x": [["a"]] * 3}, "x of the graph must hold numbers; got <U1"),
         (ADJACENCY, {"y": None}, "a graph must have labels y [N]; got y of type NoneType"),

@@ -88,7 +88,7 @@ def _checked_features(x: object) -> Tensor:
     if not isinstance(x, Tensor):
         raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
     if x.ndim != 2 or x.shape[0] == 0:
-        raise InputError(f"x must have a row per node, at least one; got shape {tuple(x.shape)}")
+        raise InputError(f"x must have a row for each of at least one node; got {tuple(x.shape)}")
     if x.shape[1] == 0:
         raise InputError(f"x must have at least one feature column; got shape {tuple(x.shape)}")
     if x.is_complex() or x.is_quantized:

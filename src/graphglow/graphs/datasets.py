@@ -188,18 +188,13 @@ DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _INFOS}
 
 
 def _read_raw(build: Callable[[str], Any], root: Path, folder: str, files: Sequence[str]) -> Data:
-    """Return the one graph of a PyG data set without writing to the user's data root.
+    """Return the one graph that ``build`` makes of the ``files`` in ``root/folder/raw``.
 
     PyG wants to write ``processed/`` beside ``raw/``. Here it works in a temporary folder that
     links to the raw files, and the result is kept, with sparse features, as one small file in the
     user's cache (``$XDG_CACHE_HOME/graphglow`` or ``~/.cache/graphglow``). Its name holds a hash of
-    the raw files, so changed raw files are read anew. No cache folder is no error.
-
-    Args:
-        build: Makes the PyG data set from a root folder, e.g. ``lambda r: Planetoid(r, "Cora")``.
-        root: The data root; raw files are expected in ``root/folder/raw``, in upper or lower case.
-        folder: The folder name that PyG uses for this data set.
-        files: The raw files that PyG needs; where they are missing, PyG downloads them.
+    the raw files, so changed raw files are read anew. No cache folder is no error. Where files are
+    missing, PyG downloads them.
     """
     raw = root / folder / "raw"
     with contextlib.suppress(OSError):

@@ -311,12 +311,8 @@ def encode_labels(
 ) -> tuple[Tensor, list[str]]:
     """Number the classes; blank, missing and -1 mean unlabelled.
 
-    Labels are numbers if at least half of them are; then all must be.
-
-    Args:
-        labels: A pandas Series or anything it can be made of.
-        what: Names the labels in errors.
-        row_name: Names a row in errors, by its label in the index.
+    Labels are numbers if at least half of them are; then all must be. ``what`` and ``row_name``
+    name them and their rows in errors.
 
     Returns:
         ``y`` [N] with -1 for unlabelled, and the class names in order; numbers as text.

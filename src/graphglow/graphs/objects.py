@@ -211,15 +211,8 @@ def _listed(keys: set[Any]) -> str:
 def from_scipy(adjacency: Any, *, x: Any, y: Any, name: str) -> Data:
     """Make a graph, not yet checked; entries other than 1 are weights, zeros are no edges.
 
-    Args:
-        adjacency: Any sparse format.
-        x: An array, a SciPy sparse matrix, a tensor, or a DataFrame, whose columns are encoded as
-            those of a nodes table.
-        y: Integers (-1 for unlabelled) or text, as an array, a list, a tensor or a Series.
-        name: Names the graph in errors.
-
-    Shapes:
-        adjacency [N, N], x [N, D], y [N]
+    ``x`` [N, D] is an array, a SciPy sparse matrix, a tensor, or a DataFrame, whose columns are
+    encoded as those of a nodes table; ``y`` [N] holds integers (-1 for unlabelled) or text.
     """
     if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
         raise InputError(
@@ -228,20 +221,17 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any, name: str) -> Data:
     if adjacency.dtype.kind not in "biuf":
         raise InputError(f"an adjacency matrix must hold numbers; got {adjacency.dtype}")
     if x is None:
-        raise InputError(
-            "an adjacency matrix must come with node features: load_graph(adjacency, x=x, y=y); "
-            "got no x"
-        )
+        raise InputError("an adjacency matrix must come with node features x; got none")
     data = Data(x=_features_of(x, name), num_nodes=adjacency.shape[0])
     data.edge_index, weight = edges_of(adjacency)
     if weight is not None:
         data.edge_weight = weight
     labels = y if isinstance(y, Tensor) else np.asarray(y)
-    if isinstance(labels, Tensor):
-        data.y = labels
-    elif y is not None and labels.dtype.kind in "biu":
+    if isinstance(labels, Tensor) or y is None:
+        data.y = y
+    elif labels.dtype.kind in "biu":
         data.y = torch.from_numpy(labels.astype(np.int64))
-    elif y is not None:
+    else:
         if labels.ndim != 1:
             raise InputError(f"y of {name} must have one label per node; got shape {labels.shape}")
         data.y, data.class_names = encode_labels(labels, f"y of {name}")

@@ -64,12 +64,8 @@ def read_tables(
 ) -> Data:
     """Read a graph, not yet checked, from two tables, or from those in a folder.
 
-    Args:
-        nodes: A path or a DataFrame; a folder with ``nodes.csv`` and the like has both tables.
-        edges: The same, or None for no edges.
-        columns: See :func:`~graphglow.graphs.load.load_graph`, as for the others.
-        need_labels: Whether there must be labels of two classes.
-        skip_unknown_edges: Leave out edges with ids that no node has; else they are an error.
+    Each is a path or a DataFrame; a folder with ``nodes.csv`` and the like has both. The settings
+    are those of :func:`~graphglow.graphs.load.load_graph`.
     """
     asked = check_roles(columns)
     if isinstance(nodes, Path) and edges is None and nodes.is_dir():
@@ -171,18 +167,9 @@ def add_masks(data: Data, split: Any, where: str, row_name: Callable[[Any], str]
 def _read_edges(
     table: Table, ids: Any, asked: Chosen, whose: str, skip_unknown: bool, num_old: int = 0
 ) -> tuple[Tensor, Tensor | None]:
-    """Read the edges of a table.
+    """Read edges between ``ids``, as text in a pandas Index: [2, E], and weights [E] or None.
 
-    Args:
-        table: Two ends and perhaps a weight; other columns are not read.
-        ids: Of all nodes, as text, in a pandas Index: their places are the numbers of the nodes.
-        asked: Which columns are what.
-        whose: The nodes that edges may name, for errors.
-        skip_unknown: Leave out edges that name others, and say how many; else they are an error.
-        num_old: Of these first nodes an edge may have one end only.
-
-    Shapes:
-        edge_index [2, E], edge_weight [E] or None
+    ``whose`` names these nodes in errors; of the first ``num_old`` an edge may have one end only.
     """
     import pandas as pd
 
