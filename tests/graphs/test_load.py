@@ -8,7 +8,6 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 import torch
 import torch_geometric.datasets
 from torch_geometric.data import Data
@@ -270,86 +269,6 @@ def test_every_class_has_a_name_whatever_the_door(tmp_path, small_graph):
     assert load_graph(nodes).node_id == ["a", "b", "c", "d"]
     small_graph.y[:] = -1
     assert load_graph(small_graph, need_labels=False).class_names == []
-
-
-def sparse_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """The field's convention for a graph of 20 nodes on a ring, some of them unlabelled."""
-    ring = sp.csr_array(nx.to_scipy_sparse_array(nx.cycle_graph(20), dtype=np.float32))
-    words = sp.csr_array((rng.random((20, 30)) < 0.2).astype(np.float32))
-    arrays = {"labels": np.where(np.arange(20) < 16, np.arange(20) % 2, -1)}
-    for name, matrix in (("adj", ring), ("attr", words)):
-        for part in ("data", "indices", "indptr", "shape"):
-            arrays[f"{name}_{part}"] = np.asarray(getattr(matrix, part))
-    return arrays
-
-
-@pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("split", [False, True])
-def test_the_sparse_convention_of_the_field(dense, split, tmp_path):
-    arrays = sparse_arrays(np.random.default_rng(0))
-    x = sp.csr_array(
-        (arrays["attr_data"], arrays["attr_indices"], arrays["attr_indptr"]), shape=(20, 30)
-    ).toarray()
-    if dense:
-        arrays = {k: v for k, v in arrays.items() if not k.startswith("attr_")}
-        arrays["attr_matrix"] = x
-    if split:
-        arrays |= {"train": np.arange(4), "val": np.arange(4, 8), "test": np.arange(8, 20)}
-    np.savez(tmp_path / "g.npz", **arrays)
-    data = load_graph(tmp_path / "g.npz")
-    assert torch.equal(data.x, torch.from_numpy(x))
-    assert data.y.tolist() == arrays["labels"].tolist()
-    assert undirected_edges(data) == 20
-    assert data.get("edge_weight") is None
-    assert data.split == ("own" if split else "random seed 0")
-    assert int(data.train_mask.sum()) == (4 if split else 8)
-    assert int(data.test_mask.sum()) == (8 if split else 4)  # without the unlabelled
-
-
-def test_weights_in_the_sparse_convention(tmp_path):
-    arrays = sparse_arrays(np.random.default_rng(0))
-    arrays["adj_data"] = np.arange(40, dtype=np.float64)
-    np.savez(tmp_path / "g.npz", **arrays)
-    data = load_graph(tmp_path / "g.npz")
-    assert data.edge_weight.tolist() == list(range(1, 40))  # a zero is no edge
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"adj_indices": np.full(40, 99)}, "must hold a CSR matrix as adj_data, adj_indices"),
-        ({"adj_shape": None}, "must hold a CSR matrix as adj_data"),
-        ({"adj_shape": np.array([20, 21])}, "adjacency of .* must be square; got 20 x 21"),
-        ({"attr_shape": np.array([20, 2**40])}, "must unpack to at most 4,096 MiB; got"),
-        ({"attr_indptr": None}, "must hold x and y; got edge_index"),
-        ({"attr_indptr": None, "attr_matrix": np.ones((3, 2))}, r"one row per node \(20\); got 3"),
-        ({"labels": None}, "must hold x and y; got edge_index"),
-        ({"labels": np.array([None] * 20)}, "is damaged, foreign or holds objects"),
-    ],
-)
-def test_bad_files_in_the_sparse_convention(change, message, tmp_path):
-    arrays = sparse_arrays(np.random.default_rng(0)) | change
-    np.savez(tmp_path / "g.npz", **{k: v for k, v in arrays.items() if v is not None})
-    with pytest.raises(InputError, match=message):
-        load_graph(tmp_path / "g.npz")
-
-
-@pytest.mark.parametrize(
-    ("name", "split", "train"),
-    [
-        ("webkb-washington", "random seed 3", 115),
-        ("facebook-caltech36-gender", "random seed 3", 351),
-        ("attacked/cora-metattack-15", "own", 247),
-    ],
-)
-def test_open_graphs_of_the_field(name, split, train, data_root):
-    file = data_root / "open" / f"{name}.npz"
-    if not file.is_file():
-        pytest.skip(f"no {file}")
-    data = load_graph(file, split_seed=3)
-    assert (data.name, data.split) == (name.split("/")[-1], split)
-    assert int(data.train_mask.sum()) == train
-    assert not data.train_mask[data.y < 0].any()
 
 
 def test_which_split_it_got_is_said(tmp_path, small_graph, data_root):
