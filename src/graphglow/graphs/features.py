@@ -102,8 +102,7 @@ def encode_alike(
             continue
         if order and not pd.api.types.is_datetime64_any_dtype(values):
             text = filled(values)
-            numbers = parse_dates(text, order if order in ORDERS else "iso")
-            rule = f"dates such as {EXAMPLES.get(order, EXAMPLES['iso'])}"
+            numbers, rule = parse_dates(text, order), f"dates such as {EXAMPLES[order]}"
             refuse(np.isnan(numbers) & (text != "").to_numpy(), values, rule, rows)
         else:
             numbers = days_of(values) if order else plain_numbers(values, rows)
