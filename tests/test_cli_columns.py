@@ -70,7 +70,10 @@ def test_every_command_that_reads_tables_takes_them(run, words):
         ["refine", "--learner", "universal", "--target", TARGET, "--out", "r.csv", *GLOW],
         ["pretrain", "--sources", TARGET, "--episodes", "1", "--out", "l.safetensors", *GLOW],
         ["shard", "--graph", TARGET, "--parts", "2", "--out", "shards"],
-        ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
+        pytest.param(
+            ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda words: words[0],
 )
@@ -201,7 +204,7 @@ def test_unknown_ends_of_edges_are_counted():
 def test_weights_beyond_reason_are_named_with_their_row(weight):
     frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
     edges = pd.DataFrame({"source": [1, 2], "target": [2, 3], "weight": [1.0, weight]})
-    with pytest.raises(InputError, match=r"weights must be numbers from 0 to 1e\+30; got .* row 1"):
+    with pytest.raises(InputError, match=r"'weight' .* numbers from 0 to 1e\+30; got .* row 1"):
         load_graph((frame, edges))
 
 
@@ -212,3 +215,20 @@ def test_one_class_is_called_by_its_name(run):
     status, _, err = run("fit", "--method", "mlp", "--target", "n.csv", *SMALL)
     assert status == 2
     assert err.endswith("training nodes must have at least two classes; got only low\n")
+
+
+def test_a_seed_for_a_graph_that_has_a_split_is_refused(run):
+    nodes = pd.DataFrame({"id": range(8), "label": [0, 1] * 4, "a": range(8)})
+    nodes["split"] = ["train"] * 4 + ["val"] * 2 + ["test"] * 2
+    nodes.to_csv("n.csv", index=False)
+    words = ["fit", "--method", "mlp", "--target", "n.csv", *SMALL, "--json"]
+    status, out, _ = run(*words)
+    assert (status, json.loads(out)["split"]) == (0, "own")
+    assert run(*words, "--split-seed", "0")[::2] == (
+        2,
+        "graphglow: --split-seed draws a split and must not go with a graph that has one; got "
+        "--split-seed 0 and n.csv, whose split is own\n",
+    )
+    nodes.drop(columns="split").to_csv("n.csv", index=False)
+    status, out, _ = run(*words, "--split-seed", "2")
+    assert (status, json.loads(out)["split"]) == (0, "random seed 2")

@@ -251,13 +251,20 @@ def write_bombs(folder: Path) -> None:
 
 
 def _read(path: Path) -> object:
-    from graphglow import StructureLearner
-    from graphglow.experiments.cell_rows import find_rows
-    from graphglow.experiments.settings import read_settings
-    from graphglow.graphs import load_graph
+    from graphglow import StructureLearner, cli, load_graph
+    from graphglow.errors import InputError
 
-    readers = {".safetensors": StructureLearner.load, ".json": read_settings, ".jsonl": find_rows}
-    return readers.get(path.suffix, load_graph)(path)
+    if path.suffix == ".safetensors":
+        return StructureLearner.load(path)
+    if path.suffix not in (".json", ".jsonl"):
+        return load_graph(path)
+    words = ["reproduce", "table1", "--dry-run", "--settings", str(path)]
+    if path.suffix == ".jsonl":
+        words = ["report", str(path), "--out", f"{path}.html"]
+    with contextlib.redirect_stderr(io.StringIO()) as said, contextlib.redirect_stdout(said):
+        if cli.main(words) == 2:
+            raise InputError(said.getvalue().strip())
+    return None
 
 
 def main(folder: Path) -> None:

@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +15,14 @@ from bombs import BOMBS, write_bombs
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.archive import VARIABLE
-from graphglow.graphs.npz import read_npz_arrays
-from graphglow.graphs.planetoid import check_plain_pickle
+from graphglow.graphs.datasets import check_plain_pickle
+from graphglow.graphs.files import VARIABLE, read_npz_arrays
 from graphglow.structure import StructureLearner
 
-HARMLESS = {"endless_line_jsonl": "accepted"}
-"""Read as far as it makes sense: the line is skipped, and counted as damaged."""
 TOO_MUCH = "must unpack to at most"
 REASONS = {
     "zeros_npz": TOO_MUCH,
     "npz_of_petabytes": TOO_MUCH,
-    "npz_of_many_entries": "at most 10,000 entries",
     "expanded_pt": "must hold all its numbers",
     "sparse_pt": TOO_MUCH,
     "packed_pt": "stored, not compressed",
@@ -58,25 +53,23 @@ def read_bombs(tmp_path_factory) -> dict[str, dict]:
     return {row["name"]: row for row in rows}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(BOMBS))
 def test_a_bomb_is_refused_at_once(name, read_bombs):
     found = read_bombs[name]
-    if name in HARMLESS:
-        assert found["said"] == HARMLESS[name]
-    else:
-        assert found["said"].startswith("refused: ")
-        assert REASONS.get(name, "") in found["said"]
-        assert "\n" not in found["said"]
-        assert "memory" not in found["said"]
+    assert found["said"].startswith("refused: ")
+    assert REASONS.get(name, "") in found["said"]
+    assert "\n" not in found["said"]
+    assert len(found["said"]) < 1000
     assert found["seconds"] < 20  # on a busy machine
     assert found["megabytes"] < 300
 
 
 def test_the_limit_can_be_raised(tmp_path, monkeypatch):
-    monkeypatch.setattr("graphglow.graphs.archive.FREE", 2**20)
+    monkeypatch.setattr("graphglow.graphs.files.FREE", 2**20)
     path = tmp_path / "zeros.npz"
     np.savez_compressed(path, x=np.zeros((2**18, 2)))
-    with pytest.raises(InputError, match=r"at most 1.0 MiB; got 4.0 MiB in a file of"):
+    with pytest.raises(InputError, match=r"at most 1 MiB; got 4 MiB in a file of"):
         read_npz_arrays(path, "the file")
     monkeypatch.setenv(VARIABLE, "1")
     assert read_npz_arrays(path, "the file")["x"].shape == (2**18, 2)
@@ -145,12 +138,3 @@ def test_raw_files_of_the_citation_graphs_may_be_plain_data_only(tmp_path):
     path.write_bytes(pickle.dumps(wild, protocol=3))
     with pytest.raises(InputError, match="must hold plain arrays"):
         check_plain_pickle(path)
-
-
-def test_an_entry_cannot_stand_twice_in_an_archive(tmp_path):
-    path = tmp_path / "twice.npz"
-    np.savez(path, x=np.ones(3))
-    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
-        archive.writestr("x.npy", b"")
-    with pytest.raises(InputError, match="must name each entry once"):
-        read_npz_arrays(path, "the file")

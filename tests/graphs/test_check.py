@@ -2,13 +2,15 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs import check_graph
+from graphglow.graphs import check, check_graph, load_graph, prepare
+from graphglow.graphs.check import CHECKED
 
 
 def mask(*nodes: int, size: int = 12) -> torch.Tensor:
@@ -24,13 +26,13 @@ def with_entry(x: torch.Tensor, value: float) -> torch.Tensor:
 
 
 BAD = {
-    "no features": (lambda d: {"x": None}, "must have node features x [N, D]; got x of type None"),
+    "no features": (lambda d: {"x": None}, "must have node features x; got x of type None"),
     "list features": (lambda d: {"x": [[1.0]]}, "got x of type list"),
     "1-d features": (
         lambda d: {"x": torch.ones(12)},
-        "one row per node and at least one node; got",
+        "for each of at least one node; got (12,)",
     ),
-    "empty graph": (lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]}, "got shape (0, 3)"),
+    "empty graph": (lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]}, "got (0, 3)"),
     "zero columns": (lambda d: {"x": torch.ones(12, 0)}, "at least one feature column; got"),
     "zero features": (lambda d: {"x": torch.zeros(12, 3)}, "non-zero entry; got all zeros"),
     "nan": (lambda d: {"x": with_entry(d.x, float("nan"))}, "finite; got nan at node 4, column 1"),
@@ -128,7 +130,7 @@ def test_bad_graphs_are_refused_in_one_sentence(case, small_graph):
 
 @pytest.mark.parametrize("graph", [None, "cora", HeteroData(), {"x": torch.ones(3, 1)}])
 def test_only_data_is_a_graph(graph):
-    with pytest.raises(InputError, match="must be a torch_geometric Data object; got"):
+    with pytest.raises(InputError, match="must be a torch_geometric Data; got"):
         check_graph(graph)
 
 
@@ -181,7 +183,56 @@ def test_checking_twice_changes_nothing(small_graph):
     once = check_graph(small_graph)
     twice = check_graph(once, split_seed=5)
     assert once.keys() == twice.keys()
-    assert all(torch.equal(once[k], twice[k]) for k in once.keys())  # noqa: SIM118
+    assert all(torch.equal(once[k], twice[k]) for k in CHECKED if k in once)
+    assert once.split == twice.split == "random seed 0"
+
+
+def count_checks(monkeypatch) -> list:
+    """The features that were looked at, each time."""
+    seen, look = [], check._checked_features
+    monkeypatch.setattr(check, "_checked_features", lambda x: (seen.append(x), look(x))[1])
+    return seen
+
+
+def test_what_has_passed_is_checked_again_only_if_it_has_changed(small_graph, monkeypatch):
+    seen = count_checks(monkeypatch)
+    once = load_graph(small_graph)
+    assert prepare(once).num_nodes == 12
+    assert len(seen) == 1
+    once.x[4, 1] = float("nan")
+    with pytest.raises(InputError, match="x must be finite; got nan at node 4"):
+        check_graph(once)
+    once.x = small_graph.x
+    once.train_mask = mask(0, size=13)
+    with pytest.raises(InputError, match="train_mask must have one entry per node"):
+        check_graph(once)
+
+
+def test_a_copy_of_what_has_passed_is_a_copy(small_graph):
+    once = check_graph(small_graph)
+    check_graph(once).x.fill_(7)
+    assert not (once.x == 7).any()
+
+
+def test_a_graph_without_labels_has_not_passed_for_training(small_graph):
+    small_graph.y[:] = -1
+    once = check_graph(small_graph, need_labels=False)
+    with pytest.raises(InputError, match="got no label at all"):
+        check_graph(once)
+
+
+def test_a_transfer_checks_its_graph_once(small_graph, monkeypatch, tmp_path):
+    from graphglow import LearnerConfig, StructureLearner, TransferConfig, transfer
+
+    seen = count_checks(monkeypatch)
+    index = {"train": [0, 1, 2, 3], "val": [4, 5], "test": [6, 7]}
+    np.savez(tmp_path / "s.npz", **index)
+    learner = StructureLearner(LearnerConfig(embedding_size=4, num_heads=1))
+    for split_file in (None, tmp_path / "s.npz"):
+        data = load_graph(small_graph, split_file=split_file)
+        transfer(learner, data, TransferConfig(epochs=1, num_pivots=2, device="cpu"))
+        assert len(seen) == 1
+        seen.clear()
 
 
 @pytest.mark.parametrize("y", [None, [-1] * 12, [-1] * 11 + [0]])

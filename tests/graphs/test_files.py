@@ -1,11 +1,177 @@
-import os
-import re
+"""Graphs in .npz and .pt files, in our names and in the field's."""
 
+import contextlib
+import os
+import pickle
+import re
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
+from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.files import READERS
+from graphglow.graphs.load import READERS
+
+ARRAYS = {
+    "x": np.arange(12.0).reshape(6, 2),
+    "y": np.array([0, 1, 0, 1, 0, -1]),
+    "edge_index": np.array([[0, 1, 2], [1, 2, 3]]),
+}
+
+
+def npz(path: Path, **changes) -> Path:
+    arrays = {**ARRAYS, **changes}
+    np.savez(path / "g.npz", **{k: v for k, v in arrays.items() if v is not None})
+    return path / "g.npz"
+
+
+def test_npz_with_everything(tmp_path):
+    data = load_graph(
+        npz(
+            tmp_path,
+            edge_weight=np.array([1.0, 0.5, 2.0]),
+            train=np.array([0, 1]),
+            val=np.array([False, False, True, False, False, False]),
+            test=np.array([3]),
+            node_id=np.array(list("abcdef")),
+        )
+    )
+    assert data.name == "g"
+    assert data.x.tolist() == ARRAYS["x"].tolist()
+    assert data.edge_weight.tolist() == [1.0, 0.5, 2.0]
+    assert data.train_mask.nonzero().flatten().tolist() == [0, 1]
+    assert data.val_mask.nonzero().flatten().tolist() == [2]
+    assert data.node_id == list("abcdef")
+
+
+def test_npz_without_edges_or_split(tmp_path):
+    data = load_graph(str(npz(tmp_path, edge_index=None)), split_seed=3)
+    assert data.knn_graph
+    assert int(data.train_mask.sum()) == 2
+
+
+def test_npz_with_text_labels_and_foreign_byte_order(tmp_path):
+    data = load_graph(npz(tmp_path, y=np.array([*"abab", "", "a"]), x=ARRAYS["x"].astype(">f4")))
+    assert data.y.tolist() == [0, 1, 0, 1, -1, 0]
+    assert data.class_names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"x": None}, "must hold x and y; got edge_index, y"),
+        ({"y": None}, "must hold x and y; got edge_index, x"),
+        ({"x": np.array([["a"]] * 6)}, "must hold numbers; got <U1"),
+        ({"x": np.array(1.0)}, "for each of at least one node; got ()"),
+        ({"y": np.zeros(6)}, "y must hold integer classes (-1 for unlabelled); got torch.float64"),
+        ({"y": np.zeros(4, dtype=int)}, "one label per node (6); got shape (4,)"),
+        ({"edge_index": np.array([[0.0], [1.0]])}, "edge_index must hold integers"),
+        ({"edge_index": np.array([[0], [6]])}, "must lie in [0, 5]; got 6"),
+        ({"train": np.array([9]), "val": np.array([0])}, "must lie in [0, 5]; got 9"),
+        ({"x": np.array([[{}]] * 6, dtype=object)}, "is damaged, foreign or holds objects"),
+    ],
+)
+def test_bad_arrays(changes, message, tmp_path):
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_graph(npz(tmp_path, **changes))
+
+
+def tensors() -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(array) for name, array in ARRAYS.items()}
+
+
+@pytest.mark.parametrize("make", [lambda t: t, lambda t: Data(**t)], ids=["dict", "Data"])
+def test_pt_with_a_dict_or_a_data(make, tmp_path):
+    content = {**tensors(), "train": torch.tensor([0]), "val_mask": torch.arange(6) == 1}
+    torch.save(make(content), tmp_path / "g.pt")
+    data = load_graph(tmp_path / "g.pt")
+    assert data.edge_index.tolist() == ARRAYS["edge_index"].tolist()
+    assert data.train_mask.nonzero().flatten().tolist() == [0]
+    assert data.val_mask.nonzero().flatten().tolist() == [1]
+
+
+def test_pt_with_own_names(tmp_path):
+    torch.save(Data(**tensors(), node_id=list("abcdef"), class_names=["u", "v"]), tmp_path / "g.pt")
+    data = load_graph(tmp_path / "g.pt")
+    assert (data.node_id, data.class_names) == (list("abcdef"), ["u", "v"])
+
+
+class Bomb:
+    """A file that runs code when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "npz"])
+@pytest.mark.parametrize("write", ["torch", "pickle", "numpy"])
+def test_nothing_is_ever_unpickled(write, suffix, tmp_path):
+    file, trace = tmp_path / f"g.{suffix}", tmp_path / "exploded"
+    bomb = {**tensors(), "x": Bomb(trace)}
+    if write == "torch":
+        torch.save(bomb, file)
+    elif write == "pickle":
+        file.write_bytes(pickle.dumps(bomb))
+    else:
+        with file.open("wb") as handle:
+            np.savez(handle, **{**ARRAYS, "x": np.array([Bomb(trace)], dtype=object)})
+    with pytest.raises(InputError, match=r"damaged, foreign|must hold x and y"):
+        load_graph(file)
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("content", [7, [torch.ones(2)], torch.ones(3), "text"])
+def test_pt_with_something_else(content, tmp_path):
+    torch.save(content, tmp_path / "g.pt")
+    with pytest.raises(
+        InputError, match="must hold a torch_geometric Data or a dict of tensors; got"
+    ):
+        load_graph(tmp_path / "g.pt")
+
+
+def test_pt_with_values_that_are_no_tensors(tmp_path):
+    torch.save({"x": [[1.0]], "y": [0]}, tmp_path / "g.pt")
+    with pytest.raises(InputError, match=r"x of .* must be an array; got list"):
+        load_graph(tmp_path / "g.pt")
+
+
+@pytest.mark.parametrize("suffix", ["pt", "npz"])
+@pytest.mark.parametrize("keep", [1, 30, 200, 700])
+def test_truncated_files(suffix, keep, tmp_path):
+    file = tmp_path / f"g.{suffix}"
+    torch.save(tensors(), file) if suffix == "pt" else npz(tmp_path)
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(InputError, match="damaged, foreign") as caught:
+        load_graph(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("flip", range(0, 1200, 97))
+@pytest.mark.parametrize("suffix", ["pt", "npz"])
+def test_a_flipped_byte_never_ends_in_another_error(suffix, flip, tmp_path):
+    file = tmp_path / f"g.{suffix}"
+    torch.save(tensors(), file) if suffix == "pt" else npz(tmp_path)
+    content = bytearray(file.read_bytes())
+    content[flip % len(content)] ^= 0xFF
+    file.write_bytes(content)
+    with contextlib.suppress(InputError):
+        load_graph(file)
+
+
+@pytest.mark.parametrize(("wrong", "right"), [("tarin", "train"), ("edge_idx", "edge_index")])
+def test_a_misspelt_array_is_refused(tmp_path, wrong, right):
+    arrays = {"x": np.eye(4, dtype=np.float32), "y": np.array([0, 1, 0, 1])}
+    np.savez(tmp_path / "g.npz", **arrays, **{wrong: np.array([[0], [1]])})
+    with pytest.raises(InputError, match=f"must spell {right} so; got '{wrong}'"):
+        load_graph(tmp_path / "g.npz")
 
 
 @pytest.mark.parametrize("suffix", sorted(READERS))
@@ -46,3 +212,83 @@ def test_unreadable(tmp_path):
 def test_a_folder_without_tables(tmp_path):
     with pytest.raises(InputError, match=r"must hold nodes\.csv or nodes\.parquet; got"):
         load_graph(tmp_path)
+
+
+def sparse_arrays(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """The field's convention for a graph of 20 nodes on a ring, some of them unlabelled."""
+    ring = sp.csr_array(nx.to_scipy_sparse_array(nx.cycle_graph(20), dtype=np.float32))
+    words = sp.csr_array((rng.random((20, 30)) < 0.2).astype(np.float32))
+    arrays = {"labels": np.where(np.arange(20) < 16, np.arange(20) % 2, -1)}
+    for name, matrix in (("adj", ring), ("attr", words)):
+        for part in ("data", "indices", "indptr", "shape"):
+            arrays[f"{name}_{part}"] = np.asarray(getattr(matrix, part))
+    return arrays
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("split", [False, True])
+def test_the_sparse_convention_of_the_field(dense, split, tmp_path):
+    arrays = sparse_arrays(np.random.default_rng(0))
+    x = sp.csr_array(
+        (arrays["attr_data"], arrays["attr_indices"], arrays["attr_indptr"]), shape=(20, 30)
+    ).toarray()
+    if dense:
+        arrays = {k: v for k, v in arrays.items() if not k.startswith("attr_")}
+        arrays["attr_matrix"] = x
+    if split:
+        arrays |= {"train": np.arange(4), "val": np.arange(4, 8), "test": np.arange(8, 20)}
+    np.savez(tmp_path / "g.npz", **arrays)
+    data = load_graph(tmp_path / "g.npz")
+    assert torch.equal(data.x, torch.from_numpy(x))
+    assert data.y.tolist() == arrays["labels"].tolist()
+    assert data.edge_index.shape == (2, 40)
+    assert data.get("edge_weight") is None
+    assert data.split == ("own" if split else "random seed 0")
+    assert int(data.train_mask.sum()) == (4 if split else 8)
+    assert int(data.test_mask.sum()) == (8 if split else 4)  # without the unlabelled
+
+
+def test_weights_in_the_sparse_convention(tmp_path):
+    arrays = sparse_arrays(np.random.default_rng(0))
+    arrays["adj_data"] = np.arange(40, dtype=np.float64)
+    np.savez(tmp_path / "g.npz", **arrays)
+    data = load_graph(tmp_path / "g.npz")
+    assert data.edge_weight.tolist() == list(range(1, 40))  # a zero is no edge
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"adj_indices": np.full(40, 99)}, "must hold a CSR matrix as adj_data, adj_indices"),
+        ({"adj_shape": None}, "must hold a CSR matrix as adj_data"),
+        ({"adj_shape": np.array([20, 21])}, "adjacency of .* must be square; got 20 x 21"),
+        ({"attr_shape": np.array([20, 2**40])}, "must unpack to at most 4,096 MiB; got"),
+        ({"attr_indptr": None}, "must hold x and y; got edge_index"),
+        ({"attr_indptr": None, "attr_matrix": np.ones((3, 2))}, r"one row per node \(20\); got 3"),
+        ({"labels": None}, "must hold x and y; got edge_index"),
+        ({"labels": np.array([None] * 20)}, "is damaged, foreign or holds objects"),
+    ],
+)
+def test_bad_files_in_the_sparse_convention(change, message, tmp_path):
+    arrays = sparse_arrays(np.random.default_rng(0)) | change
+    np.savez(tmp_path / "g.npz", **{k: v for k, v in arrays.items() if v is not None})
+    with pytest.raises(InputError, match=message):
+        load_graph(tmp_path / "g.npz")
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "train"),
+    [
+        ("webkb-washington", "random seed 3", 115),
+        ("facebook-caltech36-gender", "random seed 3", 351),
+        ("attacked/cora-metattack-15", "own", 247),
+    ],
+)
+def test_open_graphs_of_the_field(name, split, train, data_root):
+    file = data_root / "open" / f"{name}.npz"
+    if not file.is_file():
+        pytest.skip(f"no {file}")
+    data = load_graph(file, split_seed=3)
+    assert (data.name, data.split) == (name.split("/")[-1], split)
+    assert int(data.train_mask.sum()) == train
+    assert not data.train_mask[data.y < 0].any()

@@ -202,6 +202,7 @@ def test_a_pyg_data_set_of_one_graph():
     assert data.num_nodes > 1
 
 
+@pytest.mark.slow
 def test_importing_is_light():
     code = (
         "import sys, graphglow.graphs; "
@@ -268,3 +269,17 @@ def test_every_class_has_a_name_whatever_the_door(tmp_path, small_graph):
     assert load_graph(nodes).node_id == ["a", "b", "c", "d"]
     small_graph.y[:] = -1
     assert load_graph(small_graph, need_labels=False).class_names == []
+
+
+def test_which_split_it_got_is_said(tmp_path, small_graph, data_root):
+    index = {"train": np.arange(4), "val": np.arange(4, 8), "test": np.arange(8, 11)}
+    np.savez(tmp_path / "s.npz", **index)
+    assert load_graph(small_graph, split_seed=4).split == "random seed 4"
+    assert load_graph("wine", split_seed=2).split == "random seed 2"
+    assert load_graph("cora", data_root=data_root).split == "public"
+    own = load_graph(small_graph, split_file=tmp_path / "s.npz")
+    assert own.split == f"file:{tmp_path / 's.npz'}"
+    write_graph(own, tmp_path / "g.npz")
+    for door in (tmp_path / "g.npz", own):
+        assert load_graph(door).split == "own"
+    assert load_graph("torch_geometric.datasets.KarateClub").split == "own, validation by seed 0"

@@ -4,15 +4,13 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-import torch
 from torch_geometric.data import Data
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
-from graphglow.graphs import DATASETS, load_graph
-from graphglow.graphs.split import random_split, stratified_split
+from graphglow.graphs import load_graph
 from graphglow.graphs.table_columns import LEAVE_OUT
 from graphglow.training.config import LARGEST_SEED, Device
 
@@ -77,6 +75,8 @@ class GraphFlags:
     split_seed: SplitSeed = None
     """Seed of the random 50/25/25 split where a graph has no split of its own."""
     data_root: DataRoot = None
+    one_graph: ClassVar[bool] = True
+    """Whether a seed must be of use to the graph, and not to some of several."""
 
     def read(self, name: str) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
@@ -89,14 +89,12 @@ class GraphFlags:
             split_file=self.split_file,
             split_seed=seed,
         )
-        if self.split_file is not None:
-            return data, f"file:{self.split_file}"
-        draw = random_split if name.lower() in DATASETS else stratified_split
-        drawn = draw(data.y, seed=seed)
-        masks = (data.train_mask, data.val_mask, data.test_mask)
-        if all(torch.equal(m.nonzero()[:, 0], i) for m, i in zip(masks, drawn, strict=True)):
-            return data, f"random seed {seed}"
-        return data, "public" if name.lower() in DATASETS else "own"
+        if self.one_graph and self.split_seed is not None and data.split in ("public", "own"):
+            raise InputError(
+                "--split-seed draws a split and must not go with a graph that has one; got "
+                f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
+            )
+        return data, data.split
 
     def drawn_with(self) -> int:
         """The seed of a random split: the one that was given, or 0."""
@@ -118,6 +116,7 @@ class ManyGraphFlags(GraphFlags):
 
     split_file: Annotated[Path | None, Fixed, Suppress] = None
     """No flag: no one file has the split of several graphs."""
+    one_graph: ClassVar[bool] = False
 
 
 Reading = Annotated[GraphFlags, OmitArgPrefixes]

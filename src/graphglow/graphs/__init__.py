@@ -1,10 +1,10 @@
 """Graphs: load, check, normalise, split, write. Nothing above this folder reads graph files."""
 
 from graphglow.graphs.check import check_graph
+from graphglow.graphs.datasets import DATASETS
 from graphglow.graphs.graph import Graph, graph_of, prepare
-from graphglow.graphs.load import DATASETS, load_graph
-from graphglow.graphs.scale_graph import scale_graph
-from graphglow.graphs.synthetic import synthetic_graph
+from graphglow.graphs.load import load_graph
+from graphglow.graphs.synthetic import scale_graph, synthetic_graph
 from graphglow.graphs.write import write_graph, write_predictions
 
 __all__ = [

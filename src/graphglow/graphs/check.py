@@ -8,24 +8,29 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.split import stratified_split
+from graphglow.graphs.split import MASKS as MASKS
+from graphglow.graphs.split import with_random_split
 from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
-MASKS = ("train_mask", "val_mask", "test_mask")
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
+CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
+_passed: WeakIdKeyDictionary = WeakIdKeyDictionary()
+"""Graphs that have passed, with the tensors they had then and how often these had been written."""
 
 
 def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
-    Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
-    there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
+    What has passed, and has not been changed since, is not checked again. Completed means: float32
+    features, int64 labels and edges, a kNN graph over the features where there are no edges, and,
+    where no mask is given, a seeded 50/25/25 split of each class.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each.
 
@@ -37,9 +42,9 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
     if not isinstance(data, Data):
-        raise InputError(
-            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
-        )
+        raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
+    if data in _passed and _same(_passed[data], _tensors(data)):
+        return data.clone()
     data = data.clone()
     data.x = _checked_features(data.x)
     num_nodes = data.x.shape[0]
@@ -57,6 +62,16 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
     return complete_masks(data, split_seed, need_labels=need_labels)
 
 
+def _tensors(data: Data) -> list[tuple[Tensor | None, int]]:
+    """What is checked, each with its version, which PyTorch counts up when it is written to."""
+    found = [data.get(name) for name in CHECKED]
+    return [(t, t._version if isinstance(t, Tensor) else 0) for t in found]
+
+
+def _same(a: list[tuple[Tensor | None, int]], b: list[tuple[Tensor | None, int]]) -> bool:
+    return all(t is u and v == w for (t, v), (u, w) in zip(a, b, strict=True))
+
+
 def _check_sizes(data: Data, num_nodes: int) -> None:
     """What PyG keeps beside x must agree with it."""
     stated = data.num_nodes if "num_nodes" in data else num_nodes
@@ -71,13 +86,9 @@ def _check_sizes(data: Data, num_nodes: int) -> None:
 
 def _checked_features(x: object) -> Tensor:
     if not isinstance(x, Tensor):
-        raise InputError(
-            f"a graph must have node features x [N, D]; got x of type {type(x).__name__}"
-        )
+        raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
     if x.ndim != 2 or x.shape[0] == 0:
-        raise InputError(
-            f"x must have one row per node and at least one node; got shape {tuple(x.shape)}"
-        )
+        raise InputError(f"x must have a row for each of at least one node; got {tuple(x.shape)}")
     if x.shape[1] == 0:
         raise InputError(f"x must have at least one feature column; got shape {tuple(x.shape)}")
     if x.is_complex() or x.is_quantized:
@@ -140,12 +151,9 @@ def _checked_edges(
     if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
         raise InputError(f"edge_index must hold integers; got {edge_index.dtype}")
     edge_index = edge_index.detach().cpu().to(torch.int64)
-    if edge_index.numel():
-        low, high = int(edge_index.min()), int(edge_index.max())
-        if low < 0 or high >= num_nodes:
-            raise InputError(
-                f"edge_index must lie in [0, {num_nodes - 1}]; got {low if low < 0 else high}"
-            )
+    outside = edge_index[(edge_index < 0) | (edge_index >= num_nodes)]
+    if len(outside):
+        raise InputError(f"edge_index must lie in [0, {num_nodes - 1}]; got {int(outside[0])}")
     if weight is None:
         return edge_index, None
     if not isinstance(weight, Tensor) or weight.numel() != edge_index.shape[1]:
@@ -157,23 +165,19 @@ def _checked_edges(
         raise InputError(f"edge_weight must hold real numbers; got {weight.dtype}")
     weight = weight.detach().cpu().flatten()
     if not (torch.isfinite(weight).all() and (weight >= 0).all()):
-        raise InputError(
-            "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
-        )
+        raise InputError("edge_weight must be finite and non-negative; got others")
     if weight.numel() and float(weight.max()) > LARGEST_WEIGHT:
-        raise InputError(
-            f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(weight.max()):g}"
-        )
+        raise InputError(f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {weight.max():g}")
     return edge_index, weight.to(torch.float32)
 
 
-def _say_unlearned(data: Data, train: Tensor) -> None:
+def _say_unlearned(data: Data) -> None:
     """Warn of classes that a random split has left without a training node."""
-    left = sorted(set(data.y[data.y >= 0].tolist()) - set(data.y[train].tolist()))
+    names = data.get("class_names") or range(int(data.y.max()) + 1)
+    seen = {-1, *data.y[data.train_mask].tolist()}
+    left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
     if left:
-        names = data.get("class_names") or range(int(data.y.max()) + 1)
-        listed = ", ".join(str(names[c]) for c in left[:5])
-        listed += f" (and {len(left) - 5} more)" if len(left) > 5 else ""
+        listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
         warnings.warn(
             f"no training node has the label {listed} in this random split, so that it cannot be "
             "learned; another split seed or a split of your own can mend that",
@@ -185,20 +189,19 @@ def _say_unlearned(data: Data, train: Tensor) -> None:
 def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> Data:
     """Check the masks of an otherwise checked graph, or split at random if it has none.
 
-    Without ``need_labels`` training and validation may be empty.
+    ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``. Without
+    ``need_labels`` training and validation may be empty.
     """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
-        train, val, test = stratified_split(data.y, seed=split_seed)
-        for name, index in zip(MASKS, (train, val, test), strict=True):
-            data[name] = torch.zeros(data.y.shape[0], dtype=torch.bool)
-            data[name][index] = True
-        _say_unlearned(data, train)
+        _say_unlearned(with_random_split(data, split_seed, by_class=True))
     elif "train_mask" not in given or "val_mask" not in given:
         raise InputError(
             "a split must have training and validation nodes, train_mask and val_mask (or no mask "
             f"at all: then one is drawn); got only {' and '.join(given)}"
         )
+    if not isinstance(data.get("split"), str):
+        data.split = "own"
     for name in MASKS:
         data[name] = _checked_mask(name, data.get(name), data.y)
     for a, b in combinations(MASKS, 2):
@@ -213,6 +216,8 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
             raise InputError(
                 f"a split must have at least one labelled node for {PARTS[name]} ({name}); got none"
             )
+    if need_labels:
+        _passed[data] = _tensors(data)
     return data
 
 

@@ -1,100 +1,56 @@
-"""Graphs in files of the user's own: which reader for which file.
+"""Graphs and splits as arrays in a file: ``.npz``, and ``.pt`` with a PyG ``Data`` or a dict.
 
-A reader takes the path and whether a graph without labels is an error. No reader unpickles: ``.pt``
-is read with ``weights_only=True`` and ``.npz`` without pickles.
+Nothing is unpickled, and no packed file may unpack to more than ``FREE`` bytes, or ``RATIO`` times
+its own size where that is more; ``GRAPHGLOW_UNPACK_LIMIT``, a number of GiB, goes before both.
 """
 
+import difflib
+import gzip
+import math
 import os
-from collections.abc import Callable
+import warnings
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import torch
+from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
 
 from graphglow.errors import InputError
-from graphglow.graphs.arrays import read_npz, read_pt
-from graphglow.graphs.networkx_graph import read_graphml
-from graphglow.graphs.table_columns import Columns
-from graphglow.graphs.table_file import SUFFIXES, is_table_file
-from graphglow.graphs.table_folder import read_table_folder, read_tables
+from graphglow.graphs.split import SPLITS, mask_from
+from graphglow.storage import existing_file
 
-READERS: dict[str, Callable[[Path, bool], Data]] = {
-    ".pt": read_pt,
-    ".pth": read_pt,
-    ".npz": read_npz,
-    ".graphml": read_graphml,
-}
-ACCEPTED = (
-    ".pt, .npz, .graphml, a folder with a nodes table and an edges table (csv, parquet), "
-    "NODES.csv+EDGES.csv, or a nodes table alone"
-)
-TABLES_ONLY = "columns can be chosen in tables only: .csv, .parquet, DataFrames"
+FREE = 256 * 2**20
+RATIO = 200
+DENSE = 4 * 2**30
+"""Bytes that sparse features may take once they are dense."""
+VARIABLE = "GRAPHGLOW_UNPACK_LIMIT"
 SHARDS = "shards.json"
 """What makes a folder one of shards."""
 ARRAYS = ("x.npy", "edge_index.npy", "y.npy")
 """What makes a folder one of arrays."""
+TENSORS = ("x", "y", "edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight")
+OWN_NAMES = ("node_id", "class_names")
+PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
+"""Plain containers that PyG itself does not register as safe to load."""
 
 
-def read_graph_file(
-    path: Path,
-    *,
-    columns: Columns | None = None,
-    need_labels: bool = True,
-    skip_unknown_edges: bool = False,
-) -> Data:
-    """Read a graph, not yet checked, from a file or folder that exists.
-
-    A table alone is one of nodes without edges, except that ``nodes.csv`` in a folder with
-    ``edges.csv`` stands for the folder.
-    """
-    if not os.access(path, os.R_OK):
-        raise InputError(f"a graph file must be readable; got {path}")
-    if not path.is_dir() and not path.is_file():
-        raise InputError(f"a graph file must be a regular file; got {path}")
-    if path.is_dir():
-        _refuse_parts_and_arrays(path)
-    beside_edges = path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}
-    if path.is_dir() or (is_table_file(path) and beside_edges):
-        return read_table_folder(
-            path if path.is_dir() else path.parent,
-            columns=columns,
-            need_labels=need_labels,
-            skip_unknown_edges=skip_unknown_edges,
-        )
-    if is_table_file(path):
-        return read_tables(path, None, columns=columns, need_labels=need_labels)
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
-    if columns:
-        raise InputError(f"{TABLES_ONLY}; got {path}")
-    if path.stat().st_size == 0:
-        raise InputError(f"a graph file must not be empty; got {path}")
-    return reader(path, need_labels)
-
-
-def _refuse_parts_and_arrays(path: Path) -> None:
-    """Raise where a folder is one of those that belong to ``graphglow shard``."""
-    if any(holds(path, f"nodes{s}") for s in SUFFIXES) or (path / "nodes").is_dir():
-        return  # tables all the same
-    if holds(path, SHARDS):
-        got = f"a folder of shards, which graphglow transfer alone reads: {path}"
-    elif holds(path / "part-0", "nodes.npy"):
-        got = f"shards without their {SHARDS} (make them again with graphglow shard): {path}"
-    elif holds(path, "nodes.npy", "crow.npy"):
-        got = f"one part of a folder of shards (give the folder above it): {path}"
-    elif holds(path, *ARRAYS):
-        got = f"a folder of arrays, which graphglow shard cuts for graphglow transfer: {path}"
-    else:
-        return
-    raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {got}")
-
-
-def holds(folder: str | Path, *names: str) -> bool:
-    """Whether all these files are in ``folder``, which need not be the name of one."""
+@contextmanager
+def one_sentence(rule: str) -> Iterator[None]:
+    """Whatever somebody else's parser raises: the rule, then the first line of what it said."""
     try:
-        return all((own_path(folder) / name).is_file() for name in names)
-    except (OSError, ValueError):  # too long, a zero byte
-        return False
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InputError(f"{rule} ({line:.200})") from error
 
 
 def own_path(source: str | Path) -> Path:
@@ -113,24 +69,251 @@ def is_there(path: Path) -> bool:
         return False
 
 
+def holds(folder: str | Path, *names: str) -> bool:
+    """Whether all these files are in ``folder``, which need not be the name of one."""
+    return all(is_there(own_path(folder) / name) for name in names)
+
+
+def pairs_of_paths(source: str) -> Iterator[tuple[Path, Path]]:
+    """Every way to read ``people.csv+relations.csv`` as two paths."""
+    for place, letter in enumerate(source):
+        if letter == "+" and source[:place] and source[place + 1 :]:
+            yield own_path(source[:place]), own_path(source[place + 1 :])
+
+
 def pair_of_tables(source: str) -> tuple[Path, Path] | None:
     """``people.csv+relations.csv`` as two tables that exist; None if it is something else."""
-    for place in (i for i, letter in enumerate(source) if letter == "+"):
-        nodes, edges = (own_path(part) for part in (source[:place], source[place + 1 :]))
-        if source[:place] and source[place + 1 :] and is_there(nodes) and is_there(edges):
-            return nodes, edges
-    return None
+    return next((pair for pair in pairs_of_paths(source) if all(map(is_there, pair))), None)
 
 
-def refuse_missing_files(source: str) -> None:
-    """Raise where a file, or two as ``people.csv+relations.csv``, is meant that is not there."""
-    for place in (i for i, letter in enumerate(source) if letter == "+"):
-        parts = [own_path(part) for part in (source[:place], source[place + 1 :])]
-        missing = [part for part in parts if not is_there(part)]
-        if all(part.name.lower().endswith(SUFFIXES) for part in parts) or len(missing) == 1:
-            what = "the table of nodes" if missing[0] == parts[0] else "the table of edges"
-            if len(missing) == 2:
-                what = "the tables of nodes and edges"
-            raise InputError(f"{what} must exist; got {' and '.join(map(str, missing))}")
-    if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
-        raise InputError(f"a graph file must exist; got {source}")
+def check_unpacked(size: int, path: Path, free: int | None = None) -> None:
+    """Raise if what is in ``path`` would take ``size`` bytes, and that is too much."""
+    told = os.environ.get(VARIABLE, "").strip()
+    limit = float(max(free or FREE, RATIO * path.stat().st_size))
+    if told:
+        try:
+            limit = float(told) * 2**30
+        except ValueError:
+            limit = math.nan
+        if not limit > 0:
+            raise InputError(f"{VARIABLE} must be a number of GiB above 0; got {told!r}")
+    if size > limit:
+        raise InputError(
+            f"{path} must unpack to at most {limit / 2**20:,.0f} MiB; got "
+            f"{min(size, 2**60) / 2**20:,.0f} MiB in a file of {path.stat().st_size:,} bytes "
+            f"({VARIABLE}=GIB in the environment allows more)"
+        )
+
+
+def check_gzip(path: Path) -> None:
+    """The same of a table in a ``.gz``, which does not say its size: so much is read, and no more.
+
+    It may be less: cells take more room in memory than their letters.
+    """
+    size = 0
+    with gzip.open(path, "rb") as packed:
+        while some := packed.read(2**20):
+            size += len(some)
+            check_unpacked(size, path, FREE // 16)
+
+
+def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
+    """Return all arrays of the file; ``what`` names it in errors, e.g. ``"the split file"``."""
+    path = existing_file(path, what)
+    rule = (
+        f"{what} must be an .npz file of plain arrays; {path} is damaged, foreign or holds objects"
+    )
+    with one_sentence(rule), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's of what stands in a header
+        with zipfile.ZipFile(path) as archive:
+            check_unpacked(sum(entry.file_size for entry in archive.infolist()), path)
+        with np.load(path, allow_pickle=False) as arrays:
+            return {name: np.asarray(arrays[name]) for name in arrays.files}
+
+
+def apply_split_file(data: Data, path: str | Path) -> Data:
+    """Return a copy of ``data`` with the masks of a split file.
+
+    A split file is ``.npz`` with index arrays ``train``, ``val`` and ``test``.
+    """
+    arrays = read_npz_arrays(path, "the split file")
+    data = data.clone()
+    for name in SPLITS:
+        if name not in arrays:
+            raise InputError(
+                f"{path} must hold the arrays train, val and test; "
+                f"got {', '.join(sorted(arrays)) or 'nothing'}"
+            )
+        mask = mask_from(arrays[name], int(data.num_nodes), f"{name} of {path}")
+        if name != "test" and not (mask & (data.y >= 0)).any():
+            raise InputError(f"{name} of {path} must hold at least one labelled node; got none")
+        data[f"{name}_mask"] = mask
+    data.split = f"file:{path}"
+    return data
+
+
+def read_npz(path: Path, need_labels: bool = True) -> Data:
+    """Read a graph as ``x``, ``y``, ``edge_index`` and so on, or in the field's sparse convention.
+
+    That is ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape`` of a CSR adjacency,
+    ``attr_*`` of CSR features or a dense ``attr_matrix``, and ``labels``.
+    """
+    arrays = read_npz_arrays(path, "the graph file")
+    fields = _from_sparse(arrays, path) if "adj_indptr" in arrays else arrays
+    return graph_from_fields(fields, str(path), need_labels)
+
+
+def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
+    """The sparse convention in our own names; entries other than 1 are weights."""
+    adj = _csr(arrays, "adj", path)
+    fields: dict[str, Any] = {n: arrays[n] for n in (*SPLITS, *OWN_NAMES) if n in arrays}
+    fields["edge_index"], fields["edge_weight"] = edges_of(adj)
+    if "attr_matrix" in arrays:
+        fields["x"] = arrays["attr_matrix"]
+    elif "attr_indptr" in arrays:
+        features = _csr(arrays, "attr", path)
+        check_unpacked(4 * math.prod(features.shape), path, DENSE)
+        fields["x"] = features.astype(np.float32).toarray()
+    if "labels" in arrays:
+        fields["y"] = arrays["labels"]
+    if "x" in fields and fields["x"].shape[:1] != adj.shape[:1]:
+        raise InputError(
+            f"attributes of {path} must have one row per node ({adj.shape[0]}); got "
+            f"{len(fields['x'])}"
+        )
+    return fields
+
+
+def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
+    """The entries of a sparse matrix: [2, E], and [E] where any of them is not 1."""
+    entries = adjacency.tocoo()
+    there = entries.data != 0  # NaN is, and is refused by the check
+    ends = np.stack([entries.row[there], entries.col[there]]).astype(np.int64)
+    weight = entries.data[there]
+    plain = weight.dtype == np.bool_ or bool((weight == 1).all())
+    return torch.from_numpy(ends), None if plain else torch.from_numpy(weight.astype(np.float64))
+
+
+def _csr(arrays: dict[str, np.ndarray], name: str, path: Path) -> Any:
+    from scipy.sparse import csr_array
+
+    rule = f"{path} must hold a CSR matrix as {name}_data, {name}_indices, {name}_indptr and "
+    with one_sentence(f"{rule}{name}_shape; got none"):
+        rows, columns = (int(size) for size in arrays[f"{name}_shape"])
+        parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
+        matrix = csr_array(parts, shape=(rows, columns))
+        matrix.check_format(full_check=True)  # or its indices point anywhere
+        if matrix.dtype.kind not in "biuf":
+            raise ValueError(f"{name}_data of type {matrix.dtype}")
+    if name == "adj" and rows != columns:
+        raise InputError(f"the adjacency of {path} must be square; got {rows} x {columns}")
+    return matrix
+
+
+def read_pt(path: Path, need_labels: bool = True) -> Data:
+    """Read a PyG ``Data`` or a dict of tensors; anything that needs unpickling is refused."""
+    path = existing_file(path, "the graph file")
+    rule = f"{path} must hold a torch_geometric Data or a dict of tensors"
+    with (
+        one_sentence(f"{rule}; it is damaged, foreign or holds other objects"),
+        warnings.catch_warnings(),
+        torch.serialization.safe_globals(PARTS_OF_DATA),
+        torch.sparse.check_sparse_tensor_invariants(True),  # type: ignore[no-untyped-call]
+    ):
+        warnings.simplefilter("ignore")  # torch warns of foreign archives before it refuses
+        with zipfile.ZipFile(path) as archive:
+            if any(entry.compress_type for entry in archive.infolist()):  # torch packs nothing
+                raise InputError(f"entries of {path} must be stored, not compressed")
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        fields = content.to_dict() if isinstance(content, Data) else content
+    if not isinstance(fields, dict):
+        raise InputError(f"{rule}; got {type(content).__name__}")
+    fields = {name: value for name, value in fields.items() if isinstance(name, str)}
+    for name, value in fields.items():
+        if isinstance(value, Tensor):
+            _check_tensor(value, f"{name} of {path}", path)
+    return graph_from_fields(fields, str(path), need_labels)
+
+
+def _check_tensor(tensor: Tensor, what: str, path: Path) -> None:
+    """Raise unless a tensor holds numbers that are in the file, each where it says it is."""
+    size = tensor.numel() * tensor.element_size()
+    if tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_nested:
+        raise InputError(f"{what} must hold plain numbers; got a tensor of another kind")
+    if tensor.layout != torch.strided:
+        check_unpacked(size, path, DENSE)
+    elif size > tensor.untyped_storage().nbytes():
+        raise InputError(
+            f"{what} must hold all its numbers; got an expanded tensor of shape "
+            f"{tuple(tensor.shape)} (save x.contiguous())"
+        )
+
+
+def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool = True) -> Data:
+    """Make a graph, not yet checked, from arrays or tensors by name; ``what`` names it in errors.
+
+    Shapes:
+        x [N, D], y [N] (integers, or text: then ``class_names`` is set), edge_index [2, E],
+        edge_weight [E]; train, val, test: node indices or masks (``train_mask`` is accepted too)
+    """
+    from graphglow.graphs.features import encode_labels
+
+    if fields.get("x") is None or (need_labels and fields.get("y") is None):
+        found = ", ".join(sorted(map(str, fields))[:10]) or "nothing"
+        raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
+    if fields.get("edge_index") is None and fields.get("adj_t") is not None:
+        raise InputError(f"{what} must hold edges as edge_index [2, E]; got adj_t only")
+    _refuse_misspelt(fields, what)
+    data = Data()
+    for name in TENSORS:
+        value = fields.get(name)
+        if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "US":
+            if value.ndim != 1:
+                rule = f"y of {what} must have one label per node"
+                raise InputError(f"{rule}; got shape {value.shape}")
+            text = np.char.decode(value, "utf-8", "replace") if value.dtype.kind == "S" else value
+            data.y, data.class_names = encode_labels(text, f"y of {what}")
+        elif value is not None:
+            data[name] = _tensor(value, f"{name} of {what}")
+    for name in SPLITS:
+        value = fields.get(name, fields.get(f"{name}_mask"))
+        if value is not None:
+            where = f"{name} of {what}"
+            index = _tensor(value, where)
+            if index.is_floating_point() or index.is_complex():
+                raise InputError(f"{where} must hold node indices or booleans; got {index.dtype}")
+            num_nodes = len(data.x) if data.x.ndim else 0
+            data[f"{name}_mask"] = mask_from(index.numpy(), num_nodes, where)
+    for name in OWN_NAMES:
+        value = fields.get(name)
+        value = value.tolist() if isinstance(value, np.ndarray | Tensor) else value
+        if isinstance(value, list):
+            if not all(isinstance(one, str | int | float) for one in value):
+                raise InputError(f"{name} of {what} must be text or numbers; got something else")
+            data[name] = value
+    if isinstance(fields.get("feature_columns"), dict):  # how a table was encoded
+        data.feature_columns = fields["feature_columns"]
+    return data
+
+
+def _tensor(value: object, what: str) -> Tensor:
+    if isinstance(value, Tensor):
+        if value.layout != torch.strided and not what.startswith("x of "):
+            raise InputError(f"{what} must be dense; got a sparse tensor")
+        return value.detach()
+    if not isinstance(value, np.ndarray):
+        raise InputError(f"{what} must be an array; got {type(value).__name__}")
+    try:
+        return torch.from_numpy(value.astype(value.dtype.newbyteorder("="), copy=False))
+    except TypeError as error:  # text, objects, dates
+        raise InputError(f"{what} must hold numbers; got {value.dtype}") from error
+
+
+def _refuse_misspelt(fields: Mapping[str, object], what: str) -> None:
+    """An array called ``tarin`` would be passed over, and a random split used, without a word."""
+    known = [*TENSORS, *SPLITS, *OWN_NAMES, *(f"{name}_mask" for name in SPLITS)]
+    missing = [name for name in known if name not in fields]
+    for name in fields:
+        near = difflib.get_close_matches(str(name), missing, n=1, cutoff=0.75)
+        if name not in known and near:
+            raise InputError(f"{what} must spell {near[0]} so; got {str(name)!r}")

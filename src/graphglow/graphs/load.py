@@ -2,43 +2,53 @@
 
 import difflib
 import os
-import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from torch_geometric.data import Data, Dataset
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.check import MASKS, check_graph, complete_masks
-from graphglow.graphs.dataset_info import DatasetInfo
-from graphglow.graphs.dataset_path import is_dataset_path, read_dataset_path
-from graphglow.graphs.dgl_graph import from_dgl, is_dgl
-from graphglow.graphs.facebook100 import FACEBOOK100
+from graphglow.graphs.check import check_graph, complete_masks
+from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import (
-    ACCEPTED,
-    TABLES_ONLY,
+    ARRAYS,
+    SHARDS,
+    apply_split_file,
+    holds,
     is_there,
     own_path,
     pair_of_tables,
-    read_graph_file,
-    refuse_missing_files,
+    pairs_of_paths,
+    read_npz,
+    read_pt,
 )
-from graphglow.graphs.ogb import PREFIX as OGB
-from graphglow.graphs.ogb import read_ogb
-from graphglow.graphs.planetoid import PLANETOID
-from graphglow.graphs.split import apply_split_file, with_random_split
-from graphglow.graphs.synthetic import SYNTHETIC
+from graphglow.graphs.objects import (
+    from_dgl,
+    from_networkx,
+    from_scipy,
+    is_dgl,
+    is_networkx,
+    is_scipy,
+    read_graphml,
+)
+from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_columns import Columns
-from graphglow.graphs.table_file import is_frame
-from graphglow.graphs.table_folder import read_tables
-from graphglow.graphs.tables import TABLES
+from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
+from graphglow.graphs.tables import read_tables
 
-DATASETS: dict[str, DatasetInfo] = {
-    info.name: info for info in (*PLANETOID, *FACEBOOK100, *TABLES, *SYNTHETIC)
+READERS: dict[str, Callable[[Path, bool], Data]] = {
+    ".pt": read_pt,
+    ".pth": read_pt,
+    ".npz": read_npz,
+    ".graphml": read_graphml,
 }
-"""Every known name (lower case) and what is known about it."""
+"""Suffix -> reader, which is told whether a graph without labels is an error."""
+ACCEPTED = (
+    ".pt, .npz, .graphml, a folder with a nodes table and an edges table (csv, parquet), "
+    "NODES.csv+EDGES.csv, or a nodes table alone"
+)
 
 
 def load_graph(
@@ -83,8 +93,9 @@ def load_graph(
     Returns:
         A new ``Data`` with ``x``, ``y``, ``edge_index``, ``train_mask``, ``val_mask``,
         ``test_mask``, ``name``, ``class_names`` (text; the classes' numbers where they have no
-        names), and, where the source has them, ``edge_weight`` and ``node_id``, the user's own ids:
-        a node without an id is known by its index.
+        names), ``split`` (which it got: ``public``, ``own``, ``file:PATH`` or ``random seed K``)
+        and, where the source has them, ``edge_weight`` and ``node_id``, the user's own ids: a node
+        without an id is known by its index.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
@@ -94,27 +105,23 @@ def load_graph(
         "need_labels": need_labels,
         "skip_unknown_edges": skip_unknown_edges,
     }
-    if isinstance(source, str | Path):
-        data = _read_name_or_path(source, data_root, split_seed, tables)
-    else:
-        data = _read_object(source, x, y, tables)
-    if (x is not None or y is not None) and not _is_scipy(source):
+    if (x is not None or y is not None) and not is_scipy(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
         )
+    if isinstance(source, str | Path):
+        data = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
+    else:
+        data = _read_object(source, x, y, tables)
     if split_file is None:
-        return _named(check_graph(data, split_seed=split_seed, need_labels=need_labels))
-    bare = data.clone()
-    for mask in MASKS:
-        bare.pop(mask, None)
-    with warnings.catch_warnings():  # of a random split that is not used
-        warnings.simplefilter("ignore", InputWarning)
-        checked = check_graph(bare, need_labels=need_labels)
-    return _named(complete_masks(apply_split_file(checked, split_file), split_seed))
-
-
-def _named(data: Data) -> Data:
-    """``data`` with a name for each class."""
+        data = check_graph(data, split_seed=split_seed, need_labels=need_labels)
+    else:
+        for mask in MASKS:
+            data.pop(mask, None)
+        with warnings.catch_warnings():  # of a random split that is not used
+            warnings.simplefilter("ignore", InputWarning)
+            data = check_graph(data, need_labels=need_labels)
+        data = complete_masks(apply_split_file(data, split_file), split_seed)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     return data
@@ -125,30 +132,26 @@ def data_folder(data_root: str | Path | None) -> Path:
     return Path(data_root or os.environ.get("GRAPHGLOW_DATA") or "data").expanduser()
 
 
-def _read_object(source: object, x: Any, y: Any, tables: dict[str, Any]) -> Data:
+def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
+    pair = isinstance(source, tuple | list) and len(source) == 2 and source[0] is not None
+    pair = pair and all(t is None or isinstance(t, str | Path) or is_frame(t) for t in source)
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
-    if tables["columns"] and not (is_frame(source) or _is_pair(source)):
-        raise InputError(f"{TABLES_ONLY}; got {type(source).__name__}")
+    if tables["columns"] and not (pair or is_frame(source)):
+        _refuse_columns(type(source).__name__, tables["columns"])
     if isinstance(source, Data):
         data = source.clone()
-    elif is_frame(source):
-        data = read_tables(source, None, **tables)
-    elif _is_pair(source):
-        data = read_tables(*source, **tables)
-    elif _is_scipy(source):
-        from graphglow.graphs.scipy_graph import from_scipy
-
+        data.pop("split", None)
+    elif is_frame(source) or pair:
+        data = read_tables(*(source if pair else (source, None)), **tables)
+    elif is_scipy(source):
         data = from_scipy(source, x=x, y=y, name="the graph")
     elif is_dgl(source):
         data = from_dgl(source)
-    elif _is_networkx(source):
-        from graphglow.graphs.networkx_graph import from_networkx
-
-        graph: Any = source
-        name = str(graph.name or "graph")
-        data = from_networkx(graph, name=name, need_labels=tables["need_labels"])
-        data.name = graph.name
+    elif is_networkx(source):
+        name = str(source.name or "graph")
+        data = from_networkx(source, name=name, need_labels=tables["need_labels"])
+        data.name = source.name
     else:
         raise InputError(
             "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a "
@@ -158,63 +161,96 @@ def _read_object(source: object, x: Any, y: Any, tables: dict[str, Any]) -> Data
     return data
 
 
-def _is_pair(source: object) -> TypeGuard[Sequence[Any]]:
-    """A nodes table and an edges table, or None for no edges."""
-    if not isinstance(source, tuple | list) or len(source) != 2 or source[0] is None:
-        return False
-    return all(t is None or isinstance(t, str | Path) or is_frame(t) for t in source)
-
-
-def _is_scipy(source: object) -> bool:
-    scipy = sys.modules.get("scipy.sparse")
-    return scipy is not None and bool(scipy.issparse(source))
-
-
-def _is_networkx(source: object) -> bool:
-    networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
-    return networkx is not None and isinstance(source, networkx.Graph)
+def _read_name_or_path(
+    source: str | Path, root: Path, split_seed: int, tables: dict[str, Any]
+) -> Data:
+    given, name, path = str(source), str(source).lower(), own_path(source)
+    if name in DATASETS and (isinstance(source, str) or not is_there(path)):
+        _refuse_columns(name, tables["columns"])
+        data = DATASETS[name].read(root)
+        data.split = "public"  # if it has one
+        with_random_split(data, split_seed)
+    elif given and is_there(path):
+        data = _read_file(path, tables)
+        name = _stem(path) if path.is_file() else path.resolve().name
+    elif (pair := pair_of_tables(given)) is not None:
+        data, name = read_tables(*pair, **tables), _stem(pair[0])
+    else:
+        if tables["columns"]:
+            _refuse_missing_files(given)
+            _refuse_columns(given, tables["columns"])
+        if name.startswith(OGB):
+            data, name = read_ogb(given, root), given.removeprefix(OGB)
+            data.split = "public"
+        elif is_dataset_path(given):
+            data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
+        else:
+            _refuse_missing_files(given)
+            near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
+            raise InputError(
+                f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
+                f"({ACCEPTED}); got {given!r}"
+            )
+    data.name = name
+    return data
 
 
 def _stem(path: Path) -> str:
     return Path(path.name.removesuffix(".gz")).stem
 
 
-def _read_name_or_path(
-    source: str | Path, data_root: str | Path | None, split_seed: int, tables: dict[str, Any]
-) -> Data:
-    name, path, root = str(source).lower(), own_path(source), data_folder(data_root)
-    if name in DATASETS and (isinstance(source, str) or not is_there(path)):
-        _refuse_columns(name, tables["columns"])
-        data = DATASETS[name].read(root, split_seed)
-        data.name = name
-        return with_random_split(data, split_seed)
-    if str(source) and is_there(path):
-        data = read_graph_file(path, **tables)
-        data.name = _stem(path) if path.is_file() else path.resolve().name
-        return data
-    pair = pair_of_tables(str(source))
-    if pair is not None:
-        data = read_tables(*pair, **tables)
-        data.name = _stem(pair[0])
-        return data
-    _refuse_columns(str(source), tables["columns"])
-    if name.startswith(OGB):
-        data = read_ogb(str(source), root)
-        data.name = str(source).removeprefix(OGB)
-        return data
-    if is_dataset_path(str(source)):
-        data = read_dataset_path(str(source), root, split_seed)
-        data.name = str(source).rpartition(".")[2]
-        return data
-    refuse_missing_files(str(source))
-    near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
-    raise InputError(
-        f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
-        f"({ACCEPTED}); got {str(source)!r}"
-    )
-
-
 def _refuse_columns(source: str, columns: Columns | None) -> None:
     if columns:
-        refuse_missing_files(source)
-        raise InputError(f"{TABLES_ONLY}; got {source!r}")
+        raise InputError(
+            f"columns can be chosen in tables only: .csv, .parquet, DataFrames; got {source!r}"
+        )
+
+
+def _read_file(path: Path, tables: dict[str, Any]) -> Data:
+    """Read a graph, not yet checked, from a file or folder that exists.
+
+    A table alone is one of nodes without edges, except that ``nodes.csv`` in a folder with
+    ``edges.csv`` stands for the folder.
+    """
+    if not os.access(path, os.R_OK):
+        raise InputError(f"a graph file must be readable; got {path}")
+    if path.is_dir():
+        _refuse_shards_and_arrays(path)
+        return read_tables(path, **tables)
+    if not path.is_file():
+        raise InputError(f"a graph file must be a regular file; got {path}")
+    if is_table_file(path):
+        beside_edges = path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}
+        return read_tables(path.parent if beside_edges else path, **tables)
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
+    _refuse_columns(str(path), tables["columns"])
+    if path.stat().st_size == 0:
+        raise InputError(f"a graph file must not be empty; got {path}")
+    return reader(path, tables["need_labels"])
+
+
+def _refuse_shards_and_arrays(path: Path) -> None:
+    """Raise where a folder is one of those that belong to ``graphglow shard``."""
+    kinds = {
+        "a folder of shards, which graphglow transfer alone reads": (SHARDS,),
+        "shards without their " + SHARDS: ("part-0/nodes.npy",),
+        "one part of a folder of shards": ("nodes.npy", "crow.npy"),
+        "a folder of arrays, which graphglow shard cuts for graphglow transfer": ARRAYS,
+    }
+    got = next((kind for kind, names in kinds.items() if holds(path, *names)), None)
+    if got is not None and not any(holds(path, f"nodes{s}") for s in ("", *SUFFIXES)):
+        raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {got}: {path}")
+
+
+def _refuse_missing_files(source: str) -> None:
+    """Raise where a file, or two as ``people.csv+relations.csv``, is meant that is not there."""
+    for pair in pairs_of_paths(source):
+        missing = [path for path in pair if not is_there(path)]
+        if all(path.name.lower().endswith(SUFFIXES) for path in pair) or len(missing) == 1:
+            what = "the table of nodes" if missing[0] == pair[0] else "the table of edges"
+            what = what if len(missing) == 1 else "the tables of nodes and edges"
+            raise InputError(f"{what} must exist; got {' and '.join(map(str, missing))}")
+    if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
+        raise InputError(f"a graph file must exist; got {source}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -120,10 +121,8 @@ def _edges(data: Data) -> Tensor:
 
 def _first_of_each(keys: Tensor) -> Tensor:
     """Without repetitions, in the order in which they came."""
-    values, inverse = torch.unique(keys, return_inverse=True)
-    place = torch.arange(len(keys))
-    first = place.new_full((len(values),), len(keys)).scatter_reduce_(0, inverse, place, "amin")
-    return keys[first.sort().values]
+    first = np.unique(keys.numpy(), return_index=True)[1]
+    return keys[torch.from_numpy(np.sort(first))]
 
 
 def _with_edges(data: Data, kept: Tensor | None) -> Data:

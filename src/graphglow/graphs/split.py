@@ -1,6 +1,4 @@
-"""Train, validation and test nodes: seeded splits and split files."""
-
-from pathlib import Path
+"""Train, validation and test nodes: seeded splits, and masks."""
 
 import numpy as np
 import torch
@@ -8,9 +6,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.npz import read_npz_arrays
 
 SPLITS = ("train", "val", "test")
+MASKS = ("train_mask", "val_mask", "test_mask")
 
 
 def random_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -42,27 +40,6 @@ def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return _parts(order[share.argsort(stable=True)])
 
 
-def with_random_split(data: Data, seed: int) -> Data:
-    """Set the masks of :func:`random_split` where there are labels and no mask."""
-    if not any(data.get(f"{name}_mask") is not None for name in SPLITS):
-        for name, index in zip(SPLITS, random_split(data.y, seed=seed), strict=True):
-            data[f"{name}_mask"] = torch.zeros(len(data.y), dtype=torch.bool)
-            data[f"{name}_mask"][index] = True
-    return data
-
-
-def _shuffled(y: Tensor, seed: int) -> Tensor:
-    """The labelled nodes, in an order that the seed says."""
-    labelled = (y >= 0).nonzero()[:, 0]
-    return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
-
-
-def _parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    n_train, n_val = max(1, len(order) // 2), max(1, len(order) // 4)
-    train, val, test = torch.tensor_split(order, [n_train, n_train + n_val])
-    return train.sort()[0], val.sort()[0], test.sort()[0]
-
-
 def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Split the labelled nodes into a few of each class, a quarter of the rest, and the rest.
 
@@ -79,23 +56,26 @@ def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Te
     return train.sort()[0], val.sort()[0], test.sort()[0]
 
 
-def apply_split_file(data: Data, path: str | Path) -> Data:
-    """Return a copy of ``data`` with the masks of a split file.
+def _shuffled(y: Tensor, seed: int) -> Tensor:
+    """The labelled nodes, in an order that the seed says."""
+    labelled = (y >= 0).nonzero()[:, 0]
+    return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
 
-    A split file is ``.npz`` with index arrays ``train``, ``val`` and ``test``.
-    """
-    arrays = read_npz_arrays(path, "the split file")
-    data = data.clone()
-    for name in SPLITS:
-        if name not in arrays:
-            raise InputError(
-                f"{path} must hold the arrays train, val and test; "
-                f"got {', '.join(sorted(arrays)) or 'nothing'}"
-            )
-        mask = mask_from(arrays[name], int(data.num_nodes), f"{name} of {path}")
-        if name != "test" and not (mask & (data.y >= 0)).any():
-            raise InputError(f"{name} of {path} must hold at least one labelled node; got none")
-        data[f"{name}_mask"] = mask
+
+def _parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    n_train, n_val = max(1, len(order) // 2), max(1, len(order) // 4)
+    train, val, test = torch.tensor_split(order, [n_train, n_train + n_val])
+    return train.sort()[0], val.sort()[0], test.sort()[0]
+
+
+def with_random_split(data: Data, seed: int, *, by_class: bool = False) -> Data:
+    """Set the masks of a random split where there is no mask yet, and ``data.split``."""
+    if not any(data.get(name) is not None for name in MASKS):
+        draw = stratified_split if by_class else random_split
+        for name, index in zip(MASKS, draw(data.y, seed=seed), strict=True):
+            data[name] = torch.zeros(len(data.y), dtype=torch.bool)
+            data[name][index] = True
+        data.split = f"random seed {seed}"
     return data
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.arrays import OWN_NAMES
+from graphglow.graphs.files import OWN_NAMES
 from graphglow.graphs.split import SPLITS
 from graphglow.storage import atomic_path
 
@@ -156,15 +156,8 @@ def _write_npz(data: Data, path: Path) -> None:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def _write_csv(data: Data, path: Path) -> None:
-    _edge_table(data).to_csv(path, index=False)
-
-
-def _write_parquet(data: Data, path: Path) -> None:
-    from graphglow.graphs.table_file import require_pyarrow
-
-    require_pyarrow()
-    _edge_table(data).to_parquet(path, index=False)
+def _write_edges(data: Data, path: Path) -> None:
+    write_table(_edge_table(data), path, "a table of edges")
 
 
 def _edge_table(data: Data) -> Any:
@@ -201,20 +194,33 @@ def to_networkx(data: Data) -> Any:
     import networkx as nx
 
     _check_is_graph(data)
-    ends, table = _without_duplicates(_array(data.edge_index), _edge_values(data))
-    both_ways = _is_symmetric(ends, table)
-    graph = nx.Graph() if both_ways else nx.DiGraph()
     ids = own_ids(data, int(data.num_nodes or 0))
+    edges, both_ways = _plain_edges(data)
+    graph = nx.Graph() if both_ways else nx.DiGraph()
     graph.add_nodes_from(ids)
     for key, values in _node_attributes(data).items():
         for node, value in zip(ids, values, strict=True):
             if value is not None:
                 graph.nodes[node][key] = value
-    rows = zip(*(values.tolist() for values in table.values()), strict=True)
-    for u, v, row in zip(*ends.tolist(), rows, strict=True):
-        if not both_ways or u <= v:
-            graph.add_edge(ids[u], ids[v], **dict(zip(table, row, strict=True)))
+    kept = edges[edges.u <= edges.v] if both_ways else edges
+    for u, v, *row in kept.to_numpy().tolist():
+        graph.add_edge(ids[int(u)], ids[int(v)], **dict(zip(edges.columns[2:], row, strict=True)))
     return graph
+
+
+def _plain_edges(data: Data) -> tuple[Any, bool]:
+    """A table of ends and weights, and whether each edge is there both ways with the same numbers.
+
+    Of duplicates the one with the largest weight is kept.
+    """
+    import pandas as pd
+
+    u, v = _array(data.edge_index)
+    edges = pd.DataFrame({"u": u, "v": v, **_edge_values(data)})
+    edges = edges.sort_values(["u", "v", "weight"], ascending=[True, True, False], kind="stable")
+    edges = edges.drop_duplicates(["u", "v"])
+    back = edges.rename(columns={"u": "v", "v": "u"})[edges.columns].sort_values(["u", "v"])
+    return edges, np.array_equal(edges.to_numpy(), back.to_numpy())
 
 
 def _edge_values(data: Data) -> dict[str, np.ndarray]:
@@ -224,23 +230,6 @@ def _edge_values(data: Data) -> dict[str, np.ndarray]:
         if data.get(f"edge_{name}") is not None:
             values[name] = _array(data[f"edge_{name}"]).reshape(-1)
     return values
-
-
-def _without_duplicates(
-    ends: np.ndarray, table: dict[str, np.ndarray]
-) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Sorted by source and target; of duplicates the one with the largest weight."""
-    key = ends[0] * (1 + ends.max(initial=0)) + ends[1]
-    order = np.lexsort((-table["weight"], key))
-    kept = order[np.unique(key[order], return_index=True)[1]]
-    return ends[:, kept], {name: values[kept] for name, values in table.items()}
-
-
-def _is_symmetric(ends: np.ndarray, table: dict[str, np.ndarray]) -> bool:
-    """Whether the sorted edges are there in both directions with the same numbers."""
-    back = np.lexsort((ends[0], ends[1]))
-    same = np.array_equal(ends, ends[::-1, back])
-    return same and all(np.array_equal(values, values[back]) for values in table.values())
 
 
 def _node_attributes(data: Data) -> dict[str, list[Any]]:
@@ -269,7 +258,7 @@ def _weight(data: Data) -> np.ndarray:
 WRITERS: dict[str, Callable[[Data, Path], None]] = {
     ".pt": _write_pt,
     ".npz": _write_npz,
-    ".csv": _write_csv,
-    ".parquet": _write_parquet,
+    ".csv": _write_edges,
+    ".parquet": _write_edges,
     ".graphml": _write_graphml,
 }

@@ -20,8 +20,8 @@ from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import prepare
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.new_tables import read_new_nodes
 from graphglow.graphs.table_columns import Columns
+from graphglow.graphs.tables import read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.training.config import Runs
 from graphglow.training.device import memory_advice

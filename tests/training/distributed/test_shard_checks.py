@@ -12,9 +12,10 @@ import torch
 
 from tiny_graphs import small_data
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "fuzz"))
 
-from fuzz_shards import sign_shards
+from damage import sign_shards
+
 from graphglow import load_graph
 from graphglow.errors import InputError
 from graphglow.training.distributed import (

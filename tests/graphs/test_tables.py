@@ -1,7 +1,10 @@
+"""Tables of nodes and edges; new nodes are in test_new_tables.py."""
+
 import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -85,12 +88,9 @@ def test_without_pyarrow(tmp_path, monkeypatch, small_graph):
         write_graph(small_graph, tmp_path / "g.parquet")
 
 
-def test_no_edges_table_gives_a_knn_graph(tmp_path):
-    assert load_graph(folder(tmp_path, edges=None)).knn_graph
-
-
-def test_an_edges_table_without_rows_gives_a_knn_graph(tmp_path):
-    assert load_graph(folder(tmp_path, edges="source,target\n")).knn_graph
+@pytest.mark.parametrize("edges", [None, "source,target\n"])
+def test_no_edges_give_a_knn_graph(edges, tmp_path):
+    assert load_graph(folder(tmp_path, edges=edges)).knn_graph
 
 
 def test_other_column_names_and_order(tmp_path):
@@ -179,12 +179,6 @@ def test_no_columns_are_taken_for_the_ends_by_their_place(tmp_path):
         load_graph(folder(tmp_path, nodes, "eid,x,z\n0,5,6\n"))
 
 
-def test_byte_order_mark_and_spaces(tmp_path):
-    data = load_graph(folder(tmp_path, "\ufeffid, label, f\n a, u, 1\nb, v, 2\nc, u, 3\n", None))
-    assert data.node_id == ["a", "b", "c"]
-    assert data.class_names == ["u", "v"]
-
-
 BAD_NODES = {
     "id twice": (
         "id,label,f\na,0,1\nb,1,2\na,0,3\n",
@@ -213,12 +207,22 @@ BAD_NODES = {
     ),
     "infinite": (
         "id,label,f\na,0,1\nb,1,inf\n",
-        "must be finite; got inf in row 3 (the header is row 1)",
+        "must be finite and below 1e+100; got 'inf' in row 3 (the header is row 1)",
     ),
-    "no rows": ("id,label,f\n", "must have at least one row; got the header only"),
-    "one node": ("id,label,f\na,0,1\n", "must have at least two nodes; got one row"),
+    "no rows": (
+        "id,label,f\n",
+        "must have at least two rows, one for each node; got the header only",
+    ),
+    "one node": (
+        "id,label,f\na,0,1\n",
+        "must have at least two rows, one for each node; got one row",
+    ),
     "empty": ("", "must be a CSV table with a header; it is empty"),
-    "ragged": ("id,label,f\na,0,1\nb,1,2,3\n", "at most 3 cells in every row; got 4 in row 3 (the"),
+    "ragged": (
+        "id,label,f\na,0,1\nb,1,2,3\n",
+        "in spreadsheets); it cannot be read (Error tokenizing data. C error: Expected 3 "
+        "fields in line 3, saw 4",
+    ),
     "misspelt id": ("ids,label,f\na,0,1\n", "got the columns ids, label, f (nearest: 'ids')"),
     "misspelt label": ("id,lable,f\na,0,1\n", "id, lable, f (nearest: 'lable')"),
     "number": (
@@ -249,9 +253,15 @@ BAD_EDGES = {
     "blank": ("source,target\nann,\n", "got a blank in row 2"),
     "one column": ("source\nann\n", "must have the columns source and target; got source"),
     "no header": ("ann,bob\nbob,cyd\n", "must start with a header such as source,target; got the"),
-    "text weight": ("source,target,weight\nann,bob,heavy\n", "from 0; got 'heavy' in row 2"),
-    "blank weight": ("source,target,weight\nann,bob,1\nann,eve,\n", "must be numbers from 0; got"),
-    "negative weight": ("source,target,weight\nann,bob,-1\n", "must be numbers from 0; got"),
+    "text weight": (
+        "source,target,weight\nann,bob,heavy\n",
+        "must be numbers; got 'heavy' in row 2",
+    ),
+    "blank weight": (
+        "source,target,weight\nann,bob,1\nann,eve,\n",
+        "from 0 to 1e+30; got a blank in row 3",
+    ),
+    "negative weight": ("source,target,weight\nann,bob,-1\n", "from 0 to 1e+30; got '-1' in"),
     "infinite weight": ("source,target,weight\nann,bob,1\nann,eve,inf\n", "got 'inf' in row 3 ("),
     "misspelt end": ("sorce,target,x\nann,bob,1\n", "target, x (nearest: 'sorce')"),
     "empty": ("", "must be a CSV table with a header; it is empty"),
@@ -373,3 +383,66 @@ def test_how_the_features_were_made(tmp_path):
     assert job == {"name": "job", "categories": ["clerk", "cook"]}
     torch.save(data, tmp_path / "g.pt")
     assert load_graph(tmp_path / "g.pt").feature_columns == data.feature_columns
+
+
+PEOPLE = pd.DataFrame({"id": [f"p{i}" for i in range(8)], "label": [0, 1] * 4, "a": range(8)})
+KNOWS = pd.DataFrame(
+    {
+        "source": ["p0", "zoe", "p2", None, "p4", "max"],
+        "target": ["p1", "p2", "p3", "p5", "p5", "eva"],
+        "weight": ["1", "no number", "2", "", "3", "-7"],
+    }
+)
+
+
+def test_the_error_names_the_flag():
+    said = (
+        r"column 'source' of the DataFrame must name nodes of the nodes table; got source 'zoe' in "
+        r"row 1 \(counted from 0\), and 2 more such rows; --skip-unknown-edges \(in Python "
+        r"skip_unknown_edges=True\) leaves such edges out$"
+    )
+    with pytest.raises(InputError, match=said):
+        load_graph((PEOPLE, KNOWS))
+
+
+@pytest.mark.parametrize("kind", ["frames", "csv", "parquet", "folder"])
+def test_they_are_left_out_and_counted(kind, tmp_path):
+    suffix = "parquet" if kind == "parquet" else "csv"
+    paths = [tmp_path / f"{name}.{suffix}" for name in ("nodes", "edges")]
+    for frame, path in zip((PEOPLE, KNOWS), paths, strict=True):
+        (frame.to_parquet if kind == "parquet" else frame.to_csv)(path, index=False)
+    source = {"frames": (PEOPLE, KNOWS), "folder": tmp_path}.get(kind, paths)
+    with pytest.warns(InputWarning) as said:
+        data = load_graph(source, skip_unknown_edges=True)
+    (line,) = (str(one.message) for one in said)
+    what = "the DataFrame" if kind == "frames" else paths[1]
+    begin = f"3 of 6 edges of {what} are left out: they must name nodes of the nodes table; got "
+    assert line.startswith(f"{begin}'zoe' in row ")
+    assert data.edge_index.tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert data.edge_weight.tolist() == [1.0, 2.0, 3.0]  # those of the others are not read
+    clean = load_graph((PEOPLE, KNOWS.iloc[::2]))
+    assert torch.equal(data.x, clean.x)
+    assert torch.equal(data.edge_index, clean.edge_index)
+
+
+def test_nothing_is_said_where_all_ids_are_known():
+    data = load_graph((PEOPLE, KNOWS.iloc[::2]), skip_unknown_edges=True)
+    assert data.edge_index.shape == (2, 3)
+    assert load_graph(PEOPLE, skip_unknown_edges=True).knn_graph
+    assert load_graph("wine", skip_unknown_edges=True).num_nodes == 178
+
+
+def test_numbers_are_looked_up_as_such():
+    nodes = PEOPLE.assign(id=np.arange(8))
+    edges = pd.DataFrame({"source": [0, 70, 2], "target": [1, 2, 80]})
+    with pytest.warns(InputWarning, match=r"2 of 3 edges of .*; got '70' in row 1"):
+        data = load_graph((nodes, edges), skip_unknown_edges=True)
+    assert data.edge_index.tolist() == [[0], [1]]
+
+
+def test_a_table_of_edges_that_fits_not_at_all_is_refused():
+    """Otherwise the nearest neighbours would be joined in its place, without a word."""
+    edges = pd.DataFrame({"source": ["P0", "P1"], "target": ["P1", "P2"]})
+    said = "must have an edge between nodes of the nodes table; got none in 2, but 'P0' in row 0"
+    with pytest.raises(InputError, match=said):
+        load_graph((PEOPLE, edges), skip_unknown_edges=True)

@@ -1,19 +1,123 @@
-"""OGB: tiny data sets in its own layout, read by its package, or where absent by a stand-in."""
+"""Data sets of PyG by class path, and tiny ones in OGB's own layout; nothing is downloaded."""
 
 import importlib.util
+import re
 import shutil
 import sys
 import types
 import urllib.request
 import zipfile
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+import torch_geometric.datasets as pyg
+from torch_geometric.data import Data, HeteroData
 
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph, ogb
+from graphglow.graphs import datasets, load_graph
+
+HOME = "torch_geometric.datasets"
+
+
+def test_a_data_set_that_comes_with_pyg(tmp_path):
+    data = load_graph(f"{HOME}.KarateClub", data_root=tmp_path)
+    assert data.name == "KarateClub"
+    assert data.num_nodes == 34
+    assert int(data.train_mask.sum()) == 4  # PyG's own; validation and test are drawn
+    assert int(data.val_mask.sum()) == 7
+    assert int((data.train_mask | data.val_mask | data.test_mask).sum()) == 34
+    again = load_graph(f"{HOME}.KarateClub", data_root=tmp_path)
+    other = load_graph(f"{HOME}.KarateClub", data_root=tmp_path, split_seed=1)
+    assert torch.equal(data.val_mask, again.val_mask)
+    assert not torch.equal(data.val_mask, other.val_mask)
+    assert not list(tmp_path.iterdir())
+
+
+class Fake:
+    """One graph; ``made`` keeps the arguments."""
+
+    made: ClassVar[dict] = {}
+    graph = Data()
+    count = 1
+
+    def __init__(self, root: str, name: str, size: int = 3, shuffle: bool = False, transform=None):
+        if name == "none":
+            raise RuntimeError("unknown name\nand more")
+        type(self).made = {"root": root, "name": name, "size": size, "shuffle": shuffle}
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return self.graph
+
+
+@pytest.fixture
+def fake(monkeypatch, small_graph):
+    monkeypatch.setattr(pyg, "Amazon", Fake)
+    monkeypatch.setattr(Fake, "graph", small_graph)
+    return Fake
+
+
+def test_arguments_and_where_files_go(fake, tmp_path):
+    data = load_graph(f"{HOME}.Amazon:name=Photo,size=5,shuffle=true", data_root=tmp_path)
+    folder = tmp_path / "pyg" / "Amazon_name=Photo,size=5,shuffle=true"
+    assert fake.made == {"root": str(folder), "name": "Photo", "size": 5, "shuffle": True}
+    assert data.num_nodes == 12
+
+
+def test_one_of_several_splits(fake, small_graph):
+    train = torch.eye(12, dtype=torch.bool)[:, :2]
+    small_graph.train_mask, small_graph.val_mask = train, train.roll(5, 0)
+    small_graph.test_mask = train[:, 0].roll(9)
+    for seed, node in ((0, 0), (1, 1), (2, 0)):
+        data = load_graph(f"{HOME}.Amazon:name=x", split_seed=seed)
+        assert data.train_mask.nonzero()[:, 0].tolist() == [node]
+        assert data.val_mask.nonzero()[:, 0].tolist() == [node + 5]
+
+
+def test_validation_nodes_are_taken_from_training_where_test_is_given(fake, small_graph):
+    small_graph.train_mask = torch.arange(12) < 8
+    small_graph.test_mask = ~small_graph.train_mask
+    data = load_graph(f"{HOME}.Amazon:name=x")
+    assert int(data.train_mask.sum()) == 6
+    assert int(data.val_mask.sum()) == 2
+    assert data.test_mask.tolist() == (small_graph.test_mask & (small_graph.y >= 0)).tolist()
+
+
+BAD = {
+    "os.path.Join": "a class path must be torch_geometric.datasets.NAME (other code is not run",
+    "torch_geometric.transforms.ToUndirected": "a class path must be torch_geometric.datasets.NAME",
+    f"{HOME}.planetoid.Planetoid": "a class path must be torch_geometric.datasets.NAME",
+    f"{HOME}.Karate": "must name a data set of PyG (nearest: KarateClub); got 'Karate'",
+    f"{HOME}.Any": "must name a data set of PyG",
+    f"{HOME}.Amazon": "missing 1 required positional argument: 'name'",
+    f"{HOME}.Amazon:name=a,colour=red": "got an unexpected keyword argument 'colour'",
+    f"{HOME}.Amazon:Photo": "must be written KEY=VALUE,KEY=VALUE, and none",
+    f"{HOME}.Amazon:name=a,root=/": "none of them be of root, transform, pre_transform, pre_filter",
+    f"{HOME}.Amazon:name=none": "must be a data set that PyG can build; got an error (unknown name",
+}
+
+
+@pytest.mark.parametrize("source", BAD)
+def test_what_is_refused(source, fake):
+    with pytest.raises(InputError, match=re.escape(BAD[source])) as caught:
+        load_graph(source)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_one_plain_graph(fake, monkeypatch):
+    monkeypatch.setattr(Fake, "count", 600)
+    with pytest.raises(InputError, match=r"must be one graph with one kind .* got 600 graphs"):
+        load_graph(f"{HOME}.Amazon:name=x")
+    monkeypatch.setattr(Fake, "count", 1)
+    monkeypatch.setattr(Fake, "graph", HeteroData())
+    with pytest.raises(InputError, match=r"must be one graph .* got a HeteroData"):
+        load_graph(f"{HOME}.Amazon:name=x")
+
 
 NODES = 12
 X = np.arange(NODES * 2, dtype=np.float32).reshape(NODES, 2) + 0.5
@@ -151,7 +255,7 @@ def test_a_folder_that_may_only_be_read(root, monkeypatch):
     def refuse(*args):
         raise InputError("the output path must be writable; got it")
 
-    monkeypatch.setattr(ogb, "save_tensors", refuse)
+    monkeypatch.setattr(datasets, "save_tensors", refuse)
     assert load_graph("ogb:ogbn-arxiv", data_root=root).num_nodes == NODES
 
 
@@ -159,7 +263,7 @@ def test_a_download(package, tmp_path, monkeypatch):
     make(tmp_path / "there" / "arxiv", "ogbn-arxiv")
     archive = shutil.make_archive(str(tmp_path / "arxiv"), "zip", tmp_path / "there")
     facts = {"url": f"file://{archive}", "download_name": "arxiv", **FACTS["ogbn-arxiv"]}
-    monkeypatch.setattr(ogb, "known_facts", lambda name: facts)
+    monkeypatch.setattr(datasets, "ogb_facts", lambda name: facts)
     data = load_graph("ogb:ogbn-arxiv", data_root=tmp_path / "data")
     assert torch.equal(data.x, torch.from_numpy(X))
     assert [path.name for path in (tmp_path / "data" / "ogb").iterdir()] == ["ogbn_arxiv"]
@@ -169,7 +273,7 @@ def test_a_question_that_nobody_sees_is_a_sentence(package, tmp_path, monkeypatc
     from ogb.utils import url
 
     facts = {"url": "file:///nothing", **FACTS["ogbn-products"]}
-    monkeypatch.setattr(ogb, "known_facts", lambda name: facts)
+    monkeypatch.setattr(datasets, "ogb_facts", lambda name: facts)
     monkeypatch.setattr(url, "decide_download", lambda url: input("Will you proceed?") == "y")
     with pytest.raises(InputError, match=r"downloaded by ogb, which asks first: python -c .*; got"):
         load_graph("ogb:ogbn-products", data_root=tmp_path)
@@ -179,10 +283,12 @@ def test_a_question_that_nobody_sees_is_a_sentence(package, tmp_path, monkeypatc
 def test_a_missing_file_is_one_sentence(root, gone):
     path = root / "ogb" / "ogbn_arxiv" / gone
     shutil.rmtree(path) if path.is_dir() else path.unlink()
-    with pytest.raises(InputError, match=r"the files of ogbn-arxiv must be in .*; got: ") as e:
+    with pytest.raises(
+        InputError, match=r"the files of ogbn-arxiv must be in .*; got an error"
+    ) as e:
         load_graph("ogb:ogbn-arxiv", data_root=root)
     assert "\n" not in str(e.value)
-    assert not (root / "ogb" / "ogbn_arxiv" / ogb.KEPT).exists()
+    assert not (root / "ogb" / "ogbn_arxiv" / datasets.OGB_KEPT).exists()
 
 
 def test_other_names():

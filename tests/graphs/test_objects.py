@@ -1,3 +1,5 @@
+"""Graphs of NetworkX (and GraphML), SciPy and DGL."""
+
 import re
 from datetime import date
 
@@ -5,6 +7,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 import torch
 
 from graphglow.errors import InputError, InputWarning
@@ -25,8 +28,8 @@ def test_undirected_with_own_ids_and_numeric_attributes():
     assert data.node_id == ["a", "b", "c", "d"]
     assert data.class_names == ["u", "v"]
     assert data.y.tolist() == [0, 1, 0, 1]
-    assert data.x.shape == (4, 3)  # age, tall, and the one value of note
-    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 0.0, 1.0]))
+    assert data.x.shape == (4, 3)  # age, the one value of note, tall
+    torch.testing.assert_close(data.x.mean(0), torch.tensor([0.0, 1.0, 0.0]))
     assert data.edge_index.tolist() == [[0, 1, 1, 2], [1, 2, 0, 1]]
     assert data.edge_weight.tolist() == [0.5, 1.0, 0.5, 1.0]
 
@@ -43,9 +46,9 @@ def test_text_is_encoded_as_in_a_table(tmp_path):
     edges = pd.DataFrame(list(graph.edges), columns=["source", "target"])
     table = load_graph((frame, edges))
     columns = [c["name"] for c in table.feature_columns["columns"]]
-    assert columns == ["joined", "height", "job"]
+    assert columns == ["job", "joined", "height"]
     found = load_graph(graph).x
-    torch.testing.assert_close(found[:, [1, 0, 2, 3, 4]], table.x)  # attributes go by their names
+    torch.testing.assert_close(found[:, [1, 2, 3, 4, 0]], table.x)  # attributes go by their names
     nx.write_graphml(graph, tmp_path / "g.graphml")
     torch.testing.assert_close(load_graph(tmp_path / "g.graphml").x, found)
 
@@ -183,3 +186,117 @@ def test_no_labels_where_none_are_needed():
     data = load_graph(graph, need_labels=False)
     assert data.y.tolist() == [-1] * 4
     assert not data.train_mask.any()
+
+
+ADJACENCY = np.array([[0, 1, 0], [1, 0, 2], [0, 2, 0]])
+X = np.array([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("form", "x"),
+    [
+        (sp.csr_array, X),
+        (sp.csc_matrix, X.tolist()),
+        (sp.coo_array, sp.csr_array(X)),
+        (sp.lil_matrix, torch.from_numpy(X)),
+    ],
+)
+@pytest.mark.parametrize("y", [[0, 1, -1], np.array([0.0, 1.0, np.nan]), torch.tensor([0, 1, -1])])
+def test_adjacency_features_and_labels(form, x, y):
+    data = load_graph(form(ADJACENCY), x=x, y=y)
+    pairs = dict(
+        zip(map(tuple, data.edge_index.T.tolist()), data.edge_weight.tolist(), strict=True)
+    )
+    assert pairs == {(0, 1): 1.0, (1, 0): 1.0, (1, 2): 2.0, (2, 1): 2.0}
+    assert data.x.tolist() == X.tolist()
+    assert data.y.tolist() == [0, 1, -1]
+    assert data.name == "graph"
+
+
+def test_ones_are_no_weights_and_zeros_no_edges():
+    matrix = sp.coo_array(([1, 0, 1], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
+    data = load_graph(matrix, x=X, y=pd.Series(["u", "", "v"]))
+    assert data.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert data.get("edge_weight") is None
+    assert data.class_names == ["u", "v"]
+    assert load_graph(matrix > 0, x=X, y=[0, 1, 0]).get("edge_weight") is None
+
+
+def test_a_frame_of_features_is_encoded():
+    frame = pd.DataFrame({"a": [1, 3, None], "b": ["x", "y", "x"]})
+    data = load_graph(sp.csr_array(ADJACENCY), x=frame, y=[0, 1, 0])
+    assert data.x.tolist() == [[-1, 1, 0], [1, 0, 1], [0, 1, 0]]
+
+
+def test_a_matrix_without_labels():
+    data = load_graph(sp.csr_array(ADJACENCY), x=X, need_labels=False)
+    assert data.y.tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "given", "message"),
+    [
+        (ADJACENCY[:2], {}, "must be square [N, N]; got shape (2, 3)"),
+        (ADJACENCY * 1j, {}, "must hold numbers; got complex128"),
+        (ADJACENCY, {"x": None}, "must come with node features x; got none"),
+        (ADJACENCY, {"x": X[:2]}, "x must have one row per node (3); got 2 rows"),
+        (ADJACENCY, {"x": [["a"]] * 3}, "x of the graph must hold numbers; got <U1"),
+        (ADJACENCY, {"y": None}, "a graph must have labels y [N]; got y of type NoneType"),
+        (ADJACENCY, {"y": [0, 1]}, "y must have one label per node (3); got shape (2,)"),
+        (
+            ADJACENCY,
+            {"y": np.eye(3)},
+            "y of the graph must have one label per node; got shape (3, 3)",
+        ),
+        (-ADJACENCY, {}, "edge_weight must be finite and non-negative"),
+        (ADJACENCY * np.nan, {}, "edge_weight must be finite and non-negative"),
+    ],
+)
+def test_bad_matrices(adjacency, given, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        load_graph(sp.csr_array(adjacency), **{"x": X, "y": [0, 1, 0], **given})
+
+
+class DGLGraph:
+    is_homogeneous = True
+    ntypes, etypes = ["a", "b"], ["r"]
+
+    def __init__(self, ndata, edata=None):
+        self.ndata, self.edata = ndata, edata or {}
+
+    def edges(self):
+        return torch.tensor([0, 1, 2], dtype=torch.int32), torch.tensor(
+            [1, 2, 3], dtype=torch.int32
+        )
+
+    def num_nodes(self):
+        return 4
+
+
+DGLGraph.__module__ = "dgl.heterograph"
+EYE, TURNS = torch.eye(4), torch.tensor([0, 1, 0, 1])
+
+
+@pytest.mark.parametrize(("x", "y"), [("feat", "label"), ("x", "y")])
+def test_features_labels_masks_and_weights(x, y):
+    mask = torch.tensor([1, 1, 0, 0], dtype=torch.uint8)
+    ndata = {x: EYE, y: TURNS, "train_mask": mask, "val_mask": 1 - mask}
+    data = load_graph(DGLGraph(ndata, {"w": torch.tensor([1.0, 2.0, 3.0])}))
+    assert data.edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
+    assert data.edge_weight.tolist() == [1.0, 2.0, 3.0]
+    assert torch.equal(data.x, EYE)
+    assert data.y.tolist() == TURNS.tolist()
+    assert data.train_mask.tolist() == [True, True, False, False]
+
+
+def test_bad_dgl_graphs():
+    with pytest.raises(InputError, match="must have features, called feat, x, features; got label"):
+        load_graph(DGLGraph({"label": TURNS}))
+    with pytest.raises(InputError, match="a graph must have labels y"):
+        load_graph(DGLGraph({"feat": EYE}))
+    mixed = DGLGraph({"feat": EYE, "label": TURNS})
+    mixed.is_homogeneous = False
+    with pytest.raises(
+        InputError, match=r"one kind of nodes and edges .* got nodes a, b and edges r"
+    ):
+        load_graph(mixed)

@@ -1,0 +1,274 @@
+"""Graph objects of other libraries: NetworkX (and GraphML through it), SciPy and DGL.
+
+None of them is imported unless the object, or the file, needs it.
+"""
+
+import json
+import sys
+import warnings
+from contextlib import suppress
+from datetime import date
+from numbers import Real
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError, InputWarning
+from graphglow.graphs.features import encode_columns, encode_labels
+from graphglow.graphs.files import edges_of, one_sentence
+from graphglow.graphs.table_file import Table, is_frame, open_table
+from graphglow.graphs.tables import add_masks
+
+LABELS = ("y", "class", "label")
+"""Where a graph has several, the first: programs for drawing put the node's name in ``label``."""
+NUMBER = Real | np.bool_
+NOT_FEATURES = {*LABELS, "split", "x", "id", "node_id", "name"}
+DGL_FIELDS = {
+    "x": ("feat", "x", "features"),
+    "y": ("label", "y", "labels"),
+    "train_mask": ("train_mask",),
+    "val_mask": ("val_mask",),
+    "test_mask": ("test_mask",),
+}
+"""Our name -> what DGL's data sets and users call it in ``ndata``."""
+DGL_WEIGHTS = ("weight", "w", "edge_weight")
+
+
+def is_networkx(source: object) -> bool:
+    networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
+    return networkx is not None and isinstance(source, networkx.Graph)
+
+
+def is_scipy(source: object) -> bool:
+    scipy = sys.modules.get("scipy.sparse")
+    return scipy is not None and bool(scipy.issparse(source))
+
+
+def is_dgl(source: object) -> bool:
+    """Whether ``source`` is a graph of DGL, told by where its class comes from."""
+    home = type(source).__module__.split(".")[0]
+    return home == "dgl" and hasattr(source, "ndata") and hasattr(source, "edges")
+
+
+class _PrologRead(Exception):
+    """The first element has come: there is no document type."""
+
+
+def read_graphml(path: Path, need_labels: bool = True) -> Data:
+    """Read a graph, not yet checked, from a GraphML file.
+
+    One with a document type is refused: its entities can make gigabytes of a few lines.
+    """
+    import networkx as nx
+
+    def refuse(*_: object) -> None:
+        raise InputError(f"{path} must be GraphML without a document type; got <!DOCTYPE ...>")
+
+    def stop(*_: object) -> None:
+        raise _PrologRead
+
+    parser = expat.ParserCreate()
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
+    rule = f"{path} must be a GraphML file; it is damaged or foreign"
+    with one_sentence(rule), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NetworkX's of what it passes over
+        with path.open("rb") as file, suppress(_PrologRead):
+            parser.ParseFile(file)
+        graph = nx.read_graphml(path)
+    return from_networkx(graph, name=str(path), need_labels=need_labels)
+
+
+def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
+    """Turn a NetworkX graph into a ``Data``, not yet checked.
+
+    Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
+    ``x`` (a list of numbers, or its JSON text) or any attributes that are numbers, dates or text:
+    they are encoded as the columns of a table are, numbers standardised and text one-hot. Others
+    are left out with an :class:`InputWarning`.
+
+    Edge attributes: ``weight`` (missing: 1) and, where every edge has them, ``input_weight`` and
+    ``latent_weight``, as :func:`~graphglow.graphs.write.to_networkx` writes them. Undirected edges
+    come in both directions.
+    """
+    import pandas as pd
+
+    nodes = list(graph.nodes)
+    if not nodes:
+        raise InputError(f"a graph must have at least one node; got none in {name}")
+    attributes = [graph.nodes[node] for node in nodes]
+    keys = set().union(*attributes)
+    label = next((key for key in LABELS if key in keys), None)
+    if label is None and need_labels:
+        raise InputError(
+            f"nodes of {name} must have an attribute {', '.join(LABELS)}; got {_listed(keys)}"
+        )
+
+    def node_name(position: int) -> str:
+        return f"node {nodes[position]!r}"
+
+    def column(key: Any) -> Any:
+        return pd.Series([a.get(key) for a in attributes], dtype=object, name=str(key))
+
+    y, class_names = encode_labels(column(label), f"{label} of {name}", node_name)
+    x = _vectors(attributes, name) if "x" in keys else None
+    if x is None:
+        columns = [column(key) for key in sorted(keys - NOT_FEATURES, key=str)]
+        frame = _frame([c for c in columns if _is_feature(c, name)], keys, name)
+        x, _ = encode_columns(frame, Table(name, [], data=frame, nodes=nodes))
+    data = Data(x=x, y=y, class_names=class_names)
+    data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
+    if "split" in keys:
+        add_masks(data, column("split"), f"split of {name}", node_name)
+    _add_edges(data, graph, nodes, name)
+    return data
+
+
+def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str) -> None:
+    position = {node: i for i, node in enumerate(nodes)}
+    edges = list(graph.edges(data=True))
+    ends = [(position[u], position[v]) for u, v, _ in edges]
+    edge_index = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T.contiguous()
+    both = not graph.is_directed()
+    data.edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1) if both else edge_index
+    for key in ("weight", "input_weight", "latent_weight"):
+        given = [attributes.get(key) for _, _, attributes in edges]
+        if not any(value is not None for value in given) or (key != "weight" and None in given):
+            continue
+        try:
+            values = torch.tensor([1.0 if value is None else float(value) for value in given])
+        except (TypeError, ValueError) as error:
+            raise InputError(f"edge {key}s of {name} must be numbers; got {error}") from error
+        data[f"edge_{key}"] = values.repeat(2) if both else values
+
+
+def _vectors(attributes: list[dict[str, Any]], name: str) -> Tensor:
+    rows = []
+    for number, value in enumerate(a.get("x") for a in attributes):
+        try:
+            array = np.asarray(json.loads(value) if isinstance(value, str) else value)
+            with np.errstate(over="ignore"):  # infinity, which the check refuses
+                rows.append(np.atleast_1d(array).astype(np.float32))
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            array = np.empty((0, 0))
+        if value is None or array.ndim > 1:
+            raise InputError(
+                f"x of node {number} of {name} must be a list of numbers; got {str(value)[:40]!r}"
+            )
+    lengths = {len(row) for row in rows}
+    if len(lengths) > 1:
+        raise InputError(
+            f"x of {name} must have one length for all nodes; got {min(lengths)} and {max(lengths)}"
+        )
+    return torch.from_numpy(np.stack(rows))
+
+
+def _is_feature(column: Any, name: str) -> bool:
+    """Whether an attribute can be a column of a table; others are left out, and said."""
+    given = (value for value in column if value is not None)
+    other = next((value for value in given if not isinstance(value, NUMBER | date | str)), None)
+    if other is not None:
+        warnings.warn(
+            f"attribute {column.name!r} of {name} is left out: features must be numbers, dates or "
+            f"text; got {type(other).__name__}",
+            InputWarning,
+            stacklevel=2,
+        )
+    return other is None
+
+
+def _frame(columns: list[Any], keys: set[Any], name: str) -> Any:
+    """Attributes as a table; booleans are numbers here."""
+    import pandas as pd
+
+    if not columns:
+        raise InputError(
+            f"nodes of {name} must have features: an attribute x (a list), or attributes that are "
+            f"numbers, dates or text; got {_listed(keys)}"
+        )
+    frame = {}
+    for column in columns:
+        numbers = all(isinstance(value, NUMBER | None) for value in column)
+        frame[column.name] = column.map(_float).astype(float) if numbers else column
+    return pd.DataFrame(frame)
+
+
+def _float(value: Any) -> float:
+    try:
+        return float("nan") if value is None else float(value)
+    except OverflowError:  # an integer beyond floats: infinity, which is refused
+        return float("inf")
+
+
+def _listed(keys: set[Any]) -> str:
+    return ", ".join(sorted(map(str, keys))) or "no attributes"
+
+
+def from_scipy(adjacency: Any, *, x: Any, y: Any, name: str) -> Data:
+    """Make a graph, not yet checked; entries other than 1 are weights, zeros are no edges.
+
+    ``x`` [N, D] is an array, a SciPy sparse matrix, a tensor, or a DataFrame, whose columns are
+    encoded as those of a nodes table; ``y`` [N] holds integers (-1 for unlabelled) or text.
+    """
+    if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+        raise InputError(
+            f"an adjacency matrix must be square [N, N]; got shape {adjacency.shape} in {name}"
+        )
+    if adjacency.dtype.kind not in "biuf":
+        raise InputError(f"an adjacency matrix must hold numbers; got {adjacency.dtype}")
+    if x is None:
+        raise InputError("an adjacency matrix must come with node features x; got none")
+    data = Data(x=_features_of(x, name), num_nodes=adjacency.shape[0])
+    data.edge_index, weight = edges_of(adjacency)
+    if weight is not None:
+        data.edge_weight = weight
+    labels = y if isinstance(y, Tensor) else np.asarray(y)
+    if isinstance(labels, Tensor) or y is None:
+        data.y = y
+    elif labels.dtype.kind in "biu":
+        data.y = torch.from_numpy(labels.astype(np.int64))
+    else:
+        if labels.ndim != 1:
+            raise InputError(f"y of {name} must have one label per node; got shape {labels.shape}")
+        data.y, data.class_names = encode_labels(labels, f"y of {name}")
+    return data
+
+
+def _features_of(x: Any, name: str) -> Tensor:
+    """Features in any of the forms that people keep them in, as a tensor [N, D]."""
+    if isinstance(x, Tensor):
+        return x
+    if is_frame(x):
+        table = open_table(x)
+        return encode_columns(table.data, table)[0]
+    array = np.asarray(x.toarray() if hasattr(x, "toarray") else x)
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"x of {name} must hold numbers; got {array.dtype}")
+    return torch.from_numpy(array.astype(np.float32))
+
+
+def from_dgl(graph: Any) -> Data:
+    """Turn a DGL graph of one kind of node and edge into a ``Data``, not yet checked."""
+    if not getattr(graph, "is_homogeneous", True):
+        raise InputError(
+            "a DGL graph must have one kind of nodes and edges (see dgl.to_homogeneous); got "
+            f"nodes {', '.join(graph.ntypes)} and edges {', '.join(graph.etypes)}"
+        )
+    data = Data(edge_index=torch.stack(graph.edges()).long(), num_nodes=int(graph.num_nodes()))
+    for name, called in DGL_FIELDS.items():
+        found = next((graph.ndata[key] for key in called if key in graph.ndata), None)
+        if found is not None:  # DGL keeps some masks as 0 and 1
+            data[name] = found.bool() if name.endswith("_mask") else found
+        elif name == "x":
+            raise InputError(
+                f"ndata of a DGL graph must have features, called {', '.join(called)}; got "
+                f"{', '.join(map(str, graph.ndata)) or 'nothing'}"
+            )
+    weight = next((graph.edata[key] for key in DGL_WEIGHTS if key in graph.edata), None)
+    if weight is not None:
+        data.edge_weight = weight
+    return data
