@@ -201,9 +201,9 @@ def to_pivots_kernel(
     row = (split * batches + batch) * p + pivot
     store_tile(row_pointer(partial, row, F), total, pivots_left, feature, F, F, BLOCK_P, BLOCK_F)
     if not BACKWARD:
-        offset = tl.arange(0, BLOCK_P)
-        mask = (offset < pivots_left) & (feature == 0)
-        tl.store(partial_sum + row + offset, column_sum, mask=mask)
+        if feature == 0:
+            offset = tl.arange(0, BLOCK_P)
+            tl.store(partial_sum + row + offset, column_sum, mask=offset < pivots_left)
 
 
 @triton.jit(do_not_specialize=["rows", "splits"])
@@ -297,9 +297,9 @@ def to_nodes_kernel(
 
     if NORMALISE:
         total = total / tl.maximum(sums, EPS)[:, None]
-        offset = tl.arange(0, BLOCK_N)
-        mask = (offset < nodes_left) & (feature == 0)
-        tl.store(row_sum + first_node + offset, sums, mask=mask)
+        if feature == 0:
+            offset = tl.arange(0, BLOCK_N)
+            tl.store(row_sum + first_node + offset, sums, mask=offset < nodes_left)
     out_rows = row_pointer(out, first_node, F)
     store_tile(out_rows, total, nodes_left, feature, F, F, BLOCK_N, BLOCK_F)
 
@@ -384,9 +384,9 @@ def grad_q_kernel(
         dq_tile = multiply(d_gamma.to(k_tile.dtype), k_tile, dq_tile, PRECISION)
 
     store_tile(dq_rows, dq_tile, nodes_left, first, last, W, BLOCK_N, BLOCK_G)
-    offset = tl.arange(0, BLOCK_N)
-    mask = (offset < nodes_left) & (tl.program_id(1) == 0)
-    tl.store(dr + first_node + offset, dr_tile, mask=mask)
+    if tl.program_id(1) == 0:
+        offset = tl.arange(0, BLOCK_N)
+        tl.store(dr + first_node + offset, dr_tile, mask=offset < nodes_left)
     if NEED_V:
         dv_rows = row_pointer(dv, first_node, F)
         store_tile(dv_rows, dv_tile, nodes_left, 0, F, F, BLOCK_N, BLOCK_F)
