@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import EPS, propagate_over, similarity
+from graphglow.ops.knn import entry_products
 from graphglow.structure import BlendedStructure, LearnerConfig, PivotStructure, StructureLearner
 from graphglow.structure import knn as knn_module
 from graphglow.structure.knn import KNNStructure, most_similar
@@ -147,8 +148,9 @@ def test_the_size_of_the_blocks_does_not_show(n, p, neighbours, rows, batch):
     assert torch.equal(positive, blocks.values > 0)
     assert torch.equal(whole.pivots[positive], blocks.pivots[positive])
     torch.testing.assert_close(whole.values, blocks.values)
-    left, right, col = q.flatten(0, -2), k.flatten(0, -2), whole.to_nodes.col
-    products = [knn_module._products(left, right, col, size) for size in (10**6, rows)]
+    left, right = q.flatten(0, -2), k.flatten(0, -2)
+    columns = whole.to_nodes.col.view(len(left), -1)
+    products = [entry_products(left, right, columns, size) for size in (10**6, rows)]
     torch.testing.assert_close(*products)
     torch.testing.assert_close(products[0][positive.flatten(0, -2)], whole.values[positive])
 

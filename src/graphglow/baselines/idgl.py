@@ -18,7 +18,7 @@ from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
-from graphglow.ops.unit_heads import unit_heads
+from graphglow.ops.embeddings import unit_heads
 from graphglow.training.config import RunConfig
 
 KEPT_ENTRIES = 200_000_000

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop_features
+from graphglow.ops.embeddings import SHORTEST, unit_heads
 from graphglow.ops.sparse import SparseMatrix
-from graphglow.ops.unit_heads import SHORTEST, unit_heads
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import Backend, Kernel, Precision
-from graphglow.ops.unit_heads import unit_heads
+from graphglow.ops.embeddings import unit_heads
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure.config import SHARPEST, LearnerConfig, delta_facts
 from graphglow.structure.knn import KNNStructure
@@ -29,7 +29,7 @@ class StructureLearner(nn.Module):
     The mean of H cosines is one inner product of the H concatenated unit vectors, so the learner
     returns two factors and leaves ``Gamma = delta(q @ k.T)`` to
     :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
-    elementwise function of each head's inner product (:mod:`graphglow.ops.similarity`).
+    elementwise function of each head's inner product (:mod:`graphglow.ops.eager`).
 
     With ``delta = "exp"`` one more number is learned, kappa: ``Gamma = exp(kappa (s - 1))``. It is
     how sharply neighbours are told from others, and unlike the weight of an embedding dimension
