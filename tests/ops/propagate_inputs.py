@@ -5,6 +5,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from graphglow.ops import similarity
+from graphglow.ops.dense import dense_gamma, propagate_dense
 
 CASES = {  # name -> kernel, heads, threshold
     "identity cut at 0": ("identity", 1, 0.0),
@@ -51,6 +52,10 @@ def faint_inputs():
     assert 0 < (q @ k.T)[3].sum() < 1e-12
     assert 0 < (q @ k.T)[:, 1].sum() < 1e-12
     return v, q, k
+
+
+def dense(v, *factors_and_settings):
+    return propagate_dense(v, dense_gamma(*factors_and_settings))
 
 
 def value_and_gradients(function, tensors, dtype=torch.float64):

@@ -9,6 +9,7 @@ from propagate_inputs import (
     LargestTensor,
     assert_close_in_norm,
     assert_errs_at_most_twice,
+    dense,
     faint_inputs,
     gradients_of,
     inputs,
@@ -18,7 +19,7 @@ from propagate_inputs import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphglow.ops.chunked import chunked
-from graphglow.ops.dense import dense, dense_gamma, propagate_dense, tf32_products
+from graphglow.ops.dense import dense_gamma, propagate_dense, tf32_products
 from graphglow.ops.eager import eager, linear
 
 SWITCH = torch.backends.cuda.matmul

@@ -8,6 +8,7 @@ from propagate_inputs import (
     CASES,
     assert_close_in_norm,
     assert_errs_at_most_twice,
+    dense,
     gradients_of,
     inputs,
     lonely_inputs,
@@ -15,7 +16,7 @@ from propagate_inputs import (
 )
 
 from graphglow.ops import pivot_propagate
-from graphglow.ops.dense import FUSED_COLUMNS, FUSED_WIDTH, dense, dense_gamma, propagate_dense
+from graphglow.ops.dense import FUSED_COLUMNS, FUSED_WIDTH, dense_gamma, propagate_dense
 from graphglow.ops.eager import eager
 from interpreted import DEVICE, KERNEL_TEST, ON_GPU, kernels, on_a_gpu
 
@@ -151,9 +152,9 @@ def test_gamma_made_once_for_two_layers_gets_the_gradients_of_both():
 def test_only_the_gradients_asked_for_are_made(needed, monkeypatch):
     made, backward, gamma_backward = [], fused.propagate_backward, fused.gamma_backward
 
-    def counted_messages(*args, need_v, need_gamma, **settings):
+    def counted_messages(grad, saved, cut, need_v, need_gamma, precision):
         made.extend(["v"] * need_v + ["gamma"] * need_gamma)
-        return backward(*args, need_v=need_v, need_gamma=need_gamma, **settings)
+        return backward(grad, saved, cut, need_v, need_gamma, precision)
 
     def counted_factors(*args):
         made.extend(["q"] * args[-2] + ["k"] * args[-1])

@@ -215,8 +215,8 @@ def test_no_block_is_larger_than_allowed(monkeypatch):
         sizes.append(gamma.numel())
         return gamma
 
-    monkeypatch.setattr(knn_module, "similarity", measured)
-    monkeypatch.setattr(knn_module, "BLOCK_ELEMENTS", 30)
+    monkeypatch.setattr("graphglow.ops.knn.similarity", measured)
+    monkeypatch.setattr("graphglow.ops.knn.BLOCK_ELEMENTS", 30)
     _, q, k = factors(batch=(2,))
     knn(q, k, 2).gamma()
     assert max(sizes) <= 30

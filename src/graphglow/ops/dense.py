@@ -94,18 +94,6 @@ def propagate_dense(v: Tensor, gamma: DenseGamma) -> Tensor:
     return out
 
 
-def dense(
-    v: Tensor,
-    q: Tensor,
-    k: Tensor,
-    threshold: float | None,
-    kernel: Kernel,
-    heads: int,
-    precision: Precision = "float32",
-) -> Tensor:
-    return propagate_dense(v, dense_gamma(q, k, threshold, kernel, heads, precision))
-
-
 def _inverse_sums(gamma: Tensor) -> tuple[Tensor, Tensor]:
     def inverse(total: Tensor) -> Tensor:
         return total.clamp_min(EPS).reciprocal()[..., None]
@@ -181,31 +169,21 @@ class _Propagate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         need_v, need_gamma, *_ = ctx.needs_input_grad
-        needs = {"cut": ctx.cut, "need_v": need_v, "need_gamma": need_gamma}
+        wanted = ctx.cut, need_v, need_gamma
         if ctx.kernels is not None:
             with launching_on(grad):
-                backward = ctx.kernels.propagate_backward
-                dv, d_gamma = backward(grad, *saved, precision=ctx.precision, **needs)
+                dv, d_gamma = ctx.kernels.propagate_backward(grad, saved, *wanted, ctx.precision)
         else:
             with tf32_products(ctx.precision == "tf32"):
-                dv, d_gamma = _propagate_backward(grad, *saved, **needs)
+                dv, d_gamma = _propagate_backward(grad, saved, *wanted)
         return dv, d_gamma, None, None, None, None
 
 
 def _propagate_backward(
-    grad: Tensor,
-    v: Tensor,
-    gamma: Tensor,
-    inverse_rows: Tensor,
-    inverse_columns: Tensor,
-    c: Tensor,
-    out: Tensor,
-    *,
-    cut: bool,
-    need_v: bool,
-    need_gamma: bool,
+    grad: Tensor, saved: tuple[Tensor, ...], cut: bool, need_v: bool, need_gamma: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of v and of Gamma, zero where it is cut."""
+    v, gamma, inverse_rows, inverse_columns, c, out = saved
     dtype = gamma.dtype
     g = grad * inverse_rows  # [.., N, F]
     ds = (gamma.mT @ g.to(dtype)) * inverse_columns  # [.., P, F]

@@ -42,17 +42,19 @@ class _UnitHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, weight: Tensor, constant: float | None) -> Tensor:
         assert weight.ndim == 2 or weight.shape[:-2] == z.shape[:-2]
-        h = weight.shape[-2]
+        h, d = weight.shape[-2:]
         half = 1.0 if constant is None else 0.5
-        extra = 0 if constant is None else CONSTANT_COLUMNS
-        scaled = (constant or 0.0) * math.sqrt(half)
         ctx.length_factor = h / half  # 1 / |q_h|^2
         ctx.kernels = kernels_for(z, "triton_small")
+        q = z.new_empty(*z.shape[:-1], h * d + (0 if constant is None else CONSTANT_COLUMNS))
         forward = _forward if ctx.kernels is None else ctx.kernels.unit_heads_forward
         with launching_on(z):
-            q, inverse = forward(z, weight, math.sqrt(half / h), scaled, extra, SHORTEST)
+            inverse = forward(z, weight, q, math.sqrt(half / h), SHORTEST)
+        if constant is not None:
+            q[..., h * d] = constant * math.sqrt(half)
+            q[..., h * d + 1 :] = 0
         ctx.save_for_backward(z, weight, q, inverse)
-        return q  # type: ignore[no-any-return]
+        return q
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -65,21 +67,14 @@ class _UnitHeads(torch.autograd.Function):
         return dz, dw, None
 
 
-def _forward(
-    z: Tensor, weight: Tensor, scale: float, constant: float, constant_columns: int, shortest: float
-) -> tuple[Tensor, Tensor]:
-    """Return q [.., N, W] and the factors inverse [.., N, H] that made its vectors short."""
-    h, d = weight.shape[-2:]
-    q = z.new_empty(*z.shape[:-1], h * d + constant_columns)
-    heads = _split(q, h, d)  # a view
+def _forward(z: Tensor, weight: Tensor, q: Tensor, scale: float, shortest: float) -> Tensor:
+    """Fill the heads of q [.., N, W]; return the factors [.., N, H] that made them short."""
+    heads = _split(q, *weight.shape[-2:])  # a view
     torch.mul(z[..., :, None, :], weight[..., None, :, :], out=heads)
     length = torch.linalg.vector_norm(heads, dim=-1)  # [.., N, H]
     inverse = (scale / length).masked_fill_(length < shortest, 0)
     heads.mul_(inverse[..., None])
-    if constant_columns:
-        q[..., h * d] = constant
-        q[..., h * d + 1 :] = 0
-    return q, inverse
+    return inverse
 
 
 def _backward(

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from graphglow.ops.chunked import chunked
-from graphglow.ops.dense import Precision, dense
+from graphglow.ops.dense import Precision, dense_gamma, propagate_dense
 from graphglow.ops.eager import Kernel, eager, linear
 from graphglow.ops.triton_support import triton_usable
 
@@ -68,7 +68,7 @@ def pivot_propagate(
     if backend == "eager":
         out = eager(v, q, k, threshold, kernel, heads)
     elif backend == "dense":
-        out = dense(v, q, k, threshold, kernel, heads, precision)
+        out = propagate_dense(v, dense_gamma(q, k, threshold, kernel, heads, precision))
     elif backend == "chunked":
         out = chunked(v, q, k, threshold, kernel, heads)
     elif backend == "triton":

@@ -255,6 +255,10 @@ class Tiles:
     num_warps: int = 4
     num_stages: int = 2
 
+    @property
+    def launch(self) -> dict[str, int]:
+        return {"num_warps": self.num_warps, "num_stages": self.num_stages}
+
 
 TILES = {
     "gamma": Tiles(64, 64, 64, num_stages=3),
@@ -317,8 +321,7 @@ def make_gamma(
         q, k, gamma, row_parts, column_parts, threshold or 0.0, n, pivots, p,
         MAKE=make, W=q.shape[-1], CUT=threshold is not None, PRECISION=PRODUCTS[precision],
         BLOCK_N=tiles.rows, BLOCK_P=tiles.columns,
-        BLOCK_W=min(tiles.inner, _padded(q.shape[-1])),
-        num_warps=tiles.num_warps, num_stages=tiles.num_stages,
+        BLOCK_W=min(tiles.inner, _padded(q.shape[-1])), **tiles.launch,
     )  # fmt: skip
     inverse_rows = row_parts.new_empty(*batch, n, 1)
     inverse_columns = row_parts.new_empty(*batch, p, 1)
@@ -340,19 +343,14 @@ def propagate_forward(
 
 def propagate_backward(
     grad: Tensor,
-    v: Tensor,
-    gamma: Tensor,
-    inverse_rows: Tensor,
-    inverse_columns: Tensor,
-    c: Tensor,
-    out: Tensor,
-    *,
+    saved: tuple[Tensor, ...],
     cut: bool,
-    precision: str,
     need_v: bool,
     need_gamma: bool,
+    precision: str,
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of v, and of Gamma where it is not cut."""
+    v, gamma, inverse_rows, inverse_columns, c, out = saved
     grad, v = grad.contiguous(), v.contiguous()
     ds, dm = to_pivots(grad, gamma, inverse_columns, precision, inverse_rows, c)
     dv = to_nodes(ds, gamma, None, precision, _message_tiles(gamma)) if need_v else None
@@ -364,8 +362,7 @@ def propagate_backward(
     grad_gamma_kernel[grid](
         gamma, v, grad, out, inverse_rows, c, ds, dm, d_gamma, n, p,
         F=features, CUT=cut, PRECISION=PRODUCTS[precision],
-        BLOCK_N=tiles.rows, BLOCK_P=tiles.columns, BLOCK_F=_padded(features),
-        num_warps=tiles.num_warps, num_stages=tiles.num_stages,
+        BLOCK_N=tiles.rows, BLOCK_P=tiles.columns, BLOCK_F=_padded(features), **tiles.launch,
     )  # fmt: skip
     return dv, d_gamma
 
@@ -389,8 +386,7 @@ def to_pivots(
     to_pivots_kernel[pivot_blocks, splits, batch.numel()](
         gamma, x, inverse_rows, parts, n, p, rows_per_split,
         F=features, PRECISION=PRODUCTS[precision],
-        BLOCK_N=tiles.inner, BLOCK_P=tiles.rows, BLOCK_F=block_f,
-        num_warps=tiles.num_warps, num_stages=tiles.num_stages,
+        BLOCK_N=tiles.inner, BLOCK_P=tiles.rows, BLOCK_F=block_f, **tiles.launch,
     )  # fmt: skip
     out, dm = x.new_empty(*batch, p, features), x.new_empty(*batch, p)
     finish_pivots_kernel[triton.cdiv(p, 8), batch.numel()](
@@ -410,8 +406,7 @@ def to_nodes(
     to_nodes_kernel[triton.cdiv(n, tiles.rows), triton.cdiv(features, block_f), runs](
         gamma, x, inverse_rows, out, n, pivots, p,
         F=features, PRECISION=PRODUCTS[precision],
-        BLOCK_N=tiles.rows, BLOCK_P=tiles.inner, BLOCK_F=block_f,
-        num_warps=tiles.num_warps, num_stages=tiles.num_stages,
+        BLOCK_N=tiles.rows, BLOCK_P=tiles.inner, BLOCK_F=block_f, **tiles.launch,
     )  # fmt: skip
     return out
 

@@ -38,18 +38,6 @@ NARROWEST_SPLIT = 64
 narrower ones to code that gives wrong numbers on an H200 (NaN, or reads out of bounds)."""
 FEW_ROWS = 32
 """Near rows of a program where the usual number would leave multiprocessors idle."""
-
-
-@dataclass(frozen=True)
-class Chip:
-    """What the tiles are fitted to."""
-
-    multiprocessors: int
-    shared_memory: int
-    """Bytes that one program may use."""
-
-
-INTERPRETER = Chip(multiprocessors=4, shared_memory=2**20)
 HOPPER_SHARED_MEMORY = 227 * 1024
 
 
@@ -287,58 +275,48 @@ class Problem:
     threshold: float | None
     dtype: torch.dtype
     precision: DotPrecision
-    chip: Chip
-    tiles: Tiles | None = None
-    """Given by the caller, for all passes."""
+    chip: tuple[int, int]
+    """Multiprocessors, and bytes of shared memory that one program may use."""
 
     def tiles_of(self, name: Pass, nodes_near: bool) -> Tiles:
-        if self.tiles is not None:
-            return self.tiles
-        if self.chip.shared_memory < HOPPER_SHARED_MEMORY:
+        multiprocessors, shared_memory = self.chip
+        if shared_memory < HOPPER_SHARED_MEMORY:
             return SMALL_TILES
         tiles = TILES[name, self.precision if self.dtype == torch.float32 else "16-bit"]
-        few = nodes_near and self.batch * self.n < 64 * self.chip.multiprocessors
+        few = nodes_near and self.batch * self.n < 64 * multiprocessors
         return replace(tiles, near=FEW_ROWS) if few else tiles
 
     def launch(self, name: Pass, nodes_near: bool) -> tuple[int, int, int, dict[str, Any]]:
         """Blocks of near rows, splits of the far ones, rows in each, and the kernel's constants."""
         tiles = self.tiles_of(name, nodes_near)
-        features, width, held = self._padded(self.f), self._padded(self.w), tiles.block_w
+        nears, fars = (self.n, self.p) if nodes_near else (self.p, self.n)
         wide = self.dtype != torch.float32 and name != "gradients"
-        constants = {"BLOCK_F": min(128 if wide else 64, features)}
-        chunks = _cdiv(self.f, constants["BLOCK_F"])
+        block_f, held = min(128 if wide else 64, self._padded(self.f)), tiles.block_w
+        chunks, gradient = triton.cdiv(self.f, block_f), {}
+        width = self._padded(self.w)
         if name == "gradients":
             block_g = tiles.block_g if self.w <= tiles.block_g else min(tiles.block_g, 128)
-            constants["BLOCK_G"] = min(block_g, width)
-            held = min(held, constants["BLOCK_G"])
-            chunks = _cdiv(self.w, constants["BLOCK_G"])
-        constants["BLOCK_W"] = width if self.w <= held else min(STREAMED_WIDTH, width)
-        nears, fars = (self.n, self.p) if nodes_near else (self.p, self.n)
-        near_blocks, far_blocks = _cdiv(nears, tiles.near), _cdiv(fars, tiles.far)
+            held, gradient = min(held, block_g), {"BLOCK_G": min(block_g, width)}
+            chunks = triton.cdiv(self.w, gradient["BLOCK_G"])
+        near_blocks, far_blocks = triton.cdiv(nears, tiles.near), triton.cdiv(fars, tiles.far)
         splits = 1
         if not nodes_near:  # as many as keep the GPU busy
-            slots = self.chip.multiprocessors * tiles.per_sm
+            slots = self.chip[0] * tiles.per_sm
             splits = min(far_blocks, max(1, slots // (near_blocks * self.batch * chunks)))
-        return near_blocks, splits, _cdiv(far_blocks, splits) * tiles.far, {
-            "F": self.f,
-            "W": self.w,
-            "CUT": self.threshold is not None,
-            "PRECISION": self.precision,
-            "NEAR": tiles.near,
-            "FAR": tiles.far,
-            "num_warps": tiles.num_warps,
-            "num_stages": tiles.num_stages,
-            **constants,
+        far_blocks_each = triton.cdiv(far_blocks, splits)
+        constants = {
+            "F": self.f, "W": self.w, "CUT": self.threshold is not None,
+            "PRECISION": self.precision, "NEAR": tiles.near, "FAR": tiles.far, "BLOCK_F": block_f,
+            "BLOCK_W": width if self.w <= held else min(STREAMED_WIDTH, width), **gradient,
+            "num_warps": tiles.num_warps, "num_stages": tiles.num_stages,
         }  # fmt: skip
+        splits = triton.cdiv(far_blocks, far_blocks_each)
+        return near_blocks, splits, far_blocks_each * tiles.far, constants
 
     def _padded(self, width: int) -> int:
         """The power of two that a tile's ``width`` columns are padded to."""
         narrow = self.precision == "bf16x3" and self.w <= STREAMED_WIDTH
         return max(NARROWEST_SPLIT if narrow else 16, 1 << max(0, width - 1).bit_length())
-
-
-def _cdiv(number: int, by: int) -> int:
-    return -(-number // by)
 
 
 def triton_fused(
@@ -347,7 +325,6 @@ def triton_fused(
     k: Tensor,
     threshold: float | None,
     precision: DotPrecision = "bf16x3",
-    tiles: Tiles | None = None,
 ) -> Tensor:
     """Eq. 11 by fused kernels, for similarities that are one inner product."""
     if v.dtype not in DTYPES:
@@ -362,19 +339,18 @@ def triton_fused(
         dtype=v.dtype,
         precision=precision if v.dtype == torch.float32 else "tf32",  # 16 bits: as they are
         chip=chip_of(v.device),
-        tiles=tiles,
     )
     out: Tensor = _Fused.apply(v, q, k, problem)  # type: ignore[no-untyped-call]
     return out
 
 
 @lru_cache
-def chip_of(device: torch.device) -> Chip:
+def chip_of(device: torch.device) -> tuple[int, int]:
     if device.type != "cuda":
-        return INTERPRETER
+        return 4, 2**20  # the interpreter
     index = torch.cuda.current_device() if device.index is None else device.index
     properties = triton.runtime.driver.active.utils.get_device_properties(index)
-    return Chip(properties["multiprocessor_count"], properties["max_shared_mem"])
+    return properties["multiprocessor_count"], properties["max_shared_mem"]
 
 
 class _Fused(torch.autograd.Function):
@@ -383,7 +359,8 @@ class _Fused(torch.autograd.Function):
         flat = [t.reshape(problem.batch, *t.shape[-2:]).contiguous() for t in (v, q, k)]
         out = torch.empty_like(v, memory_format=torch.contiguous_format)
         with launching_on(v):
-            c, m = to_pivots(problem, *flat)
+            c, m = to_pivots(problem, *flat, None, None)
+            c = c.to(v.dtype)
             row_sum = to_nodes(problem, c, *flat[1:], out, normalise=True)
         ctx.save_for_backward(*flat, c, m, out, row_sum)
         ctx.problem, ctx.shapes = problem, (v.shape, q.shape, k.shape)
@@ -401,7 +378,9 @@ class _Fused(torch.autograd.Function):
         dv = torch.empty_like(v) if need_v else None
         dq = dk = None
         with launching_on(v):
-            ds, dm = grad_to_pivots(problem, g, q, k, c, m, scale)
+            ds, _ = to_pivots(problem, g, q, k, m, scale)
+            dm = -(ds * c).sum(-1) * (m >= EPS)
+            ds = ds.to(v.dtype)
             nodes, pivots = (q, g, v, dr), (k, c, ds, dm)
             if need_q:
                 dq, served = gradients(problem, nodes, pivots, scale, True, dv)
@@ -413,37 +392,26 @@ class _Fused(torch.autograd.Function):
         return *(d if d is None else d.view(shape) for d, shape in found), None
 
 
-def to_pivots(problem: Problem, v: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return c [B, P, F] = Gamma^T v / m and the column sums m [B, P]."""
-    parts, sum_parts = _gather("messages", problem, v, q, k, None)
-    assert sum_parts is not None
-    m = sum_parts.sum(0)
-    return (parts.sum(0) / m.clamp_min(EPS)[..., None]).to(v.dtype), m
-
-
-def grad_to_pivots(
-    problem: Problem, g: Tensor, q: Tensor, k: Tensor, c: Tensor, m: Tensor, scale: Tensor
+def to_pivots(
+    problem: Problem, x: Tensor, q: Tensor, k: Tensor, m: Tensor | None, scale: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return ds [B, P, F] = (Gamma / r)^T g / m and dm [B, P] = -(ds . c)."""
-    parts, _ = _gather("grad_messages", problem, g, q, k, scale)
-    ds = parts.sum(0) / m.clamp_min(EPS)[..., None]
-    return ds.to(g.dtype), -(ds * c).sum(-1) * (m >= EPS)
+    """Return Gamma^T x / m [B, P, F] and the column sums m [B, P].
 
-
-def _gather(
-    name: Pass, problem: Problem, x: Tensor, q: Tensor, k: Tensor, scale: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Gamma^T x in splits: [S, B, P, F], and without ``scale`` the column sums [S, B, P]."""
+    Backwards m is known and ``scale`` is 1 / r: then of (Gamma / r)^T.
+    """
+    name: Pass = "messages" if m is None else "grad_messages"
     blocks, splits, rows, constants = problem.launch(name, nodes_near=False)
     shape = splits, problem.batch, problem.p
     parts = torch.empty(*shape, problem.f, dtype=torch.float32, device=x.device)
-    sum_parts = None if scale is not None else parts.new_empty(shape)
-    chunks = _cdiv(problem.f, constants["BLOCK_F"])
+    sum_parts = parts.new_empty(shape) if m is None else None
+    chunks = triton.cdiv(problem.f, constants["BLOCK_F"])
     messages_kernel[blocks, splits, problem.batch * chunks](
         k, q, x, scale, parts, sum_parts, problem.threshold or 0.0, problem.p, problem.n, rows,
         NORMALISE=False, **constants,
     )  # fmt: skip
-    return parts, sum_parts
+    m = m if sum_parts is None else sum_parts.sum(0)
+    assert m is not None
+    return parts.sum(0) / m.clamp_min(EPS)[..., None], m
 
 
 def to_nodes(
@@ -454,7 +422,7 @@ def to_nodes(
     row_sum = None
     if normalise:
         row_sum = torch.empty(problem.batch, problem.n, dtype=torch.float32, device=x.device)
-    chunks = _cdiv(problem.f, constants["BLOCK_F"])
+    chunks = triton.cdiv(problem.f, constants["BLOCK_F"])
     messages_kernel[blocks, 1, problem.batch * chunks](
         q, k, x, None, out, row_sum, problem.threshold or 0.0, problem.n, problem.p, rows,
         NORMALISE=normalise, **constants,
@@ -471,7 +439,7 @@ def gradients(
 ) -> tuple[Tensor, bool]:
     """Return the gradient of the near factor, and whether dv was written on the way."""
     blocks, splits, rows, constants = problem.launch("gradients", nodes_near)
-    chunks = _cdiv(problem.w, constants["BLOCK_G"])
+    chunks = triton.cdiv(problem.w, constants["BLOCK_G"])
     serves = dv is not None and chunks == 1 and problem.f <= constants["BLOCK_F"]
     factor = near[0]
     parts = torch.empty_like(factor)

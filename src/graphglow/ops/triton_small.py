@@ -86,9 +86,8 @@ def spmm(
 
 @triton.jit
 def unit_heads_kernel(
-    z_ptr, w_ptr, q_ptr, inverse_ptr,
-    n, w_batch, scale, constant, shortest,
-    D: tl.constexpr, H: tl.constexpr, WIDTH: tl.constexpr, CONSTANT: tl.constexpr,
+    z_ptr, w_ptr, q_ptr, inverse_ptr, n, w_batch, scale, shortest,
+    D: tl.constexpr, H: tl.constexpr, WIDTH: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """A block of rows of z, head by head: products [N, H, D] exist in registers only."""
@@ -105,11 +104,6 @@ def unit_heads_kernel(
         inverse = tl.where(length >= shortest, scale / length, 0.0)  # [BN]
         tl.store(q_ptr + row[:, None] * WIDTH + h * D + d[None, :], a * inverse[:, None], inside)
         tl.store(inverse_ptr + row * H + h, inverse, row < (batch + 1) * n)
-    if CONSTANT > 0:
-        c = tl.arange(0, CONSTANT)
-        value = tl.where(c == 0, constant, 0.0)[None, :] + tl.zeros([BLOCK_N, 1], tl.float32)
-        keep = (row < (batch + 1) * n)[:, None] & (c < CONSTANT)[None, :]
-        tl.store(q_ptr + row[:, None] * WIDTH + H * D + c[None, :], value, keep)
 
 
 @triton.jit
@@ -146,19 +140,18 @@ def grad_unit_heads_kernel(
 
 
 def unit_heads_forward(
-    z: Tensor, weight: Tensor, scale: float, constant: float, constant_columns: int, shortest: float
-) -> tuple[Tensor, Tensor]:
-    """Return q [.., N, W] and the factors inverse [.., N, H] that made its vectors short."""
-    (h, d), width = weight.shape[-2:], weight.shape[-2:].numel() + constant_columns
-    z, weight = z.contiguous(), weight.contiguous()
-    q, inverse = z.new_empty(*z.shape[:-1], width), z.new_empty(*z.shape[:-1], h)
+    z: Tensor, weight: Tensor, q: Tensor, scale: float, shortest: float
+) -> Tensor:
+    """Fill the heads of q [.., N, W]; return the factors [.., N, H] that made them short."""
+    h, d = weight.shape[-2:]
+    z, weight, inverse = z.contiguous(), weight.contiguous(), z.new_empty(*z.shape[:-1], h)
     grid = triton.cdiv(z.shape[-2], HEAD_ROWS), z.shape[:-2].numel()
     unit_heads_kernel[grid](
-        z, weight, q, inverse, z.shape[-2], h * d if weight.ndim > 2 else 0,
-        scale, constant, shortest, D=d, H=h, WIDTH=width, CONSTANT=constant_columns,
-        BLOCK_N=HEAD_ROWS, BLOCK_D=triton.next_power_of_2(d), num_warps=4,
+        z, weight, q, inverse, z.shape[-2], h * d if weight.ndim > 2 else 0, scale, shortest,
+        D=d, H=h, WIDTH=q.shape[-1], BLOCK_N=HEAD_ROWS, BLOCK_D=triton.next_power_of_2(d),
+        num_warps=4,
     )  # fmt: skip
-    return q, inverse
+    return inverse
 
 
 def unit_heads_backward(

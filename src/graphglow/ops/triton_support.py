@@ -14,9 +14,8 @@ from torch import Tensor
 
 def triton_usable(device: torch.device) -> bool:
     """True on a GPU that can, with the package triton, or anywhere under Triton's interpreter."""
-    if not _installed():
-        return False
-    return os.environ.get("TRITON_INTERPRET") == "1" or _has_tensor_cores(device)
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return _installed() and (interpreted or _has_tensor_cores(device))
 
 
 def kernels_for(tensor: Tensor, module: str) -> ModuleType | None:
