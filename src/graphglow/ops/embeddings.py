@@ -72,7 +72,7 @@ def _forward(z: Tensor, weight: Tensor, q: Tensor, scale: float, shortest: float
     heads = _split(q, *weight.shape[-2:])  # a view
     torch.mul(z[..., :, None, :], weight[..., None, :, :], out=heads)
     length = torch.linalg.vector_norm(heads, dim=-1)  # [.., N, H]
-    inverse = (scale / length).masked_fill_(length < shortest, 0)
+    inverse: Tensor = (scale / length).masked_fill_(length < shortest, 0)
     heads.mul_(inverse[..., None])
     return inverse
 

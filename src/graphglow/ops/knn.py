@@ -64,8 +64,8 @@ def entry_products(
 ) -> Tensor:
     """left_u . right_p for each entry (u, p) of a pattern: [M, W], [P, W], [M, K] -> [M, K]."""
     out = left.new_empty(columns.shape)
-    width = columns.shape[1] * left.shape[1]
-    for block in row_blocks(len(left), max(1, block_elements // width)):
-        there = right.index_select(0, columns[block].flatten()).unflatten(0, (-1, columns.shape[1]))
+    shape = columns.shape[1], left.shape[1]
+    for block in row_blocks(len(left), max(1, block_elements // (shape[0] * shape[1]))):
+        there = right.index_select(0, columns[block].flatten()).view(-1, *shape)
         out[block] = there.mul_(left[block, None]).sum(-1)
     return out

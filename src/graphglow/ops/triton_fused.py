@@ -356,14 +356,14 @@ def chip_of(device: torch.device) -> tuple[int, int]:
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, v: Tensor, q: Tensor, k: Tensor, problem: Problem) -> Tensor:
-        flat = [t.reshape(problem.batch, *t.shape[-2:]).contiguous() for t in (v, q, k)]
-        out = torch.empty_like(v, memory_format=torch.contiguous_format)
-        with launching_on(v):
-            c, m = to_pivots(problem, *flat, None, None)
-            c = c.to(v.dtype)
-            row_sum = to_nodes(problem, c, *flat[1:], out, normalise=True)
-        ctx.save_for_backward(*flat, c, m, out, row_sum)
         ctx.problem, ctx.shapes = problem, (v.shape, q.shape, k.shape)
+        out = torch.empty_like(v, memory_format=torch.contiguous_format)
+        v, q, k = (t.reshape(problem.batch, *t.shape[-2:]).contiguous() for t in (v, q, k))
+        with launching_on(v):
+            c, m = to_pivots(problem, v, q, k, None, None)
+            c = c.to(v.dtype)
+            row_sum = to_nodes(problem, c, q, k, out, normalise=True)
+        ctx.save_for_backward(v, q, k, c, m, out, row_sum)
         return out
 
     @staticmethod
