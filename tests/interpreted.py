@@ -1,9 +1,9 @@
 """Triton kernels on the CPU: its interpreter, mended, for tests without a GPU.
 
-Three things stand in the way with Triton 3.6. PyG has imported triton before any test module, so
-that ``tl.sum`` and its like were not made for the interpreter; loop bounds are read in a way that
-NumPy 2.4 refuses; and bfloat16, kept as 16-bit integers, is truncated when made and multiplied as
-integers.
+Three things stand in the way with Triton 3.6 to 3.9. PyG has imported triton before any test
+module, so that ``tl.sum`` and its like were not made for the interpreter; loop bounds are read in a
+way that NumPy 2.4 refuses; and bfloat16, kept as 16-bit integers, is truncated when made and
+multiplied as integers.
 """
 
 import importlib
@@ -20,6 +20,14 @@ ON_GPU = torch.cuda.is_available()
 DEVICE = "cuda" if ON_GPU else "cpu"
 KERNEL_TEST = [pytest.mark.gpu] if ON_GPU else [pytest.mark.usefixtures("interpreter_allowed")]
 """The marks of a module that tests kernels."""
+
+
+def on_a_gpu(*cases):
+    """Cases for :func:`pytest.mark.parametrize` that the interpreter, being slow, leaves out."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else [case]), marks=pytest.mark.gpu)
+        for case in cases
+    ]
 
 
 def kernels(module):

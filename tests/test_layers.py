@@ -9,7 +9,6 @@ import graphglow
 
 PACKAGE = Path(graphglow.__file__).parent
 ORDER = (
-    "triton_support",  # whether kernels can run here, for the layers that have some
     "version",
     "errors",
     "checks",
@@ -159,7 +158,7 @@ def test_ops_knows_tensors_only():
     found = {
         other for area, _, tree in MODULES if area == "ops" for _, other in imported_areas(tree)
     }
-    assert found <= {"ops", "triton_support"}
+    assert found == {"ops"}
 
 
 def test_only_cli_and_report_print():

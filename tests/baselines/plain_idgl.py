@@ -5,8 +5,7 @@ import torch
 from small_fits import float64, small_data
 from torch.nn import functional
 
-from graphglow.baselines.idgl import IDGL, IDGLConfig
-from graphglow.baselines.idgl_anchor import IDGLAnchor, IDGLAnchorConfig
+from graphglow.baselines.idgl import IDGL, IDGLAnchor, IDGLAnchorConfig, IDGLConfig
 from graphglow.gnn import Dropout
 from graphglow.graphs import check_graph
 

@@ -70,3 +70,11 @@ def built(name, data, *, dtype=torch.float64, **changes):
     """What the loop trains, before the first step."""
     graph = prepare(data).to("cpu", dtype)
     return METHODS[name].build(graph, [config_of(name, **changes)])
+
+
+def all_probabilities(theta):
+    """Of an EdgeProbabilities: [N, N], symmetric."""
+    full = theta.flat.new_zeros(theta.num_nodes, theta.num_nodes)
+    for start, stop, values in theta.blocks(theta.flat):
+        full[start:stop, start:] = values
+    return full + full.T

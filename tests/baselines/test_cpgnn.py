@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
-from graphglow.baselines import mlp
+from graphglow.baselines.controls import CONTROLS, MLPConfig
 from graphglow.baselines.cpgnn import (
     METHOD,
     SMOOTHING,
@@ -257,7 +257,7 @@ def test_learns_that_neighbours_differ_and_beats_the_mlp():
     settings = {"hidden": 32, "epochs": 60, "weight_decay": 5e-4, "device": "cpu"}
     own = {"estimator": "mlp", "adjacency": "raw", "pretrain_epochs": 40}
     task, _ = trained(graph, CPGNNConfig(**settings, **own))
-    plain, _ = trained(graph, mlp.MLPConfig(**settings), mlp.METHOD)
+    plain, _ = trained(graph, MLPConfig(**settings), CONTROLS["mlp"])
     ours, theirs = (accuracy(t.logits(), graph.test, graph.y[graph.test]) for t in (task, plain))
     assert ours > theirs + 0.05
     compatibility = task.model.compatibility.detach()

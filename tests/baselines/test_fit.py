@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -16,24 +17,29 @@ def fitted(name, data=None, **changes):
     return fit(name, small_data() if data is None else data, config_of(name, **changes))
 
 
+@cache
+def plain(name):
+    """One run of each method, for all tests that only look at it or compare with it."""
+    return fitted(name, seed=3)
+
+
 @EVERY
 def test_learns_a_separable_graph(name):
     data = small_data(num_nodes=90, homophily=0.98, noise=0.2, degree=12.0)
-    result = fitted(name, data, epochs=100, learning_rate=0.05)
+    epochs = 100 if name in ("gpr", "cpgnn", "vgcn", "lds") else 30
+    result = fitted(name, data, epochs=epochs, learning_rate=0.05)
     assert result.test_accuracy >= 0.9
 
 
 @EVERY
 def test_the_same_seed_gives_the_same_result_whatever_the_global_state(name):
-    torch.manual_seed(1)
-    before = torch.random.get_rng_state()
-    one = fitted(name, seed=3)
-    assert torch.equal(before, torch.random.get_rng_state())
+    one = plain(name)
     torch.manual_seed(2)
+    before = torch.random.get_rng_state()
     other = fitted(name, seed=3)
+    assert torch.equal(before, torch.random.get_rng_state())
     assert torch.equal(one.logits, other.logits)
     assert one.history == other.history
-    assert fitted(name, seed=4).logits.isfinite().all()
 
 
 @EVERY
@@ -41,7 +47,7 @@ def test_test_labels_do_not_matter(name):
     data = small_data()
     changed = data.clone()
     changed.y = torch.where(data.test_mask, (data.y + 1) % 3, data.y)
-    one, other = fitted(name, data), fitted(name, changed)
+    one, other = plain(name), fitted(name, changed, seed=3)
     assert torch.equal(one.logits, other.logits)
     assert one.history == other.history
     assert one.test_accuracy != other.test_accuracy or one.test_accuracy == 0
@@ -52,29 +58,23 @@ def test_training_labels_matter(name):
     data = small_data()
     changed = data.clone()
     changed.y = torch.where(data.train_mask, (data.y + 1) % 3, data.y)
-    assert not torch.equal(fitted(name, data).logits, fitted(name, changed).logits)
+    assert not torch.equal(plain(name).logits, fitted(name, changed, seed=3, epochs=1).logits)
 
 
 @EVERY
-def test_the_best_epoch_is_kept_and_every_epoch_is_told(name):
+def test_the_best_epoch_is_kept_and_every_epoch_is_told_until_patience_ends(name):
     seen = []
     data = small_data(noise=3.0)
-    config = config_of(name, epochs=8, learning_rate=0.05)
+    config = config_of(name, epochs=60, patience=2, learning_rate=0.1)
     result = fit(name, data, config, on_epoch=seen.append)
     assert seen == result.history
-    assert [epoch.epoch for epoch in seen] == list(range(1, 9))
+    assert [epoch.epoch for epoch in seen] == list(range(1, result.epochs + 1))
     best = max(seen, key=lambda e: (e.val_accuracy, -e.val_loss))
     assert result.val_accuracy == pytest.approx(best.val_accuracy)
     judged = result.graph.val  # of some methods, not all validation nodes
     loss = torch.nn.functional.cross_entropy(result.logits[judged], data.y[judged])
     assert float(loss) == pytest.approx(best.val_loss, rel=1e-4)
-
-
-@EVERY
-def test_patience_ends_a_run_that_no_longer_improves(name):
-    result = fitted(name, small_data(noise=3.0), epochs=60, patience=2, learning_rate=0.1)
-    best = max(result.history, key=lambda e: (e.val_accuracy, -e.val_loss))
-    assert result.epochs == min(best.epoch + 2, 60)
+    assert result.epochs == min(best.epoch + 2, 60)  # patience ends what no longer improves
 
 
 def unlabelled():
@@ -112,7 +112,7 @@ def weighted():
 def test_awkward_graphs_give_finite_results(name, make):
     data = make()
     before = data.clone()
-    result = fitted(name, data)
+    result = fitted(name, data, epochs=2)
     assert result.logits.shape == (45, 3)
     assert result.logits.isfinite().all()
     torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(45))
@@ -132,11 +132,11 @@ KEYS = (
 
 @EVERY
 def test_the_summary_has_what_the_command_line_promises(name):
-    result = fitted(name, seed=5)
+    result = plain(name)
     facts = result.summary()
     assert set(facts) >= set(KEYS.split())
     assert json.loads(json.dumps(facts)) == facts
-    assert (facts["target"], facts["method"], facts["seed"]) == ("small", name, 5)
+    assert (facts["target"], facts["method"], facts["seed"]) == ("small", name, 3)
     assert (facts["epochs"], facts["device"]) == (4, "cpu")
     assert facts["backbone"] == METHODS[name].backbone
     assert 0 < facts["train_seconds"] <= facts["total_seconds"]
@@ -178,11 +178,11 @@ def test_only_the_methods_own_config_says_how(name, stranger):
 
 @EVERY
 def test_several_runs_give_what_each_gives_alone(name):
-    changes = ({"seed": 1}, {"seed": 2, "dropout": 0.5}, {"seed": 3, "weight_decay": 0.0})
-    configs = [config_of(name, **change) for change in changes]
+    changes = ({"seed": 2, "dropout": 0.5}, {"seed": 3, "weight_decay": 0.0})
+    configs = [config_of(name, epochs=3, **change) for change in changes]
     seen = []
     together = fit_many(name, small_data(), configs, on_epoch=seen.append)
-    assert len(seen) == 3 * 4
+    assert len(seen) == 2 * 3
     for one, config in zip(together, configs, strict=True):
         alone = fit(name, small_data(), config)
         assert isinstance(one, FitResult)
@@ -192,7 +192,7 @@ def test_several_runs_give_what_each_gives_alone(name):
 
 @pytest.mark.parametrize("name", [name for name in sorted(METHODS) if has(name, "hidden")])
 def test_runs_of_different_shapes_are_refused_only_where_one_program_trains_them(name):
-    configs = [config_of(name, hidden=hidden) for hidden in (4, 8)]
+    configs = [config_of(name, hidden=hidden, epochs=1) for hidden in (4, 8)]
     if METHODS[name].batched:
         with pytest.raises(InputError, match="got hidden 4 and 8"):
             fit_many(name, small_data(), configs)

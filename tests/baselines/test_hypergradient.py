@@ -5,29 +5,21 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphglow.baselines.hypergradient import (
-    AdamState,
-    Inputs,
-    Objective,
-    Widths,
-    adam,
-    hypergradient,
-    inner_step,
-    loss_and_factors,
-)
+from graphglow.baselines.hypergradient import AdamState, Bilevel, Inputs, Objective, adam
 
 FLOAT64 = torch.float64
-NODES, WIDTHS, RATE = 9, Widths(5, 6, 3), 0.05
+NODES, WIDTHS, RATE = 9, (5, 6, 3), 0.05
 
 
 def normal(*shape, seed=0):
     return torch.randn(*shape, dtype=FLOAT64, generator=torch.Generator().manual_seed(seed))
 
 
-FEATURES = normal(NODES, WIDTHS.features, seed=1)
+FEATURES = normal(NODES, WIDTHS[0], seed=1)
 LABELS = torch.tensor([0, 1, 2, 0, 1, 2, 0, 1, 2])
 INNER = Objective(torch.arange(0, 5), LABELS[:5], weight_decay=0.01)
 OUTER = Objective(torch.arange(5, 9), LABELS[5:])
+GCN = Bilevel(WIDTHS, INNER, OUTER, RATE)
 
 
 def relaxed():
@@ -37,21 +29,21 @@ def relaxed():
 
 
 def start():
-    flat = normal(sum(WIDTHS.sizes), seed=3)
+    flat = normal(sum(GCN.sizes), seed=3)
     return AdamState(
         flat, torch.zeros_like(flat), torch.zeros_like(flat), torch.zeros((), dtype=FLOAT64)
     )
 
 
 def mask():
-    return (normal(NODES, WIDTHS.hidden, seed=4) > -0.5).to(FLOAT64) / 0.7
+    return (normal(NODES, WIDTHS[1], seed=4) > -0.5).to(FLOAT64) / 0.7
 
 
 def unrolled(adjacency, state, count):
     """The steps from ``state``, all on one graph; dropped units are dropped in all of them."""
     steps = []
     for _ in range(count):
-        _, step = inner_step(WIDTHS, state, Inputs(adjacency, FEATURES, mask()), INNER, RATE)
+        _, step = GCN.step(state, Inputs(adjacency, FEATURES, mask()))
         steps.append(step)
         state = step.after
     return steps
@@ -59,7 +51,7 @@ def unrolled(adjacency, state, count):
 
 def dense_loss(flat, adjacency, objective, dropped=None):
     """The GCN written out, with all of A in the autograd graph."""
-    w = WIDTHS.unpack(flat)
+    w = GCN.unpack(flat)
     looped = adjacency + torch.eye(NODES, dtype=FLOAT64)
     scale = looped.sum(1).rsqrt()
     operator = scale[:, None] * looped * scale
@@ -93,7 +85,7 @@ def per_pair(factors):
 
 def of_steps(adjacency, steps):
     inputs = Inputs(adjacency, FEATURES, None)
-    return per_pair(hypergradient(WIDTHS, steps, INNER, OUTER, inputs, RATE))
+    return per_pair(GCN.hypergradient(steps, inputs))
 
 
 def test_loss_and_both_gradients_are_those_of_the_dense_formula():
@@ -101,7 +93,7 @@ def test_loss_and_both_gradients_are_those_of_the_dense_formula():
     expected = dense_loss(flat, adjacency, INNER, mask())
     to_weights, to_graph = torch.autograd.grad(expected, [flat, adjacency])
     inputs = Inputs(adjacency.detach(), FEATURES, mask())
-    loss, grad, (left, right) = loss_and_factors(WIDTHS, flat, inputs, INNER)
+    loss, grad, (left, right) = GCN.loss_and_factors(flat, inputs, INNER)
     torch.testing.assert_close(loss, expected.detach())
     torch.testing.assert_close(grad, to_weights)
     torch.testing.assert_close(left @ right.T, to_graph)
@@ -112,8 +104,7 @@ def test_hypergradient_is_that_of_finite_differences():
     adjacency = relaxed()
     exact = of_steps(adjacency, unrolled(adjacency, start(), 5))
     torch.testing.assert_close(exact, by_differences(adjacency, start(), 5), rtol=1e-6, atol=1e-8)
-    direct = loss_and_factors(
-        WIDTHS,
+    direct = GCN.loss_and_factors(
         unrolled(adjacency, start(), 5)[-1].after.weights,
         Inputs(adjacency, FEATURES, None),
         OUTER,
@@ -134,14 +125,14 @@ def test_truncation_takes_earlier_steps_as_constant():
 def test_every_step_has_a_graph_of_its_own():
     """The gradient with respect to the graph of one step only."""
     graphs = [relaxed().roll((k, k), (0, 1)) for k in range(3)]
-    first = inner_step(WIDTHS, start(), Inputs(graphs[0], FEATURES, None), INNER, RATE)[1]
-    second = inner_step(WIDTHS, first.after, Inputs(graphs[1], FEATURES, None), INNER, RATE)[1]
+    first = GCN.step(start(), Inputs(graphs[0], FEATURES, None))[1]
+    second = GCN.step(first.after, Inputs(graphs[1], FEATURES, None))[1]
     judged = Inputs(graphs[2], FEATURES, None)
-    factors = hypergradient(WIDTHS, [first, second], INNER, OUTER, judged, RATE)
+    factors = GCN.hypergradient([first, second], judged)
 
     def outcome(own):
-        state = inner_step(WIDTHS, start(), Inputs(own[0], FEATURES, None), INNER, RATE)[1].after
-        state = inner_step(WIDTHS, state, Inputs(own[1], FEATURES, None), INNER, RATE)[1].after
+        state = GCN.step(start(), Inputs(own[0], FEATURES, None))[1].after
+        state = GCN.step(state, Inputs(own[1], FEATURES, None))[1].after
         return dense_loss(state.weights, own[2], OUTER)
 
     nudge, h = torch.zeros(NODES, NODES, dtype=FLOAT64), 1e-6
@@ -171,9 +162,9 @@ def test_adam_is_adam_up_to_its_epsilon():
 
 
 def test_a_gradient_of_zero_gives_no_nan():
-    dead = start()._replace(weights=torch.zeros(sum(WIDTHS.sizes), dtype=FLOAT64))
+    dead = start()._replace(weights=torch.zeros(sum(GCN.sizes), dtype=FLOAT64))
     inputs = Inputs(relaxed(), FEATURES, None)
-    inner = replace(INNER, weight_decay=0.0)
-    step = inner_step(WIDTHS, dead, inputs, inner, RATE)[1]
+    plain = replace(GCN, inner=INNER._replace(weight_decay=0.0))
+    step = plain.step(dead, inputs)[1]
     assert (step.gradient == 0).any()
     assert of_steps(relaxed(), [step]).isfinite().all()

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small_fits import all_probabilities
 from torch_geometric.data import Data
 
 from graphglow.baselines.edge_probabilities import stored_entries
@@ -59,7 +60,7 @@ def test_adds_and_removes_edges_by_class_and_gains_by_it():
         float(accuracy(t.logits(), graph.test, graph.y[graph.test])) for t in (learned, control)
     ]
     assert scores[0] > scores[1] + 0.1
-    theta, edge = learned.theta.matrix(), graph.neighbours.to_dense() > 0
+    theta, edge = all_probabilities(learned.theta), graph.neighbours.to_dense() > 0
     alike, apart = graph.y[:, None] == graph.y, ~torch.eye(120, dtype=torch.bool)
     assert theta[edge & alike].mean() > theta[edge & ~alike].mean() + 0.1
     assert theta[~edge & alike & apart].mean() > 4 * theta[~edge & ~alike].mean()
@@ -131,8 +132,8 @@ def test_validation_halves_are_disjoint_cover_and_halve_each_class(seed):
     assert torch.equal(validation_halves(graph, seed)[0], learn)
     task = LDSTask(graph, config(seed=seed))
     assert torch.equal(task.graph.val, stop)
-    assert torch.equal(task.outer.nodes, learn)
-    assert torch.equal(task.inner.nodes, graph.train)
+    assert torch.equal(task.bilevel.outer.nodes, learn)
+    assert torch.equal(task.bilevel.inner.nodes, graph.train)
 
 
 def test_labels_of_test_nodes_are_never_read():
@@ -154,8 +155,8 @@ def test_knn_ignores_the_edges():
     data = noisy_data(num_nodes=30)
     other = Data(x=data.x, y=data.y, edge_index=data.edge_index[:, :4])
     tasks = [LDSTask(prepare(d).to("cpu"), config(knn=3)) for d in (data, other)]
-    first = tasks[0].theta.matrix()
-    assert torch.equal(first, tasks[1].theta.matrix())
+    first = all_probabilities(tasks[0].theta)
+    assert torch.equal(first, all_probabilities(tasks[1].theta))
     assert (first.sum(1) >= 3).all()
     unit = torch.nn.functional.normalize(data.x, dim=1)
     nearest = (unit @ unit.T - 2 * torch.eye(30)).topk(3).indices

@@ -4,8 +4,7 @@ import pytest
 import torch
 from propagate_inputs import CASES, inputs
 
-from graphglow.ops.eager import eager
-from graphglow.ops.similarity import similarity
+from graphglow.ops.eager import eager, similarity
 
 
 def literal_gamma(q, k, threshold, kernel, heads):

@@ -173,8 +173,8 @@ def test_auto_on_a_gpu_with_triton_takes_dense_then_triton():
         assert chosen_on_a_gpu(**LAST, dtype=dtype) == "dense"
         assert chosen_on_a_gpu(**beyond, dtype=dtype) == "triton"
     assert chosen_on_a_gpu(**LAST, heads=4) == "dense"  # heads are folded into q and k
-    assert chosen_on_a_gpu(**LAST, kernel="exp", heads=4) == "triton"
-    assert chosen_on_a_gpu(**LAST, kernel="exp", threshold=None) == "dense"
+    assert chosen_on_a_gpu(**beyond, kernel="exp", heads=4) == "dense"  # triton has no other kernel
+    assert chosen_on_a_gpu(n=DENSE_LIMIT // 1000, p=1000, kernel="exp", heads=2) == "chunked"
 
 
 @pytest.mark.usefixtures("gpu_backends")

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from graphglow.graphs import sparse
+from graphglow.ops import sparse
 from graphglow.ops.sparse import SparseMatrix
 
 

@@ -1,236 +1,199 @@
 """``triton`` gives the numbers of ``eager``: on the GPU, or in Triton's interpreter without one."""
 
-import dataclasses
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from propagate_inputs import CASES, LargestTensor, inputs, value_and_gradients
+from propagate_inputs import (
+    CASES,
+    LargestTensor,
+    assert_close_in_norm,
+    assert_errs_at_most_twice,
+    faint_inputs,
+    gradients_of,
+    inputs,
+    lonely_inputs,
+    value_and_gradients,
+)
 
 from graphglow.ops import available_backends, choose_backend, pivot_propagate
 from graphglow.ops.eager import eager
-from interpreted import DEVICE, KERNEL_TEST, ON_GPU, kernels
+from interpreted import DEVICE, KERNEL_TEST, ON_GPU, kernels, on_a_gpu
 
 pytest.importorskip("triton")
 pytestmark = KERNEL_TEST
 fused = kernels("graphglow.ops.triton_fused")
 
-SIZES = {  # nodes, pivots, width, features, batch
-    "identity cut at 0": [(1, 1, 3, 1, ()), (63, 5, 16, 2, ()), (257, 64, 16, 1, ())],
-    "identity cut at 0.1": [(130, 17, 3, 7, ()), (20, 9, 300, 130, ()), (33, 5, 8, 3, (2,))],
-    "identity uncut": [(63, 5, 16, 7, ()), (130, 17, 8, 3, ()), (9, 5, 8, 3, (2, 3))],
-    "exp cut at 0": [(63, 5, 8, 2, ()), (9, 33, 132, 3, ())],
-    "exp cut at 0.1": [(20, 5, 8, 2, ()), (9, 3, 8, 3, (2,))],
-    "exp uncut": [(63, 5, 8, 2, ())],
-    "exp of one head": [(63, 5, 8, 2, ())],
-    "sigmoid cut at 0.1": [(63, 5, 8, 2, ()), (9, 33, 132, 3, ())],
-    "sigmoid cut at 0.5": [(20, 5, 8, 2, ())],
-    "sigmoid uncut": [(63, 5, 8, 7, ()), (9, 5, 70, 70, ())],
-}
-FLOAT32 = {"rtol": 1e-4, "atol": 1e-5}
-SMALL = dict.fromkeys(fused.HALF_TILES, fused.Tiles(16, 32, 4, 2))
+CUT, UNCUT = "identity cut at 0.1", "identity uncut"
+FLOAT32 = 5e-5
+"""Relative error of float32 products made of three in bfloat16."""
 
 
-def both(case, tiles=None):
-    kernel, heads, threshold = CASES[case]
+def both(case):
+    threshold = CASES[case][2]
 
     def slow(v, q, k):
-        return eager(v, q, k, threshold, kernel, heads)
+        return eager(v, q, k, threshold, "identity", 1)
 
     def fast(v, q, k):
         on_device = (t.to(DEVICE) for t in (v, q, k))
-        return fused.triton_fused(*on_device, threshold, kernel, heads, tiles=tiles).cpu()
+        return fused.triton_fused(*on_device, threshold).cpu()
 
     return slow, fast
 
 
-def scaled_inputs(n, p, *, case, width, **sizes):
-    """Inputs away from the cut by more than float32 errs, with products that exp can take."""
-    v, q, k = inputs(n, p, case=case, width=width, margin=3e-5, **sizes)
-    wide = width > 16 and not case.startswith("identity")
-    return (v, q * (16 / width) ** 0.5, k) if wide else (v, q, k)
-
-
-def assert_close_to_scale(got, want, **tolerance):
-    """Against the largest entry of the exact result: float32 sums lose their small entries.
-
-    Where the exact one is 0 (one node, one pivot: the normalisation undoes any change), what
-    cancels are terms of the size of the inputs.
-    """
-    scale = want.abs().max().clamp_min(0.1)
-    torch.testing.assert_close(got.double() / scale, want / scale, **tolerance)
+def assert_equals_eager(case, tensors):
+    slow, fast = both(case)
+    got = value_and_gradients(fast, tensors, torch.float32)
+    assert {one.dtype for one in got} == {torch.float32}
+    assert_close_in_norm(got, value_and_gradients(slow, tensors), FLOAT32)
 
 
 @pytest.mark.parametrize(
     ("case", "n", "p", "width", "features", "batch"),
-    [(case, *sizes) for case in CASES for sizes in SIZES[case]],
-)
-def test_equals_eager_in_value_and_every_gradient(case, n, p, width, features, batch):
-    slow, fast = both(case)
-    tensors = scaled_inputs(n, p, case=case, width=width, features=features, batch=batch)
-    for got, want in zip(
-        value_and_gradients(fast, tensors, torch.float32),
-        value_and_gradients(slow, tensors),
-        strict=True,
-    ):
-        assert got.dtype == torch.float32
-        assert got.shape == want.shape
-        assert_close_to_scale(got, want, **FLOAT32)
-
-
-@pytest.mark.parametrize(
-    ("case", "tiles"),
     [
-        ("identity cut at 0", fused.Tiles(16, 32, 4, 2)),
-        ("identity cut at 0", fused.Tiles(32, 16, 4, 2, block_w=16)),
-        ("identity cut at 0", fused.Tiles(32, 32, 4, 2, block_g=64)),
-        ("sigmoid cut at 0.1", fused.Tiles(16, 32, 4, 2)),
+        (CUT, 20, 9, 300, 130, ()),  # wider than any tile
+        (UNCUT, 63, 5, 16, 7, (2,)),
+        *on_a_gpu(
+            ("identity cut at 0", 1, 1, 3, 1, ()),
+            ("identity cut at 0", 257, 64, 16, 1, ()),
+            (CUT, 130, 17, 3, 7, ()),
+            (UNCUT, 9, 5, 8, 3, (2, 3)),
+        ),
     ],
 )
-def test_result_does_not_depend_on_the_tiles(case, tiles):
-    tensors = scaled_inputs(20, 35, case=case, width=80, features=20)
-    default = value_and_gradients(both(case)[1], tensors, torch.float32)
-    other = value_and_gradients(
-        both(case, dict.fromkeys(fused.HALF_TILES, tiles))[1], tensors, torch.float32
-    )
-    for one, another in zip(default, other, strict=True):
-        torch.testing.assert_close(one, another, **FLOAT32)
-
-
-@pytest.mark.parametrize("case", ["identity cut at 0", "exp cut at 0"])
-def test_a_second_run_gives_the_same_bits(case):
-    tensors = inputs(20, 9, case=case)
-    fast = both(case, SMALL)[1]
-    first = value_and_gradients(fast, tensors, torch.float32)
-    for one, other in zip(first, value_and_gradients(fast, tensors, torch.float32), strict=True):
-        assert torch.equal(one, other)
+def test_equals_eager_in_value_and_every_gradient(case, n, p, width, features, batch):
+    sizes = {"width": width, "features": features, "batch": batch, "margin": 3e-5}
+    assert_equals_eager(case, inputs(n, p, case=case, **sizes))
 
 
 @pytest.mark.usefixtures("nan_filled_memory")
 @pytest.mark.parametrize(
-    ("case", "width", "features"),
+    "tiles",
     [
-        ("identity cut at 0.1", 8, 3),
-        ("identity uncut", 300, 70),
-        ("exp cut at 0", 8, 3),
-        ("sigmoid uncut", 8, 3),
+        fused.Tiles(16, 32, 4, 2),
+        fused.Tiles(32, 16, 4, 2, block_w=16),
+        *on_a_gpu(fused.Tiles(32, 32, 4, 2, block_g=64)),
     ],
 )
-def test_no_entry_is_left_unwritten(case, width, features):
-    slow, fast = both(case, SMALL)
-    tensors = scaled_inputs(33, 5, case=case, width=width, features=features)
-    for got, want in zip(
-        value_and_gradients(fast, tensors, torch.float32),
-        value_and_gradients(slow, tensors),
-        strict=True,
-    ):
-        assert got.isfinite().all()
-        assert_close_to_scale(got, want, **FLOAT32)
+def test_any_tiles_give_the_same_and_leave_no_entry_unwritten(tiles, monkeypatch):
+    """With 35 nodes and small tiles, passes over pivots are split and each dimension has an end."""
+    tensors = inputs(35, 20, case=CUT, width=80, features=20, margin=3e-5)
+    monkeypatch.setattr(fused, "TILES", dict.fromkeys(fused.TILES, tiles))
+    monkeypatch.setattr(fused, "FEW_ROWS", tiles.near)
+    assert_equals_eager(CUT, tensors)
+
+
+def test_a_second_run_gives_the_same_bits():
+    fast = both(CUT)[1]
+    runs = [value_and_gradients(fast, inputs(20, 9, case=CUT), torch.float32) for _ in range(2)]
+    for one, other in zip(*runs, strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rows_and_columns_without_neighbours_equal_eager(dtype):
     slow, fast = both("identity cut at 0")
-    v, q, k = inputs(10, 4, case="identity uncut")
-    q[[0, 5]] *= -1  # two nodes below every pivot
-    k[2] = 0  # one pivot that no node reaches
-    got = value_and_gradients(fast, (v, q, k), dtype)
-    want = value_and_gradients(slow, (v, q, k))
+    got = value_and_gradients(fast, lonely_inputs(), dtype)
     assert (got[0][[0, 5]] == 0).all()
     assert (got[2][[0, 5]] == 0).all()
-    tolerance = FLOAT32 if dtype == torch.float32 else {"rtol": 0, "atol": 0.03}
-    for one, other in zip(got, want, strict=True):
-        assert one.isfinite().all()
-        assert_close_to_scale(one, other, **tolerance)
+    bound = FLOAT32 if dtype == torch.float32 else 0.03
+    assert_close_in_norm(got, value_and_gradients(slow, lonely_inputs()), bound)
 
 
 def test_sums_below_the_smallest_allowed_pass_gradients_as_eager_does():
     slow, fast = both("identity cut at 0")
-    v, q, k = inputs(10, 4, case="identity uncut")
-    q[3] *= 1e-15
-    k[1] *= 1e-15
-    got = value_and_gradients(fast, (v, q, k), torch.float32)
-    for one, other in zip(got, value_and_gradients(slow, (v, q, k)), strict=True):
+    got = value_and_gradients(fast, faint_inputs(), torch.float32)
+    for one, other in zip(got, value_and_gradients(slow, faint_inputs()), strict=True):
         for row, exact in zip(one.double(), other, strict=True):  # their scales differ widely
             assert (row - exact).norm() <= 1e-4 * exact.norm()
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("case", ["identity cut at 0", "identity uncut", "sigmoid cut at 0.1"])
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        (CUT, torch.bfloat16),
+        (UNCUT, torch.float16),
+        *on_a_gpu((UNCUT, torch.bfloat16), (CUT, torch.float16)),
+    ],
+)
 def test_in_16_bits_errs_no_more_than_twice_what_eager_does(case, dtype):
     slow, fast = both(case)
     tensors = [t.to(dtype).double() for t in inputs(63, 17, case=case, width=16, features=7)]
-    truth = value_and_gradients(slow, tensors)
-    reference = value_and_gradients(slow, tensors, dtype)
     got = value_and_gradients(fast, tensors, dtype)
-    for fast16, slow16, exact in zip(got, reference, truth, strict=True):
-        assert fast16.dtype == dtype
-        allowed = 2 * (slow16 - exact).abs().max() + 1e-3 * exact.abs().max()
-        assert (fast16 - exact).abs().max() <= allowed
+    assert {one.dtype for one in got} == {dtype}
+    reference = value_and_gradients(slow, tensors, dtype)
+    assert_errs_at_most_twice(got, reference, value_and_gradients(slow, tensors))
 
 
-@pytest.mark.parametrize("features", [3, 70])
-@pytest.mark.parametrize("needed", ["v", "q", "k", "vq", "vk", "qk"])
-def test_only_the_gradients_asked_for_are_made(needed, features, monkeypatch):
-    slow, fast = both("identity cut at 0")
-    tensors = dict(
-        zip("vqk", inputs(20, 9, case="identity cut at 0", features=features), strict=True)
-    )
-    launched = []
-    for name in ("grad_q", "grad_k"):
-        launch = getattr(fused, name)
+@pytest.mark.parametrize(
+    ("needed", "features", "launched"),
+    [
+        ("v", 3, ["to_nodes"]),
+        ("vq", 3, ["nodes"]),  # dv comes on the way
+        ("vk", 70, ["to_nodes", "pivots"]),
+        *on_a_gpu(
+            ("q", 3, ["nodes"]),
+            ("k", 3, ["pivots"]),
+            ("vq", 70, ["nodes", "to_nodes"]),
+            ("qk", 70, ["nodes", "pivots"]),
+        ),
+    ],
+)
+def test_only_the_gradients_asked_for_are_made(needed, features, launched, monkeypatch):
+    slow, fast = both(CUT)
+    tensors = inputs(20, 9, case=CUT, features=features, margin=3e-5)
+    made, gradients, to_nodes = [], fused.gradients, fused.to_nodes
 
-        def counted(*args, name=name, launch=launch, **kwargs):
-            launched.append(name)
-            return launch(*args, **kwargs)
+    def counted(problem, near, far, scale, nodes_near, dv):
+        made.append("nodes" if nodes_near else "pivots")
+        return gradients(problem, near, far, scale, nodes_near, dv)
 
-        monkeypatch.setattr(fused, name, counted)
-    results = []
-    for function, dtype in ((fast, torch.float32), (slow, torch.float64)):
-        typed = {name: t.to(dtype) for name, t in tensors.items()}
-        leaves = [typed[name].requires_grad_() for name in needed]
-        results.append(torch.autograd.grad(function(**typed).square().sum(), leaves))
-    for got, want in zip(*results, strict=True):
-        assert_close_to_scale(got, want, **FLOAT32)
-    expected = {"v": [], "q": ["grad_q"], "vq": ["grad_q"]}  # dq's pass also serves dk
-    assert launched == expected.get(needed, ["grad_q", "grad_k"])
+    def counted_messages(*args, normalise):
+        made.extend([] if normalise else ["to_nodes"])
+        return to_nodes(*args, normalise=normalise)
+
+    monkeypatch.setattr(fused, "gradients", counted)
+    monkeypatch.setattr(fused, "to_nodes", counted_messages)
+    got = gradients_of(fast, tensors, needed, torch.float32)
+    assert_close_in_norm(got, gradients_of(slow, tensors, needed), FLOAT32)
+    assert made == launched
 
 
 def test_strided_inputs_and_an_expanded_gradient_are_taken():
-    slow, fast = both("identity cut at 0")
-    v, q, k = (t.mT.contiguous().mT for t in inputs(40, 9, case="identity cut at 0"))
-    leaves = [t.float().requires_grad_() for t in (v, q, k)]
+    slow, fast = both(UNCUT)
+    exact = [t.mT.contiguous().mT.requires_grad_() for t in inputs(20, 9, case=UNCUT)]
+    leaves = [t.detach().float().requires_grad_() for t in exact]
     assert not leaves[1].is_contiguous()
     got = torch.autograd.grad(fast(*leaves).sum(), leaves)
-    exact = [t.requires_grad_() for t in (v, q, k)]
-    for one, other in zip(got, torch.autograd.grad(slow(*exact).sum(), exact), strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-4)
+    want = torch.autograd.grad(slow(*exact).sum(), exact)
+    assert_close_in_norm(got, want, 1e-3)  # the sum is nearly constant
 
 
-def test_the_result_may_be_changed_in_place():
-    leaves = [t.float().requires_grad_() for t in inputs(9, 3, case="identity cut at 0")]
-    out = both("identity cut at 0")[1](*leaves)
-    assert (out.detach().clone() + 1 == out.add_(1)).all()
-
-
-def test_no_tensor_forwards_or_backwards_holds_gamma():
+def test_no_tensor_holds_gamma_and_the_result_may_be_changed_in_place():
     n, p = 200, 100
-    leaves = [t.float().requires_grad_() for t in inputs(n, p, case="identity cut at 0")]
+    leaves = [t.float().requires_grad_() for t in inputs(n, p, case=CUT)]
     with LargestTensor() as mode:
-        both("identity cut at 0")[1](*leaves).sum().backward()
+        out = both(CUT)[1](*leaves)
+        torch.autograd.grad(out.sum(), leaves, retain_graph=True)
     assert mode.elements <= n * p / 2
+    assert (out.detach().clone() + 1 == out.add_(1)).all()
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_the_door_takes_it_by_name(precision):
-    v, q, k = (t.float().to(DEVICE) for t in inputs(40, 9, case="identity uncut"))
+    v, q, k = (t.float().to(DEVICE) for t in inputs(40, 9, case=UNCUT))
     assert "triton" in available_backends(DEVICE)
     got = pivot_propagate(v, q, k, backend="triton", precision=precision)
     want = pivot_propagate(v.double(), q.double(), k.double(), backend="eager")
-    tolerance = 1e-5 if precision == "float32" else 2e-2
     assert got.dtype == torch.float32
-    assert (got - want).abs().max() <= tolerance * want.abs().max()
+    assert (got - want).norm() <= (FLOAT32 if precision == "float32" else 2e-2) * want.norm()
+
+
+def test_what_it_cannot_do_is_refused_in_one_sentence():
+    v, q, k = (t.to(DEVICE) for t in inputs(4, 2, case=CUT))
+    with pytest.raises(ValueError, match="'triton' takes float32, bfloat16 or float16; got"):
+        pivot_propagate(v, q, k, backend="triton")
+    with pytest.raises(ValueError, match="'triton' needs kernel='identity'; got 'exp'"):
+        pivot_propagate(v.float(), q.float(), k.float(), kernel="exp", backend="triton")
 
 
 def test_auto_takes_it_for_large_graphs_on_a_gpu_only():
@@ -240,45 +203,23 @@ def test_auto_takes_it_for_large_graphs_on_a_gpu_only():
     assert choose_backend(q.double(), k.double(), **settings) == "chunked"
 
 
-def test_float64_is_refused_in_one_sentence():
-    tensors = inputs(4, 2, case="identity cut at 0")
-    with pytest.raises(ValueError, match="'triton' takes float32, bfloat16 or float16; got"):
-        pivot_propagate(*(t.to(DEVICE) for t in tensors), backend="triton")
-
-
-@given(
-    blocks=st.integers(1, 200_000), programs=st.integers(1, 2000), slots=st.sampled_from([4, 132])
-)
-def test_splits_keep_the_gpu_busy(blocks, programs, slots):
-    splits = fused.count_splits(blocks, programs, slots)
-    assert 1 <= splits <= min(blocks, 1 + 4 * slots // programs)
-
-    def time(splits):
-        return -(-programs * splits // slots) * (-(-blocks // splits) + fused.OUTSIDE_LOOP)
-
-    assert time(splits) <= 1.05 * time(1)
-    assert time(splits) <= 1.05 * time(max(1, min(blocks, slots // programs)))
-
-
 @pytest.mark.parametrize("n", [1, 1000, 2235, 19717, 10_000_000])
-def test_partial_sums_stay_a_few_megabytes(n):
-    chip = fused.Chip(multiprocessors=132, shared_memory=232448)
-    problem = fused.Problem(
-        batch=1, n=n, p=1000, f=64, head_width=256, heads=1, kernel="identity", threshold=0.0,
-        dtype=torch.bfloat16, precision="tf32", chip=chip, tiles={},
-    )  # fmt: skip
+def test_partial_sums_stay_a_few_megabytes_and_keep_the_gpu_busy(n):
     for dtype in fused.DTYPES:
-        cast = dataclasses.replace(problem, dtype=dtype)
-        splits, rows = cast.splits("grad_k")
+        problem = fused.Problem(
+            batch=1, n=n, p=1000, f=64, w=256, threshold=0.0, dtype=dtype, precision="tf32",
+            chip=(132, 232448),
+        )  # fmt: skip
+        _, splits, rows, _ = problem.launch("gradients", nodes_near=False)
         assert splits * rows >= n
         assert splits * 1000 * 256 * 4 <= 20e6
-        if n >= 2235:
-            blocks = 1000 / cast.tiles_of("to_pivots").block_p
-            assert blocks * cast.splits("to_pivots")[0] >= 0.7 * 132
+        blocks, splits, _, _ = problem.launch("messages", nodes_near=False)
+        assert n < 2235 or blocks * splits >= 0.7 * 132
 
 
-@pytest.mark.skipif(not ON_GPU, reason="needs a CUDA device and 20 GB of its memory")
+@pytest.mark.gpu
 def test_offsets_beyond_two_to_the_31():
+    """Takes 20 GB of the GPU's memory."""
     n, width = 2**31 // 256 + 200, 256
     q = torch.zeros(n, width, dtype=torch.bfloat16, device=DEVICE)
     q[:, 0] = 1
@@ -287,7 +228,7 @@ def test_offsets_beyond_two_to_the_31():
     k = torch.eye(2, width, dtype=torch.bfloat16, device=DEVICE, requires_grad=True)
     v = torch.ones(n, 1, dtype=torch.bfloat16, device=DEVICE)
     v[-100:] = 3
-    out = fused.triton_fused(v, q, k, 0.0, "identity", 1)
+    out = fused.triton_fused(v, q, k, 0.0)
     assert (out[:-100] == 1).all()  # 100 of 8 million nodes do not show in bfloat16
     assert (out[-100:] == 2).all()  # the mean of pivot 0, at 1, and of pivot 1, at 3
     dq, dk = torch.autograd.grad(out.sum(), (q, k))
@@ -297,16 +238,8 @@ def test_offsets_beyond_two_to_the_31():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("features", [3, 7, 16, 32, 64])
-@pytest.mark.parametrize(
-    ("kernel", "heads", "width"),
-    [
-        *(("identity", 1, width) for width in (16, 32, 64, 128)),
-        ("sigmoid", 4, 64),
-        ("exp", 4, 128),
-        ("exp", 1, 256),
-    ],
-)
-def test_narrow_factors_on_a_large_graph(kernel, heads, width, features):
+@pytest.mark.parametrize("width", [16, 32, 64, 128, 256])
+def test_narrow_factors_on_a_large_graph(width, features):
     """Tiles narrower than 64 gave NaN and wrong gradients on an H200; small graphs did not show it.
 
     Factors are positive, so that no entry is near the cut, where one rounding may flip it.
@@ -318,8 +251,7 @@ def test_narrow_factors_on_a_large_graph(kernel, heads, width, features):
     found = {}
     for backend in ("triton", "chunked"):
         leaves = [t.clone().requires_grad_() for t in (v, q, k)]
-        out = pivot_propagate(*leaves, threshold=0.0, kernel=kernel, heads=heads, backend=backend)
+        out = pivot_propagate(*leaves, threshold=0.0, backend=backend)
         out.backward((v * 3).sin())
         found[backend] = [out.detach(), *(t.grad for t in leaves)]
-    for got, want in zip(found["triton"], found["chunked"], strict=True):
-        assert float((got - want).norm() / want.norm()) < 2e-3
+    assert_close_in_norm(found["triton"], [t.double() for t in found["chunked"]], 2e-3)

@@ -8,13 +8,8 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import EPS, propagate_over, similarity
-from graphglow.structure import (
-    BlendedStructure,
-    LearnerConfig,
-    PivotStructure,
-    StructureLearner,
-    latent,
-)
+from graphglow.ops.knn import entry_products
+from graphglow.structure import BlendedStructure, LearnerConfig, PivotStructure, StructureLearner
 from graphglow.structure.latent import KNNStructure, most_similar
 
 
@@ -152,8 +147,9 @@ def test_the_size_of_the_blocks_does_not_show(n, p, neighbours, rows, batch):
     assert torch.equal(positive, blocks.values > 0)
     assert torch.equal(whole.pivots[positive], blocks.pivots[positive])
     torch.testing.assert_close(whole.values, blocks.values)
-    left, right, col = q.flatten(0, -2), k.flatten(0, -2), whole.to_nodes.col
-    products = [latent._products(left, right, col, size) for size in (10**6, rows)]
+    left, right = q.flatten(0, -2), k.flatten(0, -2)
+    columns = whole.to_nodes.col.view(len(left), -1)
+    products = [entry_products(left, right, columns, size) for size in (10**6, rows)]
     torch.testing.assert_close(*products)
     torch.testing.assert_close(products[0][positive.flatten(0, -2)], whole.values[positive])
 
@@ -218,8 +214,8 @@ def test_no_block_is_larger_than_allowed(monkeypatch):
         sizes.append(gamma.numel())
         return gamma
 
-    monkeypatch.setattr(latent, "similarity", measured)
-    monkeypatch.setattr(latent, "BLOCK_ELEMENTS", 30)
+    monkeypatch.setattr("graphglow.ops.knn.similarity", measured)
+    monkeypatch.setattr("graphglow.ops.knn.BLOCK_ELEMENTS", 30)
     _, q, k = factors(batch=(2,))
     knn(q, k, 2).gamma()
     assert max(sizes) <= 30

@@ -1,8 +1,6 @@
 """Every method that the paper compares with, and controls that it lacks, behind one door."""
 
-from graphglow.baselines.fit import fit, fit_many, method_named
+from graphglow.baselines.fit import METHODS, FitResult, fit, fit_many, method_named
 from graphglow.baselines.method import Method
-from graphglow.baselines.methods import METHODS
-from graphglow.baselines.result import FitResult
 
 __all__ = ["METHODS", "FitResult", "Method", "fit", "fit_many", "method_named"]

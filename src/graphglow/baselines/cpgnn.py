@@ -1,14 +1,12 @@
 """CPGNN: beliefs from the features, passed along edges through a learned class compatibility."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method
-from graphglow.baselines.model import Model, ModelTask
+from graphglow.baselines.method import GNN_SPACE, Method, Model, ModelTask, of_model
 from graphglow.checks import at_least, one_of, rate
 from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot, vector
@@ -22,8 +20,6 @@ from graphglow.training.loop import Replay
 Estimator = Literal["mlp", "cheb"]
 Adjacency = Literal["raw", "symmetric", "mean"]
 
-CHEBYSHEV_ORDER = 2
-"""Highest Chebyshev polynomial of the estimator cheb: two hops in each layer."""
 SINKHORN_STEPS = 200
 SMOOTHING = 1e-3
 """Added to each count of class pairs, as a share of their mean: Sinkhorn-Knopp needs no zeros."""
@@ -98,11 +94,11 @@ class ChebyshevEstimator(MLPEstimator):
     """ChebNet (Defferrard et al., NeurIPS 2016): each layer is sum_k T_k(L~) X W_k, k = 0 .. 2.
 
     L~ = 2 L / lambda_max - I with L = I - D^-1/2 A D^-1/2. Its largest eigenvalue is replaced by
-    its bound, 2, so that L~ = -D^-1/2 A D^-1/2. The polynomials are summed by Clenshaw's rule on
-    X W_k, which is narrower than X.
+    its bound, 2, so that L~ = -D^-1/2 A D^-1/2. The polynomials, 1, L~ and 2 L~^2 - 1, are summed
+    by Clenshaw's rule on X W_k, which is narrower than X.
     """
 
-    MAPS = 1 + CHEBYSHEV_ORDER
+    MAPS = 3
 
     def __init__(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
         super().__init__(graph, hidden, generator)
@@ -110,11 +106,8 @@ class ChebyshevEstimator(MLPEstimator):
 
     def mix(self, products: Tensor) -> Tensor:
         """sum_k T_k(L~) v_k of the columns v_k that W_k made."""
-        first, *middle, last = products.chunk(self.MAPS, dim=1)
-        before = torch.zeros_like(last)
-        for v in reversed(middle):
-            before, last = last, v - 2 * (self.operator @ last) - before
-        return first - self.operator @ last - before
+        v0, v1, v2 = products.chunk(self.MAPS, dim=1)
+        return v0 - self.operator @ (v1 - 2 * (self.operator @ v2)) - v2
 
 
 class CPGNN(Model):
@@ -267,21 +260,13 @@ def row_sum_penalty(compatibility: Tensor) -> Tensor:
     return (sums * (sums > ROUNDING)).sum()
 
 
-def _build(graph: Graph, configs: Sequence[CPGNNConfig]) -> CPGNNTask:
-    (config,) = configs
-    model = CPGNN(graph, config).to(graph.y.device, graph.adj.values.dtype)
-    return CPGNNTask(model, config)
-
-
 METHOD = Method(
     family="gnn",
     summary="CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
     config=CPGNNConfig,
-    build=_build,
+    build=of_model(CPGNN, CPGNNTask),
     space={
-        **SHARED_SPACE,
-        "hidden": HIDDEN,
-        "weight_decay": WEIGHT_DECAY,
+        **GNN_SPACE,
         "estimator": get_args(Estimator),
         "propagations": (1, 2),
         "adjacency": ("raw", "symmetric"),

@@ -63,13 +63,6 @@ class EdgeProbabilities:
             yield Block(start, stop, flat[offset:end].view(stop - start, width))
             offset = end
 
-    def matrix(self) -> Tensor:
-        """All probabilities: [N, N], symmetric. For small graphs."""
-        full = self.flat.new_zeros(self.num_nodes, self.num_nodes)
-        for start, stop, values in self.blocks(self.flat):
-            full[start:stop, start:] = values
-        return full + full.T
-
     def draw(self, generator: torch.Generator) -> Sample:
         """One graph."""
         hits = (

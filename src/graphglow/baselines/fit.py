@@ -1,21 +1,31 @@
 """The one door to every competitor: same splits, same early stopping, same clock.
 
 graphglow fit --method gcn --target cora
+
+A competitor is a line of :data:`METHODS`, which the doors and the tests walk. What is known of a
+method, its search space among it, stands beside its code.
 """
 
 import difflib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.baselines import cpgnn, idgl, lds, vgcn
+from graphglow.baselines.controls import CONTROLS
+from graphglow.baselines.gnns import PURE_GNNS
 from graphglow.baselines.memory import check_fits
 from graphglow.baselines.method import Method
-from graphglow.baselines.methods import METHODS
-from graphglow.baselines.result import FitResult
+from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
-from graphglow.graphs import Graph, check_graph, graph_of
+from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
+from graphglow.structure import LearnerConfig
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
     out_of_memory_says,
@@ -23,7 +33,98 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, OnEpoch, of_run
+from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
+from graphglow.training.task import accuracy
+
+METHODS: dict[str, Method] = {
+    **PURE_GNNS,
+    "cpgnn": cpgnn.METHOD,
+    **CONTROLS,
+    "lds": lds.METHOD,
+    "idgl": idgl.METHOD,
+    "idgl-anchor": idgl.ANCHOR_METHOD,
+    "vgcn": vgcn.METHOD,
+    **VARIANTS,
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult:
+    """A competitor's predictions at its best epoch. Accuracies are fractions in [0, 1].
+
+    ``val_accuracy`` is on the nodes that early stopping looked at; ``test_accuracy`` is None where
+    the graph has no test nodes.
+
+    Shapes:
+        logits [N, C]
+    """
+
+    data: Data
+    graph: Graph
+    method: str
+    backbone: str | None
+    config: RunConfig
+    logits: Tensor
+    history: list[Epoch]
+    train_seconds: float
+    seconds: float
+    peak_memory_bytes: int
+    device: str
+
+    def __repr__(self) -> str:
+        facts = self.summary()
+        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
+        return f"FitResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
+
+    def predict_proba(self) -> Tensor:
+        """Class probabilities of every node: [N, C]."""
+        return self.logits.softmax(dim=1)
+
+    def predict(self) -> Tensor:
+        """The most probable class of every node: [N]."""
+        return self.logits.argmax(dim=1)
+
+    def write_predictions(self, path: str | Path) -> None:
+        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``.
+
+        An existing file is replaced.
+        """
+        write_predictions(self.data, self.predict_proba(), path)
+
+    @property
+    def val_accuracy(self) -> float:
+        return self._accuracy_on(self.graph.val)
+
+    @property
+    def test_accuracy(self) -> float | None:
+        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
+
+    def _accuracy_on(self, nodes: Tensor) -> float:
+        nodes = nodes.cpu()
+        return float(accuracy(self.logits, nodes, self.data.y[nodes]))
+
+    @property
+    def epochs(self) -> int:
+        """Epochs run."""
+        return len(self.history)
+
+    def summary(self) -> dict[str, Any]:
+        """The facts of the run, as the command line's ``--json`` prints them."""
+        delta = getattr(self.config, "delta", LearnerConfig.delta)
+        return {
+            "target": self.graph.name,
+            "method": self.method,
+            "backbone": self.backbone,
+            **({} if delta == LearnerConfig.delta else {"delta": delta}),
+            "test_accuracy": self.test_accuracy,
+            "val_accuracy": self.val_accuracy,
+            "epochs": self.epochs,
+            "train_seconds": self.train_seconds,
+            "total_seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "device": self.device,
+            "seed": self.config.seed,
+        }
 
 
 def method_named(name: str) -> Method:
@@ -50,10 +151,8 @@ def fit(
         config: The method's own settings, ``METHODS[name].config``; by default its defaults.
         on_epoch: Called after every epoch.
     """
-    method = method_named(name)
-    return fit_many(name, data, [method.config() if config is None else config], on_epoch=on_epoch)[
-        0
-    ]
+    configs = [method_named(name).config() if config is None else config]
+    return fit_many(name, data, configs, on_epoch=on_epoch)[0]
 
 
 def fit_many(
@@ -107,7 +206,9 @@ def _train(
     device = resolve_device(first.device)
     graph = graph_of(data).to(device)
     reset_peak_memory(device)
-    _check_memory(name, method, graph, first)
+    if method.memory is not None:
+        needed = method.memory(graph, first)
+        check_fits(name, needed, graph.name, device, method.lighter)
     with out_of_memory_says(_advice(name, method, graph, len(configs))):
         task = method.build(graph, configs)
         loop = Loop(task, first.epochs, first.patience or first.epochs)
@@ -143,9 +244,3 @@ def _advice(name: str, method: Method, graph: Graph, runs: int) -> str:
         f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
         f"edges{at_once} it does not{lighter}"
     )
-
-
-def _check_memory(name: str, method: Method, graph: Graph, config: RunConfig) -> None:
-    if method.memory is not None:
-        needed = method.memory(graph, config)
-        check_fits(name, needed, graph.name, graph.y.device, method.lighter)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method
+from graphglow.baselines.method import GNN_SPACE, Method
 from graphglow.checks import at_least
 from graphglow.graphs import Graph
 from graphglow.training.config import RunConfig, TransferConfig
@@ -91,7 +91,7 @@ def _method(
         summary=summary,
         config=config,
         build=of_backbone(backbone),
-        space={**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY, **space},
+        space={**GNN_SPACE, **space},
         backbone=backbone,
         batched=True,
         memory=memory,

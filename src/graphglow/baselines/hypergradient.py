@@ -40,25 +40,6 @@ class Weights(NamedTuple):
     last_bias: Tensor
 
 
-class Widths(NamedTuple):
-    """D features, H hidden units, C classes."""
-
-    features: int
-    hidden: int
-    classes: int
-
-    @property
-    def sizes(self) -> list[int]:
-        d, h, c = self
-        return [d * h, h, h * c, c]
-
-    def unpack(self, flat: Tensor) -> Weights:
-        """Views of one flat vector."""
-        first, bias, second, last_bias = torch.split(flat, self.sizes)
-        _, h, c = self
-        return Weights(first.view(-1, h), bias, second.view(-1, c), last_bias)
-
-
 class AdamState(NamedTuple):
     """The weights and Adam's two moments, flat, and the steps done: [S], [S], [S], []."""
 
@@ -68,13 +49,8 @@ class AdamState(NamedTuple):
     done: Tensor
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What a GCN is judged by: cross-entropy on some nodes, and an L2 penalty on its first layer.
-
-    Shapes:
-        nodes [M], labels [M]
-    """
+class Objective(NamedTuple):
+    """Cross-entropy on nodes [M] with labels [M], and an L2 penalty on the first layer."""
 
     nodes: Tensor
     labels: Tensor
@@ -139,47 +115,85 @@ def gcn(weights: Weights, propagate: Propagation, xw: Tensor, mask: Tensor | Non
     return propagate(hidden @ weights.second) + weights.last_bias
 
 
-def loss_and_factors(
-    widths: Widths, flat: Tensor, inputs: Inputs, objective: Objective
-) -> tuple[Tensor, Tensor, Factors]:
-    """The objective, its gradient [S] with respect to the weights, and that to A."""
-    flat = flat.detach().requires_grad_()
-    weights = widths.unpack(flat)
-    propagate = Propagation(inputs.adjacency, flat.dtype)
-    logits = gcn(weights, propagate, inputs.features @ weights.first, inputs.mask)
-    value = supervised_loss(logits, objective.nodes, objective.labels)
-    value = value + objective.weight_decay / 2 * weights.first.square().sum()
-    grad, factors = propagate.backward(value, flat)
-    return value.detach(), grad, factors
+@dataclass(frozen=True, eq=False)
+class Bilevel:
+    """A GCN of D features, H hidden units and C classes, trained on L and judged by F."""
 
+    widths: tuple[int, int, int]
+    inner: Objective
+    """L."""
+    outer: Objective
+    """F."""
+    rate: float
+    """Adam's step size."""
 
-def second_order(
-    widths: Widths, flat: Tensor, along: Tensor, inputs: Inputs, objective: Objective
-) -> tuple[Tensor, Factors]:
-    """``along`` times the derivatives of dL/dw: with respect to w [S], and to A."""
-    flat = flat.detach().requires_grad_()
-    w, d = widths.unpack(flat), widths.unpack(along)
-    propagate = Propagation(inputs.adjacency, flat.dtype)
-    xw = inputs.features @ torch.cat([w.first, d.first], 1)  # [N, 2H]: value and derivative
-    z, dz = torch.chunk(propagate(xw), 2, dim=1)
-    alive = (z.detach() + w.bias.detach() > 0).to(flat.dtype)
-    alive = alive if inputs.mask is None else alive * inputs.mask
-    h, dh = (z + w.bias) * alive, (dz + d.bias) * alive
-    hw = torch.cat([h @ w.second, dh @ w.second + h @ d.second], 1)  # [N, 2C]
-    logits, change = torch.chunk(propagate(hw).index_select(0, objective.nodes), 2, dim=1)
-    p, change = (logits + w.last_bias).softmax(1), change + d.last_bias
-    own = change.gather(1, objective.labels[:, None])
-    value = ((p * change).sum(1, keepdim=True) - own).mean()
-    value = value + objective.weight_decay * (w.first * d.first).sum()
-    return propagate.backward(value, flat)
+    @property
+    def sizes(self) -> list[int]:
+        d, h, c = self.widths
+        return [d * h, h, h * c, c]
 
+    def unpack(self, flat: Tensor) -> Weights:
+        """Views of one flat vector."""
+        first, bias, second, last_bias = torch.split(flat, self.sizes)
+        _, h, c = self.widths
+        return Weights(first.view(-1, h), bias, second.view(-1, c), last_bias)
 
-def inner_step(
-    widths: Widths, state: AdamState, inputs: Inputs, objective: Objective, rate: float
-) -> tuple[Tensor, InnerStep]:
-    """One Adam step on the inner objective; return its value before the step."""
-    value, grad, _ = loss_and_factors(widths, state.weights, inputs, objective)
-    return value, InnerStep(inputs, state, grad, adam(state, grad, rate))
+    def loss_and_factors(
+        self, flat: Tensor, inputs: Inputs, objective: Objective
+    ) -> tuple[Tensor, Tensor, Factors]:
+        """The objective, its gradient [S] with respect to the weights, and that to A."""
+        flat = flat.detach().requires_grad_()
+        weights = self.unpack(flat)
+        propagate = Propagation(inputs.adjacency, flat.dtype)
+        logits = gcn(weights, propagate, inputs.features @ weights.first, inputs.mask)
+        value = supervised_loss(logits, objective.nodes, objective.labels)
+        value = value + objective.weight_decay / 2 * weights.first.square().sum()
+        grad, factors = propagate.backward(value, flat)
+        return value.detach(), grad, factors
+
+    def second_order(self, flat: Tensor, along: Tensor, inputs: Inputs) -> tuple[Tensor, Factors]:
+        """``along`` times the derivatives of dL/dw: with respect to w [S], and to A."""
+        flat = flat.detach().requires_grad_()
+        w, d = self.unpack(flat), self.unpack(along)
+        propagate = Propagation(inputs.adjacency, flat.dtype)
+        xw = inputs.features @ torch.cat([w.first, d.first], 1)  # [N, 2H]: value and derivative
+        z, dz = torch.chunk(propagate(xw), 2, dim=1)
+        alive = (z.detach() + w.bias.detach() > 0).to(flat.dtype)
+        alive = alive if inputs.mask is None else alive * inputs.mask
+        h, dh = (z + w.bias) * alive, (dz + d.bias) * alive
+        hw = torch.cat([h @ w.second, dh @ w.second + h @ d.second], 1)  # [N, 2C]
+        nodes, labels, weight_decay = self.inner
+        logits, change = torch.chunk(propagate(hw).index_select(0, nodes), 2, dim=1)
+        p, change = (logits + w.last_bias).softmax(1), change + d.last_bias
+        own = change.gather(1, labels[:, None])
+        value = ((p * change).sum(1, keepdim=True) - own).mean()
+        value = value + weight_decay * (w.first * d.first).sum()
+        return propagate.backward(value, flat)
+
+    def step(self, state: AdamState, inputs: Inputs) -> tuple[Tensor, InnerStep]:
+        """One Adam step on the inner objective; return its value before the step."""
+        value, grad, _ = self.loss_and_factors(state.weights, inputs, self.inner)
+        return value, InnerStep(inputs, state, grad, adam(state, grad, self.rate))
+
+    def hypergradient(self, steps: list[InnerStep], inputs: Inputs) -> Factors:
+        """dF/dA summed over all graphs of these steps and of the outer objective (Algorithm 1).
+
+        With the straight-through estimator, dA/dtheta = I, it is the gradient in theta.
+
+        Args:
+            steps: The last tau inner steps; earlier ones count as constant (truncation).
+            inputs: What F is evaluated on: A_T, the features, no dropout.
+        """
+        last = steps[-1].after
+        _, p_weights, factors = self.loss_and_factors(last.weights, inputs, self.outer)
+        p_mean, p_square = torch.zeros_like(p_weights), torch.zeros_like(p_weights)
+        parts = [factors]
+        for step in reversed(steps):
+            p_grad, p_mean, p_square = adam_backward(step, (p_weights, p_mean, p_square), self.rate)
+            change, factors = self.second_order(step.before.weights, p_grad, step.inputs)
+            p_weights = p_weights + change
+            parts.append(factors)
+        return Factors(*(torch.cat(side, 1) for side in zip(*parts, strict=True)))
 
 
 def adam(state: AdamState, grad: Tensor, rate: float) -> AdamState:
@@ -204,38 +218,6 @@ def adam_backward(
     p_square = p_square + scaled * step.after.mean / (2 * second * root * root)
     p_grad = (1 - BETA_1) * p_mean + 2 * (1 - BETA_2) * step.gradient * p_square
     return p_grad, BETA_1 * p_mean, BETA_2 * p_square
-
-
-def hypergradient(
-    widths: Widths,
-    steps: list[InnerStep],
-    inner: Objective,
-    outer: Objective,
-    inputs: Inputs,
-    rate: float,
-) -> Factors:
-    """dF/dA summed over all graphs of these steps and of the outer objective (Algorithm 1).
-
-    With the straight-through estimator, dA/dtheta = I, it is the gradient with respect to theta.
-
-    Args:
-        widths: Of the GCN.
-        steps: The last tau inner steps; earlier ones count as constant (truncation).
-        inner: L.
-        outer: F.
-        inputs: What F is evaluated on: A_T, the features, no dropout.
-        rate: The inner learning rate.
-    """
-    last = steps[-1].after
-    _, p_weights, factors = loss_and_factors(widths, last.weights, inputs, outer)
-    p_mean, p_square = torch.zeros_like(p_weights), torch.zeros_like(p_weights)
-    parts = [factors]
-    for step in reversed(steps):
-        p_grad, p_mean, p_square = adam_backward(step, (p_weights, p_mean, p_square), rate)
-        change, factors = second_order(widths, step.before.weights, p_grad, step.inputs, inner)
-        p_weights = p_weights + change
-        parts.append(factors)
-    return Factors(torch.cat([f.left for f in parts], 1), torch.cat([f.right for f in parts], 1))
 
 
 def _corrections(done: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,7 @@
-"""IDGL: a graph and the embeddings on it refine each other; the graph is a dense matrix."""
+"""IDGL: a graph and the embeddings on it refine each other; and IDGL-Anchor, linear in the nodes.
+
+The learned graph is a dense matrix: between all nodes, or between the nodes and a few anchors.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,18 +11,26 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from graphglow.baselines.learned_graph import Latent, LearnedGraph, PenaltyRates, squared
-from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space, of_model
-from graphglow.baselines.model import Model
-from graphglow.baselines.weighted_cosine import CutSimilarity, FeatureSimilarity, cut_similarity
+from graphglow.baselines.learned_graph import (
+    AnchorGraph,
+    FeatureSimilarity,
+    Latent,
+    LearnedGraph,
+    PenaltyRates,
+    cut_similarity,
+    squared,
+)
+from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space, of_model
 from graphglow.checks import at_least, in_unit_interval, number, rate
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
-from graphglow.ops.unit_heads import unit_heads
+from graphglow.ops.embeddings import unit_heads
 from graphglow.training.config import RunConfig
+
+Pair = tuple[Tensor, Tensor]
 
 KEPT_ENTRIES = 200_000_000
 """The learned graphs of all refinements are kept for the backward pass up to this many entries
@@ -78,6 +89,18 @@ class IDGLConfig(RunConfig):
         return PenaltyRates(self.smoothness, self.connectivity, self.sparsity)
 
 
+@dataclass(frozen=True, kw_only=True)
+class IDGLAnchorConfig(IDGLConfig):
+    """IDGL-Anchor; the defaults are IDGL's for Cora."""
+
+    num_anchors: int = 1000
+    """s: nodes that all others are compared with; at most the number of nodes is used."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("num_anchors", self.num_anchors, 1)
+
+
 class Round(NamedTuple):
     """Step t of the refinement, as the loss sees it.
 
@@ -133,9 +156,9 @@ class IDGL(Model):
         """The nodes that all others are compared with; None means all."""
         return None
 
-    def latent(self, similarity: CutSimilarity) -> Latent:
+    def latent(self, weights: Tensor) -> Latent:
         """The learned graph from A^(t)."""
-        return LearnedGraph.of(similarity)
+        return LearnedGraph.of(weights)
 
     def loss(self, dropout: Dropout) -> Tensor:
         first, *others = self.rounds(dropout)
@@ -166,14 +189,14 @@ class IDGL(Model):
         first = self.latent(self.features(self.heads_x, config.cut, compared))  # A^(1)
         xw = drop_features(self.graph.x, dropout) @ self.weight_in
         fixed = self.graph.adj @ xw, first.propagate(xw)  # the same in all steps, [N, hidden]
-        z, logits, penalty = self._layers(first, first, *fixed, fixed[1], _mask(xw, dropout))
+        z, logits, penalty = self._layers(first, first, fixed, fixed[1], _mask(xw, dropout))
         yield Round(logits, penalty, None)
-        before = first.similarity.weights
+        before = first.weights.detach()
         limit = config.tolerance * squared(before)
         active: Tensor | None = None
         for t in range(2, config.refinements + 1):
             # the mask is drawn here: a step that is made again in the backward pass draws nothing
-            parts = (z, first, xw, *fixed, _mask(xw, dropout))
+            parts = (z, first, xw, fixed, _mask(xw, dropout))
             if self.recompute and torch.is_grad_enabled():
                 made = checkpoint(
                     self._next_step, *parts, use_reentrant=False, preserve_rng_state=False
@@ -194,29 +217,26 @@ class IDGL(Model):
         z: Tensor,
         first: Latent,
         xw: Tensor,
-        through_input: Tensor,
-        through_first: Tensor,
+        fixed: Pair,
         mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """From Z^(t-1): Z^(t), logits, L_G and A^(t)."""
         q = unit_heads(z, self.heads_z)
         k = q if self.anchors is None else q.index_select(0, self.anchors)
         learned = self.latent(cut_similarity(q, k, self.config.cut))
-        through = learned.propagate(xw)
-        made = self._layers(learned, first, through_input, through_first, through, mask)
-        return *made, learned.similarity.weights
+        made = self._layers(learned, first, fixed, learned.propagate(xw), mask)
+        return *made, learned.weights.detach()
 
     def _layers(
         self,
         learned: Latent,
         first: Latent,
-        through_input: Tensor,
-        through_first: Tensor,
+        fixed: Pair,
         through_learned: Tensor,
         mask: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Both layers on M, and L_G; of the first layer the messages are there already."""
-        z = torch.relu(self._mix(through_input, through_first, through_learned))
+        z = torch.relu(self._mix(*fixed, through_learned))
         z = z if mask is None else z * mask
         v = z @ self.weight_out
         from_first = first.propagate(v)
@@ -227,6 +247,32 @@ class IDGL(Model):
     def _mix(self, through_input: Tensor, through_first: Tensor, through_learned: Tensor) -> Tensor:
         latent = torch.lerp(through_first, through_learned, self.config.structure_momentum)
         return torch.lerp(latent, through_input, self.config.input_weight)
+
+
+class IDGLAnchor(IDGL):
+    """IDGL-Anchor (Chen, Wu and Zaki, NeurIPS 2020, section 3.4): O(N s), never N x N.
+
+    As :class:`IDGL`, with R_up between nodes and s anchors in place of A, and messages in two
+    steps, ``f(A)`` becoming ``Delta^-1 R Lambda^-1 R^T``. With all nodes as anchors, R is IDGL's A
+    (its columns in the anchors' order) and a message takes two steps of IDGL's, ``f(A) f(A)``:
+    "anchors = all nodes is IDGL" holds for what is learned, not for how far it reaches.
+
+    The graph that is regularised is the anchors': ``R^T Delta^-1 R`` [s, s], whose row sums are
+    Lambda, in O(N s^2) time. The stopping rule compares R^(t), as IDGL compares A^(t). Anchors are
+    drawn once per run.
+
+    Shapes:
+        R [N, s], anchors [s]
+    """
+
+    config: IDGLAnchorConfig
+
+    def draw_anchors(self, generator: torch.Generator) -> Tensor:
+        order = torch.randperm(self.graph.num_nodes, generator=generator)
+        return order[: self.config.num_anchors].to(self.graph.y.device)
+
+    def latent(self, weights: Tensor) -> Latent:
+        return AnchorGraph.of(weights)
 
 
 def keeps_all(entries: int, config: IDGLConfig) -> bool:
@@ -244,12 +290,13 @@ def memory_of(graph: Graph, config: IDGLConfig, columns: int) -> int:
     """Bytes at the peak of training, of learned graphs with N x ``columns`` entries.
 
     At the peak there are A^(1) and either all later graphs, or two and their difference where they
-    are made again; then two more for the gradient of A^(1) and its symmetric part. Sparse features
-    need two dense copies of a head's share; dense ones, the weighted unit vectors of all heads.
+    are made again; then three more for the gradient of A^(1), one use's part of it and its
+    symmetric part. Sparse features need two dense copies of a head's share; dense ones, the
+    weighted unit vectors of all heads.
     """
     n, features = graph.num_nodes, graph.num_features
     kept = config.refinements - 1 if keeps_all(n * columns, config) else min(2, config.refinements)
-    learned = n * columns * (1 + kept + 2)
+    learned = n * columns * (1 + kept + 3)
     if isinstance(graph.x, Tensor):
         compared = 3 * n * features * config.num_heads
     else:
@@ -261,6 +308,12 @@ def memory_of(graph: Graph, config: IDGLConfig, columns: int) -> int:
 def _memory(graph: Graph, config: IDGLConfig) -> int:
     distances = 4 * graph.num_nodes**2 if config.smoothness > 0 else 0
     return memory_of(graph, config, graph.num_nodes) + distances
+
+
+def _anchor_memory(graph: Graph, config: IDGLAnchorConfig) -> int:
+    anchors = min(config.num_anchors, graph.num_nodes)
+    regularised = anchors * (3 * graph.num_nodes + (config.refinements + 2) * anchors)
+    return memory_of(graph, config, anchors) + 4 * regularised
 
 
 SPACE: Space = {
@@ -286,4 +339,13 @@ METHOD = Method(
     backbone="gcn",
     memory=_memory,
     lighter="idgl-anchor",
+)
+ANCHOR_METHOD = Method(
+    family="structure",
+    summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
+    config=IDGLAnchorConfig,
+    build=of_model(IDGLAnchor),
+    space={**SPACE, "num_anchors": (700, 1000, 1400)},
+    backbone="gcn",
+    memory=_anchor_memory,
 )

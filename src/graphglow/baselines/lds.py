@@ -1,7 +1,6 @@
 """LDS: the graph is learned as one Bernoulli probability per pair of nodes, by bilevel descent."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,14 +9,12 @@ from torch import Tensor
 from graphglow.baselines.edge_probabilities import EdgeProbabilities, block_rows, stored_entries
 from graphglow.baselines.hypergradient import (
     AdamState,
+    Bilevel,
     InnerStep,
     Inputs,
     Objective,
     Propagation,
-    Widths,
     gcn,
-    hypergradient,
-    inner_step,
 )
 from graphglow.baselines.method import SHARED_SPACE, Method
 from graphglow.checks import at_least, number, step_size
@@ -82,9 +79,8 @@ class LDSTask:
     Where the code differs from the paper: the S graphs are drawn with one shifted set of numbers
     (:meth:`~graphglow.baselines.edge_probabilities.EdgeProbabilities.fixed_draws`); Adam's epsilon
     stands under the root, as its derivative must exist; F is judged on one further draw, without
-    dropout; whether the GCN is to start anew is asked
-    before a window of tau steps, so that none spans two starts; the weights of the best epoch
-    are kept with theta, and not trained again.
+    dropout; whether the GCN is to start anew is asked before a window of tau steps, so that none
+    spans two starts; the weights of the best epoch are kept with theta, and not trained again.
 
     Args:
         graph: On its device already, in the dtype to compute in.
@@ -98,11 +94,14 @@ class LDSTask:
         device, dtype = graph.y.device, graph.adj.values.dtype
         learn, stop = validation_halves(graph, config.seed)
         self.graph = replace(graph, val=stop)
-        self.inner = Objective(graph.train, graph.y[graph.train], config.weight_decay)
-        self.outer = Objective(learn, graph.y[learn])
         self.val_labels = graph.y[stop]
-        self.widths = Widths(graph.num_features, config.hidden, graph.num_classes)
-        start = _first_weights(self.widths, torch.Generator().manual_seed(config.seed), dtype)
+        self.bilevel = Bilevel(
+            (graph.num_features, config.hidden, graph.num_classes),
+            inner=Objective(graph.train, graph.y[graph.train], config.weight_decay),
+            outer=Objective(learn, graph.y[learn]),
+            rate=config.learning_rate,
+        )
+        start = _first_weights(self.bilevel, torch.Generator().manual_seed(config.seed), dtype)
         flat = start.to(device)
         done = torch.zeros((), dtype=torch.float64, device=device)
         self.state = AdamState(flat, torch.zeros_like(flat), torch.zeros_like(flat), done)
@@ -130,9 +129,7 @@ class LDSTask:
         values = []
         state = AdamState(*(tensor.clone() for tensor in self.state))
         for _ in range(self.config.window):
-            value, step = inner_step(
-                self.widths, state, self._inputs(), self.inner, self.config.learning_rate
-            )
+            value, step = self.bilevel.step(state, self._inputs())
             state = step.after
             steps.append(step)
             values.append(value)
@@ -140,9 +137,7 @@ class LDSTask:
         for kept, tensor in zip(self.state, state, strict=True):
             kept.copy_(tensor)
         judged = Inputs(self.theta.draw(self.generators[0]), self.graph.x, None)
-        left, right = hypergradient(
-            self.widths, steps, self.inner, self.outer, judged, self.config.learning_rate
-        )
+        left, right = self.bilevel.hypergradient(steps, judged)
         self.theta.descend(left * self.rate, right)
         self.rate *= self.config.graph_decay
         return torch.stack(values).mean(), self.one
@@ -157,7 +152,7 @@ class LDSTask:
     @torch.no_grad()
     def logits(self) -> Tensor:
         """The logarithm of the mean probabilities over S graphs: [N, C]."""
-        weights = self.widths.unpack(self.state.weights)
+        weights = self.bilevel.unpack(self.state.weights)
         xw = self.graph.x @ weights.first
         total = xw.new_zeros(self.graph.num_nodes, self.graph.num_classes)
         for sample in self.theta.fixed_draws(self.uniform, self.config.samples):
@@ -182,7 +177,7 @@ class LDSTask:
         """New weights, moments and low once the inner objective has stopped to fall."""
         stuck = self.since >= self.config.inner_patience
         (generator,) = self.generators
-        fresh = _first_weights(self.widths, generator, self.rate.dtype)
+        fresh = _first_weights(self.bilevel, generator, self.rate.dtype)
         self.state.weights.copy_(torch.where(stuck, fresh, self.state.weights))
         for tensor in (self.state.mean, self.state.square, self.state.done, self.since):
             tensor.masked_fill_(stuck, 0)
@@ -212,20 +207,14 @@ def _first_edges(graph: Graph, config: LDSConfig) -> Tensor:
     return knn_edges(x.cpu(), config.knn).to(graph.y.device)
 
 
-def _first_weights(widths: Widths, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+def _first_weights(gcn: Bilevel, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
     """Glorot's uniform weights, and biases of zero: [S], where the generator is."""
-    flat = torch.zeros(sum(widths.sizes), dtype=dtype, device=generator.device)
-    weights = widths.unpack(flat)
+    flat = torch.zeros(sum(gcn.sizes), dtype=dtype, device=generator.device)
+    weights = gcn.unpack(flat)
     for matrix in (weights.first, weights.second):
         bound = math.sqrt(6 / sum(matrix.shape))
         matrix.uniform_(-bound, bound, generator=generator)
     return flat
-
-
-def build(graph: Graph, configs: Sequence[LDSConfig]) -> LDSTask:
-    """The ``build`` of the method: one run."""
-    (config,) = configs
-    return LDSTask(graph, config)
 
 
 def memory(graph: Graph, config: LDSConfig) -> int:
@@ -252,7 +241,7 @@ METHOD = Method(
     family="structure",
     summary="LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
     config=LDSConfig,
-    build=build,
+    build=lambda graph, configs: LDSTask(graph, *configs),
     space={
         "learning_rate": (1e-4, 1e-3, 1e-2, 1e-1),
         "dropout": SHARED_SPACE["dropout"],

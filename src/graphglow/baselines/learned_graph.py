@@ -1,134 +1,91 @@
-"""A learned graph as a dense matrix: messages over it, and what it costs."""
+"""The graphs that IDGL learns: weighted cosines, cut at a threshold, and messages over them.
 
-from typing import Any, NamedTuple, Protocol
+A graph between all nodes is A [N, N]; through anchors it is R [N, s].
+"""
 
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphglow.baselines.weighted_cosine import CollectedGradient, CutSimilarity
+from graphglow.gnn import Dropout
+from graphglow.gnn.dropout import drop_features
 from graphglow.ops import EPS
-from graphglow.ops.dense import CLAMPED
+from graphglow.ops.embeddings import SHORTEST, unit_heads
+from graphglow.ops.sparse import SparseMatrix
 
 
 class PenaltyRates(NamedTuple):
-    """alpha, beta and gamma of L_G, not yet divided by the number of nodes; None of them < 0."""
+    """alpha, beta and gamma of L_G, not yet divided by the number of nodes; none of them < 0."""
 
     smoothness: float
     connectivity: float
     sparsity: float
 
-    def per_entry(self, n: int) -> "PenaltyRates":
-        """As the sums over n nodes are weighted: alpha/(2n^2), beta/n, gamma/n^2."""
-        alpha, beta, gamma = self
-        return PenaltyRates(alpha / (2 * n * n), beta / n, gamma / (n * n))
+    def of(self, graph: Tensor, inverse: Tensor, distances: Tensor | None) -> Tensor:
+        """alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
 
-
-class Latent(Protocol):
-    """What a step needs of a learned graph."""
-
-    @property
-    def similarity(self) -> CutSimilarity: ...
-
-    def propagate(self, v: Tensor) -> Tensor:
-        """Pass messages over it: [N, F] -> [N, F]."""
-        ...
-
-    def penalty(self, distances: Tensor | None, rates: PenaltyRates) -> Tensor:
-        """L_G: []; ``distances`` between the features of its nodes, None where alpha is 0."""
-        ...
+        ``inverse`` is 1 / (A 1); ``distances`` are d, None where alpha is 0.
+        """
+        n = len(inverse)
+        total = inverse.new_zeros(())
+        if distances is not None:
+            total = total + self.smoothness / (2 * n * n) * inner(graph, distances)
+        if self.connectivity > 0:
+            total = total + self.connectivity / n * inverse.log().sum()
+        if self.sparsity > 0:
+            total = total + self.sparsity / (n * n) * squared(graph)
+        return total
 
 
 class LearnedGraph(NamedTuple):
     """A [N, N], symmetric, with the inverses of its row sums [N, 1] (clamped at EPS)."""
 
-    similarity: CutSimilarity
+    weights: Tensor
     inverse: Tensor
 
     @classmethod
-    def of(cls, similarity: CutSimilarity) -> "LearnedGraph":
-        # the gradient of these sums is part of what uses them
-        total = similarity.weights.sum(1, keepdim=True)
-        return cls(similarity, total.clamp_min(EPS).reciprocal())
+    def of(cls, weights: Tensor) -> "LearnedGraph":
+        return cls(weights, weights.sum(1, keepdim=True).clamp_min(EPS).reciprocal())
 
     def propagate(self, v: Tensor) -> Tensor:
         """f(A) v, f the row normalisation: [N, F] -> [N, F]."""
-        s = self.similarity
-        parts = (v, s.turn, s.weights, self.inverse, s.gradient)
-        out: Tensor = _RowNormalised.apply(*parts)  # type: ignore[no-untyped-call]
-        return out
+        return (self.weights @ v) * self.inverse
 
     def penalty(self, distances: Tensor | None, rates: PenaltyRates) -> Tensor:
-        """alpha/(2n^2) sum A_ij |x_i - x_j|^2 - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2: []."""
-        if not any(rates):
-            return self.inverse.new_zeros(())
-        s, per_entry = self.similarity, rates.per_entry(len(self.inverse))
-        parts = (s.turn, s.weights, self.inverse, distances, per_entry, s.gradient)
-        out: Tensor = _Penalty.apply(*parts)  # type: ignore[no-untyped-call]
-        return out
+        """L_G of A: []; ``distances`` between the nodes' features, None where alpha is 0."""
+        return rates.of(self.weights, self.inverse, distances)
 
 
-class _Penalty(torch.autograd.Function):
-    """alpha sum A_ij d_ij - beta 1.log(A 1) + gamma |A|_F^2, and no matrix beside A and d."""
+class AnchorGraph(NamedTuple):
+    """R [N, s] with the inverses of its row sums Delta [N, 1] and column sums Lambda [s, 1]."""
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        turn: Tensor,
-        weights: Tensor,
-        inverse: Tensor,
-        distances: Tensor | None,
-        rates: PenaltyRates,
-        gradient: CollectedGradient,
-    ) -> Tensor:
-        ctx.rates, ctx.gradient = rates, gradient
-        ctx.save_for_backward(weights, inverse, distances)
-        alpha, beta, gamma = rates
-        out = beta * inverse.log().sum()
-        if distances is not None:
-            out = out + alpha * inner(weights, distances)
-        return out + gamma * inner(weights, weights) if gamma > 0 else out
+    weights: Tensor
+    inverse_rows: Tensor
+    inverse_columns: Tensor
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, inverse, distances = ctx.saved_tensors
-        alpha, beta, gamma = ctx.rates
-        if beta > 0:
-            d_degree = inverse.masked_fill(inverse > CLAMPED, 0.0) * (-beta * grad)
-            ctx.gradient.add_product(d_degree, torch.ones_like(inverse))
-        if distances is not None:
-            ctx.gradient.add_scaled(alpha * grad, distances)
-        if gamma > 0:
-            ctx.gradient.add_scaled(2 * gamma * grad, weights)
-        return torch.zeros_like(grad), None, None, None, None, None
+    @classmethod
+    def of(cls, weights: Tensor) -> "AnchorGraph":
+        rows, columns = (weights.sum(dim)[:, None] for dim in (1, 0))
+        return cls(weights, *(total.clamp_min(EPS).reciprocal() for total in (rows, columns)))
+
+    def propagate(self, v: Tensor) -> Tensor:
+        """Delta^-1 R Lambda^-1 R^T v, from nodes to anchors and back."""
+        at_anchors = (self.weights.T @ v) * self.inverse_columns  # [s, F]
+        return (self.weights @ at_anchors) * self.inverse_rows
+
+    def penalty(self, distances: Tensor | None, rates: PenaltyRates) -> Tensor:
+        """L_G of the anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
+        graph = self.weights
+        if rates.smoothness > 0 or rates.sparsity > 0:
+            graph = self.weights.T @ (self.weights * self.inverse_rows)
+        return rates.of(graph, self.inverse_columns, distances)
 
 
-class _RowNormalised(torch.autograd.Function):
-    """A v / A 1 for a symmetric A, whose gradient is [g, dr] [v, 1]^T."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        v: Tensor,
-        turn: Tensor,
-        weights: Tensor,
-        inverse: Tensor,
-        gradient: CollectedGradient,
-    ) -> Tensor:
-        out = (weights @ v).mul_(inverse)
-        ctx.gradient = gradient
-        ctx.save_for_backward(v, weights, inverse, out)
-        return out
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        v, weights, inverse, out = ctx.saved_tensors
-        g = grad * inverse
-        d_total = -(g * out).sum(1, keepdim=True).masked_fill_(inverse > CLAMPED, 0.0)
-        left, right = (g, d_total), (v, torch.ones_like(inverse))
-        ctx.gradient.add_product(torch.cat(left, dim=1), torch.cat(right, dim=1))
-        return weights @ g, torch.zeros_like(grad[0, 0]), None, None, None
+Latent = LearnedGraph | AnchorGraph
 
 
 def inner(one: Tensor, other: Tensor) -> Tensor:
@@ -140,3 +97,191 @@ def squared(weights: Tensor) -> Tensor:
     """|A|_F^2."""
     norm: Tensor = torch.linalg.vector_norm(weights)
     return norm.square()
+
+
+def cut_similarity(q: Tensor, k: Tensor, threshold: float) -> Tensor:
+    """``q k^T``, zero where it is at most a ``threshold`` >= 0: [N, W], [M, W] -> [N, M]."""
+    weights: Tensor = _Cut.apply(q, k, threshold)  # type: ignore[no-untyped-call]
+    return weights
+
+
+def _uncut(grad: Tensor, weights: Tensor) -> Tensor:
+    """What is zero passes no gradient."""
+    out: Tensor = torch.ops.aten.threshold_backward(grad, weights, 0.0)
+    return out
+
+
+class _Cut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, threshold: float) -> Tensor:
+        weights = torch.threshold_(q @ k.T, threshold, 0.0)
+        ctx.save_for_backward(q, k, weights)
+        return weights
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, weights = ctx.saved_tensors
+        grad = _uncut(grad, weights)
+        return grad @ k, grad.T @ q, None
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """Sparse features with the place of each entry, known before training: nothing to wait for.
+
+    Shapes:
+        matrix [N, D]; row [E], column [E]
+    """
+
+    matrix: SparseMatrix
+    row: Tensor
+    column: Tensor
+
+    @classmethod
+    def of(cls, matrix: SparseMatrix) -> "SparseFeatures":
+        rows = torch.arange(matrix.shape[0], device=matrix.crow.device)
+        return cls(matrix, rows.repeat_interleave(matrix.crow.diff().long()), matrix.col.long())
+
+    def unit(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Entries of the H unit vectors w_h * x_u over sqrt(H), and the factors that made them so.
+
+        A zero vector stays zero.
+
+        Shapes:
+            weight [H, D] -> [H, E], [H, N]
+        """
+        square = self.matrix.with_values(self.matrix.values.square())
+        length = (square @ weight.square().T.contiguous()).T.sqrt()  # [H, N]
+        inverse = (len(weight) ** -0.5 / length).masked_fill_(length < SHORTEST, 0.0)
+        return self.matrix.values * weight[:, self.column] * inverse[:, self.row], inverse
+
+    def unit_backward(self, grad: Tensor, unit: Tensor, inverse: Tensor) -> Tensor:
+        """Gradient of the weight [H, D], from that of the unit vectors' entries [H, E]."""
+        along = _row_sums(self.matrix.with_values(grad * unit)) * len(unit)  # [H, N]
+        inner = inverse[:, self.row] * (grad - unit * along[:, self.row])
+        return _row_sums(self.transposed(inner * self.matrix.values))
+
+    def transposed(self, values: Tensor) -> SparseMatrix:
+        """The transpose [D, N] with other values, [E] or [H, E]; only to multiply with."""
+        m = self.matrix
+        assert m.order is not None
+        values, shape = values.index_select(-1, m.order), (m.shape[1], m.shape[0])
+        return SparseMatrix(m.crow_t, m.col_t, values, m.crow, m.col, None, shape)
+
+    def scattered(self, values: Tensor) -> Tensor:
+        """The same as a dense matrix: [E] -> [D, N]."""
+        wide = values.new_zeros(self.matrix.shape[1], self.matrix.shape[0])
+        wide[self.column, self.row] = values
+        return wide
+
+
+def _row_sums(matrix: SparseMatrix) -> Tensor:
+    """Of matrices with values [H, E]: [H, rows]. A product: its order of summation is fixed."""
+    ones = matrix.values.new_ones(len(matrix.values), matrix.shape[1], 1)
+    return (matrix @ ones)[..., 0]
+
+
+class FeatureSimilarity:
+    """``cut(mean_h cos(w_h * x_u, w_h * x_p))`` of all nodes u with nodes p, from the features.
+
+    Sparse features stay sparse: H products of a sparse and a dense matrix, forwards and
+    backwards, in place of one dense product of width H D.
+
+    Args:
+        x: The features.
+        keys: The nodes p; None compares all with all.
+
+    Shapes:
+        x [N, D], keys [M] -> [N, M]
+    """
+
+    def __init__(self, x: SparseMatrix | Tensor, keys: Tensor | None = None) -> None:
+        self.x, self.keys = x, keys
+        self.entries = self.key_entries = None
+        if isinstance(x, SparseMatrix):
+            self.entries = self.key_entries = SparseFeatures.of(x)
+            if keys is not None:
+                chosen, self.taken = _rows_of(x, keys)
+                self.key_entries = SparseFeatures.of(chosen)
+
+    def __call__(self, weight: Tensor, threshold: float, dropout: Dropout | None = None) -> Tensor:
+        """Compare under weight [H, D]; what is dropped of a feature, is so on both sides."""
+        x = drop_features(self.x, dropout)
+        if isinstance(x, Tensor):
+            q = unit_heads(x, weight)
+            k = q if self.keys is None else q.index_select(0, self.keys)
+            return cut_similarity(q, k, threshold)
+        assert self.entries is not None
+        assert self.key_entries is not None
+        entries = keys = replace(self.entries, matrix=x)
+        if self.keys is not None:
+            values = x.values.index_select(0, self.taken)
+            keys = replace(self.key_entries, matrix=self.key_entries.matrix.with_values(values))
+        weights: Tensor = _SparseCut.apply(weight, entries, keys, threshold)  # type: ignore[no-untyped-call]
+        return weights
+
+    def distances(self) -> Tensor:
+        """|x_p - x_q|^2 between the nodes p: [M, M]."""
+        if isinstance(self.x, Tensor):
+            x = self.x if self.keys is None else self.x[self.keys]
+            inner = x @ x.T
+        else:
+            assert self.key_entries is not None
+            matrix = self.key_entries.matrix
+            inner = matrix @ self.key_entries.scattered(matrix.values)
+        norms = inner.diagonal().clone()
+        return inner.mul_(-2).add_(norms).add_(norms[:, None]).clamp_min_(0)
+
+
+class _SparseCut(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, weight: Tensor, x: SparseFeatures, keys: SparseFeatures, threshold: float
+    ) -> Tensor:
+        unit, inverse = x.unit(weight)
+        of_keys, inverse_keys = (unit, inverse) if keys is x else keys.unit(weight)
+        weights = x.matrix.with_values(unit[0]) @ keys.scattered(of_keys[0])
+        for values, key_values in zip(unit[1:], of_keys[1:], strict=True):
+            weights += x.matrix.with_values(values) @ keys.scattered(key_values)
+        torch.threshold_(weights, threshold, 0.0)
+        ctx.sides = x, keys
+        ctx.save_for_backward(unit, inverse, of_keys, inverse_keys, weights)
+        return weights
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, keys = ctx.sides
+        unit, inverse, of_keys, inverse_keys, weights = ctx.saved_tensors
+        grad = _uncut(grad, weights)
+        if keys is x:  # both sides are one, and so are their gradients
+            d_weight = _through(x, unit, inverse, x, unit, grad + grad.T)
+        else:
+            d_weight = _through(x, unit, inverse, keys, of_keys, grad.T.contiguous())
+            d_weight += _through(keys, of_keys, inverse_keys, x, unit, grad)
+        return d_weight, None, None, None
+
+
+def _through(
+    side: SparseFeatures,
+    unit: Tensor,
+    inverse: Tensor,
+    other: SparseFeatures,
+    of_other: Tensor,
+    grad: Tensor,
+) -> Tensor:
+    """What reaches the weight through one side: grad is [other nodes, this side's]."""
+    at = (side.column, side.row)
+    d_unit = [(other.transposed(values) @ grad)[at] for values in of_other]
+    return side.unit_backward(torch.stack(d_unit), unit, inverse)
+
+
+def _rows_of(x: SparseMatrix, rows: Tensor) -> tuple[SparseMatrix, Tensor]:
+    """These rows as a matrix, and which entries of x became its entries."""
+    places = np.arange(1, len(x.col) + 1)  # from 1: a zero would be no entry
+    parts = (places, x.col.cpu().numpy(), x.crow.cpu().numpy())
+    chosen = sp.csr_array(parts, shape=x.shape)[rows.cpu().numpy()]
+    taken = torch.from_numpy(chosen.data - 1).to(x.col.device)
+    matrix = SparseMatrix.from_scipy(chosen).to(x.values.device)
+    return matrix.with_values(x.values[taken]), taken

@@ -19,8 +19,7 @@ def check_fits(
         advice = f"; {lighter} needs far less" if lighter else ""
         raise InputError(
             f"{name} must fit in memory; on {graph}, with these settings, it would need about "
-            f"{needed / 1e9:.3g} GB, and "
-            f"{free / 1e9:.3g} GB are free on {device.type}{advice}"
+            f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free on {device.type}{advice}"
         )
 
 
@@ -29,16 +28,17 @@ def free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(device)[0])
-    return _smallest([_available(), _left_in_group()])
+    return min(
+        (size for size in (_available(), _left_in_group()) if size is not None), default=None
+    )
 
 
 def _available() -> int | None:
     """What the kernel says can be had without swapping, or else all there is."""
     try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
+        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        return int(facts["MemAvailable"].split()[0]) * 1024
+    except (OSError, ValueError, KeyError):
         pass
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -55,8 +55,3 @@ def _left_in_group() -> int | None:
         return limit - used + int(facts.get("inactive_file", 0))
     except (OSError, ValueError):  # no such limit
         return None
-
-
-def _smallest(sizes: list[int | None]) -> int | None:
-    known = [size for size in sizes if size is not None]
-    return min(known) if known else None

@@ -1,13 +1,19 @@
-"""One line of the table of methods: everything that the doors need to know of a competitor."""
+"""What a competitor is: a line of the table of methods, and a model with a loss and logits."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from graphglow.baselines.model import Model, ModelTask
+import torch
+from torch import Tensor, nn
+
+from graphglow.gnn import Dropout
 from graphglow.graphs import Graph
+from graphglow.structure.objective import supervised_loss
+from graphglow.training.adam import Adam
 from graphglow.training.config import RunConfig
 from graphglow.training.loop import Task
+from graphglow.training.task import accuracy
 
 Family = Literal["gnn", "control", "structure", "graphglow"]
 Space = Mapping[str, tuple[Any, ...]]
@@ -21,6 +27,8 @@ HIDDEN = (16, 32, 64, 96)
 """Appendix C: hidden channels."""
 WEIGHT_DECAY = (0.0, 5e-5, 5e-4, 5e-3, 2e-2)
 """Appendix C does not say what was searched; here it is the same for every method that has one."""
+GNN_SPACE: Space = {**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY}
+"""What methods with a hidden layer search at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,14 +56,98 @@ class Method:
     """What to try, in the error, where it does not fit."""
 
 
+class Model(nn.Module):
+    """A competitor on one graph.
+
+    To add one: subclass, give it ``forward(dropout)``, logits [N, C] where dropout is None in
+    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``; the command
+    line, the checks and the tests pick it up from there. Weights are drawn from a generator seeded
+    with ``config.seed``; what a training step draws comes from ``dropout`` and its generator alone,
+    and evaluation draws nothing, or the same every time.
+
+    Args:
+        graph: On its device already, in the dtype to compute in.
+        config: The method's own settings.
+    """
+
+    def __init__(self, graph: Graph, config: RunConfig) -> None:
+        super().__init__()
+        self.graph = graph
+
+    def loss(self, dropout: Dropout) -> Tensor:
+        """The training objective, to descend on; of labels it reads the training nodes' only."""
+        return self.training_loss(self(dropout))
+
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [N, C]. A function of weights and graph."""
+        out: Tensor = self(None)
+        return out
+
+    def optimizers(self, config: RunConfig) -> list[Adam]:
+        """Those that train it: by default one, for all weights."""
+        return [Adam(self.parameters(), config.learning_rate, config.weight_decay)]
+
+    def training_loss(self, logits: Tensor) -> Tensor:
+        """Cross-entropy on the training nodes, of logits [.., N, C]: [..]."""
+        graph = self.graph
+        return supervised_loss(logits, graph.train, graph.y[graph.train])
+
+
+class ModelTask:
+    """A competitor in training: what :class:`~graphglow.training.loop.Loop` drives.
+
+    Args:
+        model: On its device already.
+        config: How to train it.
+    """
+
+    count = 1
+
+    def __init__(self, model: Model, config: Any) -> None:
+        self.model, self.graph, self.capture = model, model.graph, config.capture
+        generator = torch.Generator(self.graph.y.device).manual_seed(config.seed)
+        self.dropout = Dropout((config.dropout,), (generator,))
+        self.optimizers = model.optimizers(config)
+        self.val_labels = self.graph.y[self.graph.val]
+        self.one = torch.ones((), dtype=torch.int64, device=self.graph.y.device)
+
+    @property
+    def generators(self) -> tuple[torch.Generator, ...]:
+        return self.dropout.generators
+
+    @property
+    def weights(self) -> list[Tensor]:
+        return [optimizer.flat for optimizer in self.optimizers]
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """Update all weights once."""
+        for optimizer in self.optimizers:
+            optimizer.zero_grad()
+        loss = self.model.loss(self.dropout)
+        loss.backward()  # type: ignore[no-untyped-call]
+        for optimizer in self.optimizers:
+            optimizer.step()
+        return loss.detach(), self.one
+
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss and accuracy on the validation nodes."""
+        logits = self.model.logits()
+        loss = supervised_loss(logits, self.graph.val, self.val_labels)
+        return loss, accuracy(logits, self.graph.val, self.val_labels)
+
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        return self.model.logits()
+
+
 def of_model(
-    model: Callable[[Graph, Any], Model], *, capture: bool = True
+    model: Callable[[Graph, Any], Any], task: Callable[[Any, Any], Task] = ModelTask
 ) -> Callable[[Graph, Sequence[Any]], Task]:
     """The ``build`` of a method that is a :class:`Model`."""
 
     def build(graph: Graph, configs: Sequence[Any]) -> Task:
         (config,) = configs
-        built = model(graph, config).to(graph.y.device, graph.adj.values.dtype)
-        return ModelTask(built, config, capture=capture)
+        return task(model(graph, config).to(graph.y.device, graph.adj.values.dtype), config)
 
     return build

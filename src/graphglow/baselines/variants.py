@@ -169,67 +169,59 @@ OBJECTIVES: Space = {
 }
 """alpha and rho of Appendix C, each pair."""
 
+
+def _variant(
+    summary: str,
+    build: Callable[[Graph, Sequence[Any]], Task],
+    config: type[VariantConfig] = VariantConfig,
+    space: Space = PIVOT_SPACE,
+) -> Method:
+    return Method(
+        family="graphglow",
+        summary=summary,
+        config=config,
+        build=build,
+        space=space,
+        backbone="gcn",
+        batched=config is not TrainedConfig,
+    )
+
+
 VARIANTS: dict[str, Method] = {
-    "graphglow-dot": Method(
-        family="graphglow",
-        summary="GraphGLOW_dp: dot products of embeddings, no weights, only the GNN is trained",
-        config=VariantConfig,
-        build=fixed(similarity="dot", **WITHOUT_WEIGHTS),
-        space=PIVOT_SPACE,
-        backbone="gcn",
-        batched=True,
+    "graphglow-dot": _variant(
+        "GraphGLOW_dp: dot products of embeddings, no weights, only the GNN is trained",
+        fixed(similarity="dot", **WITHOUT_WEIGHTS),
     ),
-    "graphglow-knn": Method(
-        family="graphglow",
-        summary="GraphGLOW_knn: the k most similar pivots by cosine, only the GNN is trained",
-        config=KNNConfig,
-        build=fixed(**WITHOUT_WEIGHTS),
-        space={**PIVOT_SPACE, "neighbours": (5, 10, 20, 50)},  # Appendix C has no k
-        backbone="gcn",
-        batched=True,
+    "graphglow-knn": _variant(
+        "GraphGLOW_knn: the k most similar pivots by cosine, only the GNN is trained",
+        fixed(**WITHOUT_WEIGHTS),
+        KNNConfig,
+        {**PIVOT_SPACE, "neighbours": (5, 10, 20, 50)},  # Appendix C has no k
     ),
-    "graphglow-cosine": Method(
-        family="graphglow",
-        summary="GraphGLOW_cos: cosines of embeddings, no weights, only the GNN is trained",
-        config=VariantConfig,
-        build=fixed(**WITHOUT_WEIGHTS),
-        space=PIVOT_SPACE,
-        backbone="gcn",
-        batched=True,
+    "graphglow-cosine": _variant(
+        "GraphGLOW_cos: cosines of embeddings, no weights, only the GNN is trained",
+        fixed(**WITHOUT_WEIGHTS),
     ),
-    "graphglow-attention": Method(
-        family="graphglow",
-        summary="GraphGLOW_at, but trained on the target: attention instead of weighted cosines",
-        config=TrainedConfig,
-        build=trained(similarity="attention"),
-        space={**PIVOT_SPACE, **OBJECTIVES},
-        backbone="gcn",
+    "graphglow-attention": _variant(
+        "GraphGLOW_at, but trained on the target: attention instead of weighted cosines",
+        trained(similarity="attention"),
+        TrainedConfig,
+        {**PIVOT_SPACE, **OBJECTIVES},
     ),
-    "graphglow-star": Method(
-        family="graphglow",
-        summary="GraphGLOW*: the same architecture, its learner trained on the target",
-        config=TrainedConfig,
-        build=trained(),
-        space={**PIVOT_SPACE, **OBJECTIVES},
-        backbone="gcn",
+    "graphglow-star": _variant(
+        "GraphGLOW*: the same architecture, its learner trained on the target",
+        trained(),
+        TrainedConfig,
+        {**PIVOT_SPACE, **OBJECTIVES},
     ),
-    "random-theta": Method(
-        family="graphglow",
-        summary="control: GraphGLOW with a random structure learner, never trained",
-        config=RandomConfig,
-        build=fixed(),
-        space=PIVOT_SPACE,
-        backbone="gcn",
-        batched=True,
+    "random-theta": _variant(
+        "control: GraphGLOW with a random structure learner, never trained", fixed(), RandomConfig
     ),
-    "graphglow-linear": Method(
-        family="graphglow",
-        summary="control: random theta over all pairs of nodes, nothing cut, in linear time",
-        config=LinearConfig,
-        build=fixed(delta="affine"),
-        space=LINEAR_SPACE,
-        backbone="gcn",
-        batched=True,
+    "graphglow-linear": _variant(
+        "control: random theta over all pairs of nodes, nothing cut, in linear time",
+        fixed(delta="affine"),
+        LinearConfig,
+        LINEAR_SPACE,
     ),
 }
 """By their names behind ``fit``.

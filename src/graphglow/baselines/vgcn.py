@@ -2,19 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from graphglow.baselines.method import HIDDEN, SHARED_SPACE, WEIGHT_DECAY, Method, of_model
-from graphglow.baselines.model import Model
-from graphglow.baselines.relaxed_graph import (
-    DrawnGraph,
-    Relaxation,
-    draw,
-    drawn_with,
-    unfolding,
-)
+from graphglow.baselines.method import GNN_SPACE, Method, Model, of_model
 from graphglow.checks import at_least, number, rate, step_size
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
@@ -23,6 +17,9 @@ from graphglow.gnn.dropout import drop, drop_features
 from graphglow.graphs import Graph
 from graphglow.training.adam import Adam
 from graphglow.training.config import RunConfig
+
+LEAST = -40.0
+"""Below, sigmoid(y) counts as 4e-18: a CPU is slow with numbers near the end of float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +79,8 @@ class VGCN(Model):
     far more edges than rho_0 says (0.1 and 0.5: a tenth of all pairs), and training can fail.
 
     Shapes:
-        posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as
-        :func:`~graphglow.baselines.relaxed_graph.unfolding` orders them; noise [R, M]
+        posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as :func:`unfolding`
+        orders them; edges [E], the pairs that the prior takes for edges; noise [R, M]
     """
 
     def __init__(self, graph: Graph, config: VGCNConfig) -> None:
@@ -95,19 +92,16 @@ class VGCN(Model):
         self.bias_in, self.bias_out = vector(config.hidden), vector(graph.num_classes)
         here, there = graph.entries
         upper = here < there
-        places = unfolding(graph.num_nodes, device)
-        self.relaxation = Relaxation(
-            places=places,
-            temperature=config.temperature,
-            prior_temperature=config.prior_temperature,
-            edges=places[here[upper], there[upper]].long(),
-            edge_logit=_logit(config.edge_probability),
-            other_logit=_logit(config.other_probability),
-            compare=config.kl_weight > 0,
-        )
+        self.places = unfolding(graph.num_nodes, device)
+        self.edges = self.places[here[upper], there[upper]].long()
         pairs = torch.empty(graph.num_nodes * (graph.num_nodes - 1) // 2, device=device)
-        self.posterior = nn.Parameter(self.relaxation.prior_logits(pairs))
+        self.posterior = nn.Parameter(self.prior_logits(pairs))
         self.noise = self._evaluation_noise(pairs)
+
+    def prior_logits(self, like: Tensor) -> Tensor:
+        """alpha_0: [M]."""
+        edge, other = map(_logit, (self.config.edge_probability, self.config.other_probability))
+        return torch.full_like(like, other).index_fill_(0, self.edges, edge)
 
     def _evaluation_noise(self, like: Tensor) -> Tensor:
         """L / tau of every other evaluation draw, in 16 bits: noise needs no more."""
@@ -120,18 +114,42 @@ class VGCN(Model):
             row.copy_(uniform.logit_(torch.finfo(like.dtype).eps).div_(config.temperature))
         return noise
 
-    def forward(self, graph: DrawnGraph, dropout: Dropout | None) -> Tensor:
-        hidden = graph @ (drop_features(self.graph.x, dropout) @ self.weight_in) + self.bias_in
-        out: Tensor = graph @ (drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
-        return out  # [N, C]
+    def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
+        """The GCN on the graph A = sigmoid(y), y = (alpha + L) / tau: [M] -> [N, C]."""
+        adjacency = unfolded(y.clamp_min(LEAST).sigmoid(), self.places)
+        scale = (1 + adjacency.sum(1, keepdim=True)).rsqrt()
+
+        def propagate(v: Tensor) -> Tensor:
+            v = scale * v
+            return scale * (adjacency @ v + v)
+
+        hidden = propagate(drop_features(self.graph.x, dropout) @ self.weight_in) + self.bias_in
+        return propagate(drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
+
+    def kl(self, drawn: Tensor, uniform: Tensor) -> Tensor:
+        """What one draw says of KL(q || p), of ``drawn`` = alpha + L and L = logit(uniform): [].
+
+        It is the same for y as for A, and y is logistic: log q(y) = log tau + log u(1 - u), which
+        alpha does not move, and log p(y) = log tau_0 + log s(1 - s), s = sigmoid(x) of
+        x = tau_0 y - alpha_0; -log s(1 - s) = 2 softplus(x) - x.
+        """
+        ratio = self.config.prior_temperature / self.config.temperature
+        x = drawn * ratio - self.prior_logits(uniform)
+        density = (uniform - uniform * uniform).log_()
+        return (2 * functional.softplus(x) - x + density).sum() - len(x) * math.log(ratio)
 
     def loss(self, dropout: Dropout) -> Tensor:
         weight = self.config.kl_weight / len(self.graph.train)
+        eps = torch.finfo(self.posterior.dtype).eps
         losses = []
         for _ in range(self.config.samples):
-            widths = (self.config.hidden, self.graph.num_classes)
-            graph, kl = draw(self.posterior, self.relaxation, dropout.generators[0], widths)
-            losses.append(self.training_loss(self(graph, dropout)) + weight * kl)
+            uniform = torch.empty_like(self.posterior).uniform_(generator=dropout.generators[0])
+            uniform.clamp_(eps, 1 - eps)
+            drawn = self.posterior + uniform.logit()
+            loss = self.training_loss(self(drawn / self.config.temperature, dropout))
+            if weight > 0:
+                loss = loss + weight * self.kl(drawn, uniform)
+            losses.append(loss)
         return torch.stack(losses).mean()
 
     @torch.no_grad()
@@ -141,8 +159,8 @@ class VGCN(Model):
         draws = []
         for sample in range(self.config.eval_samples):
             noise, sign = self.noise[sample // 2], 1 - 2 * (sample % 2)
-            graph = drawn_with(torch.add(scaled, noise, alpha=sign), self.relaxation.places)
-            draws.append(self(graph, None).log_softmax(-1))
+            drawn = torch.add(scaled, noise, alpha=sign)
+            draws.append(self(drawn, None).log_softmax(-1))
         return torch.stack(draws).logsumexp(0) - math.log(self.config.eval_samples)
 
     def optimizers(self, config: RunConfig) -> list[Adam]:
@@ -155,6 +173,60 @@ class VGCN(Model):
         ]
 
 
+def unfolding(num_nodes: int, device: torch.device | str) -> Tensor:
+    """Which number of a list of all pairs of nodes stands at each place of the symmetric matrix.
+
+    Nodes are cut into two halves of a = N // 2 and b = N - a. The list holds the pairs across as
+    [a, b], then those within as [b - 1, a]: above its diagonal entry (r, c) is the pair (r, c)
+    of the first half, and on and below it the pair (r + 1, c) of the second. So nothing is kept
+    twice, and all is whole matrices: thin ones can be multiplied into it. On the matrix's own
+    diagonal, which no pair stands for, is 0.
+
+    Shapes:
+        [N, N], of 32 bits, into M = N (N - 1) / 2 pairs
+    """
+    a, b = _halves(num_nodes)
+    pairs = torch.arange(num_nodes * (num_nodes - 1) // 2, dtype=torch.int32, device=device)
+    across, within = pairs[: a * b].view(a, b), pairs[a * b :].view(b - 1, a)
+    out = pairs.new_zeros(num_nodes, num_nodes)
+    out[:a, a:], out[a:, :a] = across, across.T
+    upper, lower = within.triu(1), within.tril()
+    out[: b - 1, :a] += upper
+    out[:a, : b - 1] += upper.T
+    out[a + 1 :, a : 2 * a] += lower
+    out[a : 2 * a, a + 1 :] += lower.T
+    return out
+
+
+class _Unfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pairs: Tensor, places: Tensor) -> Tensor:
+        return pairs.index_select(0, places.view(-1)).view_as(places).fill_diagonal_(0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """Of a pair, the sum at its two places; slices, for an order of sums that is fixed."""
+        both = grads[0] + grads[0].T
+        a, b = _halves(len(both))
+        across = both[:a, a:]
+        within = both[a + 1 :, a : 2 * a].tril() + both[: b - 1, :a].triu(1)
+        return torch.cat([across.flatten(), within.flatten()]), None
+
+
+def unfolded(pairs: Tensor, places: Tensor) -> Tensor:
+    """The symmetric matrix of ``pairs``, zero on its diagonal, by the ``places`` of `unfolding`.
+
+    Shapes:
+        pairs [M], places [N, N] -> [N, N]
+    """
+    out: Tensor = _Unfold.apply(pairs, places)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _halves(num_nodes: int) -> tuple[int, int]:
+    return num_nodes // 2, num_nodes - num_nodes // 2
+
+
 def _logit(probability: float) -> float:
     return math.log(probability) - math.log1p(-probability)
 
@@ -163,12 +235,13 @@ def memory(graph: Graph, config: VGCNConfig) -> int:
     """Bytes at training's peak, in its backward pass, counted in numbers per pair of nodes.
 
     Kept between steps are posterior, mean, square and best (4), the places (2), and the
-    evaluation's noise (half a number a row). A step keeps of each draw A (2) and alpha + L (1),
-    and its backward adds the gradient so far, the draw's own and three in between.
+    evaluation's noise (half a number a row). A step keeps of each draw A (2), y and its sigmoid
+    (2) and what the KL is made of (3); its backward adds the gradient so far, and of A the draw's
+    own gradient, a part of it and their transposes (8).
     """
     pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
     kept = 6 + 0.5 * -(-config.eval_samples // 2)
-    return int(4 * pairs * (kept + 3 * config.samples + 5))
+    return int(4 * pairs * (kept + 7 * config.samples + 9))
 
 
 METHOD = Method(
@@ -177,9 +250,7 @@ METHOD = Method(
     config=VGCNConfig,
     build=of_model(VGCN),
     space={
-        **SHARED_SPACE,
-        "hidden": HIDDEN,
-        "weight_decay": WEIGHT_DECAY,
+        **GNN_SPACE,
         "edge_probability": (0.25, 0.5, 0.75, 0.99),
         "temperature": (0.1, 0.5),
         "prior_temperature": (0.1, 0.5),

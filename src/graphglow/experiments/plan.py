@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphglow.baselines.methods import METHODS
+from graphglow.baselines import METHODS
 from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.experiments.cell import Cell

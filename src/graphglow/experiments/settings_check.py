@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from graphglow.baselines.methods import METHODS
+from graphglow.baselines import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments.cell_config import config_kind, in_parts
 from graphglow.experiments.lines import BY_DEGREE, LEARNED_ON, PRETRAINED, WIDER

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
@@ -24,6 +23,7 @@ from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.tables import read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.training.config import Runs
+from graphglow.ops.knn import nearest
 from graphglow.training.device import memory_advice
 from graphglow.training.refine import last_refinement
 
@@ -158,15 +158,11 @@ def _grown(old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None) -> Data:
 
 def _nearest(x: Tensor, old: Tensor, k: int = 10) -> Tensor:
     """Join each new node to its ``k`` nearest old ones, by cosine as in training: [2, M * k]."""
-    from sklearn.neighbors import NearestNeighbors
-
     if not len(x):
         return torch.empty(2, 0, dtype=torch.int64)
-    unit, unit_old = (F.normalize(values, dim=1).numpy() for values in (x, old))
     k = min(k, len(old))
-    index = NearestNeighbors(n_neighbors=k).fit(unit_old).kneighbors(unit, return_distance=False)
     here = len(old) + torch.arange(len(x)).repeat_interleave(k)
-    return torch.stack([torch.from_numpy(index).flatten(), here])
+    return torch.stack([nearest(old, k, x).flatten(), here])
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

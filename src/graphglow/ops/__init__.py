@@ -1,6 +1,7 @@
 """Operations on plain tensors. :func:`pivot_propagate` is Eq. 11; ``eager`` is the truth."""
 
-from graphglow.ops.eager import propagate_over
+from graphglow.ops.dense import Precision
+from graphglow.ops.eager import EPS, Kernel, propagate_over, similarity
 from graphglow.ops.pivot_propagate import (
     BACKENDS,
     Backend,
@@ -8,7 +9,6 @@ from graphglow.ops.pivot_propagate import (
     choose_backend,
     pivot_propagate,
 )
-from graphglow.ops.similarity import EPS, Kernel, Precision, similarity
 
 __all__ = [
     "BACKENDS",

@@ -17,13 +17,14 @@ passes: had autograd kept them, the peak would be that of ``eager``. Sums over b
 least, whatever the type of the inputs.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphglow.ops.similarity import EPS, Kernel, similarity
+from graphglow.ops.eager import EPS, Kernel, similarity
 
 BLOCK_ELEMENTS = 4_000_000
 """Entries of one block of Gamma over all batch entries and heads (16 MB in float32)."""
@@ -47,25 +48,16 @@ def chunked(
     if rows is None:
         per_row = k.shape[-2] * (1 if kernel == "identity" else heads) * k.shape[:-2].numel()
         rows = max(1, BLOCK_ELEMENTS // max(1, per_row))
-    out: Tensor = _Chunked.apply(v, q, k, threshold, kernel, heads, rows)  # type: ignore[no-untyped-call]
+    gamma_of = partial(similarity, threshold=threshold, kernel=kernel, heads=heads)
+    out: Tensor = _Chunked.apply(v, q, k, gamma_of, rows)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Chunked(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any,
-        v: Tensor,
-        q: Tensor,
-        k: Tensor,
-        threshold: float | None,
-        kernel: Kernel,
-        heads: int,
-        rows: int,
+        ctx: Any, v: Tensor, q: Tensor, k: Tensor, gamma_of: Callable[..., Tensor], rows: int
     ) -> Tensor:
-        def gamma_of(q_block: Tensor, k: Tensor) -> Tensor:
-            return similarity(q_block, k, threshold=threshold, kernel=kernel, heads=heads)
-
         wide = torch.promote_types(v.dtype, torch.float32)
         to_pivots = v.new_zeros(*k.shape[:-1], v.shape[-1], dtype=wide)  # [.., P, F]
         column_sum = v.new_zeros(k.shape[:-1], dtype=wide)  # [.., P]
@@ -87,7 +79,7 @@ class _Chunked(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         v, q, k, to_pivots, column_sum, row_sum, out = ctx.saved_tensors
         g = grad / row_sum.clamp_min(EPS)[..., None]  # [.., N, F]  g_u / r_u
         d_row_sum = -(g * out).sum(-1) * (row_sum >= EPS)  # [.., N]
@@ -114,4 +106,4 @@ class _Chunked(torch.autograd.Function):
             )
             dk += dk_block
             dv[..., block, :] = gamma.detach() @ d_sum
-        return dv, dq, dk.to(k.dtype), None, None, None, None
+        return dv, dq, dk.to(k.dtype), None, None

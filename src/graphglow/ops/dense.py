@@ -12,22 +12,46 @@ so that the gradient of Gamma is a single matrix product; autograd on ``eager`` 
 nine times instead. A sum that was clamped passes no gradient: its dr or dm is zero.
 """
 
-import importlib
-from types import ModuleType
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from graphglow.ops.similarity import EPS, Kernel, Precision, similarity
-from graphglow.ops.tf32 import tf32_products
-from graphglow.triton_support import launching_on, triton_usable
+from graphglow.ops.eager import EPS, Kernel, similarity
+from graphglow.ops.triton_support import kernels_for, launching_on
+
+Precision = Literal["float32", "tf32", "bfloat16"]
 
 CLAMPED = 0.999999 / EPS
 """An inverse sum above this was clamped: no gradient goes through the sum."""
 FUSED_WIDTH, FUSED_COLUMNS = 128, 128
 """The kernels take up to so many features, and a Gamma with a multiple of so many columns."""
+
+
+@contextmanager
+def tf32_products(wanted: bool) -> Iterator[None]:
+    """Let a GPU round the factors of float32 products to 10 bits, and undo it at the end.
+
+    PyTorch has an older and a newer switch for it, and refuses to read the older one once the newer
+    has been set. Where nothing is wanted, neither is touched.
+    """
+    if not wanted:
+        yield
+        return
+    switch = torch.backends.cuda.matmul
+    on: bool | str
+    try:
+        name, on, before = "allow_tf32", True, switch.allow_tf32
+    except RuntimeError:  # the caller uses the newer one
+        name, on, before = "fp32_precision", "tf32", switch.fp32_precision
+    setattr(switch, name, on)
+    try:
+        yield
+    finally:
+        setattr(switch, name, before)
 
 
 class DenseGamma(NamedTuple):
@@ -70,18 +94,6 @@ def propagate_dense(v: Tensor, gamma: DenseGamma) -> Tensor:
     return out
 
 
-def dense(
-    v: Tensor,
-    q: Tensor,
-    k: Tensor,
-    threshold: float | None,
-    kernel: Kernel,
-    heads: int,
-    precision: Precision = "float32",
-) -> Tensor:
-    return propagate_dense(v, dense_gamma(q, k, threshold, kernel, heads, precision))
-
-
 def _inverse_sums(gamma: Tensor) -> tuple[Tensor, Tensor]:
     def inverse(total: Tensor) -> Tensor:
         return total.clamp_min(EPS).reciprocal()[..., None]
@@ -90,20 +102,16 @@ def _inverse_sums(gamma: Tensor) -> tuple[Tensor, Tensor]:
     return inverse(gamma.sum(-1, dtype=dtype)), inverse(gamma.sum(-2, dtype=dtype))
 
 
-def _fused() -> ModuleType:
-    return importlib.import_module("graphglow.ops.triton_dense")
-
-
 class _Gamma(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, threshold: float | None, precision: Precision
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.precision = precision
-        ctx.fused = q.dtype == torch.float32 and triton_usable(q.device)
-        if ctx.fused:
+        ctx.kernels = kernels_for(q, "triton_dense")
+        if ctx.kernels is not None:
             with launching_on(q):
-                gamma, *inverses = _fused().make_gamma(q, k, threshold, precision)
+                gamma, *inverses = ctx.kernels.make_gamma(q, k, threshold, precision)
         else:
             if precision == "bfloat16":
                 q, k = q.bfloat16(), k.bfloat16()
@@ -121,9 +129,9 @@ class _Gamma(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         q, k = ctx.saved_tensors
         need_q, need_k, *_ = ctx.needs_input_grad
-        if ctx.fused:
+        if ctx.kernels is not None:
             with launching_on(q):
-                dq, dk = _fused().gamma_backward(grad, q, k, ctx.precision, need_q, need_k)
+                dq, dk = ctx.kernels.gamma_backward(grad, q, k, ctx.precision, need_q, need_k)
             return dq, dk, None, None
         with tf32_products(ctx.precision == "tf32"):
             return grad @ k if need_q else None, grad.mT @ q if need_k else None, None, None
@@ -142,12 +150,12 @@ class _Propagate(torch.autograd.Function):
     ) -> Tensor:
         fits = v.shape[-1] <= FUSED_WIDTH and gamma.shape[-1] % FUSED_COLUMNS == 0
         fits = fits and precision != "tf32"  # the library is faster
-        ctx.fused = fits and v.dtype == torch.float32 and triton_usable(v.device)
+        ctx.kernels = kernels_for(v, "triton_dense") if fits else None
         ctx.cut, ctx.precision = cut, precision
-        if ctx.fused:
+        if ctx.kernels is not None:
             parts = (v, gamma, inverse_rows, inverse_columns)
             with launching_on(v):
-                c, out = _fused().propagate_forward(*parts, precision)
+                c, out = ctx.kernels.propagate_forward(*parts, precision)
         else:
             with tf32_products(precision == "tf32"):
                 c = (gamma.mT @ v.to(gamma.dtype)) * inverse_columns  # [.., P, F]
@@ -161,38 +169,21 @@ class _Propagate(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         need_v, need_gamma, *_ = ctx.needs_input_grad
-        if ctx.fused:
+        wanted = ctx.cut, need_v, need_gamma
+        if ctx.kernels is not None:
             with launching_on(grad):
-                dv, d_gamma = _fused().propagate_backward(
-                    grad,
-                    *saved,
-                    cut=ctx.cut,
-                    precision=ctx.precision,
-                    need_v=need_v,
-                    need_gamma=need_gamma,
-                )
+                dv, d_gamma = ctx.kernels.propagate_backward(grad, saved, *wanted, ctx.precision)
         else:
             with tf32_products(ctx.precision == "tf32"):
-                dv, d_gamma = _propagate_backward(
-                    grad, *saved, cut=ctx.cut, need_v=need_v, need_gamma=need_gamma
-                )
+                dv, d_gamma = _propagate_backward(grad, saved, *wanted)
         return dv, d_gamma, None, None, None, None
 
 
 def _propagate_backward(
-    grad: Tensor,
-    v: Tensor,
-    gamma: Tensor,
-    inverse_rows: Tensor,
-    inverse_columns: Tensor,
-    c: Tensor,
-    out: Tensor,
-    *,
-    cut: bool,
-    need_v: bool,
-    need_gamma: bool,
+    grad: Tensor, saved: tuple[Tensor, ...], cut: bool, need_v: bool, need_gamma: bool
 ) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of v and of Gamma, zero where it is cut."""
+    v, gamma, inverse_rows, inverse_columns, c, out = saved
     dtype = gamma.dtype
     g = grad * inverse_rows  # [.., N, F]
     ds = (gamma.mT @ g.to(dtype)) * inverse_columns  # [.., P, F]

@@ -7,17 +7,12 @@ import torch
 from torch import Tensor
 
 from graphglow.ops.chunked import chunked
-from graphglow.ops.dense import dense
-from graphglow.ops.eager import eager
-from graphglow.ops.linear import linear
-from graphglow.ops.similarity import Kernel, Precision
-from graphglow.triton_support import triton_usable
+from graphglow.ops.dense import Precision, dense_gamma, propagate_dense
+from graphglow.ops.eager import Kernel, eager, linear
+from graphglow.ops.triton_support import triton_usable
 
 Backend = Literal["auto", "eager", "dense", "chunked", "linear", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
-
-FLOAT32_DOT: Literal["ieee", "tf32x3", "bf16x3"] = "bf16x3"
-"""How ``triton`` multiplies in ``precision="float32"``."""
 
 DENSE_LIMIT = 64_000_000
 """``auto`` keeps Gamma in memory up to this many entries (256 MB in float32)."""
@@ -53,7 +48,8 @@ def pivot_propagate(
         heads: H, for kernels other than ``identity``.
         backend: A named backend is used or refused, never silently replaced; ``auto`` takes
             ``linear`` where nothing is cut, else ``dense`` while Gamma is small, else ``triton``
-            on a GPU that can run it, else ``chunked``.
+            on a GPU that can run it, else ``chunked``. ``linear`` and ``triton`` take the kernel
+            ``identity`` only.
         precision: Of the products of float32 inputs: ``float32``, or ``tf32`` to round their
             factors to 10 bits on the way into a GPU's tensor cores (in ``dense`` and ``triton``).
             ``bfloat16`` casts v, q and k for the operation, and the result back.
@@ -62,33 +58,24 @@ def pivot_propagate(
         v [.., N, F], q [.., N, W], k [.., P, W] -> [.., N, F]
     """
     _check(v, q, k, threshold, kernel, heads)
-    if precision not in get_args(Precision):
-        raise ValueError(
-            f"precision must be one of {', '.join(get_args(Precision))}; got {precision!r}"
-        )
+    _one_of("precision", precision, get_args(Precision))
     if backend == "auto":
         backend = choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads)
-    _refuse_unusable(backend, v.device)
+    _refuse_unusable(backend, v.device, threshold, kernel)
     dtype = v.dtype
     if precision == "bfloat16" and backend != "dense":  # which casts where it pays
         v, q, k = v.bfloat16(), q.bfloat16(), k.bfloat16()
     if backend == "eager":
         out = eager(v, q, k, threshold, kernel, heads)
     elif backend == "dense":
-        out = dense(v, q, k, threshold, kernel, heads, precision)
+        out = propagate_dense(v, dense_gamma(q, k, threshold, kernel, heads, precision))
     elif backend == "chunked":
         out = chunked(v, q, k, threshold, kernel, heads)
     elif backend == "triton":
         from graphglow.ops.triton_fused import triton_fused  # triton is an optional dependency
 
-        dot = "tf32" if precision == "tf32" else FLOAT32_DOT
-        out = triton_fused(v, q, k, threshold, kernel, heads, dot)
+        out = triton_fused(v, q, k, threshold, "tf32" if precision == "tf32" else "bf16x3")
     else:
-        if threshold is not None or kernel != "identity":
-            raise ValueError(
-                "backend 'linear' needs threshold=None and kernel='identity'; "
-                f"got threshold={threshold}, kernel={kernel!r}"
-            )
         out = linear(v, q, k)
     return out.to(dtype)
 
@@ -100,14 +87,22 @@ def available_backends(device: torch.device | str) -> tuple[Backend, ...]:
     return (*usable, "triton") if triton_usable(device) else usable
 
 
-def _refuse_unusable(backend: str, device: torch.device) -> None:
-    if backend not in BACKENDS:
-        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}; got {backend!r}")
+def _refuse_unusable(
+    backend: str, device: torch.device, threshold: float | None, kernel: str
+) -> None:
+    _one_of("backend", backend, BACKENDS)
     usable = available_backends(device)
     if backend not in usable:
         raise RuntimeError(
             f"backend {backend!r} cannot run on {device}; usable here: {', '.join(usable)}"
         )
+    if backend == "linear" and (threshold is not None or kernel != "identity"):
+        raise ValueError(
+            "backend 'linear' needs threshold=None and kernel='identity'; "
+            f"got threshold={threshold}, kernel={kernel!r}"
+        )
+    if backend == "triton" and kernel != "identity":
+        raise ValueError(f"backend 'triton' needs kernel='identity'; got {kernel!r}")
 
 
 def choose_backend(
@@ -116,9 +111,10 @@ def choose_backend(
     """Say what ``auto`` picks for these factors."""
     if threshold is None and kernel == "identity":
         return "linear"
-    heads = 1 if kernel == "identity" else heads
-    entries = q.shape[-2] * k.shape[-2] * heads  # of one run
-    if q.is_cuda and q.dtype != torch.float64 and "triton" in available_backends(q.device):
+    entries = q.shape[-2] * k.shape[-2]  # of one run
+    if kernel != "identity":
+        entries *= heads
+    elif q.is_cuda and q.dtype != torch.float64 and "triton" in available_backends(q.device):
         return "dense" if entries <= DENSE_LIMIT_BESIDE_TRITON else "triton"
     return "dense" if entries * q.shape[:-2].numel() <= DENSE_LIMIT else "chunked"
 
@@ -126,16 +122,15 @@ def choose_backend(
 def _check(
     v: Tensor, q: Tensor, k: Tensor, threshold: float | None, kernel: str, heads: int
 ) -> None:
+    shapes = f"got v {tuple(v.shape)}, q {tuple(q.shape)}, k {tuple(k.shape)}"
     if v.ndim < 2 or q.ndim < 2 or k.ndim < 2:
-        raise ValueError(
-            f"v, q and k must be matrices; got v {_shape(v)}, q {_shape(q)}, k {_shape(k)}"
-        )
+        raise ValueError(f"v, q and k must be matrices; {shapes}")
     if v.shape[:-1] != q.shape[:-1]:
-        raise ValueError(f"v and q must have one row per node; got v {_shape(v)}, q {_shape(q)}")
+        raise ValueError(f"v and q must have one row per node; {shapes}")
     if q.shape[-1] != k.shape[-1] or q.shape[:-2] != k.shape[:-2]:
-        raise ValueError(f"q and k must have the same width; got q {_shape(q)}, k {_shape(k)}")
+        raise ValueError(f"q and k must have the same width; {shapes}")
     if k.shape[-2] < 1:
-        raise ValueError(f"k must have at least one pivot; got k {_shape(k)}")
+        raise ValueError(f"k must have at least one pivot; {shapes}")
     if not v.dtype == q.dtype == k.dtype or not v.is_floating_point():
         raise ValueError(
             f"v, q and k must share one floating type; got {v.dtype}, {q.dtype}, {k.dtype}"
@@ -144,13 +139,13 @@ def _check(
         raise ValueError(f"v, q and k must share a device; got {v.device}, {q.device}, {k.device}")
     if threshold is not None and not 0 <= threshold < math.inf:
         raise ValueError(f"threshold must be None or a number >= 0; got {threshold}")
-    if kernel not in get_args(Kernel):
-        raise ValueError(f"kernel must be one of {', '.join(get_args(Kernel))}; got {kernel!r}")
+    _one_of("kernel", kernel, get_args(Kernel))
     if heads < 1 or q.shape[-1] % heads:
         raise ValueError(
             f"heads must divide the width of q; got heads={heads}, width {q.shape[-1]}"
         )
 
 
-def _shape(t: Tensor) -> tuple[int, ...]:
-    return tuple(t.shape)
+def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}; got {given!r}")

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphglow.triton_support import launching_on, triton_usable
+from graphglow.ops.triton_support import kernels_for, launching_on
 
 INT32_LIMIT = 2**31 - 1
 
@@ -120,11 +120,11 @@ def _product(
 ) -> Tensor:
     """[.., M, F] -> [.., N, F]; a batch may share the values [E] or have its own [B, E]."""
     assert values.ndim == 1 or dense.ndim == 3  # a batch of matrices meets a batch of vectors
-    if dense.dtype == torch.float32 and triton_usable(dense.device):
-        from graphglow.ops.triton_spmm import spmm  # triton is an optional dependency
-
+    kernels = kernels_for(dense, "triton_small")
+    if kernels is not None:
         with launching_on(dense):
-            return spmm(crow, col, values, shape, dense)
+            product: Tensor = kernels.spmm(crow, col, values, shape, dense)
+            return product
     if values.ndim > 1:
         runs = zip(values, dense, strict=True)
         return torch.stack([_csr(crow, col, own, shape) @ part for own, part in runs])

@@ -1,69 +1,54 @@
 """Eq. 11 fused for the GPU: the numbers of ``chunked``, with no tile of Gamma outside the chip.
 
-The forward pass makes three launches (``to_pivots``, its finish, ``to_nodes``), the backward pass
-five, or six where dv needs a pass of its own; ``chunked.py`` derives the gradient,
-``triton_kernels.py`` holds the kernels. Kept for the backward pass: the inputs, the output,
-c [P, F] and the sums of the rows and columns.
+``chunked.py`` derives the gradient and names c, m, r, ds, dm and dr. Gamma and its transpose are
+made of q and k alike, so two kernels serve both directions. Each holds a block of rows of one side
+("near") and streams blocks of the other ("far") past it: a tile of Gamma is [near, far] and enters
+the second product from the left, out of registers. Near are the pivots on the way there, the nodes
+on the way back; passes with pivots near are split over the nodes, and the parts are summed
+afterwards: no atomics, so results are reproducible.
 
-Products of float32 inputs are made as ``precision`` says; bfloat16 and float16 inputs are
-multiplied as they are. All sums are float32.
+Matrices are contiguous, batch first. Offsets of rows are int64 (N W passes 2^31), offsets inside a
+tile int32. Rows and columns that are not there are read as zeros and add nothing to any product.
+Factors wider than BLOCK_W are read in chunks of it, features in chunks of BLOCK_F. All sums are
+float32; float32 inputs are multiplied as ``precision`` says, 16-bit ones as they are.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 import torch
 import triton
+import triton.language as tl
 from torch import Tensor
 
-from graphglow.ops.similarity import Kernel
-from graphglow.ops.triton_kernels import (
-    finish_pivots_kernel,
-    grad_k_kernel,
-    grad_q_kernel,
-    sum_splits_kernel,
-    to_nodes_kernel,
-    to_pivots_kernel,
-)
+from graphglow.ops.eager import EPS
+from graphglow.ops.triton_small import multiply
+from graphglow.ops.triton_support import launching_on
 
-DotPrecision = Literal["ieee", "tf32", "tf32x3", "bf16x3"]
-Pass = Literal["to_pivots", "to_nodes", "grad_to_pivots", "grad_q", "grad_k"]
+DotPrecision = Literal["tf32", "bf16x3"]
+Pass = Literal["messages", "grad_messages", "gradients"]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
-SUMMED_AT_ONCE = 4096
-"""Partial sums that one program of the small summing kernels reads at a time."""
-OUTSIDE_LOOP = 2
-"""What a program costs before and after its loop, in turns of the loop."""
+SMALLEST_SUM = tl.constexpr(EPS)
 STREAMED_WIDTH = 64
 """Columns of q and k read at a time where a tile does not hold the whole width."""
-
 NARROWEST_SPLIT = 64
-"""Least width of a tile of bf16x3 products where a head is at most 64 wide: Triton 3.6 compiles
+"""Least width of a tile of bf16x3 products where q and k are at most 64 wide: Triton 3.6 compiles
 narrower ones to code that gives wrong numbers on an H200 (NaN, or reads out of bounds)."""
-
-
-@dataclass(frozen=True)
-class Chip:
-    """What the tiles are fitted to."""
-
-    multiprocessors: int
-    shared_memory: int
-    """Bytes that one program may use."""
-
-
-INTERPRETER = Chip(multiprocessors=4, shared_memory=2**20)
+FEW_ROWS = 32
+"""Near rows of a program where the usual number would leave multiprocessors idle."""
+HOPPER_SHARED_MEMORY = 227 * 1024
 
 
 @dataclass(frozen=True)
 class Tiles:
     """How one pass is cut into programs."""
 
-    block_n: int
-    """Nodes per tile."""
-    block_p: int
-    """Pivots per tile."""
+    near: int
+    """Rows that a program holds."""
+    far: int
+    """Rows that it streams at a time."""
     num_warps: int
     num_stages: int
     """Tiles of the streamed side in flight."""
@@ -75,51 +60,207 @@ class Tiles:
     """Programs that fit on one multiprocessor: decides how many splits fill the GPU."""
 
 
-HALF_TILES: dict[Pass, Tiles] = {
-    "to_pivots": Tiles(64, 128, 8, 3),
-    "to_nodes": Tiles(128, 64, 8, 3),
-    "grad_to_pivots": Tiles(64, 64, 4, 2, per_sm=2),
-    "grad_q": Tiles(128, 32, 8, 3),
-    "grad_k": Tiles(32, 128, 8, 3),
+TILES: dict[tuple[Pass, str], Tiles] = {
+    ("messages", "16-bit"): Tiles(128, 64, 8, 3),
+    ("grad_messages", "16-bit"): Tiles(64, 64, 4, 2, per_sm=2),
+    ("gradients", "16-bit"): Tiles(128, 32, 8, 3),
+    ("messages", "tf32"): Tiles(64, 64, 4, 2),
+    ("grad_messages", "tf32"): Tiles(64, 32, 4, 2),
+    ("gradients", "tf32"): Tiles(64, 32, 8, 2, block_w=64),
+    ("messages", "bf16x3"): Tiles(128, 64, 8, 3, block_w=64),
+    ("grad_messages", "bf16x3"): Tiles(128, 64, 8, 3, block_w=64),
+    ("gradients", "bf16x3"): Tiles(128, 64, 8, 2, block_w=64, block_g=128),
 }
-TF32_TILES: dict[Pass, Tiles] = {
-    "to_pivots": Tiles(64, 64, 4, 2),
-    "to_nodes": Tiles(64, 64, 4, 2),
-    "grad_to_pivots": Tiles(32, 64, 4, 2),
-    "grad_q": Tiles(64, 32, 8, 2, block_w=64),
-    "grad_k": Tiles(32, 64, 8, 2),
-}
-FLOAT32_TILES: dict[Pass, Tiles] = {
-    "to_pivots": Tiles(64, 128, 8, 3, block_w=64),
-    "to_nodes": Tiles(128, 64, 8, 3, block_w=64),
-    "grad_to_pivots": Tiles(64, 128, 8, 3, block_w=64),
-    "grad_q": Tiles(128, 64, 8, 2, block_w=64, block_g=128),
-    "grad_k": Tiles(64, 128, 8, 2, block_w=64, block_g=128),
-}
-FEW_NODES_TILES: dict[tuple[Pass, bool], Tiles] = {  # (pass, 16-bit inputs)
-    ("to_nodes", True): Tiles(32, 64, 4, 3),
-    ("grad_q", True): Tiles(32, 64, 8, 2),
-    ("to_nodes", False): Tiles(32, 64, 8, 2, block_w=64),
-    ("grad_q", False): Tiles(32, 32, 8, 2, block_w=64),
-}
-"""For the passes with one program per block of nodes, where wide blocks leave the GPU idle."""
+"""Chosen for the H200, by ``benchmarks/tune_tiles.py``."""
 SMALL_TILES = Tiles(32, 32, 4, 2, block_w=64, block_g=128)
 """For chips with less shared memory than Hopper, whatever the pass."""
-HOPPER_SHARED_MEMORY = 227 * 1024
+
+# -------------------------------------------------------------------------------------- kernels
 
 
-def choose_tiles(
-    name: Pass, dtype: torch.dtype, precision: DotPrecision, nodes: int, chip: Chip
-) -> Tiles:
-    """The tiles of a pass over ``nodes`` (all batch entries), chosen for the H200."""
-    if chip.shared_memory < HOPPER_SHARED_MEMORY:
-        return SMALL_TILES
-    half = dtype != torch.float32
-    if nodes < 64 * chip.multiprocessors and (name, half) in FEW_NODES_TILES:
-        return FEW_NODES_TILES[name, half]
-    if half:
-        return HALF_TILES[name]
-    return TF32_TILES[name] if precision == "tf32" else FLOAT32_TILES[name]
+@triton.jit
+def row_pointer(matrix, row, WIDTH: tl.constexpr):
+    return matrix + tl.cast(row, tl.int64) * WIDTH
+
+
+@triton.jit
+def load_tile(
+    rows, rows_left, first, last,
+    WIDTH: tl.constexpr, EVEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """[ROWS, COLUMNS] of the matrix at pointer ``rows``, from column ``first`` on.
+
+    Zeros after ``rows_left`` rows and from column ``last`` on; EVEN: no such column is asked for.
+    """
+    row, column = tl.arange(0, ROWS)[:, None], first + tl.arange(0, COLUMNS)[None, :]
+    mask = row < rows_left
+    if not EVEN:
+        mask = mask & (column < last)
+    return tl.load(rows + row * WIDTH + column, mask=mask, other=0.0)
+
+
+@triton.jit
+def store_tile(
+    rows, tile, rows_left, first, last,
+    WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    row, column = tl.arange(0, ROWS)[:, None], first + tl.arange(0, COLUMNS)[None, :]
+    mask = (row < rows_left) & (column < last)
+    tl.store(rows + row * WIDTH + column, tile.to(rows.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def load_numbers(numbers, left, ROWS: tl.constexpr):
+    offset = tl.arange(0, ROWS)
+    return tl.load(numbers + offset, mask=offset < left, other=0.0)
+
+
+@triton.jit
+def product(
+    acc, near_tile, far_tile, near, far, near_left, far_left,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    NEAR: tl.constexpr, FAR: tl.constexpr,
+):  # fmt: skip
+    """Return acc + near far^T: that of the tiles, if one BLOCK holds the whole width.
+
+    Shapes:
+        near_tile [NEAR, BLOCK], far_tile [FAR, BLOCK], acc -> [NEAR, FAR]
+    """
+    if WIDTH <= BLOCK:
+        tl.static_assert(near_tile.shape[1] == BLOCK)
+        acc = multiply(near_tile, tl.trans(far_tile), acc, PRECISION)
+    else:
+        EVEN: tl.constexpr = WIDTH % BLOCK == 0
+        for column in tl.range(0, WIDTH, BLOCK):
+            a = load_tile(near, near_left, column, WIDTH, WIDTH, EVEN, NEAR, BLOCK)
+            b = load_tile(far, far_left, column, WIDTH, WIDTH, EVEN, FAR, BLOCK)
+            acc = multiply(a, tl.trans(b), acc, PRECISION)
+    return acc
+
+
+@triton.jit(do_not_specialize=["nears", "fars", "fars_per_split"])
+def messages_kernel(
+    near, far, x, scale, parts, sum_parts, threshold, nears, fars, fars_per_split,
+    NORMALISE: tl.constexpr, F: tl.constexpr, W: tl.constexpr, CUT: tl.constexpr,
+    PRECISION: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr,
+    BLOCK_W: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """Gamma x over a split of the far rows, and the sums of Gamma's rows where they are wanted.
+
+    ``scale`` (or None) multiplies the columns of Gamma; NORMALISE: the result is divided by the
+    sums. Grid (near blocks, splits of the far rows, batch * feature chunks).
+
+    Shapes:
+        near [B, M, W], far [B, L, W], x [B, L, F], scale [B, L]
+        -> parts [S, B, M, F], sum_parts [S, B, M] or None
+    """
+    EVEN_W: tl.constexpr = W % BLOCK_W == 0
+    CHUNKS: tl.constexpr = (F + BLOCK_F - 1) // BLOCK_F
+    first, split = tl.program_id(0) * NEAR, tl.program_id(1)
+    batch, feature = tl.program_id(2) // CHUNKS, tl.program_id(2) % CHUNKS * BLOCK_F
+    near_left, far_start = nears - first, tl.cast(batch, tl.int64) * fars
+    near_rows = row_pointer(near, tl.cast(batch, tl.int64) * nears + first, W)
+    near_tile = load_tile(near_rows, near_left, 0, W, W, EVEN_W, NEAR, BLOCK_W)
+
+    total = tl.full((NEAR, BLOCK_F), 0.0, tl.float32)
+    sums = tl.full((NEAR,), 0.0, tl.float32)
+    zero = tl.full((NEAR, FAR), 0.0, tl.float32)
+    start = split * fars_per_split
+    for there in tl.range(start, tl.minimum(fars, start + fars_per_split), FAR):
+        left = fars - there
+        far_rows = row_pointer(far, far_start + there, W)
+        far_tile = load_tile(far_rows, left, 0, W, W, EVEN_W, FAR, BLOCK_W)
+        x_rows = row_pointer(x, far_start + there, F)
+        x_tile = load_tile(x_rows, left, feature, F, F, F % BLOCK_F == 0, FAR, BLOCK_F)
+        gamma = product(zero, near_tile, far_tile, near_rows, far_rows, near_left, left,
+                        W, BLOCK_W, PRECISION, NEAR, FAR)  # fmt: skip
+        if CUT:
+            gamma = tl.where(gamma > threshold, gamma, 0.0)
+        if scale is not None:
+            gamma = gamma * load_numbers(scale + far_start + there, left, FAR)[None, :]
+        if sum_parts is not None:
+            sums += tl.sum(gamma, 1)
+        total = multiply(gamma.to(x_tile.dtype), x_tile, total, PRECISION)
+
+    if NORMALISE:
+        total = total / tl.maximum(sums, SMALLEST_SUM)[:, None]
+    row = (split * (tl.num_programs(2) // CHUNKS) + tl.cast(batch, tl.int64)) * nears + first
+    store_tile(row_pointer(parts, row, F), total, near_left, feature, F, F, NEAR, BLOCK_F)
+    if sum_parts is not None:  # noqa: SIM102 (the one is known to the compiler, the other not)
+        if feature == 0:
+            offset = tl.arange(0, NEAR)
+            tl.store(sum_parts + row + offset, sums, mask=offset < near_left)
+
+
+@triton.jit(do_not_specialize=["nears", "fars", "fars_per_split", "splits"])
+def gradients_kernel(
+    near, near_a, near_b, near_sum, far, far_a, far_b, far_sum, scale, parts, messages,
+    threshold, nears, fars, fars_per_split, splits,
+    NODES_NEAR: tl.constexpr, F: tl.constexpr, W: tl.constexpr, CUT: tl.constexpr,
+    PRECISION: tl.constexpr, NEAR: tl.constexpr, FAR: tl.constexpr,
+    BLOCK_W: tl.constexpr, BLOCK_G: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """DGamma far over a split of the far rows: the gradient of the near factor::
+
+        dGamma = a_near a_far^T / r + b_near b_far^T + sum_near + sum_far, zero where Gamma is cut
+
+    with a, b and sum being g, v and dr of the nodes, c, ds and dm of the pivots; ``scale`` is 1/r
+    of the nodes, on whichever side these are. ``messages`` (or None) takes Gamma b_far, where one
+    chunk holds F. Grid (near blocks, splits of the far rows * chunks of the width, batch).
+
+    Shapes:
+        near [B, M, W], far [B, L, W], near_a, near_b [B, M, F], far_a, far_b [B, L, F],
+        near_sum [B, M], far_sum [B, L] -> parts [S, B, M, W], messages [B, M, F]
+    """
+    EVEN_G: tl.constexpr = W % BLOCK_G == 0
+    EVEN_F: tl.constexpr = F % BLOCK_F == 0
+    start, batch = tl.program_id(0) * NEAR, tl.cast(tl.program_id(2), tl.int64)
+    split, first = tl.program_id(1) % splits, tl.program_id(1) // splits * BLOCK_G
+    near_left, row, far_start = nears - start, batch * nears + start, batch * fars
+    near_rows = row_pointer(near, row, W)
+    a_rows, b_rows = row_pointer(near_a, row, F), row_pointer(near_b, row, F)
+    near_tile = load_tile(near_rows, near_left, first, W, W, EVEN_G, NEAR, BLOCK_G)
+    a_tile = load_tile(a_rows, near_left, 0, F, F, EVEN_F, NEAR, BLOCK_F)
+    b_tile = load_tile(b_rows, near_left, 0, F, F, EVEN_F, NEAR, BLOCK_F)
+    near_term = load_numbers(near_sum + row, near_left, NEAR)
+    if NODES_NEAR:
+        inverse = load_numbers(scale + row, near_left, NEAR)[:, None]
+
+    total = tl.full((NEAR, BLOCK_G), 0.0, tl.float32)
+    passed = tl.full((NEAR, BLOCK_F), 0.0, tl.float32)
+    zero = tl.full((NEAR, FAR), 0.0, tl.float32)
+    begin = split * fars_per_split
+    for there in tl.range(begin, tl.minimum(fars, begin + fars_per_split), FAR):
+        left, far_row = fars - there, far_start + there
+        far_rows = row_pointer(far, far_row, W)
+        far_a_rows, far_b_rows = row_pointer(far_a, far_row, F), row_pointer(far_b, far_row, F)
+        far_tile = load_tile(far_rows, left, first, W, W, EVEN_G, FAR, BLOCK_G)
+        far_a_tile = load_tile(far_a_rows, left, 0, F, F, EVEN_F, FAR, BLOCK_F)
+        far_b_tile = load_tile(far_b_rows, left, 0, F, F, EVEN_F, FAR, BLOCK_F)
+        if not NODES_NEAR:
+            inverse = load_numbers(scale + far_row, left, FAR)[None, :]
+        d_gamma = product(zero, a_tile, far_a_tile, a_rows, far_a_rows, near_left, left,
+                          F, BLOCK_F, PRECISION, NEAR, FAR)  # fmt: skip
+        far_term = load_numbers(far_sum + far_row, left, FAR)
+        d_gamma = d_gamma * inverse + (near_term[:, None] + far_term[None, :])
+        d_gamma = product(d_gamma, b_tile, far_b_tile, b_rows, far_b_rows, near_left, left,
+                          F, BLOCK_F, PRECISION, NEAR, FAR)  # fmt: skip
+        gamma = product(zero, near_tile, far_tile, near_rows, far_rows, near_left, left,
+                        W, BLOCK_W, PRECISION, NEAR, FAR)  # fmt: skip
+        if CUT:  # kept entries are above 0
+            gamma = tl.where(gamma > threshold, gamma, 0.0)
+            d_gamma = tl.where(gamma > 0.0, d_gamma, 0.0)
+        if messages is not None:
+            passed = multiply(gamma.to(far_b_tile.dtype), far_b_tile, passed, PRECISION)
+        total = multiply(d_gamma.to(far_tile.dtype), far_tile, total, PRECISION)
+
+    if messages is not None:
+        store_tile(row_pointer(messages, row, F), passed, near_left, 0, F, F, NEAR, BLOCK_F)
+    row = (split * tl.num_programs(2) + batch) * nears + start
+    store_tile(row_pointer(parts, row, W), total, near_left, first, W, W, NEAR, BLOCK_G)
+
+
+# ----------------------------------------------------------------------------------------- host
 
 
 @dataclass(frozen=True)
@@ -130,106 +271,52 @@ class Problem:
     n: int
     p: int
     f: int
-    head_width: int
-    heads: int
-    kernel: Kernel
+    w: int
     threshold: float | None
     dtype: torch.dtype
     precision: DotPrecision
-    chip: Chip
-    tiles: Mapping[Pass, Tiles]
+    chip: tuple[int, int]
+    """Multiprocessors, and bytes of shared memory that one program may use."""
 
-    def tiles_of(self, name: Pass) -> Tiles:
-        given = self.tiles.get(name)
-        nodes = self.batch * self.n
-        return given or choose_tiles(name, self.dtype, self.precision, nodes, self.chip)
+    def tiles_of(self, name: Pass, nodes_near: bool) -> Tiles:
+        multiprocessors, shared_memory = self.chip
+        if shared_memory < HOPPER_SHARED_MEMORY:
+            return SMALL_TILES
+        tiles = TILES[name, self.precision if self.dtype == torch.float32 else "16-bit"]
+        few = nodes_near and self.batch * self.n < 64 * multiprocessors
+        return replace(tiles, near=FEW_ROWS) if few else tiles
 
-    @property
-    def cut(self) -> float:
-        return 0.0 if self.threshold is None else self.threshold
-
-    def block_w(self, name: Pass) -> int:
-        """Columns of q and k multiplied at a time: all of them, or a chunk of a head."""
-        limit = self.tiles_of(name).block_w
-        if name in ("grad_q", "grad_k"):
-            limit = min(limit, self.block_g(name))
-        held = self.heads == 1 and self.head_width <= limit
-        padded = self._padded(self.head_width)
-        return padded if held else min(STREAMED_WIDTH, padded)
-
-    def block_g(self, name: Pass) -> int:
-        """Columns of dq or dk that one program makes."""
-        limit = self.tiles_of(name).block_g
-        limit = limit if self.head_width <= limit else min(limit, 128)
-        return min(limit, self._padded(self.head_width))
-
-    def block_f(self, name: Pass) -> int:
-        """Features multiplied at a time."""
-        many = self.dtype != torch.float32 and name not in ("grad_q", "grad_k")
-        return min(128 if many else 64, self._padded(self.f))
+    def launch(self, name: Pass, nodes_near: bool) -> tuple[int, int, int, dict[str, Any]]:
+        """Blocks of near rows, splits of the far ones, rows in each, and the kernel's constants."""
+        tiles = self.tiles_of(name, nodes_near)
+        nears, fars = (self.n, self.p) if nodes_near else (self.p, self.n)
+        wide = self.dtype != torch.float32 and name != "gradients"
+        block_f, held = min(128 if wide else 64, self._padded(self.f)), tiles.block_w
+        chunks, gradient = triton.cdiv(self.f, block_f), {}
+        width = self._padded(self.w)
+        if name == "gradients":
+            block_g = tiles.block_g if self.w <= tiles.block_g else min(tiles.block_g, 128)
+            held, gradient = min(held, block_g), {"BLOCK_G": min(block_g, width)}
+            chunks = triton.cdiv(self.w, gradient["BLOCK_G"])
+        near_blocks, far_blocks = triton.cdiv(nears, tiles.near), triton.cdiv(fars, tiles.far)
+        splits = 1
+        if not nodes_near:  # as many as keep the GPU busy
+            slots = self.chip[0] * tiles.per_sm
+            splits = min(far_blocks, max(1, slots // (near_blocks * self.batch * chunks)))
+        far_blocks_each = triton.cdiv(far_blocks, splits)
+        constants = {
+            "F": self.f, "W": self.w, "CUT": self.threshold is not None,
+            "PRECISION": self.precision, "NEAR": tiles.near, "FAR": tiles.far, "BLOCK_F": block_f,
+            "BLOCK_W": width if self.w <= held else min(STREAMED_WIDTH, width), **gradient,
+            "num_warps": tiles.num_warps, "num_stages": tiles.num_stages,
+        }  # fmt: skip
+        splits = triton.cdiv(far_blocks, far_blocks_each)
+        return near_blocks, splits, far_blocks_each * tiles.far, constants
 
     def _padded(self, width: int) -> int:
         """The power of two that a tile's ``width`` columns are padded to."""
-        narrow = self.precision == "bf16x3" and self.head_width <= STREAMED_WIDTH
-        return max(NARROWEST_SPLIT if narrow else 16, _next_power_of_2(width))
-
-    def feature_chunks(self, name: Pass) -> int:
-        return _cdiv(self.f, self.block_f(name))
-
-    def width_chunks(self, name: Pass) -> int:
-        """Programs that share the columns of dq or dk, each with a Gamma of its own."""
-        return self.heads * _cdiv(self.head_width, self.block_g(name))
-
-    def splits(self, name: Pass) -> tuple[int, int]:
-        """Into how many parts a pass over pivots splits the nodes, and the nodes in each."""
-        tiles = self.tiles_of(name)
-        chunks = self.width_chunks(name) if name == "grad_k" else self.feature_chunks(name)
-        programs = _cdiv(self.p, tiles.block_p) * self.batch * chunks
-        blocks = _cdiv(self.n, tiles.block_n)
-        splits = count_splits(blocks, programs, self.chip.multiprocessors * tiles.per_sm)
-        return splits, _cdiv(blocks, splits) * tiles.block_n
-
-    def constants(self, name: Pass) -> dict[str, Any]:
-        """What the kernels of this pass are compiled for."""
-        tiles = self.tiles_of(name)
-        gradient = {"BLOCK_G": self.block_g(name)} if name in ("grad_q", "grad_k") else {}
-        return {
-            "F": self.f,
-            "KERNEL": self.kernel,
-            "HEADS": self.heads,
-            "HEAD_WIDTH": self.head_width,
-            "CUT": self.threshold is not None,
-            "PRECISION": self.precision,
-            "BLOCK_N": tiles.block_n,
-            "BLOCK_P": tiles.block_p,
-            "BLOCK_W": self.block_w(name),
-            "BLOCK_F": self.block_f(name),
-            "num_warps": tiles.num_warps,
-            "num_stages": tiles.num_stages,
-            **gradient,
-        }
-
-
-def _next_power_of_2(number: int) -> int:
-    return 1 << max(0, number - 1).bit_length()
-
-
-def _cdiv(number: int, by: int) -> int:
-    return -(-number // by)
-
-
-@lru_cache(maxsize=4096)
-def count_splits(blocks: int, programs: int, slots: int) -> int:
-    """The fewest parts to split ``blocks`` into that keep ``slots`` busy, to 5 % of the best.
-
-    ``programs`` each have this many blocks to go through, and ``slots`` of them run at a time. In s
-    parts that is ceil(programs s / slots) rounds of ceil(blocks / s) blocks and what a program does
-    before and after its loop.
-    """
-    candidates = range(1, min(max(1, blocks), 1 + 4 * slots // programs) + 1)
-    time = [_cdiv(programs * s, slots) * (_cdiv(blocks, s) + OUTSIDE_LOOP) for s in candidates]
-    best = min(time)
-    return next(s for s, this in zip(candidates, time, strict=True) if this <= 1.05 * best)
+        narrow = self.precision == "bf16x3" and self.w <= STREAMED_WIDTH
+        return max(NARROWEST_SPLIT if narrow else 16, 1 << max(0, width - 1).bit_length())
 
 
 def triton_fused(
@@ -237,58 +324,46 @@ def triton_fused(
     q: Tensor,
     k: Tensor,
     threshold: float | None,
-    kernel: Kernel,
-    heads: int,
-    precision: DotPrecision = "tf32x3",
-    tiles: Mapping[Pass, Tiles] | None = None,
+    precision: DotPrecision = "bf16x3",
 ) -> Tensor:
-    """Eq. 11 by fused kernels; ``tiles`` replaces the tiles of the passes it names."""
+    """Eq. 11 by fused kernels, for similarities that are one inner product."""
     if v.dtype not in DTYPES:
         raise ValueError(f"backend 'triton' takes float32, bfloat16 or float16; got {v.dtype}")
-    heads = 1 if kernel == "identity" else heads
     problem = Problem(
         batch=q.shape[:-2].numel(),
         n=q.shape[-2],
         p=k.shape[-2],
         f=v.shape[-1],
-        head_width=q.shape[-1] // heads,
-        heads=heads,
-        kernel=kernel,
+        w=q.shape[-1],
         threshold=None if threshold is None else float(threshold),
         dtype=v.dtype,
-        precision=_product_of(v, precision),
-        chip=_chip(v.device),
-        tiles=tiles or {},
+        precision=precision if v.dtype == torch.float32 else "tf32",  # 16 bits: as they are
+        chip=chip_of(v.device),
     )
     out: Tensor = _Fused.apply(v, q, k, problem)  # type: ignore[no-untyped-call]
     return out
 
 
 @lru_cache
-def _chip(device: torch.device) -> Chip:
+def chip_of(device: torch.device) -> tuple[int, int]:
     if device.type != "cuda":
-        return INTERPRETER
+        return 4, 2**20  # the interpreter
     index = torch.cuda.current_device() if device.index is None else device.index
     properties = triton.runtime.driver.active.utils.get_device_properties(index)
-    return Chip(properties["multiprocessor_count"], properties["max_shared_mem"])
-
-
-def _product_of(v: Tensor, precision: DotPrecision) -> DotPrecision:
-    """How tiles are multiplied: 16-bit ones as they are; the interpreter has no tf32."""
-    if v.dtype != torch.float32:
-        return "ieee"
-    return precision if v.is_cuda or precision == "bf16x3" else "ieee"
+    return properties["multiprocessor_count"], properties["max_shared_mem"]
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, v: Tensor, q: Tensor, k: Tensor, problem: Problem) -> Tensor:
-        flat = [t.reshape(problem.batch, *t.shape[-2:]).contiguous() for t in (v, q, k)]
-        with torch.cuda.device_of(v):  # type: ignore[no-untyped-call]
-            c, m = to_pivots(problem, *flat)
-            out, row_sum = to_nodes(problem, c, *flat[1:], shape=v.shape)
-        ctx.save_for_backward(*flat, c, m, out, row_sum)
         ctx.problem, ctx.shapes = problem, (v.shape, q.shape, k.shape)
+        out = torch.empty_like(v, memory_format=torch.contiguous_format)
+        v, q, k = (t.reshape(problem.batch, *t.shape[-2:]).contiguous() for t in (v, q, k))
+        with launching_on(v):
+            c, m = to_pivots(problem, v, q, k, None, None)
+            c = c.to(v.dtype)
+            row_sum = to_nodes(problem, c, q, k, out, normalise=True)
+        ctx.save_for_backward(v, q, k, c, m, out, row_sum)
         return out
 
     @staticmethod
@@ -298,157 +373,81 @@ class _Fused(torch.autograd.Function):
         problem: Problem = ctx.problem
         need_v, need_q, need_k, _ = ctx.needs_input_grad
         g = grad.reshape(v.shape).contiguous()
-        dv = dq = dk = None
-        with torch.cuda.device_of(v):  # type: ignore[no-untyped-call]
-            ds, dm = grad_to_pivots(problem, g, q, k, c, m, row_sum)
-            if need_q or need_k:
-                dq, dv, dr = grad_q(problem, v, q, k, g, out, row_sum, c, ds, dm, need_v=need_v)
-            if need_v and dv is None:
-                dv, _ = to_nodes(problem, ds, q, k, normalise=False)
+        scale = row_sum.clamp_min(EPS).reciprocal()
+        dr = -(g.float() * out.view_as(g)).sum(-1) * scale * (row_sum >= EPS)
+        dv = torch.empty_like(v) if need_v else None
+        dq = dk = None
+        with launching_on(v):
+            ds, _ = to_pivots(problem, g, q, k, m, scale)
+            dm = -(ds * c).sum(-1) * (m >= EPS)
+            ds = ds.to(v.dtype)
+            nodes, pivots = (q, g, v, dr), (k, c, ds, dm)
+            if need_q:
+                dq, served = gradients(problem, nodes, pivots, scale, True, dv)
+            if dv is not None and not (need_q and served):
+                to_nodes(problem, ds, q, k, dv, normalise=False)
             if need_k:
-                dk = grad_k(problem, v, q, k, g, row_sum, dr, c, ds, dm)
-        needed = (dv, need_v), (dq, need_q), (dk, need_k)
-        return *(
-            d.view(shape) if need and d is not None else None
-            for (d, need), shape in zip(needed, ctx.shapes, strict=True)
-        ), None
+                dk, _ = gradients(problem, pivots, nodes, scale, False, None)
+        found = zip((dv, dq, dk), ctx.shapes, strict=True)
+        return *(d if d is None else d.view(shape) for d, shape in found), None
 
 
-def to_pivots(problem: Problem, v: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-    """Return c [B, P, F] = Gamma^T v / m and the column sums m [B, P]."""
-    partial, partial_sum = _gather("to_pivots", problem, v, q, k, None)
-    c = torch.empty(problem.batch, problem.p, problem.f, dtype=v.dtype, device=v.device)
-    m = torch.empty(problem.batch, problem.p, dtype=torch.float32, device=v.device)
-    _finish_pivots(problem, partial, partial_sum, c, m, None, None)
-    return c, m
-
-
-def grad_to_pivots(
-    problem: Problem, g: Tensor, q: Tensor, k: Tensor, c: Tensor, m: Tensor, row_sum: Tensor
+def to_pivots(
+    problem: Problem, x: Tensor, q: Tensor, k: Tensor, m: Tensor | None, scale: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return ds [B, P, F] = (Gamma / r)^T g / m and dm [B, P]."""
-    partial, _ = _gather("grad_to_pivots", problem, g, q, k, row_sum)
-    ds, dm = torch.empty_like(c), torch.empty_like(m)
-    _finish_pivots(problem, partial, None, c, m, ds, dm)
-    return ds, dm
+    """Return Gamma^T x / m [B, P, F] and the column sums m [B, P].
 
-
-def _gather(
-    name: Pass, problem: Problem, x: Tensor, q: Tensor, k: Tensor, row_sum: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """Gamma^T x in splits: [S, B, P, F], and without ``row_sum`` the column sums [S, B, P]."""
-    splits, rows_per_split = problem.splits(name)
-    shape = (splits, problem.batch, problem.p)
-    partial = torch.empty(*shape, problem.f, dtype=torch.float32, device=x.device)
-    backward = row_sum is not None
-    partial_sum = None if backward else torch.empty(shape, dtype=torch.float32, device=x.device)
-    constants = problem.constants(name)
-    pivot_blocks = _cdiv(problem.p, constants["BLOCK_P"])
-    to_pivots_kernel[pivot_blocks, splits, problem.batch * problem.feature_chunks(name)](
-        q, k, x, row_sum, partial, partial_sum, problem.cut, problem.n, problem.p, rows_per_split,
-        BACKWARD=backward, **constants,
+    Backwards m is known and ``scale`` is 1 / r: then of (Gamma / r)^T.
+    """
+    name: Pass = "messages" if m is None else "grad_messages"
+    blocks, splits, rows, constants = problem.launch(name, nodes_near=False)
+    shape = splits, problem.batch, problem.p
+    parts = torch.empty(*shape, problem.f, dtype=torch.float32, device=x.device)
+    sum_parts = parts.new_empty(shape) if m is None else None
+    chunks = triton.cdiv(problem.f, constants["BLOCK_F"])
+    messages_kernel[blocks, splits, problem.batch * chunks](
+        k, q, x, scale, parts, sum_parts, problem.threshold or 0.0, problem.p, problem.n, rows,
+        NORMALISE=False, **constants,
     )  # fmt: skip
-    return partial, partial_sum
-
-
-def _finish_pivots(
-    problem: Problem,
-    partial: Tensor,
-    partial_sum: Tensor | None,
-    c: Tensor,
-    m: Tensor,
-    ds: Tensor | None,
-    dm: Tensor | None,
-) -> None:
-    """Sum the splits into c and m, or into ds and dm where these are given."""
-    splits, rows = partial.shape[0], problem.batch * problem.p
-    block_s = min(16, _next_power_of_2(splits))
-    block_r = max(1, SUMMED_AT_ONCE // (block_s * problem.block_f("to_pivots")))
-    finish_pivots_kernel[(_cdiv(rows, block_r),)](
-        partial, partial_sum, c, m, ds, dm, rows, splits, BACKWARD=ds is not None,
-        F=problem.f, BLOCK_S=block_s, BLOCK_R=block_r, BLOCK_F=problem.block_f("to_pivots"),
-    )  # fmt: skip
+    m = m if sum_parts is None else sum_parts.sum(0)
+    assert m is not None
+    return parts.sum(0) / m.clamp_min(EPS)[..., None], m
 
 
 def to_nodes(
-    problem: Problem,
-    x: Tensor,
-    q: Tensor,
-    k: Tensor,
-    *,
-    shape: tuple[int, ...] | None = None,
-    normalise: bool = True,
-) -> tuple[Tensor, Tensor | None]:
-    """Gamma x [B, N, F], if ``normalise`` over the row sums [B, N], which are returned too.
-
-    Given ``shape``, the first has it; a view made of it afterwards could not be changed in place.
-    """
-    constants = problem.constants("to_nodes")
-    shape = shape or (problem.batch, problem.n, problem.f)
-    out = torch.empty(shape, dtype=x.dtype, device=x.device)
+    problem: Problem, x: Tensor, q: Tensor, k: Tensor, out: Tensor, *, normalise: bool
+) -> Tensor | None:
+    """Write Gamma x to out [B, N, F]; ``normalise``: over the row sums [B, N], and return these."""
+    blocks, _, rows, constants = problem.launch("messages", nodes_near=True)
     row_sum = None
     if normalise:
         row_sum = torch.empty(problem.batch, problem.n, dtype=torch.float32, device=x.device)
-    blocks = _cdiv(problem.n, constants["BLOCK_N"])
-    to_nodes_kernel[blocks, problem.batch * problem.feature_chunks("to_nodes")](
-        q, k, x, out, row_sum, problem.cut, problem.n, problem.p, NORMALISE=normalise, **constants
-    )
-    return out, row_sum
-
-
-def grad_q(
-    problem: Problem,
-    v: Tensor,
-    q: Tensor,
-    k: Tensor,
-    g: Tensor,
-    out: Tensor,
-    row_sum: Tensor,
-    c: Tensor,
-    ds: Tensor,
-    dm: Tensor,
-    *,
-    need_v: bool,
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return dq [B, N, W], dv [B, N, F] if needed and if it comes for free, and dr [B, N]."""
-    constants = problem.constants("grad_q")
-    chunks = problem.width_chunks("grad_q")
-    need_v = need_v and chunks == 1 and problem.feature_chunks("grad_q") == 1
-    dq, dr = torch.empty_like(q), torch.empty_like(row_sum)
-    dv = torch.empty_like(v) if need_v else None
-    blocks = _cdiv(problem.n, constants["BLOCK_N"])
-    grad_q_kernel[blocks, chunks, problem.batch](
-        q, k, v, g, out, row_sum, c, ds, dm, dq, dv, dr, problem.cut, problem.n, problem.p,
-        NEED_V=need_v, **constants,
+    chunks = triton.cdiv(problem.f, constants["BLOCK_F"])
+    messages_kernel[blocks, 1, problem.batch * chunks](
+        q, k, x, None, out, row_sum, problem.threshold or 0.0, problem.n, problem.p, rows,
+        NORMALISE=normalise, **constants,
     )  # fmt: skip
-    return dq, dv, dr
+    return row_sum
 
 
-def grad_k(
-    problem: Problem,
-    v: Tensor,
-    q: Tensor,
-    k: Tensor,
-    g: Tensor,
-    row_sum: Tensor,
-    dr: Tensor,
-    c: Tensor,
-    ds: Tensor,
-    dm: Tensor,
-) -> Tensor:
-    """Return dk [B, P, W]."""
-    constants = problem.constants("grad_k")
-    splits, rows_per_split = problem.splits("grad_k")
-    partial = torch.empty(splits, *k.shape, dtype=torch.float32, device=k.device)
-    pivot_blocks = _cdiv(problem.p, constants["BLOCK_P"])
-    grad_k_kernel[pivot_blocks, splits * problem.width_chunks("grad_k"), problem.batch](
-        q, k, v, g, row_sum, dr, c, ds, dm, partial, problem.cut, problem.n, problem.p,
-        rows_per_split, splits, **constants,
+Side = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Factor, a, b and sum of the nodes (q, g, v, dr) or of the pivots (k, c, ds, dm)."""
+
+
+def gradients(
+    problem: Problem, near: Side, far: Side, scale: Tensor, nodes_near: bool, dv: Tensor | None
+) -> tuple[Tensor, bool]:
+    """Return the gradient of the near factor, and whether dv was written on the way."""
+    blocks, splits, rows, constants = problem.launch("gradients", nodes_near)
+    chunks = triton.cdiv(problem.w, constants["BLOCK_G"])
+    serves = dv is not None and chunks == 1 and problem.f <= constants["BLOCK_F"]
+    factor = near[0]
+    parts = torch.empty_like(factor)
+    if splits > 1:
+        parts = torch.empty(splits, *factor.shape, dtype=torch.float32, device=factor.device)
+    gradients_kernel[blocks, splits * chunks, problem.batch](
+        *near, *far, scale, parts, dv if serves else None,
+        problem.threshold or 0.0, factor.shape[1], far[0].shape[1], rows, splits,
+        NODES_NEAR=nodes_near, **constants,
     )  # fmt: skip
-    dk = torch.empty_like(k)
-    block_s = min(16, _next_power_of_2(splits))
-    block_e = SUMMED_AT_ONCE // block_s
-    sum_splits_kernel[(_cdiv(k.numel(), block_e),)](
-        partial, dk, k.numel(), splits, BLOCK_S=block_s, BLOCK_E=block_e
-    )
-    return dk
+    return (parts if splits == 1 else parts.sum(0).to(factor.dtype)), serves

@@ -29,12 +29,9 @@ from graphglow.ops import (
     propagate_over,
     similarity,
 )
-from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
-from graphglow.ops.dense import DenseGamma, dense_gamma, propagate_dense
+from graphglow.ops.dense import CLAMPED, DenseGamma, dense_gamma, propagate_dense
+from graphglow.ops.knn import entry_products, largest_entries
 from graphglow.ops.sparse import INT32_LIMIT, SparseMatrix
-
-CLAMPED = 0.999999 / EPS
-"""An inverse sum above this was clamped: no gradient goes through the sum."""
 
 
 class Structure(Protocol):
@@ -188,14 +185,7 @@ def most_similar(
     """
     num_pivots = k.shape[-2]
     count = min(neighbours, num_pivots)
-    rows = rows or max(1, BLOCK_ELEMENTS // (num_pivots * k.shape[:-2].numel()))
-    pivots = torch.empty(*q.shape[:-1], count, dtype=torch.int64, device=q.device)
-    values = q.new_empty(*q.shape[:-1], count)
-    for block in row_blocks(q.shape[-2], rows):
-        gamma = similarity(q[..., block, :], k, threshold=threshold)  # [.., rows, P]
-        best = gamma.topk(count, dim=-1, sorted=False).indices.sort(dim=-1).values
-        pivots[..., block, :] = best
-        values[..., block, :] = gamma.gather(-1, best)
+    pivots, values = largest_entries(q, k, threshold, count, rows)
     to_nodes, to_pivots = _both_ways(pivots, values, num_pivots)
     row_sum = values.reshape(-1, count).sum(-1, keepdim=True)
     column_sum = to_pivots @ torch.ones_like(row_sum)
@@ -281,17 +271,6 @@ class _Propagate(torch.autograd.Function):
         dm = -(ds * c).sum(-1, keepdim=True) * (kept.inverse_columns < CLAMPED)
         left = torch.cat([g, v, dr, torch.ones_like(dr)], dim=-1)  # [B*N, 2F + 2]
         right = torch.cat([c, ds, torch.ones_like(dm), dm], dim=-1)  # [B*P, 2F + 2]
-        d_values = _products(left, right, kept.to_nodes.col).view_as(kept.values)
+        columns = kept.to_nodes.col.view(len(left), -1)
+        d_values = entry_products(left, right, columns).view_as(kept.values)
         return dv, d_values, None
-
-
-def _products(
-    left: Tensor, right: Tensor, col: Tensor, block_elements: int = BLOCK_ELEMENTS
-) -> Tensor:
-    """left_u . right_p for each entry (u, p) kept: [M, W], [P, W], [M * K] -> [M, K]."""
-    col = col.view(len(left), -1)
-    out = left.new_empty(col.shape)
-    for block in row_blocks(len(left), max(1, block_elements // (col.shape[1] * left.shape[1]))):
-        there = right.index_select(0, col[block].flatten()).view(-1, col.shape[1], left.shape[1])
-        out[block] = there.mul_(left[block, None]).sum(-1)
-    return out

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import Backend, Kernel, Precision
-from graphglow.ops.unit_heads import unit_heads
+from graphglow.ops.embeddings import unit_heads
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.structure.config import LearnerConfig, current_settings
 from graphglow.structure.latent import KNNStructure, PivotStructure
@@ -28,7 +28,7 @@ class StructureLearner(nn.Module):
     The mean of H cosines is one inner product of the H concatenated unit vectors, so the learner
     returns two factors and leaves ``Gamma = delta(q @ k.T)`` to
     :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
-    elementwise function of each head's inner product (:mod:`graphglow.ops.similarity`).
+    elementwise function of each head's inner product (:mod:`graphglow.ops.eager`).
 
     Without weights (``weighted = False``) the learner has no parameters: the non-parametric
     similarities among the paper's competitors. With ``neighbours`` its structure is a

@@ -46,6 +46,11 @@ def check_runnable(
             f"--learner.delta affine, or fit --method graphglow-linear); got "
             f"{learner.config.delta!r}"
         )
+    if config.backend == "triton" and learner.config.similarity in ("rbf", "attention"):
+        raise InputError(
+            "backend triton must go with a similarity that is one inner product (cosine, dot); "
+            f"got {learner.config.similarity!r}"
+        )
 
 
 def reset_peak_memory(device: torch.device) -> None:

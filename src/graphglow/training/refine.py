@@ -10,7 +10,7 @@ from torch import Tensor
 
 from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation
 from graphglow.graphs import Graph
-from graphglow.ops.change import squared_change
+from graphglow.ops.embeddings import squared_change
 from graphglow.structure import BlendedStructure, PivotStructure, Structure, StructureLearner
 from graphglow.training.config import ModelConfig, Runs
 

@@ -20,8 +20,8 @@ from torch.utils.checkpoint import checkpoint
 
 from graphglow.ops import similarity
 from graphglow.ops.chunked import BLOCK_ELEMENTS
+from graphglow.ops.eager import EPS
 from graphglow.ops.pivot_propagate import DENSE_LIMIT
-from graphglow.ops.similarity import EPS
 from graphglow.structure import PivotStructure, StructureLearner
 from graphglow.training.distributed.ranks import Ranks
 

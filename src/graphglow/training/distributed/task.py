@@ -8,7 +8,7 @@ from torch import Tensor
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, backbone_class, backbones_that
 from graphglow.graphs import Graph
-from graphglow.ops.change import squared_change
+from graphglow.ops.embeddings import squared_change
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import StructureLearner

@@ -1,4 +1,4 @@
-"""Unit vectors per head against ``F.normalize``: values and every gradient."""
+"""Unit vectors per head against ``F.normalize``, and how far embeddings moved."""
 
 import math
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphglow.ops.unit_heads import CONSTANT_COLUMNS, unit_heads
+from graphglow.ops.embeddings import CONSTANT_COLUMNS, squared_change, unit_heads
 
 SHAPES = [(1, 1, 1), (7, 3, 5), (11, 4, 8)]  # N, H, D
 CONSTANTS = [None, 1.0, math.sqrt(1 + 1e-5)]
@@ -130,3 +130,17 @@ def test_memory_that_was_never_written_does_not_show(monkeypatch):
     z, weight = inputs(5, 3, 4)
     assert unit_heads(z, weight, 1.0).isfinite().all()
     assert unit_heads(z, weight).isfinite().all()
+
+
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_change_is_the_sum_of_squares_of_each_run(batch, dtype):
+    generator = torch.Generator().manual_seed(0)
+    z, step = torch.randn(2, *batch, 7, 5, generator=generator, dtype=dtype).requires_grad_()
+    got = squared_change(z, z + step)
+    assert got.dtype == dtype
+    assert got.shape == (*batch, 2)
+    assert not got.requires_grad
+    want = [t.square().sum((-2, -1)) for t in (step, z)]
+    torch.testing.assert_close(got, torch.stack(want, dim=-1).detach())
+    assert (squared_change(z, z)[..., 0] == 0).all()

@@ -1,21 +1,27 @@
-"""Weighted unit vectors per head: the factors of a mean of H cosines (Eq. 9)."""
+"""What the structure learner computes of embeddings: unit vectors per head, and how far they moved.
 
-import importlib
+The unit vectors are the factors of a mean of H cosines (Eq. 9).
+"""
+
 import math
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphglow.triton_support import launching_on, triton_usable
+from graphglow.ops.triton_support import kernels_for, launching_on
 
 CONSTANT_COLUMNS = 8
 """A constant is one column and seven zeros: rows stay aligned, and matrix products fast."""
-
-
 SHORTEST = 1e-30
 """A vector shorter than this counts as zero: its inverse length might overflow."""
+
+
+@torch.no_grad()
+def squared_change(z: Tensor, z_next: Tensor) -> Tensor:
+    """|z_next - z|^2 and |z|^2 of each run: [.., N, D] twice -> [.., 2]."""
+    norms = [torch.linalg.vector_norm(t, dim=(-2, -1)) for t in (z_next - z, z)]
+    return torch.stack(norms, dim=-1).square()
 
 
 def unit_heads(z: Tensor, weight: Tensor, constant: float | None = None) -> Tensor:
@@ -36,22 +42,24 @@ class _UnitHeads(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, weight: Tensor, constant: float | None) -> Tensor:
         assert weight.ndim == 2 or weight.shape[:-2] == z.shape[:-2]
-        h = weight.shape[-2]
+        h, d = weight.shape[-2:]
         half = 1.0 if constant is None else 0.5
-        extra = 0 if constant is None else CONSTANT_COLUMNS
-        scaled = (constant or 0.0) * math.sqrt(half)
         ctx.length_factor = h / half  # 1 / |q_h|^2
-        ctx.fused = fused_usable(z)
-        forward = _fused().forward if ctx.fused else _forward
+        ctx.kernels = kernels_for(z, "triton_small")
+        q = z.new_empty(*z.shape[:-1], h * d + (0 if constant is None else CONSTANT_COLUMNS))
+        forward = _forward if ctx.kernels is None else ctx.kernels.unit_heads_forward
         with launching_on(z):
-            q, inverse = forward(z, weight, math.sqrt(half / h), scaled, extra, SHORTEST)
+            inverse = forward(z, weight, q, math.sqrt(half / h), SHORTEST)
+        if constant is not None:
+            q[..., h * d] = constant * math.sqrt(half)
+            q[..., h * d + 1 :] = 0
         ctx.save_for_backward(z, weight, q, inverse)
         return q
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        backward = _fused().backward if ctx.fused else _backward
+        backward = _backward if ctx.kernels is None else ctx.kernels.unit_heads_backward
         z, weight, q, inverse = ctx.saved_tensors
         need_z, need_w, _ = ctx.needs_input_grad
         with launching_on(z):
@@ -59,47 +67,20 @@ class _UnitHeads(torch.autograd.Function):
         return dz, dw, None
 
 
-def fused_usable(z: Tensor) -> bool:
-    """Whether the Triton kernels can take z: float32 on a GPU, or the interpreter."""
-    return z.dtype == torch.float32 and triton_usable(z.device)
-
-
-def _fused() -> ModuleType:
-    return importlib.import_module("graphglow.ops.triton_unit_heads")
-
-
-def _forward(
-    z: Tensor,
-    weight: Tensor,
-    scale: float,
-    constant: float,
-    constant_columns: int,
-    shortest: float,
-) -> tuple[Tensor, Tensor]:
-    """Return q [.., N, W] and the factors inverse [.., N, H] that made its vectors short."""
-    h, d = weight.shape[-2:]
-    q = z.new_empty(*z.shape[:-1], h * d + constant_columns)
-    heads = _split(q, h, d)  # a view
+def _forward(z: Tensor, weight: Tensor, q: Tensor, scale: float, shortest: float) -> Tensor:
+    """Fill the heads of q [.., N, W]; return the factors [.., N, H] that made them short."""
+    heads = _split(q, *weight.shape[-2:])  # a view
     torch.mul(z[..., :, None, :], weight[..., None, :, :], out=heads)
     length = torch.linalg.vector_norm(heads, dim=-1)  # [.., N, H]
-    inverse = (scale / length).masked_fill_(length < shortest, 0)
+    inverse: Tensor = (scale / length).masked_fill_(length < shortest, 0)
     heads.mul_(inverse[..., None])
-    if constant_columns:
-        q[..., h * d] = constant
-        q[..., h * d + 1 :] = 0
-    return q, inverse
+    return inverse
 
 
 def _backward(
-    z: Tensor,
-    weight: Tensor,
-    q: Tensor,
-    inverse: Tensor,
-    grad: Tensor,
-    length_factor: float,
-    need_z: bool,
-    need_w: bool,
-) -> tuple[Tensor | None, Tensor | None]:
+    z: Tensor, weight: Tensor, q: Tensor, inverse: Tensor, grad: Tensor, length_factor: float,
+    need_z: bool, need_w: bool,
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
     """Gradients of z and of the weight."""
     h, d = weight.shape[-2:]
     q, grad = _split(q, h, d), _split(grad, h, d)

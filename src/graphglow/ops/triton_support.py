@@ -1,9 +1,11 @@
-"""Whether the Triton kernels can run here."""
+"""Whether the Triton kernels can run here. They are imported on demand: triton is optional."""
 
+import importlib
 import importlib.util
 import os
 from contextlib import AbstractContextManager
 from functools import cache
+from types import ModuleType
 from typing import cast
 
 import torch
@@ -12,9 +14,15 @@ from torch import Tensor
 
 def triton_usable(device: torch.device) -> bool:
     """True on a GPU that can, with the package triton, or anywhere under Triton's interpreter."""
-    if not _installed():
-        return False
-    return os.environ.get("TRITON_INTERPRET") == "1" or _has_tensor_cores(device)
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return _installed() and (interpreted or _has_tensor_cores(device))
+
+
+def kernels_for(tensor: Tensor, module: str) -> ModuleType | None:
+    """This module of kernels, which take float32; or None where they cannot run."""
+    if tensor.dtype != torch.float32 or not triton_usable(tensor.device):
+        return None
+    return importlib.import_module(f"graphglow.ops.{module}")
 
 
 def launching_on(tensor: Tensor) -> AbstractContextManager[None]:
