@@ -120,7 +120,7 @@ def test_layers_share_one_search_and_their_gradients_add_up(monkeypatch):
         calls.append(args)
         return most_similar(*args)
 
-    monkeypatch.setattr(latent, "most_similar", counted)
+    monkeypatch.setattr("graphglow.structure.latent.most_similar", counted)
     v, q, k = factors()
     q = q.clone().requires_grad_()
     structure, gamma = knn(q, k, 2), masked_gamma(q, k, 2)

@@ -28,9 +28,9 @@ from graphglow.experiments.trial_progress import OnProgress, Progress
 from graphglow.experiments.workers import ray_address
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
+from graphglow.pretrained import load_learner
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
-from graphglow.pretrained import load_learner
 
 Split = Literal["authors", "random"]
 Names = tuple[str, ...]

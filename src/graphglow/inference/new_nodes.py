@@ -22,8 +22,8 @@ from graphglow.graphs.check import MASKS
 from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.tables import read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
-from graphglow.training.config import Runs
 from graphglow.ops.knn import nearest
+from graphglow.training.config import Runs
 from graphglow.training.device import memory_advice
 from graphglow.training.refine import last_refinement
 
