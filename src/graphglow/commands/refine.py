@@ -21,7 +21,7 @@ from graphglow.commands.graph_flags import GraphFlags
 from graphglow.commands.terminal import percent, print_json, show_facts, waiting
 from graphglow.commands.transfer import readable, run_transfer, was_source
 from graphglow.errors import InputError
-from graphglow.experiments.refined_facts import graph_facts
+from graphglow.experiments.structure_metrics import graph_facts
 from graphglow.graphs import write_graph
 from graphglow.graphs.table_file import require_pyarrow
 from graphglow.graphs.write import WRITERS

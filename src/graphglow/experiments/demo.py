@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
 
 from graphglow.baselines import FitResult, fit
 from graphglow.baselines.gnns import GNNConfig
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.refined_facts import Refined, describe_refined
+from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import load_graph
 from graphglow.graphs.split import few_label_split
 from graphglow.pretrained import load_pretrained
@@ -27,6 +28,7 @@ from graphglow.training.config import Device
 from graphglow.training.loop import OnEpoch
 
 METHODS = ("graphglow", "random-theta", "gcn", "logistic-regression")
+NEW_EDGES_SHOWN = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,7 @@ class Demo:
 
 
 DEMO = Demo(
-    learner="sharp",  # its learned graph has few, near neighbours: that shows where edges are wrong
+    learner="universal",
     # Two tables without edges of their own, a graph whose edges help, one with mostly wrong edges.
     targets=("wine", "breast_cancer", "synthetic-small", "synthetic-noisy"),
     num_seeds=3,  # of weights, pivots and split
@@ -73,6 +75,27 @@ class Row:
     test_accuracy: float | None
     val_accuracy: float
     train_seconds: float
+
+
+class NewEdge(NamedTuple):
+    """An edge of the refined graph that the input graph does not have."""
+
+    source: str
+    target: str
+    weight: float
+    same_class: bool | None
+
+
+@dataclass(frozen=True)
+class Refined:
+    """What the refined graph of one target looks like."""
+
+    target: str
+    nodes: int
+    top_k: int
+    before: GraphFacts
+    after: GraphFacts
+    new_edges: list[NewEdge]
 
 
 @dataclass(frozen=True)
@@ -142,6 +165,35 @@ def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
         versions=versions(),
         refined=refined,
         seconds=time.perf_counter() - began,
+    )
+
+
+def describe_refined(result: TransferResult, top_k: int) -> Refined:
+    """Compare the refined graph with the input graph, and list its strongest new edges."""
+    graph = result.refined_graph(top_k, self_loops=False)
+    num_nodes, y = result.graph.num_nodes, result.data.y
+    known = to_undirected(result.data.edge_index)
+    source, target = graph.edge_index
+    new = ~torch.isin(source * num_nodes + target, known[0] * num_nodes + known[1])
+    order = graph.edge_weight[new].argsort(descending=True, stable=True)[:NEW_EDGES_SHOWN]
+    ids = result.data.get("node_id") or range(num_nodes)
+    edges = []
+    for u, v, weight in zip(
+        source[new][order].tolist(),
+        target[new][order].tolist(),
+        graph.edge_weight[new][order].tolist(),
+        strict=True,
+    ):
+        labelled = y[u] >= 0 and y[v] >= 0
+        same = bool(y[u] == y[v]) if labelled else None
+        edges.append(NewEdge(str(ids[u]), str(ids[v]), weight, same))
+    return Refined(
+        target=result.graph.name,
+        nodes=num_nodes,
+        top_k=top_k,
+        before=graph_facts(result.data, undirected=True),
+        after=graph_facts(graph),
+        new_edges=edges,
     )
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.demo import Row, Summary, summarise
-from graphglow.experiments.refined_facts import Refined
+from graphglow.experiments.demo import Refined, Row, Summary, summarise
 from graphglow.report.template import percent, render
 from graphglow.storage import atomic_path
 

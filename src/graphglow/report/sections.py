@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphglow.experiments import cells
-from graphglow.experiments.lines import NAMES
+from graphglow.experiments.paper import cells
+from graphglow.experiments.paper.lines import NAMES
 from graphglow.experiments.wording import by_degree, counted, shortened
 from graphglow.report.comparison import Comparison, compare, line_names, target_column
 from graphglow.report.experiment_texts import EXPERIMENTS
@@ -147,7 +147,7 @@ def _notes(rows: list[ResultRow]) -> list[str]:
     if len(devices) > 1:
         told = ", ".join(f"{number:,} on {device}" for device, number in devices.most_common())
         notes.append(f"Runs by device: {told}; the same seed draws other numbers on another.")
-    timed = [row for row in rows if row.train_seconds is not None]
+    timed = [row for row in rows if row.seconds is not None]
     machines = sorted({_machine(row) for row in timed} - {""})
     if len(machines) > 1:
         notes.append(

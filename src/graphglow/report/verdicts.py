@@ -3,7 +3,7 @@
 import statistics
 from typing import NamedTuple
 
-from graphglow.experiments.lines import NAMES, OURS
+from graphglow.experiments.paper.lines import NAMES, OWN_LINES
 from graphglow.report.comparison import Comparison, Line, Versus, against
 
 JUDGED = {
@@ -16,7 +16,7 @@ JUDGED = {
 }
 """Lines of ours, and what each must beat to be worth its while: the same GNN without a learned
 graph, and the same model whose structure learner was never trained."""
-LABELS = {key: label for key, (_, label) in OURS.items()}
+LABELS = {key: label for key, (_, label) in OWN_LINES.items()}
 """Of lines that share their method with another."""
 FALLBACK = ("graphglow-star",)
 """Judged only where none of the others is."""

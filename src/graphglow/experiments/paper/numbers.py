@@ -19,61 +19,61 @@ class Accuracy(NamedTuple):
     std: float
 
 
-class Row(NamedTuple):
+class Line(NamedTuple):
     """Means and standard deviations in percent, one for each of ``GRAPHS``."""
 
     means: tuple[float, ...]
     stds: tuple[float, ...]
 
 
-Table = dict[str, Row]
+Table = dict[str, Line]
 """By method."""
 
 BOTH_TABLES: Table = {
-    "gcn": Row((68.6, 70.8, 65.8, 60.8, 81.6, 71.6, 78.8), (0.5, 1.0, 1.6, 1.6, 0.4, 0.3, 0.6)),
-    "sage": Row((68.7, 67.5, 66.3, 63.9, 81.4, 71.6, 78.6), (0.8, 0.9, 1.8, 1.9, 0.6, 0.5, 0.7)),
-    "gat": Row((69.6, 69.4, 68.7, 64.5, 83.0, 72.1, 79.0), (1.2, 0.7, 2.1, 2.5, 0.7, 1.1, 0.4)),
-    "gpr": Row((68.8, 69.6, 66.2, 62.7, 83.1, 72.4, 79.6), (0.7, 1.3, 1.5, 2.0, 0.7, 0.8, 0.5)),
-    "appnp": Row((68.5, 69.1, 65.9, 62.3, 82.7, 71.9, 79.2), (0.8, 1.4, 1.3, 1.5, 0.5, 0.5, 0.3)),
-    "h2gcn": Row((71.4, 68.3, 66.5, 65.4, 82.5, 71.4, 79.4), (0.5, 1.0, 2.2, 1.3, 0.8, 0.7, 0.4)),
-    "cpgnn": Row((71.1, 68.7, 66.7, 63.6, 80.8, 71.6, 78.5), (0.5, 1.3, 0.8, 1.8, 0.4, 0.4, 0.7)),
-    "graphglow-dot": Row(
+    "gcn": Line((68.6, 70.8, 65.8, 60.8, 81.6, 71.6, 78.8), (0.5, 1.0, 1.6, 1.6, 0.4, 0.3, 0.6)),
+    "sage": Line((68.7, 67.5, 66.3, 63.9, 81.4, 71.6, 78.6), (0.8, 0.9, 1.8, 1.9, 0.6, 0.5, 0.7)),
+    "gat": Line((69.6, 69.4, 68.7, 64.5, 83.0, 72.1, 79.0), (1.2, 0.7, 2.1, 2.5, 0.7, 1.1, 0.4)),
+    "gpr": Line((68.8, 69.6, 66.2, 62.7, 83.1, 72.4, 79.6), (0.7, 1.3, 1.5, 2.0, 0.7, 0.8, 0.5)),
+    "appnp": Line((68.5, 69.1, 65.9, 62.3, 82.7, 71.9, 79.2), (0.8, 1.4, 1.3, 1.5, 0.5, 0.5, 0.3)),
+    "h2gcn": Line((71.4, 68.3, 66.5, 65.4, 82.5, 71.4, 79.4), (0.5, 1.0, 2.2, 1.3, 0.8, 0.7, 0.4)),
+    "cpgnn": Line((71.1, 68.7, 66.7, 63.6, 80.8, 71.6, 78.5), (0.5, 1.3, 0.8, 1.8, 0.4, 0.4, 0.7)),
+    "graphglow-dot": Line(
         (71.5, 71.3, 68.5, 63.2, 83.1, 71.7, 77.3), (0.7, 1.2, 1.6, 1.2, 0.8, 1.0, 0.8)
     ),
-    "graphglow-knn": Row(
+    "graphglow-knn": Line(
         (69.4, 71.0, 64.8, 63.6, 81.7, 71.5, 79.4), (0.8, 1.3, 1.2, 1.6, 0.8, 0.8, 0.6)
     ),
-    "graphglow-cosine": Row(
+    "graphglow-cosine": Line(
         (69.9, 70.8, 65.2, 62.7, 82.0, 71.9, 78.7), (0.7, 1.4, 1.8, 1.3, 0.7, 0.9, 0.8)
     ),
-    "graphglow-star": Row(
+    "graphglow-star": Line(
         (71.1, 72.2, 70.3, 66.8, 83.5, 73.9, 79.9), (0.3, 0.5, 0.9, 1.4, 0.6, 0.7, 0.5)
     ),
 }
 """Rows that Tables 1 and 2 share: methods that see no source graph."""
 TABLE_1: Table = {
     **BOTH_TABLES,
-    "graphglow-attention": Row(
+    "graphglow-attention": Line(
         (69.3, 70.9, 65.0, 65.0, 81.9, 71.3, 78.8), (0.8, 1.3, 1.3, 1.7, 0.9, 0.7, 0.6)
     ),
-    "graphglow": Row(
+    "graphglow": Line(
         (71.8, 71.5, 70.6, 66.8, 83.5, 73.6, 79.8), (0.9, 0.8, 1.4, 1.1, 0.6, 0.6, 0.8)
     ),
 }
 """In-domain: the sources are the other graphs of the target's kind."""
 TABLE_2: Table = {
     **BOTH_TABLES,
-    "graphglow-attention": Row(
+    "graphglow-attention": Line(
         (69.9, 70.4, 64.4, 65.0, 82.5, 71.8, 78.5), (1.0, 1.5, 1.2, 1.7, 0.9, 0.8, 0.7)
     ),
-    "graphglow": Row(
+    "graphglow": Line(
         (72.0, 71.8, 69.8, 67.3, 83.2, 73.8, 79.6), (1.0, 0.7, 1.3, 1.2, 0.4, 0.9, 0.7)
     ),
 }
 """Cross-domain: the sources are the graphs of the other kind."""
 ENCODERS: Table = {
-    "gcn": Row((70.5, 71.8, 68.1, 67.3, 83.2, 73.8, 79.6), (1.0, 0.7, 1.3, 1.2, 0.4, 0.9, 0.7)),
-    "mlp": Row((69.5, 72.1, 68.3, 65.9, 82.5, 73.3, 79.6), (1.0, 0.9, 1.5, 1.4, 0.5, 0.7, 0.7)),
+    "gcn": Line((70.5, 71.8, 68.1, 67.3, 83.2, 73.8, 79.6), (1.0, 0.7, 1.3, 1.2, 0.4, 0.9, 0.7)),
+    "mlp": Line((69.5, 72.1, 68.3, 65.9, 82.5, 73.3, 79.6), (1.0, 0.9, 1.5, 1.4, 0.5, 0.7, 0.7)),
 }
 """The last table of the appendix, by encoder. It is Table 2's setting: five of the seven figures
 of the GCN encoder are those of GraphGLOW there (not Cornell5, 72.0, and Amherst41, 69.8)."""

@@ -4,18 +4,20 @@ Also what makes two runs the same: their configs as rows hold them, completed by
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple, get_args
 
 from graphglow.baselines import method_named
 from graphglow.checks import at_least, one_of, plain_numbers
-from graphglow.experiments.cell import Cell, by_degree
-from graphglow.experiments.lines import BY_DEGREE, LATENT_DEGREE, LEARNED_ON, ON, PRETRAINED
+from graphglow.errors import InputError
+from graphglow.experiments.paper.cells import Cell
+from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED
+from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.structure import LearnerConfig
 from graphglow.training import PretrainConfig, TransferConfig
-from graphglow.training.config import Device, RunConfig
+from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 
 PARTS = {"pretrain", "transfer"}
 """Of the settings of a method with pre-training, as ``graphglow search`` writes them."""
@@ -25,9 +27,13 @@ NOT_THE_RESULT = ("seed", "device", "capture")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocol:
-    """What holds for every run."""
+class ReproduceConfig:
+    """How the cells of experiments are run."""
 
+    seeds: int = 5
+    """Runs of each cell, with seeds that follow each other."""
+    seed: int = 0
+    """The first of these seeds."""
     epochs: int | None = None
     """Training epochs on the target; None takes each method's own number (500; 200 of lds)."""
     patience: int | None = None
@@ -39,14 +45,29 @@ class Protocol:
     """Most epochs on one source in one visit of pre-training; None takes its own number (80)."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one."""
+    batch_seeds: bool = False
+    """Train the seeds of a cell as one program where the method allows it: faster on a GPU."""
+    retry_failed: bool = False
+    """Make runs again that failed before (out of memory, a loss that is not finite)."""
+    executor: str = "local"
+    """Where runs are made: local, in processes of this machine; ray, on the Ray cluster that this
+    machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere (ray:auto,
+    ray:10.0.0.1:6379, ray:ray://host:10001). A worker that dies is replaced, and rows are written
+    here, once. Needs Ray: pip install "graphglow[ray]"."""
+    processes: int | None = None
+    """Runs at the same time, each in a process of its own; None: one per core, one on a GPU; with
+    ray, one per CPU of the cluster, or per GPU."""
 
     def __post_init__(self) -> None:
         plain_numbers(self)
-        at_least("learners", self.learners, 1)
-        for name in ("epochs", "patience", "pretrain_epochs"):
+        at_least("seed", self.seed, 0)
+        for name in ("seeds", "learners", "epochs", "patience", "pretrain_epochs", "processes"):
             if getattr(self, name) is not None:
                 at_least(name, getattr(self, name), 1)
+        if self.seed + self.seeds - 1 > LARGEST_SEED:
+            raise InputError(f"seeds must be <= {LARGEST_SEED}; got {self.seed} for the first")
         one_of("device", self.device, get_args(Device))
+        ray_address(self.executor)
 
 
 class Configs(NamedTuple):
@@ -56,12 +77,12 @@ class Configs(NamedTuple):
     pretraining: PretrainConfig | None
 
 
-def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) -> Configs:
+def configs_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Configs:
     """The configs of a cell with a seed; settings that do not exist are refused."""
-    fixed: dict[str, Any] = {"seed": seed, "device": protocol.device}
+    fixed: dict[str, Any] = {"seed": seed, "device": config.device}
     for name in ("epochs", "patience"):
-        if getattr(protocol, name) is not None:
-            fixed[name] = getattr(protocol, name)
+        if getattr(config, name) is not None:
+            fixed[name] = getattr(config, name)
     tuned = tuned_settings(cell, settings)
     if cell.method not in PRETRAINED:
         kind = method_named(cell.method).config
@@ -69,9 +90,9 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
     before, after = in_parts(tuned)
     if cell.method == "graphglow-attention":
         before = merged(before, {"learner": {"similarity": "attention"}})
-    early = {"seed": seed % protocol.learners, "device": protocol.device}
-    if protocol.pretrain_epochs is not None:
-        early["epochs"] = protocol.pretrain_epochs
+    early = {"seed": seed % config.learners, "device": config.device}
+    if config.pretrain_epochs is not None:
+        early["epochs"] = config.pretrain_epochs
     after = merged(after, cell.settings)
     before = with_encoder(merged(before, cell.pretraining), after)
     return Configs(
@@ -82,27 +103,13 @@ def configs_of(cell: Cell, seed: int, settings: Settings, protocol: Protocol) ->
 def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
     """What the settings file has for a cell.
 
-    Where the best settings with the learned graph on are asked for and none are known, the best;
-    where lambda by degree is, those with the learned graph on and the usual c.
+    Where the best settings with the learned graph on are asked for and none are known, the best.
     """
     name = cell.tuned_as or cell.method
     own = settings.of(name, cell.target, cell.sources)
-    if own:
-        return own
-    if name in LEARNED_ON:
+    if not own and name in LEARNED_ON:
         return settings.of(LEARNED_ON[name][0], cell.target, cell.sources)
-    if name in BY_DEGREE:
-        on = tuned_settings(replace(cell, tuned_as=ON[BY_DEGREE[name][0]]), settings)
-        return with_degree(on, cell.method, LATENT_DEGREE)
     return own
-
-
-def with_degree(tuned: Mapping[str, Any], method: str, latent_degree: float) -> dict[str, Any]:
-    """Settings with lambda by degree in the place of one lambda."""
-    if method not in PRETRAINED:
-        return merged(tuned, by_degree(latent_degree))
-    before, after = in_parts(tuned)
-    return {"pretrain": before, "transfer": merged(after, by_degree(latent_degree))}
 
 
 def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

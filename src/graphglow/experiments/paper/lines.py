@@ -30,19 +30,6 @@ WIDER = {
     "random-backbone": ("random-theta", "random theta, best backbone"),
 }
 """Ours: a method whose GNN is chosen too, by validation accuracy; what it is, and its label."""
-BY_DEGREE = {
-    "graphglow-degree": ("graphglow", "GraphGLOW, by degree"),
-    "random-degree": ("random-theta", "random theta, by degree"),
-}
-"""Ours: a method whose lambda goes by degree; what it is, and its label. Where nothing is tuned,
-all but lambda is as in the same method of ``LEARNED_ON``, and c is ``LATENT_DEGREE``."""
-LATENT_DEGREE = 1.0
-SHARP = {
-    "graphglow-sharp": ("graphglow", "GraphGLOW, sharp"),
-    "random-sharp": ("random-theta", "random theta, sharp"),
-}
-"""Ours: a method whose learner has delta = exp; what it is, and its label. All else is as in the
-same method of ``LEARNED_ON``, whose settings it takes, so that delta alone tells them apart."""
 LEARNED_ON = {
     "graphglow-on": ("graphglow", "GraphGLOW, lambda < 1"),
     "random-on": ("random-theta", "random theta, lambda < 1"),
@@ -57,7 +44,7 @@ TUNED_AS = {
     "graphglow-star": "random-on",
 }
 """Whose settings a variant takes: it is the same model, and differs in what compares nodes only."""
-OURS = {**LEARNED_ON, **BY_DEGREE, **SHARP, **WIDER}
+OWN_LINES = {**LEARNED_ON, **WIDER}
 """All that share their method with another line of the tables."""
 ON = {base: name for name, (base, _) in LEARNED_ON.items()}
 """Whose settings figures take: what they show is the learned graph at work."""
