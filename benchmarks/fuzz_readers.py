@@ -154,13 +154,12 @@ def _settings(path: Path) -> object:
 
 
 def _rows(path: Path) -> object:
-    from graphglow.experiments.cell_rows import find_rows, latest, same_run
-    from graphglow.report.result_rows import origins, read_rows, without_repeats
+    from graphglow.experiments.runs.rows import read_rows, same_run, without_repeats
+    from graphglow.report.result_rows import origins
 
     shown = without_repeats(read_rows(path).rows)[0]
     origins(shown)
-    rows = latest(find_rows(path).rows)
-    return [same_run(row) for row in rows]
+    return [same_run(vars(row)) for row in shown]
 
 
 def _report(path: Path) -> object:

@@ -27,11 +27,11 @@ from typing import Any, TypeVar
 
 from graphglow.baselines import fit_many
 from graphglow.baselines.gnns import GNNConfig
-from graphglow.experiments.cell import split_of
-from graphglow.experiments.cell_config import as_compared, in_parts, merged
-from graphglow.experiments.cell_rows import as_line
-from graphglow.experiments.learner_files import find_learner, load_with_split, make_learner
+from graphglow.experiments.paper.cells import split_of
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.config import as_compared, in_parts, merged
+from graphglow.experiments.runs.learners import find_learner, load_with_split, make_learner
+from graphglow.experiments.runs.rows import as_line
 from graphglow.experiments.settings import Settings, config_of, read_settings
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import FOLDER, PRETRAINED

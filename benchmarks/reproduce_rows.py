@@ -12,11 +12,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.cell import Cell
-from graphglow.experiments.cells import EXPERIMENTS
-from graphglow.experiments.plan import ReproduceConfig
-from graphglow.experiments.reproduce import Progress, reproduce
-from graphglow.experiments.selection import select_cells
+from graphglow.experiments.paper.cells import EXPERIMENTS, Cell, select_cells
+from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.reproduce import Progress, reproduce
 from graphglow.experiments.settings import read_settings
 
 LARGE = ("pubmed", "cornell5")

@@ -5,7 +5,6 @@ only ever added: one that was run anew, with other settings or after a failure, 
 one that it replaces. Anybody may have written a file: what is no row is named, never trusted.
 """
 
-import codecs
 import gzip
 import json
 import math
@@ -164,73 +163,58 @@ def read_rows(path: Path) -> RowFile:
     Raises:
         InputError: There is no such file, or it cannot be read.
     """
-    path = existing_file(path, "a results file")
+    found, objects, begun = RowFile(existing_file(path, "a results file")), 0, False
     try:
-        with path.open("rb") as plain:
-            file = cast(BinaryIO, gzip.open(plain) if path.suffix == ".gz" else plain)
-            found = _read(path, file)
-            file.seek(0)
-            head = file.read(2**16)
+        with cast(BinaryIO, (gzip.open if path.suffix == ".gz" else open)(path, "rb")) as file:
+            for number, line in enumerate(_lines(file), 1):
+                if len(found.damaged) >= TRIED and not objects:
+                    found = replace(found, cut=True)
+                    break
+                begun = begun or (number == 1 and line[:2] == b'{"')
+                try:
+                    record = _object(line)
+                    objects += record is not None
+                    row = row_of(record or {})
+                except ValueError as error:
+                    found.damaged.append(f"line {number}: {error}")
+                    continue
+                if row is not None:
+                    found.rows.append(row)
+                elif record is not None:
+                    found.others[_other_kind(record)] += 1
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"a file of rows must be readable; got {path} ({reason})") from error
-    if found.rows or found.others or not found.damaged or head.startswith(b'{"'):
-        return found
-    return replace(found, foreign=_kind_of(head))
+    foreign = found.damaged and not objects and not begun
+    return replace(found, foreign="no lines of JSON") if foreign else found
 
 
-def _read(path: Path, file: BinaryIO) -> RowFile:
-    found = RowFile(path)
-    for number, line in enumerate(_lines(file), 1):
-        if len(found.damaged) >= TRIED and not (found.rows or found.others):
-            return replace(found, cut=True)
-        try:
-            if line is None:
-                raise ValueError(f"longer than {LONGEST_LINE:,} bytes")
-            if not line.strip():
-                continue
-            record = json.loads(line)
-            if not isinstance(record, dict):
-                raise ValueError("must be a JSON object")
-            row = row_of(record)
-        except (ValueError, RecursionError) as error:
-            found.damaged.append(f"line {number}: {_reason(error)}")
-        else:
-            if row is None:
-                found.others[_other_kind(record)] += 1
-            else:
-                found.rows.append(row)
-    return found
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Lines; None for one that is too long."""
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Lines; of one that is too long, so much that it shows."""
     unpacked = 0
     while line := file.readline(LONGEST_LINE + 1):
-        too_long = len(line) > LONGEST_LINE
-        while too_long and line and not line.endswith(b"\n"):
-            unpacked += len(line)
+        yield line
+        while not line.endswith(b"\n") and line:
             line = file.readline(LONGEST_LINE)
+            unpacked += len(line)
         unpacked += len(line)
         if unpacked > MOST_BYTES:
             raise OSError(0, f"it holds more than {MOST_BYTES:,} bytes")
-        yield None if too_long else line
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return "not JSON"
-    if isinstance(error, UnicodeDecodeError):
-        return "not text"
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
-
-
-def _kind_of(head: bytes) -> str:
+def _object(line: bytes) -> dict[str, Any] | None:
+    """The object in a line; None for an empty one."""
+    if len(line) > LONGEST_LINE:
+        raise ValueError(f"longer than {LONGEST_LINE:,} bytes")
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(head)  # its end may be half a letter
-    except UnicodeDecodeError:
-        return "a binary file"
-    return "a binary file" if "\0" in text else "text that is no lines of JSON"
+        record = json.loads(line) if line.strip() else None
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except ValueError:
+        raise ValueError("not JSON") from None
+    if record is not None and not isinstance(record, dict):
+        raise ValueError("must be a JSON object")
+    return record
 
 
 def _other_kind(record: Mapping[str, Any]) -> str:
@@ -243,7 +227,12 @@ def _other_kind(record: Mapping[str, Any]) -> str:
 
 def append_row(path: Path, row: ResultRow) -> None:
     """Add a row to a file, whole or not at all."""
-    append_line(path, as_line({name: _rounded(name, getattr(row, name)) for name in STORED}))
+    append_line(path, line_of(row))
+
+
+def line_of(row: ResultRow) -> str:
+    """The row as it stands in a file."""
+    return as_line({name: _rounded(name, getattr(row, name)) for name in STORED})
 
 
 def _rounded(name: str, value: Any) -> Any:
@@ -273,7 +262,7 @@ def _finite(value: Any) -> Any:
 # One row, checked
 
 REQUIRED = ("experiment", "cell", "label", "method", "target")
-TEXTS = (*REQUIRED, "split", "series", "device", "copied_from", "error")
+TEXTS = dict.fromkeys((*REQUIRED, "split", "series", "device", "copied_from"), LONGEST_NAME)
 OBJECTS = ("config", "pretraining", "provenance", "metrics", "damage")
 RANGES = (
     dict.fromkeys(("test_accuracy", "val_accuracy", "paper", "paper_std"), (0.0, 1.0))
@@ -296,9 +285,8 @@ def row_of(record: Mapping[str, Any]) -> ResultRow | None:
     for name in REQUIRED:
         if not given.get(name):
             raise ValueError(f"{name} must be text; got {record[name]!r:.40}")
-    for name in TEXTS:
-        if name in given:
-            _check_text(name, given[name], LONGEST_TEXT if name == "error" else LONGEST_NAME)
+    for name, longest in (TEXTS | {"error": LONGEST_TEXT}).items():
+        _check_text(name, given.get(name, ""), longest)
     for name, (low, high) in RANGES.items():
         if name in given:
             _check_number(name, given[name], low, high)
@@ -306,7 +294,7 @@ def row_of(record: Mapping[str, Any]) -> ResultRow | None:
         if not isinstance(given.get(name, {}), dict):
             raise ValueError(f"{name} must be an object; got {given[name]!r:.40}")
     seed = record["seed"]
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= LARGEST_SEED:
+    if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
         raise ValueError(f"seed must be a whole number in [0, {LARGEST_SEED}]; got {seed!r:.40}")
     sources = given.get("sources", [])
     if not isinstance(sources, list):
@@ -325,7 +313,7 @@ def _check_text(name: str, value: Any, longest: int) -> None:
 
 
 def _check_number(name: str, value: Any, low: float = -LARGEST, high: float = LARGEST) -> None:
-    if not _is_number(value) or not _is_finite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
         raise ValueError(f"{name} must be a finite number or null; got {value!r:.40}")
     if not low <= value <= high:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}]; got {value:g}")
@@ -337,18 +325,10 @@ def _metric(name: str, value: Any) -> Metric:
     if not isinstance(value, list):
         _check_number(f"metrics.{name}", value)
         return float(value)
-    for item in value:
-        if item is not None and not _is_number(item):
-            raise ValueError(f"metrics.{name} must hold numbers; got {item!r:.40}")
-    known = [item if item is not None and _is_finite(item) else None for item in value]
-    for item in known:
-        if item is not None:
-            _check_number(f"metrics.{name}", item)
-    return tuple(None if item is None else float(item) for item in known)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    gaps = [item is None or (isinstance(item, float) and not _is_finite(item)) for item in value]
+    for item, gap in zip(value, gaps, strict=True):
+        _check_number(f"metrics.{name}", 0 if gap else item)
+    return tuple(None if gap else float(item) for item, gap in zip(value, gaps, strict=True))
 
 
 def _is_finite(value: float) -> bool:

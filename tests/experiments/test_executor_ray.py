@@ -22,23 +22,29 @@ from test_reproduce_processes import HERE, members, until
 
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.experiments import ray_workers, trial_storage
+from graphglow.experiments import trial_storage
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.cell_run import RunFailed
-from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.ray_workers import RayWorkers, shared_out
-from graphglow.experiments.reproduce import learner_folder, planned
+from graphglow.experiments.runs import executor
+from graphglow.experiments.runs.executor import (
+    RayWorkers,
+    RunFailed,
+    open_executor,
+    ray_address,
+    result_of,
+    shared_out,
+)
+from graphglow.experiments.runs.learners import load_with_split
+from graphglow.experiments.runs.reproduce import learner_folder
 from graphglow.experiments.settings import write_settings
 from graphglow.experiments.trial_workers import storage_for
-from graphglow.experiments.workers import ray_address
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
 MEASURED = ("train_seconds", "total_seconds", "peak_memory_bytes", "pretrain_seconds")
 CHECK = """
 import sys
 from graphglow.cli import main
-from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import EXPERIMENTS
 from small_cells import cell
 
 EXPERIMENTS["tiny"] = lambda: iter([cell(), cell("mlp")])
@@ -118,11 +124,11 @@ def is_trying(database, pid):
 def plain(out):
     """Rows without what is measured, in the order of cells and seeds."""
     less = [
-        {name: value for name, value in row.items() if name not in (*MEASURED, "processes")}
+        {name: value for name, value in vars(row).items() if name not in (*MEASURED, "processes")}
         for row in rows(out)
     ]
     for row in less:
-        del row["provenance"]["date"]
+        row["provenance"] = {**row["provenance"], "date": ""}
     return sorted(less, key=lambda row: (row["cell"], row["seed"]))
 
 
@@ -205,14 +211,6 @@ def test_a_file_is_no_storage_for_several_machines(tmp_path, monkeypatch):
             storage_for(file, Pool)
 
 
-def test_seconds_of_this_machine_are_not_taken_over_for_runs_on_ray(tmp_path):
-    out = tmp_path / "rows.jsonl"
-    run([cell()], out)
-    timed = [cell(experiment="time", timed=True)]
-    assert planned(timed, out, config(), SETTINGS).counts["time"]["copied"] == 2
-    assert planned(timed, out, config(executor="ray"), SETTINGS).counts["time"]["missing"] == 2
-
-
 # On a cluster
 
 
@@ -225,8 +223,8 @@ def test_rows_are_those_of_local_runs_though_a_worker_is_killed(cluster, tmp_pat
     assert outcome[:4] == (6, 0, 0, {})
     assert set(Counter(slots(out)).values()) == {1}
     assert plain(out) == plain(local)
-    assert {row["processes"] for row in rows(out)} == {2}
-    assert rows(out)[0]["provenance"].items() >= {"commit": provenance()["commit"]}.items()
+    assert {row.processes for row in rows(out)} == {2}
+    assert rows(out)[0].provenance.items() >= {"commit": provenance()["commit"]}.items()
     assert len(list(learner_folder(out).iterdir())) == 1
     more = [cell("graphglow", key="more", settings={"input_weight": 0.2})]
     assert run(more, out, executor="ray", processes=2).failed == 0  # the learner goes there
@@ -235,39 +233,37 @@ def test_rows_are_those_of_local_runs_though_a_worker_is_killed(cluster, tmp_pat
 
 @pytest.mark.slow
 def test_a_run_that_kills_every_worker_is_a_row_that_says_so(cluster, monkeypatch, tmp_path):
-    perform = RayWorkers.perform
+    submit = RayWorkers.submit
 
-    def fatal(self, worker, job, place):
+    def fatal(self, fn, /, job, *rest):
         if job.cell.method == "mlp":
-            return worker.submit(os._exit, 1)
-        return perform(self, worker, job, place)
+            return submit(self, os._exit, 1)
+        return submit(self, fn, job, *rest)
 
-    monkeypatch.setattr(RayWorkers, "perform", fatal)
-    monkeypatch.setattr(ray_workers, "RETRIES", 1)
-    outcome = run([cell(), cell("mlp")], tmp_path / "r", executor="ray", processes=2, seeds=1)
+    monkeypatch.setattr(RayWorkers, "submit", fatal)
+    monkeypatch.setattr(executor, "RETRIES", 1)
+    outcome = run([cell(), cell("mlp")], tmp_path / "r.jsonl", executor="ray", processes=2, seeds=1)
     assert (outcome.made, outcome.failed) == (2, 1)
     (said,) = outcome.errors
     assert said == (
         "the run must end before its worker does; got WorkerCrashedError from Ray after 1 more "
         "attempts"
     )
-    failed = next(row for row in rows(tmp_path / "r") if row["error"])
-    assert (failed["method"], failed["device"]) == ("mlp", "cpu")
+    failed = next(row for row in rows(tmp_path / "r.jsonl") if row.error)
+    assert (failed.method, failed.device) == ("mlp", "cpu")
 
 
 @pytest.mark.slow
 def test_errors_arrive_as_they_were_raised(cluster, tmp_path):
-    with ray_workers.ray_workers("", processes=1) as workers:
-        worker = workers.all[0]
+    with open_executor(1, "") as workers:
         assert (workers.device, workers.threads, workers.elsewhere) == ("cpu", 2, False)
         with pytest.raises(InputError) as caught:
-            worker.submit(load_with_split, "cora", tmp_path).result()
+            result_of(workers.submit(load_with_split, "cora", tmp_path))
         assert type(caught.value) is InputError
         assert "\n" not in str(caught.value)
-        begun = worker.submit(time.sleep, 100)
-        worker.stop()
-        with pytest.raises(RunFailed, match="got TaskCancelledError"):
-            begun.result()
+        begun = workers.submit(time.sleep, 100)
+    with pytest.raises(RunFailed, match="got TaskCancelledError"):
+        result_of(begun)
     assert cluster.is_initialized()  # it was so before
 
 
@@ -279,7 +275,7 @@ def test_a_search_has_all_its_trials_though_a_worker_is_killed(cluster, tmp_path
     work = work_in(tmp_path / "ray")
 
     with (
-        ray_workers.ray_workers("", processes=2, device="cpu") as workers,
+        open_executor(2, "", device="cpu") as workers,
         killing(partial(is_trying, work.storage)),
     ):
         row = found(config=budget, work=work, workers=workers, on_progress=told.append)
