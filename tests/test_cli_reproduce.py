@@ -181,15 +181,15 @@ def test_damaged_rows_are_counted_and_foreign_files_refused(capsys, files, tmp_p
     out = tmp_path / "rows.jsonl"
     out.write_text('{"cut\n[1]\n')
     assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
+    first = "the first: line 1: not JSON"
     assert capsys.readouterr().err == (
-        f"graphglow: 2 lines are no usable rows in {out}, the first: line 1: not JSON; they are "
-        "left alone and count for nothing\n"
+        f"graphglow: {out}: 2 lines skipped (2 damaged lines, {first})\n"
     )
     out.write_text('{"cut\n' * 1001)
     assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
     assert capsys.readouterr().err == (
-        f"graphglow: the first 1,000 lines are no usable rows in {out}, the first: line 1: not "
-        "JSON; they and the rest, which is not read, are left alone and count for nothing\n"
+        f"graphglow: {out}: the first 1,000 lines skipped, the rest not read (1,000 damaged "
+        f"lines, {first})\n"
     )
     out.write_bytes(b"\x80binary")
     assert main(["reproduce", "tiny", *SMALL, *files]) == 2

@@ -1,6 +1,5 @@
 """``graphglow reproduce``."""
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +16,7 @@ from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.notes import note
-from graphglow.errors import InputError
-from graphglow.experiments.paper.cells import EXPERIMENTS, Cell, select_cells
+from graphglow.experiments.paper.cells import Cell, select_cells
 from graphglow.experiments.runs import reproduce as runs
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
@@ -31,7 +29,6 @@ from graphglow.experiments.wording import counted, shortened
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file
 
-ALL = "all"
 ERRORS_SHOWN = 5
 SETTINGS = Path("results/settings.json")
 
@@ -79,22 +76,19 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             "From others" are rows that are there for another cell, "with others" runs that are made
             for another cell; the missing ones add up to the runs that are to be made.
     """
-    names = _named(experiment)
-    cells, left_out = select_cells(names, methods, targets, sources)
+    cells, left_out = select_cells([experiment], methods, targets, sources)
     out = out.expanduser()
     if out.suffix or out.is_file():
         out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
     files = runs.found_rows(out)
     tuned = _tuned(settings)
     for file in files:
-        _say_damage(file)
+        if file.damaged:
+            note(file.skipped)
     if left_out:
-        said = shortened(
-            dict.fromkeys(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
-        )
-        note(
-            f"{counted(len(left_out), 'cell')} left out, without a source among those given: {said}"
-        )
+        said = shortened(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
+        cells_said = counted(len(left_out), "cell")
+        note(f"{cells_said} left out, without a source among those given: {said}")
     if dry_run:
         _say_plan(cells, files, config, tuned, out, data_root, json=json)
         return
@@ -108,22 +102,12 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
              "from there")  # fmt: skip
         raise
     if json:
+        names = list(dict.fromkeys(cell.experiment for cell in cells))
         terminal.print_json(
             {"command": "reproduce", "experiments": names, "out": out, **outcome._asdict()}
         )
     else:
         _say(outcome, out)
-
-
-def _named(experiment: str) -> list[str]:
-    if experiment == ALL:
-        return list(EXPERIMENTS)
-    if experiment in EXPERIMENTS:
-        return [experiment]
-    near = difflib.get_close_matches(experiment, [*EXPERIMENTS, ALL], n=2)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    known = ", ".join([*EXPERIMENTS, ALL])
-    raise InputError(f"the experiment must be one of {known}; got {experiment!r}{hint}")
 
 
 def _tuned(path: Path | None) -> Settings:
@@ -138,17 +122,6 @@ def _tuned(path: Path | None) -> Settings:
     for sentence in check_settings(tuned, path):
         note(sentence)
     return tuned
-
-
-def _say_damage(file: RowFile) -> None:
-    if file.damaged:
-        lines = counted(len(file.damaged), "line is no usable row", "lines are no usable rows")
-        first = ", the first" if len(file.damaged) > 1 else ""
-        begun, rest = ("the first ", " and the rest, which is not read,") if file.cut else ("", "")
-        note(
-            f"{begun}{lines} in {file.path}{first}: {file.damaged[0]}; "
-            f"they{rest} are left alone and count for nothing"
-        )
 
 
 def _say_plan(

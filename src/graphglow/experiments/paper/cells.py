@@ -85,9 +85,23 @@ def split_of(graph: str) -> str:
     return "public" if graph in CITATION else "random seed 0"
 
 
-def sources_for(method: str, sources: tuple[str, ...]) -> tuple[str, ...]:
-    """The sources, for a method whose learner is trained on them; for any other, none."""
-    return sources if method in PRETRAINED else ()
+def _cell(
+    experiment: str,
+    line: str,
+    method: str,
+    target: str,
+    sources_of: Callable[[str], tuple[str, ...]] = numbers.of_the_other_kind,
+    **facts: Any,
+) -> Cell:
+    """A cell; where nothing else is said, as figures have it: the learned graph is at work."""
+    return Cell(
+        experiment=experiment,
+        key=f"{line}/{target}",
+        method=method,
+        target=target,
+        sources=sources_of(target) if method in PRETRAINED else (),
+        **{"label": NAMES[method], "tuned_as": ON.get(method)} | facts,
+    )
 
 
 def _table(
@@ -96,18 +110,11 @@ def _table(
     methods = (*sorted(table, key=list(NAMES).index), *CONTROLS)
     lines = [(method, method, NAMES[method], TUNED_AS.get(method)) for method in methods]
     lines += [(own, method, label, own) for own, (method, label) in OWN_LINES.items()]
-    for key, method, label, tuned_as in lines:
+    for line, method, label, tuned_as in lines:
         for target in GRAPHS:
-            yield Cell(
-                experiment=name,
-                key=f"{key}/{target}",
-                label=label,
-                method=method,
-                target=target,
-                sources=sources_for(method, sources_of(target)),
-                tuned_as=tuned_as,
-                paper=numbers.accuracy(table, key, target),
-            )
+            own = {"label": label, "tuned_as": tuned_as}
+            paper = numbers.accuracy(table, line, target)
+            yield _cell(name, line, method, target, sources_of, paper=paper, **own)
 
 
 def table1() -> Iterator[Cell]:
@@ -124,17 +131,8 @@ def time() -> Iterator[Cell]:
     """Accuracy and training time against other structure learning, in Table 2's setting."""
     for method in TIMED_METHODS:
         for target in TIMED_GRAPHS:
-            yield Cell(
-                experiment="time",
-                key=f"{method}/{target}",
-                label=NAMES[method],
-                method=method,
-                target=target,
-                sources=sources_for(method, numbers.of_the_other_kind(target)),
-                tuned_as=ON.get(method),
-                timed=True,
-                paper=numbers.accuracy(numbers.TABLE_2, method, target),
-            )
+            paper = numbers.accuracy(numbers.TABLE_2, method, target)
+            yield _cell("time", method, method, target, timed=True, paper=paper)
 
 
 ABLATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -161,30 +159,21 @@ def ablation() -> Iterator[Cell]:
     """GraphGLOW with a part left out, in Table 1's setting, and with a learner never trained."""
     for target in GRAPHS:
         for variant, (label, settings, pretraining) in ABLATIONS.items():
-            yield Cell(
-                experiment="ablation",
-                key=f"{variant}/{target}",
+            yield _cell(
+                "ablation",
+                variant,
+                "graphglow",
+                target,
+                numbers.others_of_its_kind,
                 label=label,
-                method="graphglow",
-                target=target,
-                sources=numbers.others_of_its_kind(target),
                 series=variant,
-                tuned_as=ON["graphglow"],
                 settings=settings,
                 pretraining=pretraining,
                 paper=numbers.accuracy(numbers.TABLE_1, "graphglow", target)
                 if variant == "full"
                 else None,
             )
-        yield Cell(
-            experiment="ablation",
-            key=f"random-theta/{target}",
-            label=NAMES["random-theta"],
-            method="random-theta",
-            target=target,
-            series="random-theta",
-            tuned_as=ON["random-theta"],
-        )
+        yield _cell("ablation", "random-theta", "random-theta", target, series="random-theta")
 
 
 def edges() -> Iterator[Cell]:
@@ -196,16 +185,14 @@ def edges() -> Iterator[Cell]:
         for kind, what in DAMAGES.items():
             for method in ("graphglow", "gcn", "random-theta"):
                 for ratio in RATIOS:
-                    yield Cell(
-                        experiment="edges",
-                        key=f"{kind}/{ratio}/{method}/{target}",
+                    yield _cell(
+                        "edges",
+                        f"{kind}/{ratio}/{method}",
+                        method,
+                        target,
                         label=f"{NAMES[method]}, {what}",
-                        method=method,
-                        target=target,
-                        sources=sources_for(method, numbers.of_the_other_kind(target)),
                         series=kind,
                         x=ratio,
-                        tuned_as=ON.get(method),
                         damage=Damage(kind, ratio) if ratio else None,
                     )
 
@@ -216,16 +203,7 @@ def homophily() -> Iterator[Cell]:
     The paper names no sources: Table 2's.
     """
     for target in OBSERVED_GRAPHS:
-        yield Cell(
-            experiment="homophily",
-            key=f"graphglow/{target}",
-            label=NAMES["graphglow"],
-            method="graphglow",
-            target=target,
-            sources=numbers.of_the_other_kind(target),
-            tuned_as=ON["graphglow"],
-            observe_every=OBSERVE_EVERY,
-        )
+        yield _cell("homophily", "graphglow", "graphglow", target, observe_every=OBSERVE_EVERY)
 
 
 def sensitivity() -> Iterator[Cell]:
@@ -237,16 +215,14 @@ def sensitivity() -> Iterator[Cell]:
     for target in SWEPT_GRAPHS:
         for name, (setting, values) in sweeps.items():
             for value in values:
-                yield Cell(
-                    experiment="sensitivity",
-                    key=f"{name}/{value}/{target}",
+                yield _cell(
+                    "sensitivity",
+                    f"{name}/{value}",
+                    "graphglow",
+                    target,
                     label=f"GraphGLOW, {name}",
-                    method="graphglow",
-                    target=target,
-                    sources=numbers.of_the_other_kind(target),
                     series=name,
                     x=value,
-                    tuned_as=ON["graphglow"],
                     settings={setting: value},
                 )
 
@@ -255,15 +231,13 @@ def encoder() -> Iterator[Cell]:
     """How the first embeddings are made: GCN against MLP, on sources and target alike."""
     for kind in numbers.ENCODERS:
         for target in GRAPHS:
-            yield Cell(
-                experiment="encoder",
-                key=f"{kind}/{target}",
+            yield _cell(
+                "encoder",
+                kind,
+                "graphglow",
+                target,
                 label=f"GraphGLOW, {kind.upper()} encoder",
-                method="graphglow",
-                target=target,
-                sources=numbers.of_the_other_kind(target),
                 series=kind,
-                tuned_as=ON["graphglow"],
                 settings={"encoder": kind},
                 paper=numbers.accuracy(numbers.ENCODERS, kind, target),
             )
@@ -295,12 +269,14 @@ def select_cells(
     targets: Sequence[str] = (),
     sources: Sequence[str] = (),
 ) -> Selection:
-    """The cells of some experiments, or those of them with these methods and targets.
+    """The cells of some experiments (or ``all``), or those of them with these methods and targets.
 
     With ``sources``, learners are pre-trained on these only, of the graphs that a cell names; cells
     that name none of them are left out. That is not the paper's setting, and their keys say so.
     """
-    cells = [cell for name in experiments for cell in EXPERIMENTS[name]()]
+    _check_known("experiments", experiments, [*EXPERIMENTS, "all"])
+    names = EXPERIMENTS if "all" in experiments else experiments
+    cells = [cell for name in names for cell in EXPERIMENTS[name]()]
     _check_known("methods", methods, [cell.method for cell in cells])
     _check_known("targets", targets, [cell.target for cell in cells])
     _check_known("sources", sources, [name for cell in cells for name in cell.sources])

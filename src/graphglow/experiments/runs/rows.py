@@ -313,10 +313,10 @@ def _check_text(name: str, value: Any, longest: int) -> None:
 
 
 def _check_number(name: str, value: Any, low: float = -LARGEST, high: float = LARGEST) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-        raise ValueError(f"{name} must be a finite number or null; got {value!r:.40}")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must lie in [{low:g}, {high:g}]; got {value:g}")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} must be a number or null; got {value!r:.40}")
+    if not low <= value <= high:  # nor is NaN
+        raise ValueError(f"{name} must lie in [{low:g}, {high:g}]; got {value!r:.40}")
 
 
 def _metric(name: str, value: Any) -> Metric:
@@ -325,17 +325,11 @@ def _metric(name: str, value: Any) -> Metric:
     if not isinstance(value, list):
         _check_number(f"metrics.{name}", value)
         return float(value)
-    gaps = [item is None or (isinstance(item, float) and not _is_finite(item)) for item in value]
-    for item, gap in zip(value, gaps, strict=True):
-        _check_number(f"metrics.{name}", 0 if gap else item)
-    return tuple(None if gap else float(item) for item, gap in zip(value, gaps, strict=True))
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer beyond floats
-        return False
+    known = [_finite(item) for item in value]
+    for item in known:
+        if item is not None:
+            _check_number(f"metrics.{name}", item)
+    return tuple(None if item is None else float(item) for item in known)
 
 
 # Rows beside each other
