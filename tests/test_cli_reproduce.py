@@ -193,7 +193,7 @@ def test_damaged_rows_are_counted_and_foreign_files_refused(capsys, files, tmp_p
     )
     out.write_bytes(b"\x80binary")
     assert main(["reproduce", "tiny", *SMALL, *files]) == 2
-    assert "no lines of JSON" in capsys.readouterr().err
+    assert "a binary file" in capsys.readouterr().err
     assert out.read_bytes() == b"\x80binary"
 
 

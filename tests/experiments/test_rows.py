@@ -143,12 +143,12 @@ def test_files_without_rows_are_said_for_what_they_are(tmp_path):
     for content, said in (
         (b"", "skipped (an empty file)"),
         (b'{"a": 1}\n', "1 line skipped (1 of another kind)"),
-        (b"hello\n", "skipped (no lines of JSON)"),
+        (b"hello\n", "skipped (text that is no lines of JSON)"),
         (b'{"cut\n', "1 line skipped (1 damaged line: line 1: not JSON)"),
         (b'{"cut\n' * 1000, f"1,000 lines skipped (1,000 {MANY})"),
         (b'{"cut\n' * 1001, f"the first 1,000 lines skipped, the rest not read (1,000 {MANY})"),
-        (b"\xff\xfe\x00", "skipped (no lines of JSON)"),
-        (b"\x00\n" * 5000, "skipped (no lines of JSON)"),
+        (b"\xff\xfe\x00", "skipped (a binary file)"),
+        (b"\x00\n" * 5000, "skipped (a binary file)"),
     ):
         path.write_bytes(content)
         assert read_rows(path).skipped == f"{path}: {said}"

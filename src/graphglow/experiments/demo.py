@@ -56,8 +56,8 @@ DEMO = Demo(
     transfer=TransferConfig(
         encoder="mlp",  # a point above gcn on validation where edges are wrong: within the spread
         num_pivots=100,  # a tenth of the nodes: the whole demo has 90 s on two cores
-        refinements=3,
-        epochs=120,
+        refinements=2,  # as in pre-training
+        epochs=100,
     ),
     refined_target="synthetic-noisy",  # where there is most to mend
     top_k=8,  # the mean degree of that graph, so that edge counts compare

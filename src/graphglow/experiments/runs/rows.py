@@ -163,14 +163,14 @@ def read_rows(path: Path) -> RowFile:
     Raises:
         InputError: There is no such file, or it cannot be read.
     """
-    found, objects, begun = RowFile(existing_file(path, "a results file")), 0, False
+    found, objects, head = RowFile(existing_file(path, "a results file")), 0, b""
     try:
         with cast(BinaryIO, (gzip.open if path.suffix == ".gz" else open)(path, "rb")) as file:
             for number, line in enumerate(_lines(file), 1):
                 if len(found.damaged) >= TRIED and not objects:
                     found = replace(found, cut=True)
                     break
-                begun = begun or (number == 1 and line[:2] == b'{"')
+                head = line if number == 1 else head
                 try:
                     record = _object(line)
                     objects += record is not None
@@ -185,8 +185,16 @@ def read_rows(path: Path) -> RowFile:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"a file of rows must be readable; got {path} ({reason})") from error
-    foreign = found.damaged and not objects and not begun
-    return replace(found, foreign="no lines of JSON") if foreign else found
+    foreign = found.damaged and not objects and not head.startswith(b'{"')
+    return replace(found, foreign=_kind_of(head)) if foreign else found
+
+
+def _kind_of(line: bytes) -> str:
+    try:
+        binary = "\0" in line.decode()
+    except UnicodeDecodeError:
+        binary = True
+    return "a binary file" if binary else "text that is no lines of JSON"
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
