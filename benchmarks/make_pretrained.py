@@ -29,6 +29,7 @@ from graphglow.experiments.runs.config import ReproduceConfig, as_compared, merg
 from graphglow.experiments.runs.learners import (
     Lesson,
     find_learner,
+    holds,
     keep_learner,
     learner_from,
     load_with_split,
@@ -65,21 +66,13 @@ def lesson_of(name: str, args: argparse.Namespace) -> Lesson:
 def make(name: str, args: argparse.Namespace) -> None:
     """One file of the package; nothing if it is there, made in this way."""
     lesson, path = lesson_of(name, args), args.folder / f"{name}.safetensors"
-    kept = learner_folder(args.out)
-    if find_learner(kept, lesson) is None:
-        if path.exists():
-            keep_learner(kept, lesson, path.read_bytes())
-        if find_learner(kept, lesson) is None:
-            print(f"pre-training on {', '.join(lesson.sources)}", flush=True)
-            graphs = [load_with_split(source, args.data_root) for source in lesson.sources]
-            keep_learner(kept, lesson, make_learner(lesson, graphs))
-    found = find_learner(kept, lesson)
-    assert found is not None
-    learner = learner_from(found.read_bytes())
-    if not path.exists() or path.read_bytes() != found.read_bytes():
+    if not holds(path, lesson):
+        print(f"pre-training on {', '.join(lesson.sources)}", flush=True)
+        graphs = [load_with_split(source, args.data_root) for source in lesson.sources]
+        learner = learner_from(make_learner(lesson, graphs))
         learner.provenance |= {"name": name, "seed": lesson.config.seed}
         learner.save(path)
-    score = learner.provenance["validation_accuracy"]
+    score = StructureLearner.load(path).provenance["validation_accuracy"]
     print(f"{name}: mean validation accuracy {100 * score:.1f} %", flush=True)
 
 
@@ -126,8 +119,9 @@ def hold_out(names: Sequence[str], args: argparse.Namespace) -> None:
     """The rows of learners on graphs held out, as far as they miss."""
     for name in names:  # a graph that is no source gets the shipped file
         lesson, path = lesson_of(name, args), args.folder / f"{name}.safetensors"
-        if path.exists() and find_learner(learner_folder(args.out), lesson) is None:
-            keep_learner(learner_folder(args.out), lesson, path.read_bytes())
+        folder = learner_folder(args.out)
+        if holds(path, lesson) and find_learner(folder, lesson) is None:
+            keep_learner(folder, lesson, path.read_bytes())
     config = ReproduceConfig(
         seeds=args.seeds,
         epochs=args.epochs,

@@ -171,8 +171,7 @@ def test_a_cluster_is_shared_out():
     head = {"memory": 1.0}
 
     def share(nodes, device="auto", processes=None):
-        one = shared_out(nodes, device, processes)
-        return one.device, one.processes, one.threads, one.gpus
+        return shared_out(nodes, device, processes)
 
     assert share([small]) == ("cpu", 2, 1, 0)
     assert share([head, small, large]) == ("cpu", 10, 1, 0)

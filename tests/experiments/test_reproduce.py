@@ -263,7 +263,8 @@ def test_seconds_are_never_those_of_a_batch(out):
 def test_seconds_of_another_experiment_are_not_taken_over(out):
     run([cell()], out)
     timed = [cell(experiment="time", timed=True)]
-    counts = make_plan(timed, config(), SETTINGS, rows(out)).counts["time"]
+    plan = make_plan(timed, config(), SETTINGS, rows(out), learner_folder(out))
+    counts = plan.counts["time"]
     assert (counts["copied"], counts["missing"]) == (0, 2)
 
 

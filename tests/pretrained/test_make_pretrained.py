@@ -39,9 +39,7 @@ def bench(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Bench(script, tmp_path)
 
 
-def test_a_file_is_made_once_and_says_how(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_file_is_made_once_and_says_how(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench()
     made = StructureLearner.load(bench.file).provenance
     assert made["sources"] == ["wine", "synthetic-small"]
@@ -51,10 +49,6 @@ def test_a_file_is_made_once_and_says_how(
     before = bench.file.read_bytes()
     monkeypatch.setattr(learners, "pretrain", None)  # it is there
     bench()
-    assert bench.file.read_bytes() == before
-    for path in (tmp_path / "rows_learners").iterdir():
-        path.unlink()
-    bench()  # of the package
     assert bench.file.read_bytes() == before
 
 

@@ -16,13 +16,12 @@ from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.notes import note
-from graphglow.experiments.paper.cells import Cell, select_cells
+from graphglow.experiments.paper.cells import select_cells
 from graphglow.experiments.runs import reproduce as runs
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
-from graphglow.experiments.runs.plan import graphs_of, lessons_of, make_plan
+from graphglow.experiments.runs.plan import Plan, make_plan
 from graphglow.experiments.runs.reproduce import Interrupted, OnProgress, Outcome, Progress
-from graphglow.experiments.runs.rows import RowFile
 from graphglow.experiments.settings import Settings, read_settings
 from graphglow.experiments.settings_check import check_settings
 from graphglow.experiments.wording import counted, shortened
@@ -78,8 +77,8 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     """
     cells, left_out = select_cells([experiment], methods, targets, sources)
     out = out.expanduser()
-    if out.suffix or out.is_file():
-        out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
+    if out.suffix or out.is_file():  # rows are added, not lost
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     files = runs.found_rows(out)
     tuned = _tuned(settings)
     for file in files:
@@ -90,7 +89,16 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         cells_said = counted(len(left_out), "cell")
         note(f"{cells_said} left out, without a source among those given: {said}")
     if dry_run:
-        _say_plan(cells, files, config, tuned, out, data_root, json=json)
+        rows = [row for file in files for row in file.rows]
+        plan = make_plan(cells, config, tuned, rows, runs.learner_folder(out))
+        absent = without_files(plan.graphs, data_root)
+        _say_plan(plan, out, absent, json=json)
+        if absent:
+            where = data_folder(data_root)
+            note(
+                f"the raw files of {', '.join(absent)} are not all in {where}; runs need them: see "
+                "--data-root"
+            )
         return
     try:
         with _bar() as on_progress:
@@ -124,21 +132,7 @@ def _tuned(path: Path | None) -> Settings:
     return tuned
 
 
-def _say_plan(
-    cells: list[Cell],
-    files: list[RowFile],
-    config: ReproduceConfig,
-    tuned: Settings,
-    out: Path,
-    data_root: Path | None,
-    *,
-    json: bool,
-) -> None:
-    plan = make_plan(cells, config, tuned, [row for file in files for row in file.rows])
-    jobs = plan.jobs(batch_seeds=config.batch_seeds)
-    found = lessons_of(jobs, runs.learner_folder(out))
-    lessons = [lesson for lesson, path in found.items() if path is None]
-    absent = without_files(graphs_of(jobs, lessons), data_root)
+def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
     if json:
         missing = [
             {"experiment": cell.experiment, "cell": cell.key, "seed": wanted.configs.run.seed}
@@ -146,29 +140,24 @@ def _say_plan(
             for cell in wanted.cells
         ]
         facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
-        facts |= {"runs": len(plan.wanted), "learners": len(lessons)}
+        facts |= {"runs": len(plan.wanted), "learners": len(plan.lessons)}
         terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
-    else:
-        table = Table(title=f"Rows in {escape(str(out))}", title_justify="left")
-        table.add_column("experiment")
-        for name in ("done", "failed", "from others", "with others", "missing"):
-            table.add_column(name, justify="right")
-        for experiment, counts in plan.counts.items():
-            table.add_row(experiment, *(f"{count:,}" for count in counts.values()))
-        terminal.show(table)
-        on: dict[str, list[str]] = {}
-        for wanted in plan.wanted.values():
-            on.setdefault(wanted.cells[0].method, []).append(wanted.cells[0].target)
-        for method, targets in on.items():
-            terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
-        told = counted(len(plan.wanted), "run is", "runs are")
-        before = f", and {counted(len(lessons), 'learner')} pre-trained first" if lessons else ""
-        terminal.say(f"{told} to be made{before}")
-    if absent:
-        note(
-            f"the raw files of {', '.join(absent)} are not all in {data_folder(data_root)}; "
-            "runs need them: see --data-root"
-        )
+        return
+    table = Table(title=f"Rows in {escape(str(out))}", title_justify="left")
+    table.add_column("experiment")
+    for name in ("done", "failed", "from others", "with others", "missing"):
+        table.add_column(name, justify="right")
+    for experiment, counts in plan.counts.items():
+        table.add_row(experiment, *(f"{count:,}" for count in counts.values()))
+    terminal.show(table)
+    on: dict[str, list[str]] = {}
+    for wanted in plan.wanted.values():
+        on.setdefault(wanted.cells[0].method, []).append(wanted.cells[0].target)
+    for method, targets in on.items():
+        terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
+    learners = counted(len(plan.lessons), "learner")
+    before = f", and {learners} pre-trained first" if plan.lessons else ""
+    terminal.say(f"{counted(len(plan.wanted), 'run is', 'runs are')} to be made{before}")
 
 
 def _say(outcome: Outcome, out: Path) -> None:

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
@@ -147,16 +146,17 @@ def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
             data = with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
             for method in METHODS:
                 if method == "logistic-regression":
-                    rows.append(logistic_regression(data, run_seed))
-                    continue
-                with watch(
-                    f"{method} on {target}, seed {run_seed}", settings.epochs, 1
-                ) as on_epoch:
-                    result = _train(method, learner, data, settings, on_epoch)
-                rows.append(_row(result, method))
-                shown = (method, target) == ("graphglow", demo.refined_target)
-                if refined is None and shown and isinstance(result, TransferResult):
-                    refined = describe_refined(result, demo.top_k)
+                    scores = logistic_regression(data)
+                else:
+                    label = f"{method} on {target}, seed {run_seed}"
+                    with watch(label, settings.epochs, 1) as on_epoch:
+                        result = _train(method, learner, data, settings, on_epoch)
+                    scores = result.test_accuracy, result.val_accuracy, result.train_seconds
+                    shown = (method, target) == ("graphglow", demo.refined_target)
+                    if refined is None and shown and isinstance(result, TransferResult):
+                        refined = describe_refined(result, demo.top_k)
+                split = f"few labels, seed {run_seed}"
+                rows.append(Row(target, method, run_seed, split, *scores))
     assert refined is not None, "refined_target must be one of the targets"
     return DemoResult(
         rows=rows,
@@ -177,15 +177,10 @@ def describe_refined(result: TransferResult, top_k: int) -> Refined:
     new = ~torch.isin(source * num_nodes + target, known[0] * num_nodes + known[1])
     order = graph.edge_weight[new].argsort(descending=True, stable=True)[:NEW_EDGES_SHOWN]
     ids = result.data.get("node_id") or range(num_nodes)
+    pairs, weights = graph.edge_index[:, new][:, order].T, graph.edge_weight[new][order]
     edges = []
-    for u, v, weight in zip(
-        source[new][order].tolist(),
-        target[new][order].tolist(),
-        graph.edge_weight[new][order].tolist(),
-        strict=True,
-    ):
-        labelled = y[u] >= 0 and y[v] >= 0
-        same = bool(y[u] == y[v]) if labelled else None
+    for (u, v), weight in zip(pairs.tolist(), weights.tolist(), strict=True):
+        same = bool(y[u] == y[v]) if min(y[u], y[v]) >= 0 else None
         edges.append(NewEdge(str(ids[u]), str(ids[v]), weight, same))
     return Refined(
         target=result.graph.name,
@@ -225,34 +220,22 @@ def _train(
     config: TransferConfig,
     on_epoch: OnEpoch | None,
 ) -> TransferResult | FitResult:
-    if method == "gcn":
-        plain = _on_the_input_graph(config, learner.config.embedding_size)
-        return fit("gcn", data, plain, on_epoch=on_epoch)
+    if method == "gcn":  # of the same size, trained in the same way
+        shared = {field.name for field in fields(GNNConfig)} - {"hidden"}
+        plain = {name: getattr(config, name) for name in shared}
+        own = GNNConfig(hidden=learner.config.embedding_size, **plain)
+        return fit("gcn", data, own, on_epoch=on_epoch)
     if method == "random-theta":
         learner = StructureLearner(learner.config, seed=config.seed)
     return transfer(learner, data, config, on_epoch=on_epoch)
 
 
-def _on_the_input_graph(config: TransferConfig, hidden: int) -> GNNConfig:
-    """The plain GNN of the same size, trained in the same way."""
-    shared = {field.name for field in fields(GNNConfig)} - {"hidden"}
-    return GNNConfig(hidden=hidden, **{name: getattr(config, name) for name in shared})
+def logistic_regression(data: Data) -> tuple[float | None, float, float]:
+    """The control that sees features and no graph: scikit-learn's, with its own settings.
 
-
-def _row(result: TransferResult | FitResult, method: str) -> Row:
-    return Row(
-        target=result.graph.name,
-        method=method,
-        seed=result.config.seed,
-        split=f"few labels, seed {result.config.seed}",
-        test_accuracy=result.test_accuracy,
-        val_accuracy=result.val_accuracy,
-        train_seconds=result.train_seconds,
-    )
-
-
-def logistic_regression(data: Data, seed: int) -> Row:
-    """The control that sees features and no graph: scikit-learn's, with its own settings."""
+    Returns:
+        Test and validation accuracy, and the seconds of training.
+    """
     from sklearn.linear_model import LogisticRegression
 
     began = time.perf_counter()
@@ -260,15 +243,8 @@ def logistic_regression(data: Data, seed: int) -> Row:
     train, val, test = (data[f"{part}_mask"].numpy() for part in ("train", "val", "test"))
     model = LogisticRegression(max_iter=1000).fit(x[train], y[train])
     seconds = time.perf_counter() - began
-    return Row(
-        target=str(data.name),
-        method="logistic-regression",
-        seed=seed,
-        split=f"few labels, seed {seed}",
-        test_accuracy=float(np.mean(model.predict(x[test]) == y[test])) if test.any() else None,
-        val_accuracy=float(np.mean(model.predict(x[val]) == y[val])),
-        train_seconds=seconds,
-    )
+    accuracy = float(model.score(x[test], y[test])) if test.any() else None
+    return accuracy, float(model.score(x[val], y[val])), seconds
 
 
 def _changed(config: TransferConfig) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
@@ -208,18 +208,17 @@ class RayWorkers(Workers):
         self._ours = not self._ray.is_initialized()
         if self._ours:
             _connect(self._ray, address)
+        self._begun: set[Any] = set()
         nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
         try:
-            share = shared_out(nodes, device, processes)
+            self.device, self.processes, self.threads, gpus = shared_out(nodes, device, processes)
         except InputError:
             self.shutdown()
             raise
-        self.processes, self.threads, self.device = share.processes, share.threads, share.device
         self.elsewhere = len(nodes) > 1 or self._ray.util.client.ray.is_connected()
         self._task = self._ray.remote(_work).options(
-            num_cpus=share.threads, num_gpus=share.gpus, max_retries=RETRIES
+            num_cpus=self.threads, num_gpus=gpus, max_retries=RETRIES
         )
-        self._begun: set[Any] = set()
 
     def submit(
         self, fn: Callable[Given, Result], /, *args: Given.args, **kwargs: Given.kwargs
@@ -233,25 +232,21 @@ class RayWorkers(Workers):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """End the jobs, whatever they are doing, and the connection if it is this one's."""
-        for task in list(getattr(self, "_begun", ())):
+        for task in list(self._begun):
             with suppress(Exception):  # it has ended, or the cluster has
                 self._ray.cancel(task, force=True)
         if self._ours:
             self._ray.shutdown()
 
 
-class Share(NamedTuple):
-    """What each of so many jobs gets of a cluster."""
+def shared_out(
+    nodes: Sequence[dict[str, float]], device: Device, processes: int | None
+) -> tuple[Device, int, int, float]:
+    """Share out the resources of nodes, by their names in Ray.
 
-    device: Device
-    processes: int
-    threads: int
-    gpus: float
-    """Of one GPU, where several jobs have it together; 0 on CPUs."""
-
-
-def shared_out(nodes: Sequence[dict[str, float]], device: Device, processes: int | None) -> Share:
-    """Share out the resources of nodes, by their names in Ray."""
+    Returns:
+        The device, the number of jobs, the threads of each, and how much of one GPU each has.
+    """
     gpus = sum(int(node.get("GPU", 0)) for node in nodes)
     if device == "cuda" and not gpus:
         raise InputError("device cuda must be in the Ray cluster; got one without a GPU")
@@ -263,7 +258,7 @@ def shared_out(nodes: Sequence[dict[str, float]], device: Device, processes: int
     processes = processes or (gpus if on_gpu else sum(cores))
     threads = max(1, min(sum(cores) // processes, *cores))  # more than a node has is never free
     each = 1 / math.ceil(processes / gpus) if on_gpu else 0
-    return Share("cuda" if on_gpu else "cpu", processes, threads, each)
+    return "cuda" if on_gpu else "cpu", processes, threads, each
 
 
 def _imported_ray() -> Any:

@@ -60,18 +60,19 @@ class Lesson:
 
 def find_learner(folder: Path, lesson: Lesson) -> Path | None:
     """The file of the learner that was trained on these sources with these settings and seed."""
-    for path in sorted(folder.glob(lesson.pattern.format("*"))):
-        try:
-            made = StructureLearner.load(path).provenance
-            stored, wanted = (
-                as_compared(PretrainConfig, config)
-                for config in (made["config"], asdict(lesson.config))
-            )
-            if stored == wanted and made["splits"] == list(map(split_of, lesson.sources)):
-                return path
-        except (InputError, LookupError, TypeError):  # not one of ours, or damaged
-            continue
-    return None
+    paths = sorted(folder.glob(lesson.pattern.format("*")))
+    return next((path for path in paths if holds(path, lesson)), None)
+
+
+def holds(path: Path, lesson: Lesson) -> bool:
+    """Whether a file is the learner that is asked for."""
+    try:
+        made = StructureLearner.load(path).provenance
+        both = made["config"], asdict(lesson.config)
+        stored, wanted = (as_compared(PretrainConfig, config) for config in both)
+        return stored == wanted and made["splits"] == list(map(split_of, lesson.sources))
+    except (InputError, LookupError, TypeError):  # not one of ours, or damaged
+        return False
 
 
 def make_learner(lesson: Lesson, graphs: Sequence[Data]) -> bytes:

@@ -5,7 +5,7 @@ settings make a cell run anew, and cells that ask for the same run, in one exper
 several, share it: each gets a row of its own, and the run is made once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,23 +45,31 @@ class Plan:
     """By experiment, what its cells ask for: done, failed, to be copied from rows of other cells,
     to be shared with a cell that is counted as missing, missing. The last add up to the runs."""
 
-    def jobs(self, *, batch_seeds: bool) -> dict[Runs, list[Wanted]]:
-        """Jobs, each with the runs that it makes, in the order of the cells."""
-        groups: dict[Any, list[Wanted]] = {}
-        for key, wanted in self.wanted.items():
-            cell = wanted.cells[0]
-            together = batch_seeds and wanted.can_batch()
-            groups.setdefault((cell.experiment, cell.key) if together else key, []).append(wanted)
-        return {
-            Runs(cell=group[0].cells[0], configs=tuple(w.configs for w in group)): group
-            for group in groups.values()
-        }
+    jobs: dict[Runs, list[Wanted]] = field(default_factory=dict)
+    """The same as jobs, of one run or a batch of them, in the order of the cells."""
+    learners: dict[Lesson, Path | None] = field(default_factory=dict)
+    """Those that jobs need, in their order, each with its file if it is there."""
+
+    @property
+    def lessons(self) -> list[Lesson]:
+        """Learners to be made."""
+        return [lesson for lesson, path in self.learners.items() if path is None]
+
+    @property
+    def graphs(self) -> list[str]:
+        """Names of the graphs that are read."""
+        sources = [name for lesson in self.lessons for name in lesson.sources]
+        return list(dict.fromkeys([*(job.cell.target for job in self.jobs), *sources]))
 
 
 def make_plan(
-    cells: Iterable[Cell], config: ReproduceConfig, settings: Settings, rows: Sequence[ResultRow]
+    cells: Iterable[Cell],
+    config: ReproduceConfig,
+    settings: Settings,
+    rows: Iterable[ResultRow],
+    learners: Path,
 ) -> Plan:
-    """Compare what cells ask for with the rows that there are."""
+    """Compare what cells ask for with the rows, and the folder of learners, that there are."""
     plan = Plan()
     known: dict[str | None, list[ResultRow]] = {}
     latest: dict[tuple[str, str, int], str | None] = {}
@@ -93,21 +101,20 @@ def make_plan(
                 wanted = plan.wanted.setdefault(key, Wanted([], configs))
                 # a run that is timed serves all; one that is not, only those that ask for no time
                 wanted.cells.insert(0 if cell.timed else len(wanted.cells), cell)
+    groups: dict[Any, list[Wanted]] = {}
+    for key, wanted in plan.wanted.items():
+        cell = wanted.cells[0]
+        together = config.batch_seeds and wanted.can_batch()
+        groups.setdefault((cell.experiment, cell.key) if together else key, []).append(wanted)
+    for group in groups.values():
+        job = Runs(cell=group[0].cells[0], configs=tuple(wanted.configs for wanted in group))
+        plan.jobs[job] = group
+        for lesson in job.lessons:
+            if lesson is not None and lesson not in plan.learners:
+                plan.learners[lesson] = find_learner(learners, lesson)
     return plan
 
 
 def taken_over(row: ResultRow, cell: Cell) -> ResultRow:
     """The row of another cell that asks for the same run."""
     return replace(row, **cell_facts(cell), copied_from=row.experiment)
-
-
-def lessons_of(jobs: Iterable[Runs], folder: Path) -> dict[Lesson, Path | None]:
-    """The learners that jobs need, in their order, each with its file if it is there."""
-    needed = dict.fromkeys(lesson for job in jobs for lesson in job.lessons if lesson)
-    return {lesson: find_learner(folder, lesson) for lesson in needed}
-
-
-def graphs_of(jobs: Iterable[Runs], lessons: Iterable[Lesson]) -> list[str]:
-    """Names of the graphs that are read: targets, and sources of learners that are not there."""
-    names = [job.cell.target for job in jobs]
-    return list(dict.fromkeys([*names, *(name for one in lessons for name in one.sources)]))

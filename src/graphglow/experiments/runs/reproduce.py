@@ -34,13 +34,7 @@ from graphglow.experiments.runs.learners import (
     load_with_split,
     without_files,
 )
-from graphglow.experiments.runs.plan import (
-    Wanted,
-    graphs_of,
-    lessons_of,
-    make_plan,
-    taken_over,
-)
+from graphglow.experiments.runs.plan import Plan, make_plan, taken_over
 from graphglow.experiments.runs.rows import ResultRow, RowFile, append_row, read_rows
 from graphglow.experiments.runs.run import Place, Runs, failed, perform, teach
 from graphglow.experiments.settings import Settings
@@ -129,7 +123,7 @@ def reproduce(
     with open_executor(config.processes, address, device=config.device) as workers:
         if address is not None:
             config = replace(config, device=workers.device)  # of the nodes, not of this machine
-        plan = make_plan(cells, config, settings, rows)
+        plan = make_plan(cells, config, settings, rows, learner_folder(out))
         place = Place(
             data_root=data_folder(data_root).absolute(),
             threads=workers.threads,
@@ -137,7 +131,7 @@ def reproduce(
             device=workers.device,
             commit=provenance()["commit"],
         )
-        work = _Work(plan.jobs(batch_seeds=config.batch_seeds), workers, place, out, on_progress)
+        work = _Work(plan, workers, place, out, on_progress)
         try:
             for row in plan.copies:
                 work.append(row)
@@ -154,27 +148,23 @@ class _Work:
 
     def __init__(
         self,
-        jobs: dict[Runs, list[Wanted]],
+        plan: Plan,
         workers: Workers,
         place: Place,
         out: Path,
         on_progress: OnProgress | None,
     ) -> None:
         self.workers, self.place, self.out, self.on_progress = workers, place, out, on_progress
-        self.folder = learner_folder(out)
-        lessons = lessons_of(jobs, self.folder)
-        self.learners = {one: path.read_bytes() for one, path in lessons.items() if path}
+        for name in without_files(plan.graphs, place.data_root):
+            load_with_split(name, place.data_root)  # raises as a run would, or fetches it
+        self.wanted = dict(plan.jobs)
+        self.learners = {one: path.read_bytes() for one, path in plan.learners.items() if path}
         self.refused: dict[Lesson, str] = {}
         """Learners that could not be made, and why."""
-        missing = [lesson for lesson, path in lessons.items() if path is None]
-        for name in without_files(graphs_of(jobs, missing), place.data_root):
-            load_with_split(name, place.data_root)  # raises as a run would, or fetches it
-        self.wanted = dict(jobs)
         self.queue: list[Lesson | Runs] = []
-        for job in jobs:  # each learner before who needs it first
-            self.queue += [one for one in dict.fromkeys(job.lessons) if one in missing]
-            missing = [one for one in missing if one not in job.lessons]
-            self.queue.append(job)
+        for job in plan.jobs:  # each learner before who needs it first
+            new = [one for one in dict.fromkeys(job.lessons) if one in plan.lessons]
+            self.queue += [*(one for one in new if one not in self.queue), job]
         self.total = len(self.queue)
         self.running: dict[Future[Any], Lesson | Runs] = {}
         self.lost: set[Lesson | Runs] = set()
@@ -238,7 +228,7 @@ class _Work:
         if isinstance(job, Runs):
             self._write(result if failure is None else failed(job, failure, self.place), job)
         elif failure is None:
-            keep_learner(self.folder, job, result)
+            keep_learner(learner_folder(self.out), job, result)
             self.learners[job] = result
         else:
             self.refused[job] = f"pre-training on {'+'.join(job.sources)} failed: {failure}"
