@@ -12,6 +12,7 @@ were. A file above half a megabyte is packed.
 import argparse
 import gzip
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def write(path: Path, lines: list[str]) -> None:
     print(f"{path}: {len(lines):,} lines, {len(data):,} bytes")
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("old", type=Path)
     parser.add_argument("folder", type=Path)
@@ -107,7 +108,8 @@ def main() -> None:
         write(args.archive, rest)
     else:
         print(f"not converted: {len(rest):,} lines")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

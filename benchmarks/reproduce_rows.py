@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
-    parser.add_argument("--out", type=Path, default=Path("results/reproduce.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("results/reproduce"))
     args = parser.parse_args(argv)
     config = ReproduceConfig(
         seeds=args.seeds,
