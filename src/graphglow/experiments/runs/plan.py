@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from graphglow.baselines.methods import METHODS
+from graphglow.baselines import METHODS
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.config import Configs, ReproduceConfig, configs_of
 from graphglow.experiments.runs.learners import Lesson, find_learner

@@ -162,9 +162,13 @@ class _Work:
         self.refused: dict[Lesson, str] = {}
         """Learners that could not be made, and why."""
         self.queue: list[Lesson | Runs] = []
+        missing = set(plan.lessons)
         for job in plan.jobs:  # each learner before who needs it first
-            new = [one for one in dict.fromkeys(job.lessons) if one in plan.lessons]
-            self.queue += [*(one for one in new if one not in self.queue), job]
+            for lesson in job.lessons:
+                if lesson in missing:
+                    missing.remove(lesson)
+                    self.queue.append(lesson)
+            self.queue.append(job)
         self.total = len(self.queue)
         self.running: dict[Future[Any], Lesson | Runs] = {}
         self.lost: set[Lesson | Runs] = set()
