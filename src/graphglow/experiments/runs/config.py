@@ -4,7 +4,7 @@ Also what makes two runs the same: their configs as rows hold them, completed by
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple, get_args
 
@@ -15,13 +15,9 @@ from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED
 from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.settings import Settings, config_of
-from graphglow.structure import LearnerConfig
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 
-PARTS = {"pretrain", "transfer"}
-"""Of the settings of a method with pre-training, as ``graphglow search`` writes them."""
-PRETRAIN_ONLY = {"learner", "objective", "learner_learning_rate", "episodes", "schedule"}
 NOT_THE_RESULT = ("seed", "device", "capture")
 """Settings that do not make a run another one; the seed is told apart by itself."""
 
@@ -118,18 +114,11 @@ def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[st
 
 
 def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of pre-training and of transfer.
-
-    Flat ones, from a search of the same learner trained on the target, are told apart: what makes
-    the learner belongs to pre-training.
-    """
-    if set(tuned) <= PARTS:
-        return dict(tuned.get("pretrain", {})), dict(tuned.get("transfer", {}))
-    of_learner = {field.name for field in fields(LearnerConfig)}
-    learner = {name: value for name, value in tuned.items() if name in of_learner}
-    before = {name: value for name, value in tuned.items() if name in PRETRAIN_ONLY}
-    after = {n: v for n, v in tuned.items() if n not in of_learner | PRETRAIN_ONLY}
-    return (merged(before, {"learner": learner}) if learner else before), after
+    """Settings of pre-training and of transfer, as ``graphglow search`` writes them."""
+    for name in tuned:
+        if name not in ("pretrain", "transfer"):
+            raise InputError(f"settings must be in the parts pretrain and transfer; got {name!r}")
+    return dict(tuned.get("pretrain", {})), dict(tuned.get("transfer", {}))
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
