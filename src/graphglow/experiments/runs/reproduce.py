@@ -74,11 +74,10 @@ class Outcome(NamedTuple):
 
 
 def row_files(out: Path) -> list[Path]:
-    """The files of rows that ``out`` stands for, as far as they are there, the oldest first."""
-    single = out.suffix == ".jsonl"
-    found = [*(out.parent if single else out).glob(f"{out.name if single else '*.jsonl'}*")]
-    ours = [path for path in found if path.name.endswith((".jsonl", ".jsonl.gz"))]
-    return sorted(ours, key=lambda path: (path.name.removesuffix(".gz"), path.suffix != ".gz"))
+    """The files of rows that ``out`` stands for, those that are there, the packed ones first."""
+    if out.suffix == ".jsonl":
+        return [path for path in (out.with_name(f"{out.name}.gz"), out) if path.exists()]
+    return [*sorted(out.glob("*.jsonl.gz")), *sorted(out.glob("*.jsonl"))]
 
 
 def found_rows(out: Path) -> list[RowFile]:
