@@ -3,17 +3,18 @@
     python benchmarks/competitor_tables.py            rewrite what stands between the markers
     python benchmarks/competitor_tables.py --check    exit with 1 if that would change the page
 
-``python benchmarks/competitors.py`` makes the rows. Of several rows of one run the newest counts.
+Of several rows of one run the newest counts.
 """
 
 import argparse
-import json
 import statistics
 import sys
-import warnings
 from pathlib import Path
-from typing import Any
 
+from graphglow.baselines import METHODS
+from graphglow.experiments.paper import GRAPHS
+from graphglow.experiments.paper.numbers import BOTH_TABLES
+from graphglow.experiments.runs.rows import ResultRow, read_rows
 from marked_page import rewrite
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,25 +34,17 @@ FAMILIES = {
     "graphglow": "GraphGLOW, its variants and controls",
 }
 
-Row = dict[str, Any]
 
-
-def read_rows(path: Path) -> list[Row]:
+def newest(path: Path) -> list[ResultRow]:
     """The newest row of each run."""
-    if not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    found: dict[tuple[Any, ...], Row] = {}
-    for row in sorted(rows, key=lambda row: row["provenance"]["date"]):
-        if row["kind"] == "run":
-            found[row["target"], series(row), row["seed"]] = row
-    return list(found.values())
+    rows = read_rows(path).rows if path.exists() else []
+    rows.sort(key=lambda row: str(row.provenance["date"]))
+    return list({row.slot: row for row in rows}.values())
 
 
-def series(row: Row) -> str:
-    """The name of a row's series: the method, and the backbone where it is not the usual one."""
-    named = row["config"].get("backbone", "gcn")
-    return row["method"] if named == "gcn" else f"{row['method']} ({named})"
+def series(row: ResultRow) -> str:
+    """The method, and the backbone where it is not the usual one."""
+    return row.cell.rpartition("/")[0]
 
 
 def markdown(titles: list[str], cells: list[list[str]]) -> str:
@@ -60,75 +53,69 @@ def markdown(titles: list[str], cells: list[list[str]]) -> str:
 
 
 def methods_table() -> str:
-    from graphglow.baselines import METHODS
-
     lines = [[f"`{n}`", FAMILIES[m.family], m.summary] for n, m in METHODS.items()]
     return markdown(["name", "kind", "what it is"], lines)
 
 
-def score(rows: list[Row]) -> str:
-    test = [100 * row["test_accuracy"] for row in rows]
+def score(rows: list[ResultRow]) -> str:
+    test = [100 * (row.test_accuracy or 0.0) for row in rows]
     spread = f" +- {statistics.stdev(test):.1f}" if len(test) > 1 else ""
     return f"{statistics.mean(test):.1f}{spread} ({len(test)})"
 
 
 def published(name: str) -> dict[str, float]:
     """By target: the row of GraphGLOW's Table 1, or the method's own paper's."""
-    from graphglow.experiments.paper import BOTH_TABLES, GRAPHS
-
     if name in BOTH_TABLES:
         return dict(zip(GRAPHS, BOTH_TABLES[name].means, strict=True))
     return OWN_FIGURES.get(name, {})
 
 
-def judged(name: str, target: str, rows: list[Row]) -> str:
+def judged(name: str, target: str, rows: list[ResultRow]) -> str:
     """The score, and beside it the published figure and whether it is reached."""
     figure = published(name).get(target)
     if figure is None:
         return score(rows)
-    mean = statistics.mean(100 * row["test_accuracy"] for row in rows)
+    mean = statistics.mean(100 * (row.test_accuracy or 0.0) for row in rows)
     met = mean >= figure - ALLOWED.get(name, 1.0)
     return (
         f"{score(rows)}, {'bar' if name == 'link' else 'paper'} {figure}{'' if met else ' **no**'}"
     )
 
 
-def accuracy_table(rows: list[Row], targets: tuple[str, ...]) -> str:
-    mine = [row for row in rows if row["target"] in targets]
+def accuracy_table(rows: list[ResultRow], targets: tuple[str, ...]) -> str:
+    mine = [row for row in rows if row.target in targets]
     lines = []
     for name in dict.fromkeys(series(row) for row in ordered(mine)):
         cells = []
         for target in targets:
-            runs = [r for r in mine if r["target"] == target and series(r) == name]
+            runs = [r for r in mine if r.target == target and series(r) == name]
             cells.append(judged(name, target, runs) if runs else "")
         lines.append([name, *cells])
     return markdown(["method", *targets], lines)
 
 
-def cost_table(rows: list[Row]) -> str:
+def cost_table(rows: list[ResultRow]) -> str:
     lines = []
     for name in dict.fromkeys(series(row) for row in ordered(rows)):
         for target in (*CITATION, *SOCIAL):
-            runs = [r for r in rows if r["target"] == target and series(r) == name]
+            runs = [r for r in rows if r.target == target and series(r) == name]
             if runs:
-                seconds = statistics.mean(r["train_seconds"] for r in runs)
-                peak = max(r["peak_memory_bytes"] for r in runs) / 1e6
-                epochs = statistics.mean(r["epochs"] for r in runs)
-                made = runs[0]["provenance"]
-                where = made["machine"]["gpu"] if runs[0]["device"] == "cuda" else "CPU"
+                seconds = statistics.mean(r.train_seconds or 0.0 for r in runs)
+                peak = max(r.peak_memory_bytes or 0 for r in runs) / 1e6
+                epochs = statistics.mean(r.epochs or 0 for r in runs)
+                made = runs[0].provenance
+                where = made["machine"]["gpu"] if runs[0].device == "cuda" else "CPU"
                 figures = [f"{epochs:.0f}", f"{seconds:.1f}", f"{peak:,.0f}"]
-                origin = [str(where), str(runs[0]["processes"]), str(made["commit"])]
+                origin = [str(where), str(runs[0].processes), str(made["commit"])]
                 lines.append([name, target, *figures, *origin])
     titles = ["method", "target", "epochs", "seconds", "peak MB", "on", "processes", "commit"]
     return markdown(titles, lines)
 
 
-def ordered(rows: list[Row]) -> list[Row]:
+def ordered(rows: list[ResultRow]) -> list[ResultRow]:
     """In the order of METHODS."""
-    from graphglow.baselines import METHODS
-
     places = {name: place for place, name in enumerate(METHODS)}
-    return sorted(rows, key=lambda row: (places[row["method"]], series(row)))
+    return sorted(rows, key=lambda row: (places[row.method], series(row)))
 
 
 def main() -> int:
@@ -137,8 +124,7 @@ def main() -> int:
     parser.add_argument("--rows", type=Path, default=ROOT / "results" / "competitors.jsonl")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "competitors.md")
     args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    rows = read_rows(args.rows)
+    rows = newest(args.rows)
     tables = {
         "methods": methods_table(),
         "citation": accuracy_table(rows, CITATION),

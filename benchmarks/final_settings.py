@@ -34,16 +34,17 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.cell import split_of
-from graphglow.experiments.cell_rows import of_newest_settings, read_rows
-from graphglow.experiments.learner_files import load_with_split
-from graphglow.experiments.lines import LEARNED_ON, ON
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
+from graphglow.experiments.paper.cells import split_of
+from graphglow.experiments.paper.lines import LEARNED_ON, ON
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.executor import end_with
+from graphglow.experiments.runs.learners import load_with_split
+from graphglow.experiments.runs.reproduce import found_rows
+from graphglow.experiments.runs.rows import without_repeats
 from graphglow.experiments.search import has_learner
 from graphglow.experiments.search_spaces import STEPS, base_and_extra, nested
 from graphglow.experiments.settings import locked, read_settings, write_settings
-from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line
 
 PAIRS = {
@@ -142,9 +143,9 @@ def held(path: Path, method: str, target: str, rows: Path) -> list[Scored]:
         return []
     whole = given if has_learner(method) else {"transfer": given}
     cell = ("table2", f"{method}/{target}")
-    made = [row for row in read_rows(rows) if (row["experiment"], row["cell"]) == cell]
-    ran = [made[place] for place in of_newest_settings(made)[0]]
-    scores = [row["val_accuracy"] for row in ran if row["val_accuracy"] is not None]
+    made = [row for file in found_rows(rows) for row in file.rows if row.slot[:2] == cell]
+    ran = without_repeats(made)[0]
+    scores = [row.val_accuracy for row in ran if row.val_accuracy is not None]
     mean = statistics.mean(scores) if scores else -math.inf
     return [Scored({"pretrain": {}, **whole}, mean, "held before")]
 
@@ -305,7 +306,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=Path("runs/search"))
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
     parser.add_argument("--held", type=Path, help="a settings file whose entries take part too")
-    rows = Path("results/reproduce.jsonl")
+    rows = Path("results/reproduce")
     parser.add_argument("--rows", type=Path, default=rows, help="with --held: where they ran")
     return parser.parse_args(argv)
 

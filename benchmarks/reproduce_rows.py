@@ -12,11 +12,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.cell import Cell
-from graphglow.experiments.cells import EXPERIMENTS
-from graphglow.experiments.plan import ReproduceConfig
-from graphglow.experiments.reproduce import Progress, reproduce
-from graphglow.experiments.selection import select_cells
+from graphglow.experiments.paper.cells import EXPERIMENTS, Cell, select_cells
+from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.reproduce import Progress, reproduce
 from graphglow.experiments.settings import read_settings
 
 LARGE = ("pubmed", "cornell5")
@@ -49,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
-    parser.add_argument("--out", type=Path, default=Path("results/reproduce.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("results/reproduce"))
     args = parser.parse_args(argv)
     config = ReproduceConfig(
         seeds=args.seeds,

@@ -7,25 +7,22 @@ deviations, the best of a column and tests are those of ``graphglow report``.
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.cell_rows import of_newest_settings, read_rows
-from graphglow.experiments.cells import EXPERIMENTS
-from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.plan import ReproduceConfig
+from graphglow.experiments.paper.cells import EXPERIMENTS
+from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.rows import ResultRow
 from graphglow.report.comparison import ALONE, LEFT_OUT, Cell, compare
-from graphglow.report.result_rows import row_of
 
 NOTHING = "-"
 SEEDS = ReproduceConfig.seeds
 """Runs of a whole cell."""
 LONGEST_REASON = 200
-DAGGER = "&dagger;"
-"""Marks a figure of the backbone alone."""
-DOUBLE_DAGGER = "&Dagger;"
-SECTION = "&sect;"
-"""Marks a cell of which runs are left out."""
+MARKS = {
+    "&dagger;": ALONE,
+    "&Dagger;": "made before its settings were changed",
+    "&sect;": LEFT_OUT,
+}
 TITLES = {
     "cornell5": "Cornell5",
     "johnshopkins55": "JohnsHopkins55",
@@ -36,22 +33,22 @@ TITLES = {
     "pubmed": "PubMed",
 }
 
-Row = dict[str, Any]
 Place = tuple[str, str]
 """Line and column."""
 Where = Callable[[str], Place | None]
 """The place of a cell, by its key; None if it has none in this table."""
 
 
-def rows_of(path: Path) -> list[Row]:
-    """The last row of each cell and seed, but of cells with fewer sources than the paper's.
+@dataclass(frozen=True)
+class Shown:
+    """The rows that pages show."""
 
-    Of each cell only those with the settings of its newest; each says how many runs had others.
-    """
-    rows = read_rows(path)
-    places, left_out = of_newest_settings(rows)
-    last = [rows[at] for at in places if " < " not in rows[at]["cell"]]
-    return [{**row, "left_out": left_out[row["experiment"], row["cell"]]} for row in last]
+    rows: Sequence[ResultRow]
+    outdated: frozenset[tuple[str, str]] = frozenset()
+    """Experiment and cell of those whose settings have changed since they were run."""
+
+    def of(self, experiment: str) -> list[ResultRow]:
+        return [row for row in self.rows if row.experiment == experiment]
 
 
 def by_target(key: str) -> Place:
@@ -67,35 +64,27 @@ class Grid:
     labels: dict[str, str]
     """What people call each line."""
     columns: tuple[str, ...]
-    rows: dict[Place, list[Row]]
+    rows: dict[Place, list[ResultRow]]
     cells: dict[Place, Cell]
-
-    def failures(self, place: Place) -> list[str]:
-        """Why runs of a cell have no accuracy."""
-        found = [row for row in self.rows.get(place, ()) if row["test_accuracy"] is None]
-        return [str(row.get("error") or "no test accuracy") for row in found]
+    outdated: frozenset[tuple[str, str]]
 
 
-def grid_of(experiment: str, rows: Iterable[Row], where: Where = by_target) -> Grid:
+def grid_of(experiment: str, shown: Shown, where: Where = by_target) -> Grid:
     """The cells of an experiment: those that are defined, in their order, then others with rows."""
     labels: dict[str, str] = {}
     columns: dict[str, None] = {}
-    for cell in EXPERIMENTS[experiment]():
-        place = where(cell.key)
-        if place is not None:
-            labels.setdefault(place[0], cell.label)
-            columns.setdefault(place[1])
-    found: dict[Place, list[Row]] = {}
+    found: dict[Place, list[ResultRow]] = {}
     runs = []
-    for row in rows:
-        place = where(row["cell"]) if row["experiment"] == experiment else None
-        run = row_of(row)
-        if place is not None and run is not None:
-            labels.setdefault(place[0], run.label)
-            columns.setdefault(place[1])
+    keys = [(cell.key, cell.label, None) for cell in EXPERIMENTS[experiment]()]
+    for key, label, row in [*keys, *((row.cell, row.label, row) for row in shown.of(experiment))]:
+        place = where(key)
+        if place is None:
+            continue
+        labels.setdefault(place[0], label)
+        columns.setdefault(place[1])
+        if row is not None:
             found.setdefault(place, []).append(row)
-            named = replace(run, label=place[0], cell="/".join(place))
-            runs.append(replace(named, left_out=row.get("left_out", 0)))
+            runs.append(replace(row, label=place[0], cell="/".join(place)))
     table = compare(runs, lambda run: by_target(run.cell)[1])
     cells = {
         (line.name, column): cell
@@ -103,11 +92,7 @@ def grid_of(experiment: str, rows: Iterable[Row], where: Where = by_target) -> G
         for column, cell in zip(table.columns, line.cells, strict=True)
         if cell is not None
     }
-    return Grid(labels, tuple(columns), found, cells)
-
-
-def of(rows: Sequence[Row], experiment: str) -> list[Row]:
-    return [row for row in rows if row["experiment"] == experiment]
+    return Grid(labels, tuple(columns), found, cells, shown.outdated)
 
 
 class Notes:
@@ -115,79 +100,64 @@ class Notes:
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
-        self.alone = False
-        """Whether a cell is marked as one of a backbone alone."""
-        self.behind = False
-        """Whether a cell is marked as made with earlier settings."""
-        self.mixed = False
-        """Whether a cell is marked as one of which runs are left out."""
+        self.marks: set[str] = set()
 
-    def mark(self, reason: str) -> str:
-        text = " ".join(reason.split())
+    def reason(self, said: str) -> str:
+        text = " ".join(said.split())
         if len(text) > LONGEST_REASON:
             text = f"{text[:LONGEST_REASON]}..."
         return f"[{self.numbers.setdefault(text, len(self.numbers) + 1)}]"
 
-    def dagger(self, cell: Cell) -> str:
-        """The mark of a cell whose learned graph is switched off; else nothing."""
-        self.alone = self.alone or bool(cell.alone)
-        return f" {DAGGER}" if cell.alone else ""
-
-    def earlier(self) -> str:
-        """The mark of a cell whose settings have changed since it was run."""
-        self.behind = True
-        return f" {DOUBLE_DAGGER}"
-
-    def section(self, cell: Cell) -> str:
-        """The mark of a cell of which runs with other settings are left out; else nothing."""
-        self.mixed = self.mixed or bool(cell.left_out)
-        return f" {SECTION}" if cell.left_out else ""
+    def mark(self, sign: str, when: object) -> str:
+        """The sign of a cell, one of ``MARKS``, where it has it."""
+        if not when:
+            return ""
+        self.marks.add(sign)
+        return f" {sign}"
 
     def markdown(self) -> str:
-        lines = [f"- {DAGGER} {ALONE}\n"] if self.alone else []
-        lines += [f"- {DOUBLE_DAGGER} made before its settings were changed\n"] * self.behind
-        lines += [f"- {SECTION} {LEFT_OUT}\n"] * self.mixed
+        lines = [f"- {sign} {text}\n" for sign, text in MARKS.items() if sign in self.marks]
         lines += [f"- [{number}] {text}\n" for text, number in self.numbers.items()]
         return "\n" + "".join(lines) if lines else ""
 
 
 def score(grid: Grid, place: Place, notes: Notes, beside: str = "", *, bold: bool = True) -> str:
     """``84.1 +- 0.3``, and in brackets what is unusual about its runs, and what is ``beside``."""
-    cell, failures = grid.cells.get(place), grid.failures(place)
+    cell, rows = grid.cells.get(place), grid.rows.get(place, [])
     if cell is None:
         return NOTHING
     told = [beside] if beside else []
+    failures = [row.error or "no test accuracy" for row in rows if row.test_accuracy is None]
     if cell.mean is None:
-        text = f"failed {notes.mark(failures[0])}"
+        text = f"failed {notes.reason(failures[0])}"
     else:
         text = spread(cell.scores, percent)
-        text = (f"**{text}**" if cell.best and bold else text) + notes.dagger(cell)
+        text = f"**{text}**" if cell.best and bold else text
+        text += notes.mark("&dagger;", cell.alone)
         if failures:
-            told.insert(0, f"{len(failures)} failed {notes.mark(failures[0])}")
+            told.insert(0, f"{len(failures)} failed {notes.reason(failures[0])}")
         if len(cell.scores) != SEEDS:
-            told.insert(0, seeds(len(cell.scores)))
-        if any(row.get("outdated") for row in grid.rows.get(place, ())):
-            text += notes.earlier()
-    text += notes.section(cell)
+            told.insert(0, f"{len(cell.scores)} seed{'' if len(cell.scores) == 1 else 's'}")
+        text += notes.mark("&Dagger;", any(row.slot[:2] in grid.outdated for row in rows))
+    text += notes.mark("&sect;", cell.left_out)
     return f"{text} ({'; '.join(told)})" if told else text
 
 
-def with_paper(grid: Grid, place: Place, notes: Notes) -> str:
-    """A score with the paper's figure beside it, where there is one."""
-    cell = grid.cells.get(place)
-    figure = None if cell is None else cell.paper
-    return score(grid, place, notes, "" if figure is None else f"paper {percent(figure)}")
-
-
 def scores(grid: Grid, *, first: str = "method") -> str:
-    """Lines by columns."""
+    """Lines by columns, with the paper's figure beside a score where there is one."""
     notes = Notes()
-    table = [
-        [label, *(with_paper(grid, (line, column), notes) for column in grid.columns)]
+
+    def figure(place: Place) -> str:
+        cell = grid.cells.get(place)
+        paper = None if cell is None else cell.paper
+        return score(grid, place, notes, "" if paper is None else f"paper {percent(paper)}")
+
+    lines = [
+        [label, *(figure((line, column)) for column in grid.columns)]
         for line, label in grid.labels.items()
     ]
     titles = [TITLES.get(column, column) for column in grid.columns]
-    return markdown([first, *titles], table) + notes.markdown()
+    return markdown([first, *titles], lines) + notes.markdown()
 
 
 # How things are written
@@ -218,25 +188,16 @@ def spread(values: Sequence[float], form: Callable[[float], str]) -> str:
     return f"{mean} +- {form(statistics.stdev(values))}" if len(values) > 1 else mean
 
 
-def seeds(count: int) -> str:
-    return f"{count} seed{'' if count == 1 else 's'}"
-
-
 def columns(count: int) -> str:
     return f"{count} column{'' if count == 1 else 's'}"
 
 
-def machine(row: Row) -> str:
-    """Where a run was made."""
-    made = (row.get("provenance") or {}).get("machine") or {}
-    if row.get("device") == "cuda":
+def machine(row: ResultRow | dict[str, Any]) -> str:
+    """Where a run was made; also of the row of a search."""
+    facts = row if isinstance(row, dict) else vars(row)
+    made = (facts.get("provenance") or {}).get("machine") or {}
+    if facts.get("device") == "cuda":
         return str(made.get("gpu") or "GPU")
-    threads = row.get("threads")
+    threads = facts.get("threads")
     used = f"{threads} thread{'' if threads == 1 else 's'} of a " if threads else ""
     return f"{used}{made.get('cpu') or ''} CPU".replace("  ", " ")
-
-
-def in_order(graphs: Iterable[str]) -> list[str]:
-    """Graphs as the paper's tables have them, then others."""
-    known = list(graphs)
-    return [g for g in GRAPHS if g in known] + [g for g in dict.fromkeys(known) if g not in GRAPHS]

@@ -3,8 +3,8 @@
     python benchmarks/reproduction_tables.py            rewrite what stands between the markers
     python benchmarks/reproduction_tables.py --check    exit with 1 if that would change a page
 
-Rows are those of results/reproduce.jsonl and results/search.jsonl; of several rows of one run or
-study the last counts. results/settings.json says what was shared between two searches.
+Rows are those of results/reproduce and results/search.jsonl; of several rows of one run or study
+the last counts. results/settings.json says what was shared between two searches.
 """
 
 import argparse
@@ -14,10 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.settings import read_settings
+from graphglow.experiments.paper.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import Cell as CellOfPaper
+from graphglow.experiments.paper.lines import PRETRAINED
+from graphglow.experiments.runs.config import (
+    as_compared,
+    config_kind,
+    in_parts,
+    merged,
+    tuned_settings,
+)
+from graphglow.experiments.runs.reproduce import found_rows
+from graphglow.experiments.runs.rows import ResultRow, without_repeats
+from graphglow.experiments.settings import Settings, read_settings
 from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
-from graphglow.report.result_rows import origins, row_of
+from graphglow.report.result_rows import origins
 from marked_page import NO_ROWS, rewrite
 from reproduction_cells import (
     NOTHING,
@@ -25,26 +37,30 @@ from reproduction_cells import (
     TITLES,
     Grid,
     Notes,
-    Row,
+    Shown,
     columns,
     grid_of,
     markdown,
-    of,
     percent,
     points,
-    rows_of,
     score,
     scores,
     signed,
 )
-from reproduction_figures import ablation, degree, edges, homophily, sensitivity, time_table
-from reproduction_searches import marked, search, searches
+from reproduction_figures import (
+    ablation,
+    edges,
+    homophily,
+    search,
+    searches,
+    sensitivity,
+    time_table,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = {
+JUDGED = {
     "graphglow": "random-theta",
     "graphglow-on": "random-on",
-    "graphglow-degree": "random-degree",
     "graphglow-backbone": "random-backbone",
 }
 """Lines of Tables 1 and 2 that are judged, each with the same model never pre-trained."""
@@ -53,8 +69,6 @@ MAIN = {
     "random-theta": "the same, learner never trained",
     "graphglow-on": "GraphGLOW, lambda < 1",
     "random-on": "the same, learner never trained",
-    "graphglow-degree": "GraphGLOW, by degree",
-    "random-degree": "the same, learner never trained",
     "graphglow-backbone": "GraphGLOW, best backbone",
     "random-backbone": "the same, learner never trained",
     "gcn": "GCN, tuned",
@@ -166,15 +180,15 @@ def _tested(versus: Versus | None) -> str:
     return f"**{text}**" if versus.p < SIGNIFICANT else text
 
 
-def table(rows: Sequence[Row], experiment: str) -> str:
+def table(shown: Shown, experiment: str) -> str:
     """Methods by graphs, the paper's figures beside."""
-    return scores(grid_of(experiment, rows)) if of(rows, experiment) else NO_ROWS
+    return scores(grid_of(experiment, shown))
 
 
-def verdicts(rows: Sequence[Row], experiment: str) -> str:
+def verdicts(shown: Shown, experiment: str) -> str:
     """Of each of our lines that has rows: how often it is ahead, then each column."""
-    grid = grid_of(experiment, rows)
-    judged = [Verdict(grid, *pair) for pair in OURS.items() if has_rows(grid, pair[0])]
+    grid = grid_of(experiment, shown)
+    judged = [Verdict(grid, *pair) for pair in JUDGED.items() if has_rows(grid, pair[0])]
     return "\n".join(f"{one.sentence()}\n\n{one.table()}" for one in judged) or NO_ROWS
 
 
@@ -182,11 +196,11 @@ def has_rows(grid: Grid, line: str) -> bool:
     return any(place[0] == line for place in grid.rows)
 
 
-def main_table(rows: Sequence[Row]) -> str:
+def main_table(shown: Shown) -> str:
     """The README's: a few lines of Table 2."""
-    if not of(rows, "table2"):
+    if not shown.of("table2"):
         return "The paper's tables have no rows yet: `graphglow reproduce table2` makes them.\n"
-    grid, notes = grid_of("table2", rows), Notes()
+    grid, notes = grid_of("table2", shown), Notes()
     lines = [
         [name, *(score(grid, (line, graph), notes) for graph in GRAPHS)]
         for line, name in MAIN.items()
@@ -195,7 +209,7 @@ def main_table(rows: Sequence[Row]) -> str:
     figures = [percent(c.paper) if c and c.paper is not None else NOTHING for c in told]
     lines.append(["GraphGLOW, as the paper reports it", *figures])
     titles = [TITLES[graph] for graph in GRAPHS]
-    judged = [Verdict(grid, *pair) for pair in OURS.items() if has_rows(grid, pair[0])]
+    judged = [Verdict(grid, *pair) for pair in JUDGED.items() if has_rows(grid, pair[0])]
     said = "".join(f"- {one.sentence()}\n" for one in judged)
     return (
         "Table 2 of the paper, transfer across domains: test accuracy in %, mean and standard "
@@ -206,42 +220,58 @@ def main_table(rows: Sequence[Row]) -> str:
     )
 
 
-def origin(rows: Sequence[Row]) -> str:
+def origin(shown: Shown) -> str:
     """How many rows there are, where they come from, and which have fallen behind."""
-    runs = [run for run in map(row_of, rows) if run is not None]
-    if not runs:
+    if not shown.rows:
         return NO_ROWS
-    failed = sum(run.test_accuracy is None for run in runs)
-    facts = [f"- {name}: {value}\n" for name, value in origins(runs).items()]
-    behind = {(row["experiment"], row["cell"]) for row in rows if row["outdated"]}
-    if behind:
-        cells = counted(len(behind), "cell")
+    failed = sum(row.test_accuracy is None for row in shown.rows)
+    facts = [f"- {name}: {value}\n" for name, value in origins(list(shown.rows)).items()]
+    if shown.outdated:
+        cells = counted(len(shown.outdated), "cell")
         facts.append(f"- made before their settings were changed: {cells}, marked\n")
-    mixed = {(row["experiment"], row["cell"]) for row in rows if row["left_out"]}
+    mixed = {row.slot[:2] for row in shown.rows if row.left_out}
     if mixed:
         cells = counted(len(mixed), "cell")
         facts.append(f"- without runs that had other settings: {cells}, marked\n")
-    return f"{len(runs):,} rows, {failed:,} of them without a result.\n\n{''.join(facts)}"
+    return f"{len(shown.rows):,} rows, {failed:,} of them without a result.\n\n{''.join(facts)}"
 
 
-def blocks(rows: Sequence[Row], found: Sequence[Row]) -> dict[str, dict[str, str]]:
+def shown_of(rows: Sequence[ResultRow], settings: Settings) -> Shown:
+    """Rows of the paper's cells, not of those with fewer sources, and which are outdated."""
+    cells = {(cell.experiment, cell.key): cell for made in EXPERIMENTS.values() for cell in made()}
+    mine = [row for row in without_repeats(rows)[0] if " < " not in row.cell]
+    outdated = [r.slot[:2] for r in mine if is_outdated(r, cells.get(r.slot[:2]), settings)]
+    return Shown(mine, frozenset(outdated))
+
+
+def is_outdated(row: ResultRow, cell: CellOfPaper | None, settings: Settings) -> bool:
+    """Whether it was made with other settings than those that are held today."""
+    if cell is None:
+        return False
+    tuned = tuned_settings(cell, settings)
+    if cell.method in PRETRAINED:
+        tuned = in_parts(tuned)[1]
+    held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
+    used = as_compared(config_kind(cell.method), row.config)
+    return any(held.get(name) != used.get(name) for name in tuned)
+
+
+def blocks(shown: Shown, results: Path) -> dict[str, dict[str, str]]:
     """By page: what stands between the markers, by name."""
-    page = {
-        "rows": origin(rows),
-        "table1": table(rows, "table1"),
-        "table2": table(rows, "table2"),
-        "verdicts1": verdicts(rows, "table1"),
-        "verdicts2": verdicts(rows, "table2"),
-        "time": time_table(rows),
-        "ablation": ablation(rows),
-        "edges": edges(rows),
-        "homophily": homophily(rows),
-        "sensitivity": sensitivity(rows),
-        "degree": degree(rows),
-        "encoder": table(rows, "encoder"),
-        "search": search(found),
+    figures = {
+        "table1": lambda: table(shown, "table1"),
+        "table2": lambda: table(shown, "table2"),
+        "time": lambda: time_table(shown),
+        "ablation": lambda: ablation(shown),
+        "edges": lambda: edges(shown),
+        "homophily": lambda: homophily(shown),
+        "sensitivity": lambda: sensitivity(shown),
+        "encoder": lambda: table(shown, "encoder"),
     }
-    return {"docs/reproduction.md": page, "README.md": {"main": main_table(rows)}}
+    page = {name: make() if shown.of(name) else NO_ROWS for name, make in figures.items()}
+    page |= {"rows": origin(shown), "search": search(searches(results / "search.jsonl"))}
+    page |= {"verdicts1": verdicts(shown, "table1"), "verdicts2": verdicts(shown, "table2")}
+    return {"docs/reproduction.md": page, "README.md": {"main": main_table(shown)}}
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -251,8 +281,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help="where the two pages are")
     args = parser.parse_args(words)
     settings = read_settings(args.results / "settings.json")
-    rows = marked(rows_of(args.results / "reproduce.jsonl"), settings)
-    pages = blocks(rows, searches(args.results / "search.jsonl"))
+    files = found_rows(args.results / "reproduce")
+    shown = shown_of([row for file in files for row in file.rows], settings)
+    pages = blocks(shown, args.results)
     return max([rewrite(args.root / name, made, check=args.check) for name, made in pages.items()])
 
 

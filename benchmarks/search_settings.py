@@ -22,16 +22,15 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.cell import split_of
-from graphglow.experiments.cells import table2
-from graphglow.experiments.learner_files import load_with_split
-from graphglow.experiments.lines import WIDER
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
+from graphglow.experiments.paper.cells import split_of, table2
+from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.executor import end_with
+from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.search import Work, has_learner, search
 from graphglow.experiments.search_spaces import STEPS
 from graphglow.experiments.settings import locked, read_settings, write_settings
-from graphglow.experiments.workers import end_with
 from graphglow.storage import append_line
 
 LARGE = ("pubmed", "cornell5")

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphglow.experiments.cell import Cell
-from graphglow.experiments.cell_rows import cell_facts
-from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import EXPERIMENTS, Cell
+from graphglow.experiments.runs.run import cell_facts
 
 REPO = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/reproduction.md")
@@ -43,6 +42,7 @@ class Folder:
             (root / page).write_text((REPO / page).read_text())
 
     def write(self, name: str, rows: Iterable[dict[str, Any]]) -> None:
+        (self.root / name).parent.mkdir(exist_ok=True)
         (self.root / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def run(self, *words: str) -> int:

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 
 from graphglow.cli import main
-from graphglow.commands import reproduce as command
-from graphglow.experiments import cell_run
-from graphglow.experiments import cells as cells_module
-from graphglow.experiments.cell import Cell
-from graphglow.experiments.cell_rows import read_rows
-from graphglow.experiments.reproduce import Progress
+from graphglow.experiments.paper import cells as cells_module
+from graphglow.experiments.paper.cells import Cell
+from graphglow.experiments.runs import run as run_module
+from graphglow.experiments.runs.rows import read_rows
 
 TARGET = "synthetic-small"
 
@@ -52,12 +50,12 @@ def test_json_is_one_object_and_a_rerun_makes_nothing(capsys, files):
     first = facts(capsys)
     assert (first["command"], first["experiments"]) == ("reproduce", ["tiny"])
     assert (first["made"], first["copied"], first["failed"], first["errors"]) == (4, 0, 0, {})
-    rows = read_rows(Path(first["out"]))
-    assert {(row["method"], row["seed"]) for row in rows} == {
+    rows = read_rows(Path(first["out"])).rows
+    assert {(row.method, row.seed) for row in rows} == {
         ("gcn", 0), ("gcn", 1), ("mlp", 0), ("mlp", 1),
     }  # fmt: skip
-    assert {row["config"]["hidden"] for row in rows if row["method"] == "gcn"} == {4}
-    assert all(row["provenance"]["versions"]["torch"] for row in rows)
+    assert {row.config["hidden"] for row in rows if row.method == "gcn"} == {4}
+    assert all(row.provenance["versions"]["torch"] for row in rows)
     assert main(["reproduce", "tiny", *SMALL, *files, "--json"]) == 0
     assert facts(capsys)["made"] == 0
 
@@ -183,15 +181,15 @@ def test_damaged_rows_are_counted_and_foreign_files_refused(capsys, files, tmp_p
     out = tmp_path / "rows.jsonl"
     out.write_text('{"cut\n[1]\n')
     assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
+    first = "the first: line 1: not JSON"
     assert capsys.readouterr().err == (
-        f"graphglow: 2 lines are no usable rows in {out}, the first: line 1: not JSON; they are "
-        "left alone and count for nothing\n"
+        f"graphglow: {out}: 2 lines skipped (2 damaged lines, {first})\n"
     )
     out.write_text('{"cut\n' * 1001)
     assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
     assert capsys.readouterr().err == (
-        f"graphglow: the first 1,000 lines are no usable rows in {out}, the first: line 1: not "
-        "JSON; they and the rest, which is not read, are left alone and count for nothing\n"
+        f"graphglow: {out}: the first 1,000 lines skipped, the rest not read (1,000 damaged "
+        f"lines, {first})\n"
     )
     out.write_bytes(b"\x80binary")
     assert main(["reproduce", "tiny", *SMALL, *files]) == 2
@@ -200,14 +198,14 @@ def test_damaged_rows_are_counted_and_foreign_files_refused(capsys, files, tmp_p
 
 
 def test_ctrl_c_says_what_was_kept(capsys, files, tmp_path, monkeypatch):
-    fit_many = cell_run.fit_many
+    fit_many = run_module.fit_many
 
     def interrupted(name, *rest):
         if name == "mlp":
             raise KeyboardInterrupt
         return fit_many(name, *rest)
 
-    monkeypatch.setattr(cell_run, "fit_many", interrupted)
+    monkeypatch.setattr(run_module, "fit_many", interrupted)
     assert main(["reproduce", "tiny", *SMALL, *files]) == 130
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -222,17 +220,7 @@ def test_cells_without_a_source_are_named(capsys, files, tmp_path):
     argv += ["--sources", "cora", "--data-root", str(tmp_path)]
     assert main(argv) == 0  # no data here
     assert capsys.readouterr().err.splitlines()[0] == (
-        "graphglow: 20 cells left out, without a source among those given: GraphGLOW on cornell5 "
+        "graphglow: 15 cells left out, without a source among those given: GraphGLOW on cornell5 "
         "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "
-        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 15 more"
+        "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 10 more"
     )
-
-
-def test_what_the_bar_says():
-    assert command._facts(Progress(0, 3, 0, ("GCN on cora, seed 0",), None)) == (
-        "GCN on cora, seed 0"
-    )
-    told = command._facts(Progress(1, 9, 2, ("a", "b", "c"), 7260.0))
-    assert told == "about 2 h 01 min left  2 failed  a and 2 more"
-    assert command._duration(42) == "42 s"
-    assert command._duration(600) == "10 min"

@@ -87,7 +87,7 @@ def test_cells_made_before_their_settings_were_changed_are_marked(folder):
     rows = five(gcn, 0.8, config={"dropout": 0.5}) + five(dot, 0.8, config={"input_weight": 0.3})
     rows += five(ours, 0.8, config={"input_weight": 0.5, "patience": 100})
     rows += five(swept, 0.8, config={"input_weight": 0.1})
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     held = {"gcn": {"cora": {"dropout": 0.2}}, "random-theta": {"cora": {"input_weight": 1.0}}}
     held["graphglow"] = {"cora": {"transfer": {"input_weight": 0.5}}}
     (folder.root / "settings.json").write_text(json.dumps(held))

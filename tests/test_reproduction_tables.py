@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import EXPERIMENTS
 from reproduction_folder import ORIGIN, PAGES, Folder, cells, five, generator, row
 
 
@@ -29,7 +29,7 @@ def test_without_rows_the_tables_say_so(folder):
 
 def test_a_new_row_makes_the_pages_stale_and_check_changes_nothing(folder):
     assert folder.run() == 0
-    folder.write("reproduce.jsonl", [row(*cells("table2", "gcn/cora"))])
+    folder.write("reproduce/rows.jsonl", [row(*cells("table2", "gcn/cora"))])
     before = [(folder.root / page).read_text() for page in PAGES]
     assert folder.run("--check") == 1
     assert [(folder.root / page).read_text() for page in PAGES] == before
@@ -53,7 +53,7 @@ def test_a_table_has_the_paper_the_best_the_seeds_and_the_failures(folder):
     rows = [row(gcn, 0, 0.1), *five(gcn, 0.83), *five(gat, 0.84), *five(fewer, 0.99)]
     rows += [row(sage, 0, 0.81), row(sage, 1, None, error="the loss must be finite; got nan")]
     rows += [row(lost, s, None, error="cpgnn must fit in memory;\ngot 9 GB") for s in range(5)]
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     table = folder.block("table1")
     empty = " | - | - | - | - | "
     assert f"| GCN{empty}83.0 +- 1.0 (paper 81.6) | - | - |" in table
@@ -72,16 +72,16 @@ def test_a_cell_does_not_mix_settings(folder):
     gcn, gat = cells("table1", "gcn/cora", "gat/cora")
     before = five(gcn, 0.83) + five(gat, 0.84)
     short = row(gcn, 0, 0.4, config={"epochs": 3})
-    folder.write("reproduce.jsonl", [*before, short])
+    folder.write("reproduce/rows.jsonl", [*before, short])
     table, empty = folder.block("table1"), " | - | - | - | - | "
     assert f"| GCN{empty}40.0 &sect; (1 seed; paper 81.6) |" in table
     assert f"| GAT{empty}**84.0 +- 1.0** (paper 83.0) |" in table
     assert table.count("- &sect; runs of this cell with other settings than its newest are") == 1
     assert "- without runs that had other settings: 1 cell, marked\n" in folder.block("rows")
     lost = row(gcn, 0, None, error="no", config={"epochs": 3})
-    folder.write("reproduce.jsonl", [*before, lost])
+    folder.write("reproduce/rows.jsonl", [*before, lost])
     assert f"| GCN{empty}failed [1] &sect; (paper 81.6) |" in folder.block("table1")
-    folder.write("reproduce.jsonl", [*before, short, *before[1:2]])  # made again: 500 epochs
+    folder.write("reproduce/rows.jsonl", [*before, short, *before[1:2]])  # made again: 500 epochs
     table = folder.block("table1")
     assert f"| GCN{empty}83.0 +- 1.0 (paper 81.6) |" in table
     assert "&sect;" not in table
@@ -99,7 +99,7 @@ def test_verdicts_count_columns_and_test_differences(folder):
         rows += five(ours, mean) + five(gcn, mean - 0.05) + five(theta, mean + 0.001)
     better, wide = cells("table2", "graphglow-backbone/cora", "random-backbone/cora")
     rows += five(better, 0.9) + five(wide, 0.9)
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     verdict = folder.block("verdicts2")
     assert (
         "GraphGLOW is at or above the paper in 2 of 3 columns (below it by at most one standard "
@@ -113,7 +113,7 @@ def test_verdicts_count_columns_and_test_differences(folder):
     )
     assert "| CiteSeer | - | - | - | - |" in verdict
     (near,) = cells("table2", "graphglow/citeseer")
-    folder.write("reproduce.jsonl", rows + five(near, near.paper.mean - 0.002))
+    folder.write("reproduce/rows.jsonl", rows + five(near, near.paper.mean - 0.002))
     assert "(below it by at most one standard error in 1, by more than two in 1)" in (
         folder.block("verdicts2")
     )
@@ -132,7 +132,7 @@ def test_the_readme_has_a_few_lines_of_table_2(folder):
     for method, mean in (("graphglow", 0.8), ("random-theta", 0.79), ("gcn", 0.82), ("link", 0.6)):
         rows += five(*cells("table2", f"{method}/cora"), mean)
     rows += five(*cells("table2", "graphglow-backbone/cora"), 0.85)
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     table = folder.block("main")
     assert "| method | Cornell5 | JohnsHopkins55 | Amherst41 | Reed98 | Cora | CiteSeer |" in table
     empty = " | - | - | - | - | "
@@ -153,7 +153,7 @@ def test_times_are_compared_on_one_machine(folder):
     rows += five(idgl, 0.7, train_seconds=14.0)
     rows += five(gcn, 0.7, device="cpu", provenance=elsewhere)
     rows += [row(lds, s, None, error="too large", timed=False) for s in range(5)]
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     table = folder.block("time")
     start = "| JohnsHopkins55 | "
     assert f"{start}GraphGLOW | **70.0 +- 1.0** | 2.00 +- 0.00 | 1 | 500 | NVIDIA H200 |" in table
@@ -168,7 +168,7 @@ def test_ablations_say_what_each_part_is_worth(folder):
         "ablation", *(f"{v}/amherst41" for v in ("full", "no-iteration", "random-theta"))
     )
     rows = five(full, 0.7) + five(single, 0.65) + five(theta, 0.7004)
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     table = folder.block("ablation")
     assert "| no iteration | - | - | 65.0 +- 1.0 (-5.0; paper -8.8) |" in table
     assert "| random theta | - | - | **70.0 +- 1.0** (+0.0) |" in table
@@ -180,7 +180,7 @@ def test_sweeps_and_encoders_are_compact_tables(folder):
     rows = five(deleted, 0.6) + five(whole, 0.7) + five(low, 0.7) + five(high, 0.8)
     rows += five(*cells("sensitivity", "pivots/50/cora"), 0.75)
     rows += five(*cells("encoder", "mlp/cora"), 0.8)
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     damaged = folder.block("edges")
     assert "| target | method | 0% | 10% | 20% | 30% | 40% | 50% |" in damaged
     assert "| CiteSeer | GCN, edges deleted | - | - | - | 60.0 +- 1.0 | - | - |" in damaged
@@ -198,13 +198,13 @@ def test_homophily_is_that_of_the_first_and_the_last_look(folder):
     metrics = {"epoch": [0, 5, 10], "homophily": [0.1, 0.9, 0.3], "input_homophily": 0.02}
     longer = {**metrics, "epoch": [0, 5, 10, 15], "homophily": [0.1, 0.2, 0.9, 0.5]}
     rows = [row(cell, 0, metrics=metrics), row(cell, 1, metrics=longer)]
-    folder.write("reproduce.jsonl", [*rows, row(cell, 2, None, error="too large")])
+    folder.write("reproduce/rows.jsonl", [*rows, row(cell, 2, None, error="too large")])
     table = folder.block("homophily")
     measure = "| Reed98 | homophily (Lim et al.) | 0.020 (paper 0.04) |"
     assert f"{measure} 0.100 +- 0.000 | 0.400 +- 0.141 | - | - |" in table
     assert "- When training ends, the learned graph is more homophilous than the input" in table
     rows = [one | {"config": {"input_weight": 1.0}} for one in rows]
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     assert "no message goes over the learned graph" in folder.block("homophily")
 
 
@@ -216,7 +216,7 @@ def test_backbones_alone_are_marked_and_two_of_them_are_level(folder):
     here, there = cells("table2", "graphglow/reed98", "random-theta/reed98")
     rows = five(ours, 0.9, **off) + five(gcn, 0.8) + five(theta, 0.7, **off) + five(dot, 0.6, **off)
     rows += five(here, 0.6, **off) + five(there, 0.7, config={"input_weight": 0.9})
-    folder.write("reproduce.jsonl", rows)
+    folder.write("reproduce/rows.jsonl", rows)
     table = folder.block("table2")
     assert "| **90.0 +- 1.0** &dagger; (paper 83.2) |" in table
     assert "| 60.0 +- 1.0 &dagger; (paper 83.1) |" in table  # a variant
@@ -238,7 +238,7 @@ def test_backbones_alone_are_marked_and_two_of_them_are_level(folder):
 @pytest.mark.parametrize("experiment", sorted(EXPERIMENTS))
 def test_every_cell_of_an_experiment_has_a_place(folder, experiment):
     """One row each of all cells: none is lost, none needs another."""
-    folder.write("reproduce.jsonl", [row(cell) for cell in EXPERIMENTS[experiment]()])
+    folder.write("reproduce/rows.jsonl", [row(cell) for cell in EXPERIMENTS[experiment]()])
     if experiment == "homophily":
         assert folder.block("homophily") == "No rows yet.\n"  # these have no metrics
         return

@@ -1,9 +1,8 @@
 """Tiny cells on graphs that come with the package, and settings under which they take no time."""
 
-from graphglow.experiments.cell import Cell
-from graphglow.experiments.cell_rows import read_rows
-from graphglow.experiments.plan import ReproduceConfig
-from graphglow.experiments.reproduce import reproduce
+from graphglow.experiments.paper.cells import Cell
+from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.reproduce import found_rows, reproduce
 from graphglow.experiments.settings import Settings
 
 TARGET = "synthetic-small"
@@ -48,8 +47,8 @@ def run(cells, out, *, settings=SETTINGS, on_progress=None, **changes):
 
 
 def rows(out):
-    return read_rows(out)
+    return [row for file in found_rows(out) for row in file.rows]
 
 
 def slots(out):
-    return [(row["experiment"], row["cell"], row["seed"]) for row in rows(out)]
+    return [row.slot for row in rows(out)]

@@ -1,41 +1,31 @@
 """Experiments are data: every cell is whole, and cells that ask for one run ask alike."""
 
 from collections import Counter
-from dataclasses import asdict
 
 import pytest
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
-from graphglow.experiments import paper
-from graphglow.experiments.cell import Cell, split_of
-from graphglow.experiments.cell_config import Protocol, configs_of, in_parts, merged
-from graphglow.experiments.cell_rows import run_facts, same_run
-from graphglow.experiments.cells import EXPERIMENTS
-from graphglow.experiments.figures import ABLATIONS, DEGREES
-from graphglow.experiments.lines import (
-    CONTROLS,
-    LATENT_DEGREE,
-    NAMES,
-    OURS,
-    PRETRAINED,
-    SHARP,
-)
-from graphglow.experiments.selection import select_cells
+from graphglow.experiments.paper import numbers
+from graphglow.experiments.paper.cells import ABLATIONS, EXPERIMENTS, Cell, select_cells, split_of
+from graphglow.experiments.paper.lines import CONTROLS, NAMES, OWN_LINES, PRETRAINED
+from graphglow.experiments.runs.config import ReproduceConfig, configs_of, in_parts, merged
+from graphglow.experiments.runs.rows import same_run
+from graphglow.experiments.runs.run import run_facts
 from graphglow.experiments.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS
 from graphglow.training import PretrainConfig, TransferConfig
 
 EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
-NONE, PLAIN = Settings(), Protocol()
+NONE, PLAIN = Settings(), ReproduceConfig()
 
 
 def cells(name):
     return {cell.key: cell for cell in EXPERIMENTS[name]()}
 
 
-def run_of(cell, seed=0, settings=NONE, protocol=PLAIN):
-    return same_run(run_facts(cell, configs_of(cell, seed, settings, protocol)))
+def run_of(cell, seed=0, settings=NONE, config=PLAIN):
+    return same_run(run_facts(cell, configs_of(cell, seed, settings, config)))
 
 
 @EVERY
@@ -45,7 +35,7 @@ def test_cells_are_whole(name):
     for cell in made:
         assert cell.experiment == name
         assert cell.method in METHODS or cell.method == "graphglow"
-        assert cell.target in paper.GRAPHS
+        assert cell.target in numbers.GRAPHS
         assert bool(cell.sources) == (cell.method in PRETRAINED)
         assert cell.target not in cell.sources
         assert cell.damage is None or cell.damage.kind in PERTURBATIONS
@@ -57,14 +47,15 @@ def test_every_experiment_says_what_it_is(name):
     assert EXPERIMENTS[name].__doc__
 
 
-@pytest.mark.parametrize(("name", "table"), [("table1", paper.TABLE_1), ("table2", paper.TABLE_2)])
+@pytest.mark.parametrize(
+    ("name", "table"), [("table1", numbers.TABLE_1), ("table2", numbers.TABLE_2)]
+)
 def test_tables_have_the_papers_rows_and_the_controls(name, table):
     made = list(EXPERIMENTS[name]())
     assert {cell.method for cell in made} == {*table, *CONTROLS}
-    ours = {key: label for key, label in OURS.items() if name == "table2" or key not in SHARP}
-    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(ours))
+    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(OWN_LINES))
     for cell in made:
-        ours = cell.method in CONTROLS or cell.key.split("/")[0] in OURS
+        ours = cell.method in CONTROLS or cell.key.split("/")[0] in OWN_LINES
         assert (cell.paper is None) == ours
     assert cells(name)["gcn/cora"].paper == (0.816, 0.004)
 
@@ -81,32 +72,9 @@ def test_sources_of_the_tables():
 
 def test_what_sees_no_source_is_one_run_in_both_tables():
     one, two = cells("table1"), cells("table2")
-    assert {key.split("/")[0] for key in two.keys() - one.keys()} == set(SHARP)
+    assert one.keys() == two.keys()
     shared = {cell.method for key, cell in one.items() if run_of(cell) == run_of(two[key])}
-    assert shared == {*paper.BOTH_TABLES, *CONTROLS}
-
-
-def test_delta_alone_tells_a_sharp_learner_from_the_same_one_cut_at_0():
-    found = Settings().having("random-on", "cora", {"input_weight": 0.3})
-    table = cells("table2")
-    for own, base in (("graphglow-sharp", "graphglow-on"), ("random-sharp", "random-on")):
-        pairs = [configs_of(table[f"{key}/cora"], 0, found, PLAIN) for key in (own, base)]
-        sharp, cut = (
-            merged(asdict(one.run), asdict(one.pretraining) if one.pretraining else {})
-            for one in pairs
-        )
-        at = sharp.get("learner", sharp), cut.get("learner", cut)
-        assert [one["delta"] for one in at] == ["exp", "truncate"]
-        at[0]["delta"] = "truncate"
-        assert sharp == cut
-
-
-def test_lambda_by_degree_takes_the_place_of_the_tuned_one():
-    found = Settings().having("random-on", "cora", {"input_weight": 0.3, "dropout": 0.2})
-    run = configs_of(cells("table2")["random-degree/cora"], 0, found, PLAIN).run
-    assert (run.latent_degree, run.input_weight, run.dropout) == (LATENT_DEGREE, 0.7, 0.2)
-    swept = [configs_of(cell, 0, found, PLAIN).run for cell in EXPERIMENTS["degree"]()]
-    assert {getattr(run, "latent_degree", None) for run in swept} == {*DEGREES, None}
+    assert shared == {*numbers.BOTH_TABLES, *CONTROLS}
 
 
 @pytest.mark.parametrize(
@@ -119,9 +87,6 @@ def test_lambda_by_degree_takes_the_place_of_the_tuned_one():
         (("edges", "add/0.0/gcn/citeseer"), ("table1", "gcn/citeseer")),
         (("edges", "add/0.0/graphglow/citeseer"), ("edges", "delete/0.0/graphglow/citeseer")),
         (("sensitivity", "lambda/0.7/cora"), ("table2", "graphglow/cora")),  # the default
-        (("degree", f"{LATENT_DEGREE:g}/graphglow/cora"), ("table2", "graphglow-degree/cora")),
-        (("degree", f"{LATENT_DEGREE:g}/random-theta/cora"), ("table1", "random-degree/cora")),
-        (("degree", "gcn/cora"), ("table2", "gcn/cora")),
     ],
 )
 def test_the_same_run_in_several_figures(a, b):
@@ -134,7 +99,7 @@ def test_runs_that_differ_in_anything_are_different():
     runs = [run_of(cell) for cell in EXPERIMENTS["ablation"]() if cell.target == "cora"]
     assert len(set(runs)) == len(ABLATIONS) + 1
     table = cells("table2")
-    plain = {key: cell for key, cell in table.items() if key.split("/")[0] not in OURS}
+    plain = {key: cell for key, cell in table.items() if key.split("/")[0] not in OWN_LINES}
     assert len({run_of(cell) for cell in plain.values()}) == len(plain)
     damaged = [c for c in EXPERIMENTS["edges"]() if c.method == "gcn" and c.target == "citeseer"]
     assert len({run_of(cell) for cell in damaged}) == 3 * 5 + 1
@@ -144,17 +109,17 @@ def test_runs_that_differ_in_anything_are_different():
 
 def test_the_device_is_no_part_of_a_run_and_epochs_are():
     cell = cells("table1")["gcn/cora"]
-    assert run_of(cell, protocol=Protocol(device="cpu")) == run_of(cell)
-    assert run_of(cell, protocol=Protocol(epochs=7)) != run_of(cell)
+    assert run_of(cell, config=ReproduceConfig(device="cpu")) == run_of(cell)
+    assert run_of(cell, config=ReproduceConfig(epochs=7)) != run_of(cell)
     glow = cells("table1")["graphglow/cora"]
-    assert run_of(glow, protocol=Protocol(pretrain_epochs=7)) != run_of(glow)
+    assert run_of(glow, config=ReproduceConfig(pretrain_epochs=7)) != run_of(glow)
 
 
 def test_ablations_reach_pretraining_and_transfer():
     made = cells("ablation")
     run, before = configs_of(made["no-iteration/cora"], 3, NONE, PLAIN)
     assert (run.refinements, before.refinements, run.seed, before.seed) == (1, 1, 3, 0)
-    several = Protocol(learners=2)
+    several = ReproduceConfig(learners=2)
     assert configs_of(made["no-iteration/cora"], 3, NONE, several).pretraining.seed == 1
     tuned = {"pretrain": {"objective": {"entropy": 0.7, "sparsity": 0.2}}}
     settings = Settings({"graphglow": {"cora": tuned}})
@@ -166,22 +131,13 @@ def test_ablations_reach_pretraining_and_transfer():
     assert before.pivots_by_degree
 
 
-def test_attention_is_pretrained_with_settings_of_either_kind():
+def test_attention_is_pretrained_with_the_settings_of_graphglow():
     cell = cells("table1")["graphglow-attention/cora"]
-    flat = {"num_heads": 6, "embedding_size": 16, "dropout": 0.2, "objective": {"entropy": 0.3}}
-    parts = {
-        "pretrain": {
-            "learner": {"num_heads": 6, "embedding_size": 16},
-            "objective": {"entropy": 0.3},
-        },
+    tuned = {
+        "pretrain": {"learner": {"num_heads": 6, "embedding_size": 16}},
         "transfer": {"dropout": 0.2},
     }
-    found = [
-        configs_of(cell, 0, Settings({"graphglow": {"cora": tuned}}), PLAIN)
-        for tuned in (flat, parts)
-    ]
-    assert found[0] == found[1]
-    run, before = found[0]
+    run, before = configs_of(cell, 0, Settings({"graphglow": {"cora": tuned}}), PLAIN)
     assert isinstance(run, TransferConfig)
     assert isinstance(before, PretrainConfig)
     assert (before.learner.similarity, before.learner.num_heads) == ("attention", 6)
@@ -240,13 +196,16 @@ def test_selection():
     whole, left_out = select_cells(["table2"], sources=["cora", "citeseer", "pubmed"])
     assert {c.key for c in whole if c.method == "graphglow"} == {
         f"{key}/{target}"
-        for key in ("graphglow", *(key for key, (base, _) in OURS.items() if base == "graphglow"))
-        for target in paper.SOCIAL
+        for key in (
+            "graphglow",
+            *(key for key, (base, _) in OWN_LINES.items() if base == "graphglow"),
+        )
+        for target in numbers.SOCIAL
     }
     assert {(c.method, c.target) for c in left_out} == {
         (method, target)
         for method in ("graphglow", "graphglow-attention")
-        for target in paper.CITATION
+        for target in numbers.CITATION
     }
 
 

@@ -12,7 +12,7 @@ from graphglow.experiments.demo import (
     run_demo,
     summarise,
 )
-from graphglow.experiments.refined_facts import GraphFacts, graph_facts
+from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import PRETRAINED, load_pretrained
 

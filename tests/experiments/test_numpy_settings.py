@@ -11,8 +11,7 @@ from graphglow.experiments.bench.config import BenchConfig, ModelBench
 from graphglow.experiments.bench.op import OpBench
 from graphglow.experiments.bench.scale import ScaleBench
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.cell_config import Protocol
-from graphglow.experiments.plan import ReproduceConfig
+from graphglow.experiments.runs.config import ReproduceConfig
 
 
 @pytest.mark.parametrize(
@@ -20,7 +19,7 @@ from graphglow.experiments.plan import ReproduceConfig
     [
         (SearchConfig, "trials"),
         (SearchConfig, "epochs"),
-        (Protocol, "learners"),
+        (ReproduceConfig, "learners"),
         (ReproduceConfig, "seeds"),
         (ReproduceConfig, "processes"),
         (BenchConfig, "seed"),

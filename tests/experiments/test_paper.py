@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphglow.experiments import paper
+from graphglow.experiments.paper import numbers
 
 TEX = Path(__file__).parents[3] / "shared" / "paper.tex"
 PRINTED = {
@@ -15,7 +15,7 @@ PRINTED = {
     r"$\mathrm{\mymodel_{at}}$": "graphglow-attention", r"\mymodel": "graphglow",
     r"\mymodelvar": "graphglow-star",
 }  # fmt: skip
-TABLES = {"1": paper.TABLE_1, "2": paper.TABLE_2}
+TABLES = {"1": numbers.TABLE_1, "2": numbers.TABLE_2}
 
 
 @pytest.mark.parametrize("number", TABLES)
@@ -29,7 +29,7 @@ def test_the_tables_are_those_of_the_paper(number):
         if len(cells) == 9 and cells[1] in PRINTED:
             figures = [re.findall(r"\d+\.\d", cell) for cell in cells[2:]]
             means, stds = zip(*((float(m), float(s)) for m, s in figures), strict=True)
-            found[PRINTED[cells[1]]] = paper.Row(means, stds)
+            found[PRINTED[cells[1]]] = numbers.Line(means, stds)
     assert found == TABLES[number]
 
 
@@ -41,26 +41,26 @@ def test_the_encoders_are_those_of_the_paper():
         figures = [float(n) for n in re.findall(r"\d+\.\d", line)]
         if figures:
             name = line.split("&")[0].strip().lower().replace(" ", "")
-            column = paper.GRAPHS.index(name)
-            gcn, mlp = paper.ENCODERS["gcn"], paper.ENCODERS["mlp"]
+            column = numbers.GRAPHS.index(name)
+            gcn, mlp = numbers.ENCODERS["gcn"], numbers.ENCODERS["mlp"]
             shown = [gcn.means[column], gcn.stds[column], mlp.means[column], mlp.stds[column]]
             assert figures == shown, name
 
 
-@pytest.mark.parametrize("table", [paper.TABLE_1, paper.TABLE_2, paper.ENCODERS])
+@pytest.mark.parametrize("table", [numbers.TABLE_1, numbers.TABLE_2, numbers.ENCODERS])
 def test_every_row_has_a_figure_for_every_graph(table):
     for row in table.values():
-        assert len(row.means) == len(row.stds) == len(paper.GRAPHS) == 7
+        assert len(row.means) == len(row.stds) == len(numbers.GRAPHS) == 7
 
 
 def test_accuracies_are_fractions():
-    assert paper.accuracy(paper.TABLE_1, "graphglow", "cora") == (0.835, 0.006)
-    assert paper.accuracy(paper.TABLE_2, "gcn", "reed98") == (0.608, 0.016)
-    assert paper.accuracy(paper.TABLE_2, "linkx", "reed98") is None
+    assert numbers.accuracy(numbers.TABLE_1, "graphglow", "cora") == (0.835, 0.006)
+    assert numbers.accuracy(numbers.TABLE_2, "gcn", "reed98") == (0.608, 0.016)
+    assert numbers.accuracy(numbers.TABLE_2, "linkx", "reed98") is None
 
 
 def test_sources_are_never_the_target():
-    assert paper.others_of_its_kind("cora") == ("citeseer", "pubmed")
-    assert paper.of_the_other_kind("reed98") == ("cora", "citeseer", "pubmed")
-    for graph in paper.GRAPHS:
-        assert graph not in paper.others_of_its_kind(graph) + paper.of_the_other_kind(graph)
+    assert numbers.others_of_its_kind("cora") == ("citeseer", "pubmed")
+    assert numbers.of_the_other_kind("reed98") == ("cora", "citeseer", "pubmed")
+    for graph in numbers.GRAPHS:
+        assert graph not in numbers.others_of_its_kind(graph) + numbers.of_the_other_kind(graph)

@@ -1,13 +1,11 @@
 """Reproduction in several processes: killed, interrupted, or with one of them lost."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -15,8 +13,8 @@ from pathlib import Path
 import pytest
 from small_cells import cell, rows, run, slots
 
-from graphglow.experiments.cell_rows import find_rows
-from graphglow.experiments.workers import Worker
+from graphglow.experiments.runs.executor import Processes, WorkerLost, result_of
+from graphglow.experiments.runs.rows import read_rows
 
 HERE = Path(__file__).parent
 CELLS = [cell(), cell("graphglow")]
@@ -27,7 +25,7 @@ import sys, warnings
 warnings.simplefilter("ignore")
 from pathlib import Path
 from graphglow.cli import main
-from graphglow.experiments.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import EXPERIMENTS
 from graphglow.experiments.settings import write_settings
 from small_cells import SETTINGS, cell
 
@@ -108,9 +106,9 @@ def test_killed_in_the_middle_only_what_was_in_flight_is_lost(tmp_path):
         process.wait()
         until(lambda: not members(process.pid))  # workers end with the one that started them
         assert workers >= 2
-    found = find_rows(out)
+    found = read_rows(out)
     assert found.damaged == []
-    assert all(row["test_accuracy"] is not None for row in found.rows)
+    assert all(row.test_accuracy is not None for row in found.rows)
     resumed(out, rows(out))
 
 
@@ -126,7 +124,7 @@ def test_ctrl_c_and_sigterm_end_cleanly_and_keep_what_is_done(tmp_path, sent, st
         stdout, stderr = process.communicate(timeout=60)
         until(lambda: not members(process.pid))
     assert (process.returncode, stdout) == (status, "")
-    assert all(row["error"] is None for row in rows(out))
+    assert not any(row.error for row in rows(out))
     kept = len(rows(out))
     assert stderr == (
         f"graphglow: {kept} rows written to {out} and kept; the same command goes on from there\n"
@@ -136,34 +134,15 @@ def test_ctrl_c_and_sigterm_end_cleanly_and_keep_what_is_done(tmp_path, sent, st
 
 
 @pytest.mark.slow
-def test_of_two_at_once_on_one_file_the_second_is_refused(tmp_path):
-    with reproducing(tmp_path) as (one, out):
-        until((tmp_path / "rows_learners" / ".reproduce.lock").exists, one)
-        with reproducing(tmp_path) as (other, _):
-            stdout, stderr = other.communicate(timeout=120)
-        assert (other.returncode, stdout) == (2, "")
-        assert stderr == (
-            f"graphglow: rows must be made by one process at a time; got {out}, which another is "
-            "adding to (with another --out it may go on)\n"
-        )
-        stdout, stderr = one.communicate(timeout=120)
-    assert (one.returncode, stderr) == (0, "")
-    assert json.loads(stdout.splitlines()[-1])["made"] == len(rows(out)) == len(CELLS) * SEEDS
-    assert not list((tmp_path / "rows_learners").glob(".reproduce*"))
-
-
-@pytest.mark.slow
 def test_a_lost_worker_starts_again():
-    worker = Worker(1)
-    try:
-        first = worker.submit(os.getpid).result()
-        with pytest.raises(BrokenProcessPool):
-            worker.submit(os._exit, 1).result()
-        worker.lose()
-        second = worker.submit(os.getpid).result()
+    with Processes(2) as workers:
+        first = result_of(workers.submit(os.getpid))
+        with pytest.raises(WorkerLost, match="its process was killed"):
+            result_of(workers.submit(os._exit, 1))
+        second = result_of(workers.submit(os.getpid))
         assert first != second
-    finally:
-        worker.stop()
+        begun = workers.submit(time.sleep, 100)
+    assert begun.done()  # the block ends whatever it is doing
     until(lambda: not Path(f"/proc/{second}").exists() or _ended(second))
 
 

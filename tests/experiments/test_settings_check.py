@@ -19,11 +19,8 @@ def test_what_search_writes_passes():
         "graphglow": {
             "reed98": GLOW,
             "reed98 < cora+pubmed": GLOW,
-            "cora": {"num_heads": 4, "input_weight": 0.5, "objective": {"entropy": 0.1}},
         },
         "graphglow-star": {"cora": {"objective": {"entropy": 0}}},
-        "graphglow-degree": {"cora": {"pretrain": {}, "transfer": {"latent_degree": 2}}},
-        "random-degree": {"cora": {"latent_degree": 0.5, "embedding_size": 64}},
     }
     assert check_settings(Settings(entries), FILE) == []
 
@@ -44,14 +41,9 @@ def test_graphs_of_the_users_own_are_named():
         ({"graphglow": {"cora": {"transfer": {"patience": 1}}}}, "got patience"),
         ({"graphglow": {"cora": {"pretrain": {"device": "cpu"}}}}, "got device"),
         ({"graphglow": {"cora": {"pretrain": 3}}}, "pretrain of graphglow on cora .*; got 3"),
-        ({"graphglow": {"cora": {"wings": 2}}}, "graphglow on cora in mine.json .*got 'wings'"),
+        ({"graphglow": {"cora": {"wings": 2}}}, "got 'wings'"),
         ({"gcn": {"cora": {"dropout": "high"}}}, "dropout of gcn on cora .* a number; got 'high'"),
         ({"gcn": {"cora": {"dropout": True}}}, "must be a number; got True"),
-        ({"random-degree": {"cora": {"dropout": 0.2}}}, "random-degree on cora .*latent_degree"),
-        (
-            {"graphglow-degree": {"cora": {"transfer": {"latent_degree": None}}}},
-            "graphglow-degree on cora in mine.json must have a number as latent_degree; got none",
-        ),
         ({"gcn": {"cora": {"dropout": 2}}}, r"lie in \[0, 1\); got 2, for gcn on cora in mine"),
         (
             {"graphglow": {"cora": {"pretrain": {"objective": {"sparks": 1}}}}},

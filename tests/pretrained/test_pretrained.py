@@ -36,16 +36,6 @@ def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
     assert not torch.equal(weights(learner), weights(untrained))
 
 
-@pytest.mark.parametrize("name", PRETRAINED)
-def test_every_learner_has_its_row(name: str) -> None:
-    made = load_pretrained(name).provenance
-    lines = (REPO / "results" / "pretrained.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
-    found = [row for row in rows if row["kind"] == "pretrain" and row["name"] == name][-1]
-    assert found["provenance"] == made["provenance"]
-    assert found["visit_scores"] == made["visit_scores"]
-
-
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
     assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
     assert all(name in DATASETS for of in PRETRAINED.values() for name in of)

@@ -7,8 +7,8 @@ from jinja2 import UndefinedError
 from parsed_page import Page
 
 from graphglow.errors import InputError
-from graphglow.experiments.demo import Row
-from graphglow.experiments.refined_facts import GraphFacts, NewEdge, Refined
+from graphglow.experiments.demo import NewEdge, Refined, Row
+from graphglow.experiments.structure_metrics import GraphFacts
 from graphglow.report import is_report, write_report
 from graphglow.report.demo import verdicts
 

@@ -1,14 +1,13 @@
 """``graphglow reproduce``."""
 
-import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, Positional, arg
@@ -17,22 +16,18 @@ from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.terminal import note
-from graphglow.errors import InputError
-from graphglow.experiments import reproduce as experiments
-from graphglow.experiments.cell_rows import Found, find_rows
-from graphglow.experiments.cells import EXPERIMENTS
-from graphglow.experiments.learner_files import without_files
-from graphglow.experiments.plan import Plan, ReproduceConfig
-from graphglow.experiments.reproduce import Interrupted, OnProgress, Outcome, Progress
-from graphglow.experiments.schedule import Schedule
-from graphglow.experiments.selection import select_cells
+from graphglow.experiments.paper.cells import select_cells
+from graphglow.experiments.runs import reproduce as runs
+from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.learners import without_files
+from graphglow.experiments.runs.plan import Plan, make_plan
+from graphglow.experiments.runs.reproduce import Interrupted, OnProgress, Outcome, Progress
 from graphglow.experiments.settings import Settings, read_settings
 from graphglow.experiments.settings_check import check_settings
 from graphglow.experiments.wording import counted, shortened
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file
 
-ALL = "all"
 ERRORS_SHOWN = 5
 SETTINGS = Path("results/settings.json")
 
@@ -45,7 +40,7 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     methods: Names = (),
     targets: Names = (),
     sources: Names = (),
-    out: Annotated[Path, arg(metavar="FILE.jsonl")] = Path("results/reproduce.jsonl"),
+    out: Annotated[Path, arg(metavar="FOLDER|FILE.jsonl")] = Path("results/reproduce"),
     settings: Annotated[
         Path | None,
         arg(metavar="FILE.json", help_behavior_hint=f"(default: {SETTINGS}, if there is one)"),
@@ -58,11 +53,11 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
 
     Experiments: table1 (in-domain), table2 (cross-domain), time (against other structure
     learning), ablation, edges (damaged graphs), homophily (of the learned graph), sensitivity
-    (lambda and P), degree (lambda by degree), encoder (GCN against MLP); or all.
+    (lambda and P), encoder (GCN against MLP); or all.
 
-    Each run is a row in the file. A rerun makes only the runs that have none, or whose settings
-    have changed; runs that several experiments ask for are made once. There is no --resume, since
-    it always resumes: Ctrl-C or a kill keeps what is done, and the same command goes on.
+    Each run is a row. A rerun makes only the runs that have none, or whose settings have changed;
+    runs that several experiments ask for are made once. There is no --resume, since it always
+    resumes: Ctrl-C or a kill keeps what is done, and the same command goes on.
     The paper's graphs must be there: see --data-root.
 
     Example: graphglow reproduce table1 --targets reed98 --methods gcn graphglow --seeds 3
@@ -73,41 +68,41 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         targets: Only these target graphs.
         sources: Pre-train on these graphs only, of those that the paper names as sources. That is
             less than the paper does; rows say so.
-        out: The file of rows; learners lie in a folder beside it.
+        out: A folder for rows, with a file for each experiment, or one file (.jsonl) for all;
+            learners lie in a folder beside it.
         settings: The tuned settings that graphglow search wrote; defaults where it has none.
         dry_run: Say what is missing, graphs' raw files too, and run nothing: no data is needed.
             "From others" are rows that are there for another cell, "with others" runs that are made
             for another cell; the missing ones add up to the runs that are to be made.
     """
-    names = _named(experiment)
-    cells, left_out = select_cells(names, methods, targets, sources)
-    out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
-    found = find_rows(out)
+    cells, left_out = select_cells([experiment], methods, targets, sources)
+    out = out.expanduser()
+    if out.suffix or out.is_file():  # rows are added, not lost
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",))
+    files = runs.found_rows(out)
     tuned = _tuned(settings)
-    _say_damage(found, out)
+    for file in files:
+        if file.damaged:
+            note(file.skipped)
     if left_out:
-        said = shortened(
-            dict.fromkeys(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
-        )
-        note(
-            f"{counted(len(left_out), 'cell')} left out, without a source among those given: {said}"
-        )
+        said = shortened(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
+        cells_said = counted(len(left_out), "cell")
+        note(f"{cells_said} left out, without a source among those given: {said}")
     if dry_run:
-        plan = experiments.planned(cells, out, config, tuned)
-        schedule = Schedule(
-            plan.jobs(batch_seeds=config.batch_seeds), experiments.learner_folder(out)
-        )
-        absent = without_files(schedule.graphs(), data_root)
-        _say_plan(plan, len(schedule.lessons), absent, out, json=json)
+        rows = [row for file in files for row in file.rows]
+        plan = make_plan(cells, config, tuned, rows, runs.learner_folder(out))
+        absent = without_files(plan.graphs, data_root)
+        _say_plan(plan, out, absent, json=json)
         if absent:
+            where = data_folder(data_root)
             note(
-                f"the raw files of {', '.join(absent)} are not all in {data_folder(data_root)}; "
-                "runs need them: see --data-root"
+                f"the raw files of {', '.join(absent)} are not all in {where}; runs need them: see "
+                "--data-root"
             )
         return
     try:
         with _bar() as on_progress:
-            outcome = experiments.reproduce(
+            outcome = runs.reproduce(
                 cells, out, config, tuned, data_root=data_root, on_progress=on_progress
             )
     except Interrupted as stopped:
@@ -115,22 +110,12 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
              "from there")  # fmt: skip
         raise
     if json:
+        names = list(dict.fromkeys(cell.experiment for cell in cells))
         terminal.print_json(
             {"command": "reproduce", "experiments": names, "out": out, **outcome._asdict()}
         )
     else:
         _say(outcome, out)
-
-
-def _named(experiment: str) -> list[str]:
-    if experiment == ALL:
-        return list(EXPERIMENTS)
-    if experiment in EXPERIMENTS:
-        return [experiment]
-    near = difflib.get_close_matches(experiment, [*EXPERIMENTS, ALL], n=2)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-    known = ", ".join([*EXPERIMENTS, ALL])
-    raise InputError(f"the experiment must be one of {known}; got {experiment!r}{hint}")
 
 
 def _tuned(path: Path | None) -> Settings:
@@ -147,39 +132,16 @@ def _tuned(path: Path | None) -> Settings:
     return tuned
 
 
-def _say_damage(found: Found, out: Path) -> None:
-    damaged = found.damaged
-    if damaged:
-        lines = counted(len(damaged), "line is no usable row", "lines are no usable rows")
-        first = ", the first" if len(damaged) > 1 else ""
-        begun, all_of_it = (
-            ("the first ", "they and the rest, which is not read,") if found.cut else ("", "they")
-        )
-        note(
-            f"{begun}{lines} in {out}{first}: {damaged[0]}; "
-            f"{all_of_it} are left alone and count for nothing"
-        )
-
-
-def _say_plan(plan: Plan, learners: int, absent: list[str], out: Path, *, json: bool) -> None:
+def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
     if json:
-        runs = [
+        missing = [
             {"experiment": cell.experiment, "cell": cell.key, "seed": wanted.configs.run.seed}
             for wanted in plan.wanted.values()
             for cell in wanted.cells
         ]
-        terminal.print_json(
-            {
-                "command": "reproduce",
-                "dry_run": True,
-                "out": out,
-                "counts": plan.counts,
-                "runs": len(plan.wanted),
-                "learners": learners,
-                "graphs_without_files": absent,
-                "missing": runs,
-            }
-        )
+        facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
+        facts |= {"runs": len(plan.wanted), "learners": len(plan.lessons)}
+        terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
         return
     table = Table(title=f"Rows in {escape(str(out))}", title_justify="left")
     table.add_column("experiment")
@@ -188,15 +150,14 @@ def _say_plan(plan: Plan, learners: int, absent: list[str], out: Path, *, json: 
     for experiment, counts in plan.counts.items():
         table.add_row(experiment, *(f"{count:,}" for count in counts.values()))
     terminal.show(table)
-    missing: dict[str, list[str]] = {}
+    on: dict[str, list[str]] = {}
     for wanted in plan.wanted.values():
-        cell = wanted.cells[0]
-        missing.setdefault(cell.method, []).append(cell.target)
-    for method, on in missing.items():
-        terminal.say(f"{len(on):6,}  {method} on {', '.join(dict.fromkeys(on))}")
-    told = counted(len(plan.wanted), "run is", "runs are")
-    before = f", and {counted(learners, 'learner')} pre-trained first" if learners else ""
-    terminal.say(f"{told} to be made{before}")
+        on.setdefault(wanted.cells[0].method, []).append(wanted.cells[0].target)
+    for method, targets in on.items():
+        terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
+    learners = counted(len(plan.lessons), "learner")
+    before = f", and {learners} pre-trained first" if plan.lessons else ""
+    terminal.say(f"{counted(len(plan.wanted), 'run is', 'runs are')} to be made{before}")
 
 
 def _say(outcome: Outcome, out: Path) -> None:
@@ -204,15 +165,16 @@ def _say(outcome: Outcome, out: Path) -> None:
     copied = counted(outcome.copied, "row taken", "rows taken")
     also = f", {copied} from other experiments" if outcome.copied else ""
     if outcome.made or outcome.copied:
-        runs = counted(outcome.made, "run")
-        terminal.say(f"{runs} made{failed}{also}, in {_duration(outcome.seconds)}")
+        taken = f"{outcome.seconds:.0f} s"
+        terminal.say(f"{counted(outcome.made, 'run')} made{failed}{also}, in {taken}")
     else:
         terminal.say("nothing was missing")
     for error, count in sorted(outcome.errors.items(), key=lambda item: -item[1])[:ERRORS_SHOWN]:
         terminal.say(terminal.printable(f"failed {counted(count, 'time')}: {error}"))
     if outcome.failed:
         terminal.say("--retry-failed makes these again")
-    terminal.say(f"rows: {out}\nnext: graphglow report {out} --out report.html")
+    shown = out if out.suffix else out / "*.jsonl*"
+    terminal.say(f"rows: {out}\nnext: graphglow report {shown} --out report.html")
 
 
 @contextmanager
@@ -221,30 +183,15 @@ def _bar() -> Iterator[OnProgress | None]:
     if not terminal.interactive():
         yield None
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[facts]}"))
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    facts = TextColumn("{task.fields[facts]}")
+    with Bar(*columns, facts, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reproducing", total=None, facts="")
 
         def on_progress(now: Progress) -> None:
-            facts = _facts(now)
-            bar.update(task, total=now.total, completed=now.done, facts=escape(facts))
+            more = f" and {len(now.running) - 1} more" if len(now.running) > 1 else ""
+            failed = f"{now.failed} failed  " if now.failed else ""
+            said = f"{failed}{''.join(now.running[:1])}{more}"
+            bar.update(task, total=now.total, completed=now.done, facts=escape(said))
 
         yield on_progress
-
-
-def _facts(now: Progress) -> str:
-    left = "" if now.seconds_left is None else f"about {_duration(now.seconds_left)} left  "
-    failed = f"{now.failed} failed  " if now.failed else ""
-    return left + failed + _some(now.running)
-
-
-def _some(running: Sequence[str]) -> str:
-    more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-    return running[0] + more if running else ""
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02} min"

@@ -20,12 +20,11 @@ from graphglow.commands.files import check_output
 from graphglow.commands.flags import GraphFlags, Json, ManyGraphFlags, OptionalLearner
 from graphglow.errors import InputError
 from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.ray_workers import RayWorkers, ray_workers
+from graphglow.experiments.runs.executor import RayWorkers, ray_address
 from graphglow.experiments.search import Work, check_method, has_learner
 from graphglow.experiments.search import search as search_one
 from graphglow.experiments.settings import read_settings
 from graphglow.experiments.trial_progress import OnProgress, Progress
-from graphglow.experiments.workers import ray_address
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import load_learner
@@ -135,7 +134,7 @@ def _workers(
     address = ray_address(executor)
     if address is None:
         return nullcontext()
-    return ray_workers(address, device=device, processes=processes)
+    return RayWorkers(address, processes, device)
 
 
 def _check_names(

@@ -16,7 +16,7 @@ from graphglow.baselines.method import Space
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
 from graphglow.experiments.blind import BlindGraph
-from graphglow.experiments.cell_config import with_encoder
+from graphglow.experiments.runs.config import with_encoder
 from graphglow.experiments.search_spaces import PRETRAIN_SPACE, TRANSFER_SPACE
 from graphglow.experiments.settings import config_of, locked
 from graphglow.structure import StructureLearner

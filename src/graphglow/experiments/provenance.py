@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from datetime import datetime, timezone
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,7 @@ def _command() -> str:
     return " ".join([Path(sys.executable).name, program, *words])
 
 
+@cache
 def _git_commit() -> str:
     """The commit of the source tree, marked where files differ from it."""
     folder = Path(__file__).resolve().parent

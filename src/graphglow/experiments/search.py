@@ -35,9 +35,9 @@ from graphglow.experiments.candidates import (
     SearchConfig,
     scores_of,
 )
-from graphglow.experiments.lines import WIDER
+from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.ray_workers import RayWorkers
+from graphglow.experiments.runs.executor import RayWorkers
 from graphglow.experiments.search_spaces import base_and_extra, nested
 from graphglow.experiments.settings import locked, read_settings, write_settings
 from graphglow.experiments.trial_progress import Meter, OnProgress

@@ -5,7 +5,7 @@ from typing import Any
 
 from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
-from graphglow.experiments.lines import WIDER
+from graphglow.experiments.paper.lines import WIDER
 
 STEPS: Space = {"learner_learning_rate": (0.01, 0.1)}
 """The step size of theta, the one setting of pre-training that moves targets by much: a small one

@@ -8,8 +8,8 @@ from typing import Any
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
-from graphglow.experiments.cell_config import config_kind, in_parts
-from graphglow.experiments.lines import BY_DEGREE, LEARNED_ON, PRETRAINED, WIDER
+from graphglow.experiments.paper.lines import OWN_LINES, PRETRAINED
+from graphglow.experiments.runs.config import config_kind, in_parts
 from graphglow.experiments.settings import Settings, config_of
 from graphglow.graphs import DATASETS
 from graphglow.training import PretrainConfig
@@ -27,9 +27,8 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
     own graphs, whose settings ``graphglow search`` has found: no cell asks for them.
     """
     unknown = []
-    ours = {**LEARNED_ON, **BY_DEGREE, **WIDER}
     for method, targets in settings.entries.items():
-        known = list(dict.fromkeys([*PRETRAINED, *METHODS, *ours]))
+        known = list(dict.fromkeys([*PRETRAINED, *METHODS, *OWN_LINES]))
         if method not in known:
             raise InputError(
                 f"methods in {path} must be among {', '.join(known)}; "
@@ -44,9 +43,7 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
                     raise InputError(f"the target of {where} must be a known graph{meant}; "
                                      f"got {target!r}")  # fmt: skip
                 unknown.append(f"settings of {where} are not used: no graph has that name")
-            _check_entry(ours[method][0] if method in ours else method, given, where)
-            if method in BY_DEGREE and in_parts(given)[1].get("latent_degree") is None:
-                raise InputError(f"{where} must have a number as latent_degree; got none")
+            _check_entry(OWN_LINES[method][0] if method in OWN_LINES else method, given, where)
     return unknown
 
 

@@ -10,15 +10,38 @@ two-step graph is near its mean wherever a node has many pivots. The one-step gr
 pivots is what the learner infers. The paper does not say which it measured; rows have both.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
+from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
 from graphglow.graphs.adjacency import undirected_edges
 from graphglow.ops import EPS
 from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
 from graphglow.structure import BlendedStructure, PivotStructure, Structure
+
+
+class GraphFacts(NamedTuple):
+    """Directed edges without loops, and the share of them that join nodes of one class."""
+
+    edges: int
+    homophily: float | None
+
+
+def graph_facts(data: Data, *, undirected: bool = False) -> GraphFacts:
+    """Count edges and homophily; ``undirected`` adds both directions of each edge first."""
+    edge_index = coalesce(remove_self_loops(data.edge_index)[0])
+    if undirected:
+        edge_index = to_undirected(edge_index)
+    labels = data.y[edge_index]  # [2, E]
+    labelled = (labels >= 0).all(dim=0)
+    if not labelled.any():
+        return GraphFacts(edge_index.shape[1], None)
+    same = (labels[0] == labels[1])[labelled]
+    return GraphFacts(edge_index.shape[1], float(same.double().mean()))
 
 
 def heard_over_edges(data: Data) -> Tensor:

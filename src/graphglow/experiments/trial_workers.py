@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.errors import InputError
-from graphglow.experiments.cell_run import RunFailed
-from graphglow.experiments.ray_workers import RayWorkers
+from graphglow.experiments.runs.executor import RayWorkers, RunFailed, result_of
 
 LOOK = 1.0
 """Seconds between looks at how far the workers are."""
@@ -49,14 +48,14 @@ def make_by_workers(
         on_trial: Called now and then with all that are settled.
     """
     while (left := trials.budget - (before := len(trials.settled()))) > 0:
-        running = {worker.submit(begin) for worker in workers.all[:left]}
+        running = {workers.submit(begin) for _ in range(min(left, workers.processes))}
         lost: RunFailed | None = None
         while running:
             on_trial(trials.settled())
             done, running = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
             for future in done:
                 try:
-                    future.result()
+                    result_of(future)
                 except RunFailed as error:
                     lost = error
         if len(trials.settled()) > before:

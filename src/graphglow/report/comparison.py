@@ -191,7 +191,7 @@ def target_column(rows: Iterable[ResultRow]) -> Callable[[ResultRow], str]:
 
 
 def _cell(rows: list[ResultRow]) -> Cell:
-    seconds = [row.train_seconds for row in rows if row.train_seconds is not None]
+    seconds = [row.seconds for row in rows if row.seconds is not None]
     alone = {row.alone for row in rows}
     papers = [(row.paper, row.paper_std) for row in rows if row.paper is not None]
     paper, paper_std = papers[-1] if papers else (None, None)

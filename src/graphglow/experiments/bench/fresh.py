@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
-from graphglow.experiments.workers import end_with
+from graphglow.experiments.runs.executor import end_with
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")

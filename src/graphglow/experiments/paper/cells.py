@@ -1,0 +1,313 @@
+"""The experiments of the paper, and our own, as data: each is a generator of cells.
+
+Nothing runs here. How often a cell is run, and with which tuned settings, is decided elsewhere
+(:mod:`graphglow.experiments.runs`).
+"""
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from graphglow.errors import InputError
+from graphglow.experiments.paper import numbers
+from graphglow.experiments.paper.lines import (
+    CONTROLS,
+    NAMES,
+    ON,
+    OWN_LINES,
+    PRETRAINED,
+    TUNED_AS,
+)
+from graphglow.experiments.paper.numbers import CITATION, GRAPHS, SOCIAL, Accuracy
+
+TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
+TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")
+DAMAGED_GRAPHS = ("johnshopkins55", "citeseer")
+DAMAGES = {"delete": "edges deleted", "add": "edges added", "shuffle": "features shuffled"}
+RATIOS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+OBSERVED_GRAPHS = ("amherst41", "johnshopkins55", "reed98")
+OBSERVE_EVERY = 5
+SWEPT_GRAPHS = ("cora", "citeseer")
+LAMBDAS = tuple(tenths / 10 for tenths in range(1, 10))
+PIVOTS = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
+
+
+class Damage(NamedTuple):
+    """What is done to the target before training: see :mod:`graphglow.graphs.perturb`."""
+
+    kind: str
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One entry of a table or one point of a figure; with a seed, one run.
+
+    ``settings`` and ``pretraining`` are what the cell itself asks for; they go before tuned ones.
+    """
+
+    experiment: str
+    key: str
+    """Unique within the experiment."""
+    label: str
+    """How the row or curve is called for people."""
+    method: str
+    target: str
+    sources: tuple[str, ...] = ()
+    """Of methods in ``PRETRAINED``, the graphs that their learner is trained on."""
+    series: str = ""
+    """Which of several curves or variants of the experiment it belongs to."""
+    x: float | None = None
+    """The swept value."""
+    tuned_as: str | None = None
+    """Whose tuned settings it takes, if not its method's: see ``OWN_LINES`` and ``TUNED_AS``."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Of the run on the target."""
+    pretraining: Mapping[str, Any] = field(default_factory=dict)
+    damage: Damage | None = None
+    observe_every: int | None = None
+    """Epochs between two looks at the learned graph."""
+    timed: bool = False
+    """Whether its seconds are the point: then it runs alone, and warm."""
+    paper: Accuracy | None = None
+
+    @property
+    def split(self) -> str:
+        """Whose split of the target's labels is used."""
+        return split_of(self.target)
+
+
+def split_of(graph: str) -> str:
+    """The authors' split for the Facebook graphs, the public one for the citation graphs."""
+    if graph in SOCIAL:
+        return "authors"
+    return "public" if graph in CITATION else "random seed 0"
+
+
+def _cell(
+    experiment: str,
+    line: str,
+    method: str,
+    target: str,
+    sources_of: Callable[[str], tuple[str, ...]] = numbers.of_the_other_kind,
+    **facts: Any,
+) -> Cell:
+    """A cell; where nothing else is said, as figures have it: the learned graph is at work."""
+    return Cell(
+        experiment=experiment,
+        key=f"{line}/{target}",
+        method=method,
+        target=target,
+        sources=sources_of(target) if method in PRETRAINED else (),
+        **{"label": NAMES[method], "tuned_as": ON.get(method)} | facts,
+    )
+
+
+def _table(
+    name: str, table: numbers.Table, sources_of: Callable[[str], tuple[str, ...]]
+) -> Iterator[Cell]:
+    methods = (*sorted(table, key=list(NAMES).index), *CONTROLS)
+    lines = [(method, method, NAMES[method], TUNED_AS.get(method)) for method in methods]
+    lines += [(own, method, label, own) for own, (method, label) in OWN_LINES.items()]
+    for line, method, label, tuned_as in lines:
+        for target in GRAPHS:
+            own = {"label": label, "tuned_as": tuned_as}
+            paper = numbers.accuracy(table, line, target)
+            yield _cell(name, line, method, target, sources_of, paper=paper, **own)
+
+
+def table1() -> Iterator[Cell]:
+    """Table 1, in-domain: the sources are the other graphs of the target's kind."""
+    return _table("table1", numbers.TABLE_1, numbers.others_of_its_kind)
+
+
+def table2() -> Iterator[Cell]:
+    """Table 2, cross-domain: the sources are the graphs of the other kind."""
+    return _table("table2", numbers.TABLE_2, numbers.of_the_other_kind)
+
+
+def time() -> Iterator[Cell]:
+    """Accuracy and training time against other structure learning, in Table 2's setting."""
+    for method in TIMED_METHODS:
+        for target in TIMED_GRAPHS:
+            paper = numbers.accuracy(numbers.TABLE_2, method, target)
+            yield _cell("time", method, method, target, timed=True, paper=paper)
+
+
+ABLATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "full": ("GraphGLOW", {}, {}),
+    "no-iteration": ("no iteration", {"refinements": 1}, {"refinements": 1}),
+    "no-regularisation": (
+        "no regularisation",
+        {},
+        {"objective": {"smoothness": 0.0, "sparsity": 0.0}},
+    ),
+    "no-entropy": ("no entropy", {}, {"objective": {"entropy": 0.0}}),
+    "pivots-by-degree": (
+        "pivots by degree",
+        {"pivots_by_degree": True},
+        {"pivots_by_degree": True},
+    ),
+}
+"""Variant -> label, settings on the target, settings of pre-training. The first two that leave
+something out are the paper's, the others ours. A frozen learner has no objective, so that
+regularisation and entropy matter in pre-training only."""
+
+
+def ablation() -> Iterator[Cell]:
+    """GraphGLOW with a part left out, in Table 1's setting, and with a learner never trained."""
+    for target in GRAPHS:
+        for variant, (label, settings, pretraining) in ABLATIONS.items():
+            yield _cell(
+                "ablation",
+                variant,
+                "graphglow",
+                target,
+                numbers.others_of_its_kind,
+                label=label,
+                series=variant,
+                settings=settings,
+                pretraining=pretraining,
+                paper=numbers.accuracy(numbers.TABLE_1, "graphglow", target)
+                if variant == "full"
+                else None,
+            )
+        yield _cell("ablation", "random-theta", "random-theta", target, series="random-theta")
+
+
+def edges() -> Iterator[Cell]:
+    """Edges deleted; ours: edges added, features shuffled. The paper names no sources: Table 2's.
+
+    Each curve has its point at 0, the whole graph; they are the same run.
+    """
+    for target in DAMAGED_GRAPHS:
+        for kind, what in DAMAGES.items():
+            for method in ("graphglow", "gcn", "random-theta"):
+                for ratio in RATIOS:
+                    yield _cell(
+                        "edges",
+                        f"{kind}/{ratio}/{method}",
+                        method,
+                        target,
+                        label=f"{NAMES[method]}, {what}",
+                        series=kind,
+                        x=ratio,
+                        damage=Damage(kind, ratio) if ratio else None,
+                    )
+
+
+def homophily() -> Iterator[Cell]:
+    """The learned graph's homophily over training, and how alike neighbourhoods are in it.
+
+    The paper names no sources: Table 2's.
+    """
+    for target in OBSERVED_GRAPHS:
+        yield _cell("homophily", "graphglow", "graphglow", target, observe_every=OBSERVE_EVERY)
+
+
+def sensitivity() -> Iterator[Cell]:
+    """Lambda and P swept on the target; the learner is the same throughout. Table 2's sources."""
+    sweeps: dict[str, tuple[str, tuple[float, ...]]] = {
+        "lambda": ("input_weight", LAMBDAS),
+        "pivots": ("num_pivots", PIVOTS),
+    }
+    for target in SWEPT_GRAPHS:
+        for name, (setting, values) in sweeps.items():
+            for value in values:
+                yield _cell(
+                    "sensitivity",
+                    f"{name}/{value}",
+                    "graphglow",
+                    target,
+                    label=f"GraphGLOW, {name}",
+                    series=name,
+                    x=value,
+                    settings={setting: value},
+                )
+
+
+def encoder() -> Iterator[Cell]:
+    """How the first embeddings are made: GCN against MLP, on sources and target alike."""
+    for kind in numbers.ENCODERS:
+        for target in GRAPHS:
+            yield _cell(
+                "encoder",
+                kind,
+                "graphglow",
+                target,
+                label=f"GraphGLOW, {kind.upper()} encoder",
+                series=kind,
+                settings={"encoder": kind},
+                paper=numbers.accuracy(numbers.ENCODERS, kind, target),
+            )
+
+
+EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {
+    "table1": table1,
+    "table2": table2,
+    "time": time,
+    "ablation": ablation,
+    "edges": edges,
+    "homophily": homophily,
+    "sensitivity": sensitivity,
+    "encoder": encoder,
+}
+"""By name; the first line of each docstring says what it is."""
+
+
+class Selection(NamedTuple):
+    """The cells that are meant, and those that the choice of sources leaves without any."""
+
+    cells: list[Cell]
+    left_out: list[Cell]
+
+
+def select_cells(
+    experiments: Sequence[str],
+    methods: Sequence[str] = (),
+    targets: Sequence[str] = (),
+    sources: Sequence[str] = (),
+) -> Selection:
+    """The cells of some experiments (or ``all``), or those of them with these methods and targets.
+
+    With ``sources``, learners are pre-trained on these only, of the graphs that a cell names; cells
+    that name none of them are left out. That is not the paper's setting, and their keys say so.
+    """
+    _check_known("experiments", experiments, [*EXPERIMENTS, "all"])
+    names = EXPERIMENTS if "all" in experiments else experiments
+    cells = [cell for name in names for cell in EXPERIMENTS[name]()]
+    _check_known("methods", methods, [cell.method for cell in cells])
+    _check_known("targets", targets, [cell.target for cell in cells])
+    _check_known("sources", sources, [name for cell in cells for name in cell.sources])
+    chosen = [
+        cell
+        for cell in cells
+        if (not methods or cell.method in methods) and (not targets or cell.target in targets)
+    ]
+    if sources:
+        chosen = [_from_only(cell, sources) for cell in chosen]
+    left_out = [cell for cell in chosen if cell.method in PRETRAINED and not cell.sources]
+    chosen = [cell for cell in chosen if cell.method not in PRETRAINED or cell.sources]
+    if not chosen:
+        raise InputError(
+            f"{', '.join(experiments)} must have cells of the methods, targets and sources named; "
+            "got none together"
+        )
+    return Selection(chosen, left_out)
+
+
+def _from_only(cell: Cell, sources: Sequence[str]) -> Cell:
+    kept = tuple(name for name in cell.sources if name in sources)
+    if kept == cell.sources:
+        return cell
+    return replace(cell, sources=kept, key=f"{cell.key} < {'+'.join(kept)}")
+
+
+def _check_known(what: str, given: Sequence[str], known: Iterable[str]) -> None:
+    names = dict.fromkeys(known)
+    for name in given:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=3)
+            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+            raise InputError(f"{what} must be among {', '.join(names)}; got {name!r}{hint}")

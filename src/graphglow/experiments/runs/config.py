@@ -1,0 +1,157 @@
+"""From a cell to the configs of its run: what is tuned, then what the cell asks for, then the rest.
+
+Also what makes two runs the same: their configs as rows hold them, completed by today's defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, NamedTuple, get_args
+
+from graphglow.baselines import method_named
+from graphglow.checks import at_least, one_of, plain_numbers
+from graphglow.errors import InputError
+from graphglow.experiments.paper.cells import Cell
+from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED
+from graphglow.experiments.runs.executor import ray_address
+from graphglow.experiments.settings import Settings, config_of
+from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training.config import LARGEST_SEED, Device, RunConfig
+
+NOT_THE_RESULT = ("seed", "device", "capture")
+"""Settings that do not make a run another one; the seed is told apart by itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceConfig:
+    """How the cells of experiments are run."""
+
+    seeds: int = 5
+    """Runs of each cell, with seeds that follow each other."""
+    seed: int = 0
+    """The first of these seeds."""
+    epochs: int | None = None
+    """Training epochs on the target; None takes each method's own number (500; 200 of lds)."""
+    patience: int | None = None
+    """End a run after this many epochs without a better validation score; None runs them all."""
+    learners: int = 1
+    """Pre-trained learners of each set of sources, which the seeds take in turn: with 1, standard
+    deviations are those of the transfer; with as many as seeds, those of pre-training too."""
+    pretrain_epochs: int | None = None
+    """Most epochs on one source in one visit of pre-training; None takes its own number (80)."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+    batch_seeds: bool = False
+    """Train the seeds of a cell as one program where the method allows it: faster on a GPU."""
+    retry_failed: bool = False
+    """Make runs again that failed before (out of memory, a loss that is not finite)."""
+    executor: str = "local"
+    """Where runs are made: local, in processes of this machine; ray, on the Ray cluster that this
+    machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere (ray:auto,
+    ray:10.0.0.1:6379, ray:ray://host:10001). A worker that dies is replaced, and rows are written
+    here, once. Needs Ray: pip install "graphglow[ray]"."""
+    processes: int | None = None
+    """Runs at the same time, each in a process of its own; None: one per core, one on a GPU; with
+    ray, one per CPU of the cluster, or per GPU."""
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        at_least("seed", self.seed, 0)
+        for name in ("seeds", "learners", "epochs", "patience", "pretrain_epochs", "processes"):
+            if getattr(self, name) is not None:
+                at_least(name, getattr(self, name), 1)
+        if self.seed + self.seeds - 1 > LARGEST_SEED:
+            raise InputError(f"seeds must be <= {LARGEST_SEED}; got {self.seed} for the first")
+        one_of("device", self.device, get_args(Device))
+        ray_address(self.executor)
+
+
+class Configs(NamedTuple):
+    """Of one run: on the target, and before it on the sources."""
+
+    run: RunConfig
+    pretraining: PretrainConfig | None
+
+
+def configs_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Configs:
+    """The configs of a cell with a seed; settings that do not exist are refused."""
+    fixed: dict[str, Any] = {"seed": seed, "device": config.device}
+    for name in ("epochs", "patience"):
+        if getattr(config, name) is not None:
+            fixed[name] = getattr(config, name)
+    tuned = tuned_settings(cell, settings)
+    if cell.method not in PRETRAINED:
+        kind = method_named(cell.method).config
+        return Configs(config_of(kind, merged(tuned, cell.settings), **fixed), None)
+    before, after = in_parts(tuned)
+    if cell.method == "graphglow-attention":
+        before = merged(before, {"learner": {"similarity": "attention"}})
+    early = {"seed": seed % config.learners, "device": config.device}
+    if config.pretrain_epochs is not None:
+        early["epochs"] = config.pretrain_epochs
+    after = merged(after, cell.settings)
+    before = with_encoder(merged(before, cell.pretraining), after)
+    return Configs(
+        config_of(TransferConfig, after, **fixed), config_of(PretrainConfig, before, **early)
+    )
+
+
+def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """What the settings file has for a cell.
+
+    Where the best settings with the learned graph on are asked for and none are known, the best.
+    """
+    name = cell.tuned_as or cell.method
+    own = settings.of(name, cell.target, cell.sources)
+    if not own and name in LEARNED_ON:
+        return settings.of(LEARNED_ON[name][0], cell.target, cell.sources)
+    return own
+
+
+def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of pre-training: where they name no encoder, it is the transfer's."""
+    return {**({"encoder": after["encoder"]} if "encoder" in after else {}), **before}
+
+
+def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of pre-training and of transfer, as ``graphglow search`` writes them."""
+    for name in tuned:
+        if name not in ("pretrain", "transfer"):
+            raise InputError(f"settings must be in the parts pretrain and transfer; got {name!r}")
+    return dict(tuned.get("pretrain", {})), dict(tuned.get("transfer", {}))
+
+
+def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
+    """``first`` with what ``then`` says; settings in settings are merged too."""
+    out = dict(first)
+    for name, value in then.items():
+        both = isinstance(value, Mapping) and isinstance(out.get(name), Mapping)
+        out[name] = merged(out[name], value) if both else value
+    return out
+
+
+def config_kind(method: str) -> type[RunConfig]:
+    """The config of a method's run on the target."""
+    return TransferConfig if method in PRETRAINED else method_named(method).config
+
+
+def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as two runs are compared by it.
+
+    A setting that the stored one lacks did not exist then and counts as today's default, so that a
+    new option does not make old rows foreign; one whose default has changed does.
+    """
+    whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
+    return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}
+
+
+def _number(value: Any) -> Any:
+    """Numbers that are equal are the same: 1.0 becomes 1."""
+    if isinstance(value, Mapping):
+        return {name: _number(item) for name, item in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@cache  # thousands of rows are compared, each by the same few
+def _defaults(kind: type[RunConfig]) -> dict[str, Any]:
+    return asdict(kind())

@@ -1,0 +1,259 @@
+"""Rows: what is read of files that anybody may have written, and which rows a cell is made of."""
+
+import gzip
+import json
+import time
+from dataclasses import replace
+
+import pytest
+from small_cells import cell, rows, run
+
+from graphglow.errors import InputError
+from graphglow.experiments.runs import rows as row_module
+from graphglow.experiments.runs.rows import (
+    append_row,
+    read_rows,
+    row_of,
+    same_settings,
+    without_repeats,
+)
+from graphglow.report.result_rows import origins
+
+MANY = "damaged lines, the first: line 1: not JSON"
+PLAIN = {
+    "experiment": "table1", "cell": "gcn/cora", "label": "GCN", "method": "gcn", "target": "cora",
+    "split": "public", "seed": 0, "test_accuracy": 0.5, "val_accuracy": 0.5, "train_seconds": 1.0,
+    "provenance": {"commit": "0000000", "versions": {"graphglow": "0", "torch": "0"}},
+}  # fmt: skip
+GLOW = row_of(PLAIN | {
+    "experiment": "e", "cell": "graphglow/cora", "method": "graphglow", "sources": ["a", "b"],
+    "config": {"epochs": 500, "seed": 0}, "pretraining": {"epochs": 80, "seed": 0},
+})  # fmt: skip
+
+
+def row(**changes):
+    return PLAIN | changes
+
+
+def write_rows(path, records):
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def changed(**parts):
+    """``GLOW`` with other fields; what is in its settings is merged."""
+    merged = {
+        name: getattr(GLOW, name) | value if isinstance(getattr(GLOW, name), dict) else value
+        for name, value in parts.items()
+    }
+    return replace(GLOW, **merged)
+
+
+def test_a_row_is_read_as_it_was_written(tmp_path):
+    given = row(sources=["a", "b"], x=3, paper=0.6, metrics={"m": 1, "l": [1, None, float("nan")]})
+    read = row_of(given)
+    assert read.sources == ("a", "b")
+    assert (read.x, read.paper, read.test_accuracy) == (3.0, 0.6, 0.5)
+    assert read.metrics == {"m": 1.0, "l": (1.0, None, None)}
+    append_row(tmp_path / "rows.jsonl", read)
+    assert read_rows(tmp_path / "rows.jsonl").rows == [read]
+    (tmp_path / "packed.jsonl.gz").write_bytes(
+        gzip.compress((tmp_path / "rows.jsonl").read_bytes())
+    )
+    assert read_rows(tmp_path / "packed.jsonl.gz").rows == [read]
+    (line,) = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert json.loads(line)["error"] is None  # what is empty is null
+
+
+def test_seconds_that_were_not_taken_with_care_are_none():
+    assert row_of(row()).seconds == 1
+    assert row_of(row(timed=True)).seconds == 1
+    assert row_of(row(timed=False)).seconds is None
+
+
+def test_other_kinds_are_counted(tmp_path):
+    trial = {"benchmark": "competitors", "kind": "trial", "val_accuracy": [0.5]}
+    bench = {"benchmark": "op", "nodes": 3}
+    path = write_rows(tmp_path / "rows.jsonl", [trial, row(), bench, {"anything": 1}])
+    file = read_rows(path)
+    assert len(file.rows) == 1
+    assert file.skipped == (
+        f"{path}: 3 lines skipped (1 of a search, 1 of the benchmark op, 1 of another kind)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"test_accuracy": 66.1}, "test_accuracy must lie in [0, 1]; got 66.1"),
+        ({"test_accuracy": "0.5"}, "test_accuracy must be a number"),
+        ({"test_accuracy": float("nan")}, "test_accuracy must lie in"),
+        ({"train_seconds": 10**400}, "train_seconds must lie in"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"seed": True}, "seed must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number in [0, 4294967295]; got -1"),
+        ({"train_seconds": -3}, "train_seconds must lie in [0, 1e+12]; got -3"),
+        ({"train_seconds": float("inf")}, "train_seconds must lie in"),
+        ({"paper_std": 1.6}, "paper_std must lie in [0, 1]"),
+        ({"processes": 0}, "processes must lie in [1,"),
+        ({"x": 1e300}, "x must lie in"),
+        ({"label": "a" * 10_000}, "label must have at most 300 characters; got 10,000"),
+        ({"error": "a" * 10_000}, "error must have at most 5000 characters"),
+        ({"metrics": {"m": 1e300}}, "metrics.m must lie in"),
+        ({"metrics": {"m": [True]}}, "metrics.m must be a number"),
+        ({"metrics": {"m": [10**400]}}, "metrics.m must lie in"),
+        ({"sources": [1]}, "sources must be text; got 1"),
+        ({"target": None}, "target must be text"),
+        ({"label": ""}, "label must be text"),
+        ({"metrics": [1]}, "metrics must be an object"),
+        ({"metrics": {"m": "high"}}, "metrics.m must be a number"),
+        ({"metrics": {"m": ["high"]}}, "metrics.m must be a number"),
+        ({"sources": "cora"}, "sources must be a list"),
+    ],
+)
+def test_a_damaged_row_is_left_out_and_named(tmp_path, changes, said):
+    file = read_rows(write_rows(tmp_path / "rows.jsonl", [row(), row(**changes)]))
+    assert len(file.rows) == 1
+    (damaged,) = file.damaged
+    assert damaged.startswith("line 2: ")
+    assert said in damaged
+
+
+def test_lines_that_are_no_objects_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_module, "LONGEST_LINE", 300_000)
+    path = tmp_path / "rows.jsonl"
+    deep, long = "[" * 100_000 + "]" * 100_000, json.dumps(row(label="a" * 900_000))
+    path.write_text(f'{{"cut": \n\n{json.dumps(row())}\n[1]\n{deep}\n{long}\n{json.dumps(row())}\n')
+    file = read_rows(path)
+    assert len(file.rows) == 2
+    assert file.damaged == [
+        "line 1: not JSON",
+        "line 4: must be a JSON object",
+        "line 5: nested too deeply",
+        "line 6: longer than 300,000 bytes",
+    ]
+
+
+def test_files_without_rows_are_said_for_what_they_are(tmp_path):
+    with pytest.raises(InputError, match="must exist"):
+        read_rows(tmp_path / "absent.jsonl")
+    with pytest.raises(InputError, match="folder"):
+        read_rows(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    for content, said in (
+        (b"", "skipped (an empty file)"),
+        (b'{"a": 1}\n', "1 line skipped (1 of another kind)"),
+        (b"hello\n", "skipped (text that is no lines of JSON)"),
+        (b'{"cut\n', "1 line skipped (1 damaged line: line 1: not JSON)"),
+        (b'{"cut\n' * 1000, f"1,000 lines skipped (1,000 {MANY})"),
+        (b'{"cut\n' * 1001, f"the first 1,000 lines skipped, the rest not read (1,000 {MANY})"),
+        (b"\xff\xfe\x00", "skipped (a binary file)"),
+        (b"\x00\n" * 5000, "skipped (a binary file)"),
+    ):
+        path.write_bytes(content)
+        assert read_rows(path).skipped == f"{path}: {said}"
+        assert read_rows(path).rows == []
+
+
+def test_a_packed_file_is_not_unpacked_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_module, "MOST_BYTES", 5000)
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b" " * 10_000 + b"\n" + b" " * 10_000))
+    with pytest.raises(InputError, match="it holds more than 5,000 bytes"):
+        read_rows(path)
+    path.write_bytes(gzip.compress(json.dumps(row()).encode())[:-9])
+    with pytest.raises(InputError, match="must be readable"):
+        read_rows(path)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"seed": 1, "config": {"seed": 1}, "pretraining": {"seed": 1}},
+        {"config": {"device": "cuda"}, "pretraining": {"device": "cuda"}},
+        {"config": {"capture": False}, "pretraining": {"capture": False}},
+        {"config": {"backend": "triton"}, "pretraining": {"backend": "chunked"}},
+        {"config": {"dropout": 0.5}, "pretraining": {"learner": {"num_heads": 4}}},  # the defaults
+        {"config": {"weight_decay": 5e-4, "teleport": 0.1, "steps": 10.0}},  # equal numbers
+        {"sources": ("b", "a")},
+        {"device": "cuda", "runs_at_once": 5, "processes": 2, "provenance": {"commit": "b"}},
+        {"timed": False, "threads": 1, "copied_from": "other", "observe_every": 5},
+    ],
+    ids=str,
+)
+def test_what_runs_of_one_cell_may_differ_in(parts):
+    assert same_settings(changed(**parts)) == same_settings(GLOW)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"config": {"epochs": 3}},
+        {"config": {"patience": 100}},
+        {"config": {"precision": "bfloat16"}},
+        {"config": {"objective": {"entropy": 0.5}}},
+        {"pretraining": {"epochs": 3}},
+        {"pretraining": {"learner": {"delta": "affine"}}},
+        {"sources": ("a",)},
+        {"split": "random seed 0"},
+        {"damage": {"kind": "delete", "ratio": 0.1}},
+    ],
+    ids=str,
+)
+def test_what_makes_another_setting(parts):
+    assert same_settings(changed(**parts)) != same_settings(GLOW)
+    assert same_settings(replace(GLOW, pretraining={})) != same_settings(GLOW)
+
+
+def test_rows_of_others_and_nested_ones_are_compared_as_they_are():
+    def theirs(**config):
+        return same_settings(row_of(row(method="mine", config=config)))
+
+    assert theirs(width=3) == theirs(width=3, seed=1)
+    assert theirs(width=3) != theirs(width=4)
+    lists, objects = [], {}
+    for _ in range(200_000):
+        lists, objects = [lists], {"width": objects}
+    assert theirs(width=lists) == theirs(width=objects) == ""
+
+
+def test_of_repeated_rows_the_last_counts():
+    kept, dropped = without_repeats([row_of(row(test_accuracy=a)) for a in (0.1, 0.2)])
+    assert ([one.test_accuracy for one in kept], dropped) == ([0.2], 1)
+
+
+def test_of_a_cell_only_runs_with_the_settings_of_its_newest_are_kept():
+    older = [row_of(row(seed=seed, config={"epochs": 500})) for seed in range(5)]
+    made = [*older, row_of(row(config={"epochs": 3}, test_accuracy=0.1))]
+    kept, dropped = without_repeats(made)
+    assert [(one.seed, one.test_accuracy, one.left_out) for one in kept] == [(0, 0.1, 4)]
+    assert dropped == 1  # seed 0, with 500 epochs
+    kept, dropped = without_repeats(made[::-1])
+    assert [(one.seed, one.left_out) for one in kept] == [(seed, 0) for seed in (4, 3, 2, 1, 0)]
+    assert dropped == 1
+
+
+def test_a_short_run_does_not_mix_with_long_ones(tmp_path):
+    out = tmp_path / "rows.jsonl"
+    run([cell(), cell("mlp")], out, seeds=3, epochs=4)
+    run([cell()], out, seeds=1, epochs=2)
+    kept, _ = without_repeats(rows(out))
+    assert [(one.method, one.epochs, one.left_out) for one in kept] == [
+        *[("mlp", 4, 0)] * 3, ("gcn", 2, 2),
+    ]  # fmt: skip
+    assert run([cell()], out, seeds=3, epochs=4).made == 0  # seed 0 is taken back
+    kept, _ = without_repeats(rows(out))
+    assert [(one.epochs, one.left_out) for one in kept] == [(4, 0)] * 6
+
+
+def test_comparing_thousands_is_fast():
+    many = [changed(seed=seed, config={"seed": seed}) for seed in range(3000)]
+    began = time.process_time()
+    assert without_repeats(many) == (many, 0)
+    assert time.process_time() - began < 3  # 0.2 s on a core of its own
+
+
+def test_origins_count_rows():
+    found = origins([row_of(row()), row_of(row(provenance={"commit": "abc"}))])
+    assert found["commit"] == "0000000 (1 row); abc (1 row)"
+    assert found["versions"] == "graphglow 0, torch 0 (1 row)"
