@@ -147,8 +147,7 @@ def _result(path: Path) -> object:
 
 
 def _settings(path: Path) -> object:
-    from graphglow.experiments.settings import read_settings
-    from graphglow.experiments.settings_check import check_settings
+    from graphglow.experiments.search.settings import check_settings, read_settings
 
     return check_settings(read_settings(path), path)
 
@@ -195,7 +194,7 @@ def report_file(random: Random) -> bytes:
 
 
 def _storage(path: Path) -> object:
-    from graphglow.experiments.trial_storage import opened
+    from graphglow.experiments.search.trials import opened
 
     with opened(path) as storage:
         return len(storage.get_all_studies())
@@ -205,7 +204,7 @@ def _storage(path: Path) -> object:
 def _study() -> bytes:
     import optuna
 
-    from graphglow.experiments.trial_storage import opened
+    from graphglow.experiments.search.trials import opened
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trials.db")

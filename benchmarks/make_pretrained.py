@@ -32,7 +32,7 @@ from graphglow.experiments.cell_config import as_compared, in_parts, merged
 from graphglow.experiments.cell_rows import as_line
 from graphglow.experiments.learner_files import find_learner, load_with_split, make_learner
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.settings import Settings, config_of, read_settings
+from graphglow.experiments.search.settings import Settings, config_of, read_settings
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import FOLDER, PRETRAINED
 from graphglow.storage import append_line

@@ -16,8 +16,8 @@ from graphglow.experiments.cell import Cell
 from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.plan import ReproduceConfig
 from graphglow.experiments.reproduce import Progress, reproduce
+from graphglow.experiments.search.settings import read_settings
 from graphglow.experiments.selection import select_cells
-from graphglow.experiments.settings import read_settings
 
 LARGE = ("pubmed", "cornell5")
 

@@ -16,7 +16,7 @@ from graphglow.experiments.cell_config import (
 )
 from graphglow.experiments.cells import EXPERIMENTS
 from graphglow.experiments.lines import LEARNED_ON, NAMES, OURS, PRETRAINED
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 from marked_page import NO_ROWS
 from reproduction_cells import NOTHING, TITLES, Row, machine, markdown, percent
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.settings import read_settings
+from graphglow.experiments.search.settings import read_settings
 from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from graphglow.report.result_rows import origins, row_of

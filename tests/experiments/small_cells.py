@@ -4,7 +4,7 @@ from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_rows import read_rows
 from graphglow.experiments.plan import ReproduceConfig
 from graphglow.experiments.reproduce import reproduce
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 
 TARGET = "synthetic-small"
 GLOW = {

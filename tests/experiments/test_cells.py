@@ -21,8 +21,8 @@ from graphglow.experiments.lines import (
     PRETRAINED,
     SHARP,
 )
+from graphglow.experiments.search.settings import Settings
 from graphglow.experiments.selection import select_cells
-from graphglow.experiments.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS
 from graphglow.training import PretrainConfig, TransferConfig
 

@@ -1,36 +1,30 @@
 """Jobs on a Ray cluster: the rows of local runs, once each, though workers are killed."""
 
-import json
 import logging
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-import optuna
 import pytest
 from small_cells import SETTINGS, cell, config, rows, run, slots
-from small_search import drawn, found, work_in
 from test_reproduce_processes import HERE, members, until
 
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.experiments import ray_workers, trial_storage
-from graphglow.experiments.candidates import SearchConfig
+from graphglow.experiments import ray_workers
 from graphglow.experiments.cell_run import RunFailed
 from graphglow.experiments.learner_files import load_with_split
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers, shared_out
 from graphglow.experiments.reproduce import learner_folder, planned
-from graphglow.experiments.settings import write_settings
-from graphglow.experiments.trial_workers import storage_for
+from graphglow.experiments.search.settings import write_settings
 from graphglow.experiments.workers import ray_address
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
@@ -95,26 +89,6 @@ def descendants(pid):
     return found - {pid}
 
 
-def trials_of(work):
-    """All of the only study, void ones too."""
-    with trial_storage.opened(work.storage) as storage:
-        names = optuna.get_all_study_names(storage)
-        return optuna.load_study(storage=storage, study_name=names[0]).trials if names else []
-
-
-def is_trying(database, pid):
-    """Whether a process is at a trial; not by Optuna, which is not for a second thread."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as tables:
-        try:
-            found = tables.execute(
-                "select value_json from trials join trial_user_attributes using (trial_id) "
-                "where state = 'RUNNING' and key = 'worker'"
-            ).fetchall()
-        except sqlite3.OperationalError:  # not there yet, or locked
-            return False
-    return any(json.loads(worker).endswith(f" {pid}") for (worker,) in found)
-
-
 def plain(out):
     """Rows without what is measured, in the order of cells and seeds."""
     less = [
@@ -144,7 +118,6 @@ def test_executors_are_local_ray_or_ray_with_an_address():
     [
         (["--executor", "dask"], "executor must be local, ray or ray:ADDRESS; got 'dask'"),
         (["--executor", "ray", "--processes", "0"], "processes must be >= 1; got 0"),
-        (["--processes", "2"], "--processes must go with --executor ray; got local"),
     ],
 )
 def test_the_search_refuses_what_is_wrong_in_one_sentence(words, said, capsys, tmp_path):
@@ -187,22 +160,6 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path):
     with pytest.raises(InputError, match=r'pip install "graphglow\[ray\]"'):
         run(CELLS, tmp_path / "rows.jsonl", executor="ray")
     assert not (tmp_path / "rows.jsonl").exists()
-
-
-def test_a_file_is_no_storage_for_several_machines(tmp_path, monkeypatch):
-    class Pool:
-        elsewhere = False
-
-    monkeypatch.chdir(tmp_path)
-    assert storage_for("t.db", Pool) == tmp_path / "t.db"
-    assert storage_for("sqlite:///t.db", Pool) == "sqlite:///t.db"
-    with pytest.raises(InputError, match="must have a storage; got none"):
-        storage_for(None, Pool)
-    Pool.elsewhere = True
-    assert storage_for("postgresql://u@h/d", Pool) == "postgresql://u@h/d"
-    for file in ("t.db", "sqlite:///t.db"):
-        with pytest.raises(InputError, match="must be a database that all can reach"):
-            storage_for(file, Pool)
 
 
 def test_seconds_of_this_machine_are_not_taken_over_for_runs_on_ray(tmp_path):
@@ -269,30 +226,6 @@ def test_errors_arrive_as_they_were_raised(cluster, tmp_path):
         with pytest.raises(RunFailed, match="got TaskCancelledError"):
             begun.result()
     assert cluster.is_initialized()  # it was so before
-
-
-@pytest.mark.slow
-def test_a_search_has_all_its_trials_though_a_worker_is_killed(cluster, tmp_path):
-    budget = SearchConfig(trials=5, seeds_per_trial=2, epochs=300, device="cpu")
-    alone = found(config=budget, work=work_in(tmp_path / "alone"))
-    told = []
-    work = work_in(tmp_path / "ray")
-
-    with (
-        ray_workers.ray_workers("", processes=2, device="cpu") as workers,
-        killing(partial(is_trying, work.storage)),
-    ):
-        row = found(config=budget, work=work, workers=workers, on_progress=told.append)
-    assert Counter(trial.state.name for trial in trials_of(work)) == {"COMPLETE": 5, "FAIL": 1}
-    assert (row["trials"], row["failed"], row["study"]) == (5, 0, alone["study"])
-    made = [{json.dumps(one, sort_keys=True) for one in drawn(w)} for w in (
-        work_in(tmp_path / "alone"), work)]  # fmt: skip
-    assert made[0] == made[1]  # the first draws know no scores
-    assert len(drawn(work)) == 5
-    assert (row["val_accuracy"], row["settings"]) == (alone["val_accuracy"], alone["settings"])
-    assert (told[-1].done, told[-1].best) == (5, row["val_accuracy"])
-    kept = (tmp_path / "ray" / "search.jsonl").read_text().splitlines()
-    assert [json.loads(line)["trials"] for line in kept] == [5]
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from graphglow.experiments.cell_rows import append_row, find_rows, latest, read_
 from graphglow.experiments.learner_files import check_data
 from graphglow.experiments.paper import Accuracy
 from graphglow.experiments.reproduce import learner_folder, planned
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 from graphglow.storage import append_line
 
 NAN = Settings({"gcn": {TARGET: {"hidden": 4, "learning_rate": 1e30}}})

@@ -253,7 +253,7 @@ def write_bombs(folder: Path) -> None:
 def _read(path: Path) -> object:
     from graphglow import StructureLearner
     from graphglow.experiments.cell_rows import find_rows
-    from graphglow.experiments.settings import read_settings
+    from graphglow.experiments.search.settings import read_settings
     from graphglow.graphs import load_graph
 
     readers = {".safetensors": StructureLearner.load, ".json": read_settings, ".jsonl": find_rows}

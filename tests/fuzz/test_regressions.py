@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import fuzz_readers
 from graphglow.errors import InputError
-from graphglow.experiments.trial_storage import opened
+from graphglow.experiments.search.trials import opened
 from graphglow.graphs import load_graph
 from graphglow.graphs.new_tables import read_new_nodes
 

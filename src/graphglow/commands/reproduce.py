@@ -25,9 +25,8 @@ from graphglow.experiments.learner_files import without_files
 from graphglow.experiments.plan import Plan, ReproduceConfig
 from graphglow.experiments.reproduce import Interrupted, OnProgress, Outcome, Progress
 from graphglow.experiments.schedule import Schedule
+from graphglow.experiments.search.settings import Settings, check_settings, read_settings
 from graphglow.experiments.selection import select_cells
-from graphglow.experiments.settings import Settings, read_settings
-from graphglow.experiments.settings_check import check_settings
 from graphglow.experiments.wording import counted, shortened
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file

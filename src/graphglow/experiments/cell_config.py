@@ -12,7 +12,7 @@ from graphglow.baselines import method_named
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.experiments.cell import Cell, by_degree
 from graphglow.experiments.lines import BY_DEGREE, LATENT_DEGREE, LEARNED_ON, ON, PRETRAINED
-from graphglow.experiments.settings import Settings, config_of
+from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.structure import LearnerConfig
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.config import Device, RunConfig

@@ -11,7 +11,7 @@ from graphglow.errors import InputError
 from graphglow.experiments.cell import split_of
 from graphglow.experiments.cell_config import as_compared
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.settings import locked
+from graphglow.experiments.search.settings import locked
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.load import data_folder
 from graphglow.structure import StructureLearner

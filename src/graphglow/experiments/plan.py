@@ -23,7 +23,7 @@ from graphglow.experiments.cell_rows import (
 )
 from graphglow.experiments.cell_run import Runs
 from graphglow.experiments.row_checks import Row
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 from graphglow.experiments.workers import ray_address
 from graphglow.training.config import LARGEST_SEED
 

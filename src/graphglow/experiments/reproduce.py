@@ -7,16 +7,17 @@ trained, and a rerun does the rest. Learners lie in a folder beside the rows.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from graphglow.errors import InputError
 from graphglow.experiments.cell import Cell
 from graphglow.experiments.cell_rows import append_row, read_rows, taken_over
 from graphglow.experiments.cell_run import Job, Learning, Place, RunFailed
@@ -26,9 +27,10 @@ from graphglow.experiments.provenance import provenance
 from graphglow.experiments.ray_workers import RayWorkers, ray_workers
 from graphglow.experiments.row_checks import Row
 from graphglow.experiments.schedule import Entry, Lesson, Schedule
-from graphglow.experiments.settings import Settings, alone
+from graphglow.experiments.search.settings import Settings
 from graphglow.experiments.time_left import TimeLeft
 from graphglow.experiments.workers import Workers, ray_address, threads_for
+from graphglow.storage import try_lock
 from graphglow.training.device import resolve_device
 
 SOMEWHERE = (None, None, "a node of Ray")
@@ -287,3 +289,19 @@ def _said(job: Job) -> str:
         return f"pre-training on {'+'.join(job.sources)}, seed {job.config.seed}"
     seeds = ", ".join(str(configs.run.seed) for configs in job.configs)
     return f"{job.cell.label} on {job.cell.target}, seed {seeds}"
+
+
+@contextmanager
+def alone(path: Path, refusal: str) -> Iterator[None]:
+    """Let one process into the block, and raise ``refusal`` in others that come meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = try_lock(path)
+    if file is None:
+        raise InputError(refusal)
+    with file:
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()
+                path.parent.rmdir()
