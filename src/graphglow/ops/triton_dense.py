@@ -303,7 +303,7 @@ TILES = {
     "grad_gamma": Tiles(64, 0, 64),
     "grad_q": Tiles(64, 32, 64, num_stages=4),
 }
-"""Chosen for graphs of a few thousand nodes on an H200, by ``benchmarks/tune_dense.py``."""
+"""Chosen for graphs of a few thousand nodes on an H200, by ``benchmarks/tune.py dense``."""
 MANY_NODES = 4096
 """From here on, 64 nodes per program still make enough programs."""
 PROGRAMS = 264
