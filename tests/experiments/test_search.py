@@ -210,10 +210,13 @@ def test_progress_counts_trials():
 
 
 @pytest.mark.slow
-def test_processes_make_the_trials_that_one_would_make(tmp_path):
+@pytest.mark.parametrize("ray", [None, ""])
+def test_processes_make_the_trials_that_one_would_make(tmp_path, ray):
+    if ray is not None:
+        pytest.importorskip("ray", reason="Ray is not installed")
     config = replace(FAST, trials=5, epochs=20)  # the first draws know no scores
     alone = found(config=config, work=work_in(tmp_path / "alone"))
-    with open_executor(2, device="cpu") as executor:
+    with open_executor(2, ray, device="cpu") as executor:
         row = found(config=config, work=work_in(tmp_path / "two"), executor=executor)
     assert row == alone
     assert drawn(work_in(tmp_path / "two")) == drawn(work_in(tmp_path / "alone"))

@@ -59,14 +59,9 @@ def run_scale(config: ScaleBench) -> Iterator[Row]:
         if row["epoch_ms"] is not None:
             measured.append((nodes, row["epoch_ms"]))
         yield {"nodes": nodes, **config.facts(), "picked": config.picked(nodes), **row}
-    slope = exponent(measured)
-    if slope is not None:
-        yield {
-            "kind": "fit",
-            "fitted_nodes": [n for n, _ in measured if n >= LARGE],
-            "exponent": slope,
-            **config.facts(),
-        }
+    if (slope := exponent(measured)) is not None:
+        large = [n for n, _ in measured if n >= LARGE]
+        yield {"kind": "fit", "fitted_nodes": large, "exponent": slope, **config.facts()}
 
 
 def epoch_at(config: ScaleBench, nodes: int) -> Row:

@@ -30,6 +30,7 @@ try:
     import sqlalchemy
     from optuna.distributions import BaseDistribution, CategoricalDistribution
     from optuna.exceptions import StorageInternalError
+    from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
     from optuna.trial import FrozenTrial, Trial, TrialState
 except ModuleNotFoundError as error:
     raise InputError(
@@ -62,13 +63,7 @@ class Trials:
     """
 
     def __init__(
-        self,
-        storage: optuna.storages.BaseStorage,
-        name: str,
-        space: Space,
-        *,
-        budget: int,
-        seed: int,
+        self, storage: BaseStorage, name: str, space: Space, *, budget: int, seed: int
     ) -> None:
         self.choices = {n: list(map(encoded, values)) for n, values in sorted(space.items())}
         size = math.prod(map(len, self.choices.values()))
@@ -190,7 +185,7 @@ def _key(values: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def opened(storage: str | Path | None) -> Iterator[optuna.storages.BaseStorage]:
+def opened(storage: str | Path | None) -> Iterator[BaseStorage]:
     """Open a file or an Optuna URL, with Optuna silent meanwhile; None keeps trials in memory."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.CRITICAL)
@@ -198,15 +193,12 @@ def opened(storage: str | Path | None) -> Iterator[optuna.storages.BaseStorage]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             if storage is None:
-                yield optuna.storages.InMemoryStorage()
+                yield InMemoryStorage()
                 return
             database = _database(storage)
             try:
                 yield database
-            except (
-                StorageInternalError,
-                sqlalchemy.exc.SQLAlchemyError,
-            ) as error:
+            except (StorageInternalError, sqlalchemy.exc.SQLAlchemyError) as error:
                 raise _unusable(storage, error) from error
             finally:
                 database.remove_session()
@@ -215,10 +207,10 @@ def opened(storage: str | Path | None) -> Iterator[optuna.storages.BaseStorage]:
         optuna.logging.set_verbosity(before)
 
 
-def _database(storage: str | Path) -> optuna.storages.RDBStorage:
+def _database(storage: str | Path) -> RDBStorage:
     try:
         if "://" in str(storage):
-            return optuna.storages.RDBStorage(str(storage))
+            return RDBStorage(str(storage))
         path = Path(storage).expanduser().absolute()
         if path.exists() and not path.is_file():
             raise InputError(f"the storage must be a file or an Optuna URL; got {path}")
@@ -227,7 +219,7 @@ def _database(storage: str | Path) -> optuna.storages.RDBStorage:
             with closing(sqlite3.connect(path, timeout=SQLITE_PATIENCE)) as connection:
                 if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
                     raise sqlite3.DatabaseError("it is damaged")
-            return optuna.storages.RDBStorage(
+            return RDBStorage(
                 url.replace("{", "{{").replace("}", "}}"),  # Optuna fills in what is in braces
                 engine_kwargs={"connect_args": {"timeout": SQLITE_PATIENCE}},
             )
