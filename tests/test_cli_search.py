@@ -121,7 +121,7 @@ def test_the_authors_split_of_the_facebook_graphs(run, data_root, tmp_path):
     assert authors["study"] != drawn["study"]
     status, out, err = run(*words, tmp_path)
     assert (status, out) == (2, "")
-    assert "split.npz" in err
+    assert "split.npz; got no such file (--split random draws one)" in err
 
 
 def test_progress_is_shown_on_a_terminal(run, monkeypatch):

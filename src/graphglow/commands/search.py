@@ -125,6 +125,11 @@ def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
     if split == "random" or known is None or known.kind != "social":
         return reading.read(name)
     file = data_folder(reading.data_root) / known.name / "split.npz"
+    if not file.exists():
+        raise InputError(
+            f"the authors' split of {known.name} must be in {file}; got no such file "
+            "(--split random draws one)"
+        )
     return replace(reading, split_file=file, split_seed=None).read(name)[0], "authors"
 
 
