@@ -18,22 +18,28 @@ from typing import Any
 
 import torch
 
-from graphglow.experiments.bench.fresh import in_fresh_process
-from graphglow.experiments.bench.peak import bytes_now, peak_since_reset, reset_peak, tensor_peak
-from graphglow.experiments.bench.rows import stamped
+from graphglow.experiments.bench.config import stamped
+from graphglow.experiments.bench.measure import (
+    bytes_now,
+    in_fresh_process,
+    peak_since_reset,
+    reset_peak,
+    tensor_peak,
+)
 from graphglow.graphs import scale_graph
 from graphglow.storage import append_line
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training import TransferConfig
-from graphglow.training.distributed import GraphArrays, Ranks, Shard, join, read_shard, write_shards
-from graphglow.training.distributed.cost import (
-    Job,
-    Machine,
-    bytes_sent,
-    graph_bytes,
-    kept_bytes,
-    seconds,
+from graphglow.training.distributed import (
+    GraphArrays,
+    Ranks,
+    Shard,
+    cost,
+    join,
+    read_shard,
+    write_shards,
 )
+from graphglow.training.distributed.cost import Job, Machine
 from graphglow.training.distributed.task import ShardTask
 
 
@@ -77,14 +83,11 @@ def one_size(
     ``epoch_peak_bytes`` are of tensors that an epoch makes; ``resident_peak_bytes`` are all that
     the process had in use (on a GPU, the allocator) above ``base``, that before any graph was read.
     """
-    name = f"{nodes}-{options.degree}-{options.features}-{options.classes}-{options.partition}"
+    shape = (nodes, options.degree, options.features, options.classes, ranks.size)
     root = options.folder or Path(tempfile.gettempdir()) / "graphglow-shards"
-    folder = root / f"{name}-{ranks.size}"
+    folder = root / f"{'-'.join(map(str, shape))}-{options.partition}"
     if ranks.rank == 0 and not folder.exists():
-        in_fresh_process(
-            write, folder, nodes, options.degree, options.features, options.classes, ranks.size,
-            options.partition,
-        )  # fmt: skip
+        in_fresh_process(write, folder, *shape, options.partition)
     ranks.wait()
     shard = read_shard(folder, ranks)
     config = TransferConfig(
@@ -93,8 +96,8 @@ def one_size(
         tolerance=1e-30,  # all refinements are made
         backend=options.backend,
     )
-    shape = LearnerConfig(embedding_size=options.hidden, num_heads=options.heads)
-    learner = StructureLearner(shape).to(ranks.device).requires_grad_(False)
+    width = LearnerConfig(embedding_size=options.hidden, num_heads=options.heads)
+    learner = StructureLearner(width).to(ranks.device).requires_grad_(False)
     task = ShardTask(shard, learner, config, ranks)
     epoch(task)  # not timed
     reset_peak(ranks.device)
@@ -110,8 +113,7 @@ def one_size(
     peak = tensor_peak(lambda: epoch(task), ranks.device)
     structure = task.evaluate().structure
     assert structure is not None  # there is a learner
-    backend = structure.chosen_backend
-    job = job_of(task, shard, options, backend)
+    job = job_of(task, shard, structure.chosen_backend)
     return {
         "nodes": nodes,
         "entries": job.entries,
@@ -123,7 +125,7 @@ def one_size(
         "refinements": options.refinements,
         "ranks": ranks.size,
         "partition": options.partition,
-        "backend": backend,
+        "backend": job.backend,
         "epoch_seconds": statistics.median(times),
         "epochs_timed": len(times),
         **largest(
@@ -135,11 +137,11 @@ def one_size(
             epoch_peak_bytes=peak,
             resident_peak_bytes=resident,
             epoch_bytes_sent=sent,
-            model_epoch_bytes_sent=bytes_sent(job),
-            model_epoch_seconds=seconds(job, machine),
+            model_epoch_bytes_sent=cost.bytes_sent(job),
+            model_epoch_seconds=cost.seconds(job, machine),
         ),
-        "model_graph_bytes": graph_bytes(job),
-        "model_kept_bytes": kept_bytes(job),
+        "model_graph_bytes": cost.graph_bytes(job),
+        "model_kept_bytes": cost.kept_bytes(job),
         "machine": vars(machine),
     }
 
@@ -165,7 +167,7 @@ def epoch(task: ShardTask) -> None:
     task.validate()
 
 
-def job_of(task: ShardTask, shard: Shard, options: argparse.Namespace, backend: str) -> Job:
+def job_of(task: ShardTask, shard: Shard, backend: str) -> Job:
     """The sizes of the job, as the cost model takes them; what is sent is this rank's."""
     ranks, halo = task.ranks, shard.graph.adj.halo
     entries = torch.tensor([shard.graph.adj.col.numel()], device=ranks.device)
@@ -179,7 +181,7 @@ def job_of(task: ShardTask, shard: Shard, options: argparse.Namespace, backend: 
         hidden=task.learner.config.embedding_size,
         heads=task.learner.config.num_heads,
         layers=task.config.num_layers,
-        refinements=options.refinements,
+        refinements=task.config.refinements,
         ranks=ranks.size,
         sent=halo.sent,
         received=halo.size,

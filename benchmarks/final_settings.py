@@ -14,37 +14,28 @@ models apart. The best trial with lambda < 1 is settled besides, as ``graphglow-
 import argparse
 import json
 import math
-import multiprocessing
-import os
 import statistics
 import time
 from collections.abc import Sequence
+from concurrent.futures import as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import optuna
-import torch
 
 from graphglow.errors import InputError
-from graphglow.experiments.blind import BlindGraph, blinded
-from graphglow.experiments.candidates import (
-    FitCandidate,
-    GlowCandidate,
-    SearchConfig,
-    scores_of,
-)
+from graphglow.experiments.paper.cells import split_of
+from graphglow.experiments.runs.learners import load_with_split
+from graphglow.experiments.paper.lines import LEARNED_ON, ON
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.paper.cells import split_of
 from graphglow.experiments.paper.lines import LEARNED_ON, ON
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.executor import end_with
-from graphglow.experiments.runs.learners import load_with_split
-from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.experiments.runs.rows import without_repeats
-from graphglow.experiments.search import has_learner
-from graphglow.experiments.search_spaces import STEPS, base_and_extra, nested
-from graphglow.experiments.settings import locked, read_settings, write_settings
+from graphglow.experiments.runs.executor import open_executor, result_of
+from graphglow.experiments.search.blind import blinded
+from graphglow.experiments.search.settings import locked, read_settings, write_settings
+from graphglow.experiments.search.space import STEPS, Candidate, SearchConfig, has_learner, nested
 from graphglow.storage import append_line
 
 PAIRS = {
@@ -76,14 +67,6 @@ class Scored(NamedTuple):
     def on(self) -> bool:
         """Whether the learned graph takes part."""
         return bool(self.settings["transfer"].get("input_weight", 1.0) < 1)
-
-
-class Final(NamedTuple):
-    """What one process is asked to settle."""
-
-    method: str
-    target: str
-    args: argparse.Namespace
 
 
 def trials_of(file: Path, method: str) -> list[Scored]:
@@ -135,21 +118,6 @@ def crossing(one: Scored, method: str) -> list[Scored]:
     ]
 
 
-def held(path: Path, method: str, target: str, rows: Path) -> list[Scored]:
-    """What a settings file has: it stays in the race, with the score of its runs in Table 2."""
-    sources = of_the_other_kind(target) if has_learner(method) else ()
-    given = read_settings(path).of(method, target, sources)
-    if not given:
-        return []
-    whole = given if has_learner(method) else {"transfer": given}
-    cell = ("table2", f"{method}/{target}")
-    made = [row for file in found_rows(rows) for row in file.rows if row.slot[:2] == cell]
-    ran = without_repeats(made)[0]
-    scores = [row.val_accuracy for row in ran if row.val_accuracy is not None]
-    mean = statistics.mean(scores) if scores else -math.inf
-    return [Scored({"pretrain": {}, **whole}, mean, "held before")]
-
-
 def of_sibling(path: Path, method: str, target: str) -> list[Scored]:
     """What the settings file has for the target's sibling, with the learned graph on and off."""
     if target not in SIBLINGS:
@@ -174,61 +142,45 @@ def of_method(one: Scored, method: str) -> Settings:
     return {"transfer": {**target, **width}}
 
 
-def scores(final: Final, found: Sequence[Scored]) -> list[list[float] | InputError]:
-    """Validation accuracies of each finalist, one per seed."""
-    method, target, args = final
-    large = target in LARGE
+def scores(
+    method: str, target: str, found: Sequence[Scored], args: argparse.Namespace
+) -> list[list[float] | InputError]:
+    """Validation accuracies of each finalist, one per seed; of GraphGLOW under its learner."""
     config = SearchConfig(
-        seeds_per_trial=args.seeds_large if large else args.seeds,
+        seeds_per_trial=args.seeds_large if target in LARGE else args.seeds,
         patience=None,
         seed=FIRST_SEED,
         device=args.device,
     )
     data = blinded(load_with_split(target, args.data_root))
-    base, extra = base_and_extra(method)
     if not has_learner(method):
-        plain = FitCandidate(base, data, config, extra=extra)
-        return scores_of(plain, [one.settings["transfer"] for one in found], None)
+        plain = Candidate(method=method, target=data, config=config)
+        return plain.scores([one.settings["transfer"] for one in found])
     sources = [blinded(load_with_split(n, args.data_root)) for n in of_the_other_kind(target)]
-    return _under_learners(data, sources, config, found, args.folder / "learners")
-
-
-def _under_learners(
-    target: BlindGraph,
-    sources: Sequence[BlindGraph],
-    config: SearchConfig,
-    found: Sequence[Scored],
-    folder: Path,
-) -> list[list[float] | InputError]:
-    """The same for GraphGLOW: each finalist under the learner of its trial."""
-    searched = GlowCandidate(
-        target, replace(config, seed=0), sources=sources, pretrain_space=STEPS, folder=folder
+    searched = Candidate(
+        method=method,
+        target=data,
+        config=replace(config, seed=0),
+        sources=sources,
+        folder=args.folder / "learners",
     )
-    by_learner: dict[str, list[int]] = {}
-    for place, one in enumerate(found):
-        key = repr(searched.pretraining(one.settings))
-        by_learner.setdefault(key, []).append(place)
-    out: dict[int, list[float] | InputError] = {}
-    for places in by_learner.values():
-        learner = searched.learner_of(found[places[0]].settings, None)
-        candidate = GlowCandidate(target, config, learner=learner)
-        made = scores_of(candidate, [found[place].settings for place in places], None)
-        out.update(zip(places, made, strict=True))
-    return [out[place] for place in range(len(found))]
+    out = []
+    for one in found:
+        learner = searched.learner_of(one.settings)
+        final = Candidate(method=method, target=data, config=config, learner=learner)
+        out += final.scores([one.settings])
+    return out
 
 
-def settle(final: Final) -> str:
+def settle(method: str, target: str, args: argparse.Namespace) -> str:
     """Run the finalists of one method on one target, keep the best; return a line about it."""
-    method, target, args = final
     began = time.time()
-    torch.set_num_threads(1)
     count = args.finalists_large if target in LARGE else args.finalists
     found = finalists(args.folder, method, target, count)
-    found += held(args.held, method, target, args.rows) if args.held else []
     found += of_sibling(args.settings, method, target) if args.seeds else []
     if not found:
         return f"{method} on {target}: no trials"
-    ran = scores(final, found) if args.seeds else [[one.score] for one in found]
+    ran = scores(method, target, found, args) if args.seeds else [[one.score] for one in found]
     runs = list(zip(found, ran, strict=True))
     said = []
     on = ON.get(method)
@@ -305,21 +257,17 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--folder", type=Path, default=Path("runs/search"))
     parser.add_argument("--settings", type=Path, default=Path("results/settings.json"))
-    parser.add_argument("--held", type=Path, help="a settings file whose entries take part too")
-    rows = Path("results/reproduce")
-    parser.add_argument("--rows", type=Path, default=rows, help="with --held: where they ran")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Settle, and say a line for each method and graph as it ends."""
     args = parsed(argv)
-    wanted = [Final(method, target, args) for method in args.methods for target in args.targets]
-    wanted.sort(key=lambda final: final.target not in LARGE)  # the longest first
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(args.processes, end_with, (os.getpid(),)) as pool:
-        for line in pool.imap_unordered(settle, wanted):
-            print(line, flush=True)
+    asked = [(method, target) for method in args.methods for target in args.targets]
+    asked.sort(key=lambda final: final[1] not in LARGE)  # the longest first
+    with open_executor(args.processes, device=args.device) as executor:
+        for done in as_completed([executor.submit(settle, *final, args) for final in asked]):
+            print(result_of(done), flush=True)
 
 
 if __name__ == "__main__":

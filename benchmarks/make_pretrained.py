@@ -37,7 +37,7 @@ from graphglow.experiments.runs.learners import (
 )
 from graphglow.experiments.runs.reproduce import learner_folder, reproduce
 from graphglow.experiments.runs.rows import read_rows, without_repeats
-from graphglow.experiments.settings import Settings, config_of
+from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import FOLDER, PRETRAINED
 from graphglow.structure import StructureLearner

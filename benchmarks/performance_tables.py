@@ -10,106 +10,202 @@ on one machine the newest counts.
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from graphglow.experiments.bench.config import Row, shown
 from marked_page import NO_ROWS, rewrite
-from performance_layout import BARS, TABLES, Form, Row
 
 ROOT = Path(__file__).resolve().parents[1]
+MODEL = ("refinements", "pivots", "precision", "delta", "seed")
+CASES = {
+    "op": ("nodes", "pivots", "width", "features", "precision", "backend"),
+    "epoch": ("target", *MODEL, "epochs", "capture", "backend"),
+    "batch": ("target", *MODEL, "epochs", "capture", "backend", "seeds"),
+    "scale": ("nodes", "degree", "features", *MODEL, "backend", "kind"),
+    "fast_settings": ("target", "setting", "seeds", "epochs"),
+    "memory": ("target", *MODEL, "epochs", "capture", "backend"),
+}
+"""By benchmark: the fields that tell its cases apart."""
+COLUMNS = {
+    "op": ("nodes", "pivots", "precision", "backend", "forward_ms", "backward_ms", "both_ms",
+           "speedup_over_eager", "peak_bytes", "gflop", "least_bytes", "tflops", "ceiling_tflops",
+           "ceiling_share", "useful_share", "value_error", "gradient_error"),
+    "epoch": ("target", "nodes", "edges", "pivots", "refinements", "precision", "picked", "capture",
+              "epoch_ms", "epochs", "train_seconds", "speedup_over_eager", "gflop", "least_bytes",
+              "roof_ms", "roof_share", "peak_bytes"),
+    "batch": ("target", "picked", "precision", "epochs", "single_seconds", "seeds", "batch_seconds",
+              "ratio", "greatest_accuracy_difference", "mean_accuracy_difference", "peak_bytes"),
+    "scale": ("nodes", "edges", "pivots", "refinements", "precision", "delta", "picked", "epoch_ms",
+              "peak_bytes", "graph_bytes", "exponent"),
+    "fast_settings": ("target", "split", "setting", "seeds", "epochs", "val_accuracy",
+                      "val_accuracy_std", "test_accuracy", "test_accuracy_std", "seconds"),
+    "memory": ("target", "nodes", "pivots", "refinements", "precision", "backend", "peak_bytes",
+               "base_bytes", "share_of_eager"),
+}  # fmt: skip
+"""By benchmark: the fields that its table shows."""
+TITLES = {
+    "picked": "backend",
+    "speedup_over_eager": "speed-up over eager",
+    "peak_bytes": "peak MB",
+    "least_bytes": "least MB",
+    "graph_bytes": "of it the graph, MB",
+    "base_bytes": "before training MB",
+    "gflop": "GFLOP",
+    "tflops": "TFLOP/s",
+    "ceiling_tflops": "ceiling TFLOP/s",
+    "ceiling_share": "share",
+    "roof_share": "share of roof",
+    "share_of_eager": "of eager",
+    "value_error": "error",
+    "capture": "CUDA graph",
+    "train_seconds": "all s",
+    "single_seconds": "one s",
+    "batch_seconds": "batch s",
+    "ratio": "batch / one",
+    "greatest_accuracy_difference": "greatest difference in validation accuracy, points",
+    "mean_accuracy_difference": "of the means, points",
+    "exponent": "exponent above 100 k",
+    "val_accuracy": "validation %",
+    "val_accuracy_std": "+-",
+    "test_accuracy": "test %",
+    "test_accuracy_std": "+- (test)",
+    "seconds": "all seeds s",
+}
+"""What fields are called, where not by their name."""
+
+
+class Bar(NamedTuple):
+    """A figure that must be reached, and the rows it is read from."""
+
+    what: str
+    benchmark: str
+    where: Row
+    field: str
+    bar: float | None
+    aim: float | None = None
+    at_least: bool = False
+
+    def met(self, value: float, limit: float | None) -> bool:
+        return limit is None or (value >= limit if self.at_least else value <= limit)
+
+    def limit(self, value: float | None) -> str:
+        return "" if value is None else f"{'>=' if self.at_least else '<='} {self.shown(value)}"
+
+    def shown(self, value: float) -> str:
+        units = {"train_seconds": " s", "epoch_ms": " ms", "peak_bytes": " MB"}
+        return shown({self.field: value}, self.field) + units.get(self.field, "")
+
+
+GPU, CPU = {"device": "cuda"}, {"device": "cpu", "threads": 2}
+PAPER = {"refinements": 10, "pivots": 1000, "precision": "float32", "delta": "truncate"}
+LARGE = {"refinements": 2, "degree": 20.0, "precision": "float32"}
+FUSED = GPU | {"nodes": 200_000, "pivots": 1000, "width": 256, "features": 64, "backend": "triton"}
+ALL = ("float32", "tf32", "bfloat16")
+BARS = (
+    Bar("amherst41, 500 epochs of transfer", "epoch",
+        GPU | PAPER | {"target": "amherst41", "epochs": 500, "backend": "auto"},
+        "train_seconds", 3, 1),
+    Bar("johnshopkins55, 500 epochs of transfer", "epoch",
+        GPU | PAPER | {"target": "johnshopkins55", "epochs": 500, "backend": "auto"},
+        "train_seconds", 4, 1.5),
+    Bar("pubmed, P = 800, peak GPU memory", "epoch",
+        GPU | PAPER | {"target": "pubmed", "pivots": 800, "epochs": 20, "picked": "triton"},
+        "peak_bytes", 0.8e9, 0.4e9),
+    Bar("10 seeds of amherst41 in one batch, against one seed, 100 epochs", "batch",
+        GPU | PAPER | {"target": "amherst41", "seeds": 10, "epochs": 100}, "ratio", 4, 2),
+    *(Bar(f"op at N = 200,000, forward + backward in {precision}, fused against eager", "op",
+          FUSED | {"precision": precision}, "speedup_over_eager", 3, 6, at_least=True)
+      for precision in ALL),
+    *(Bar(f"its peak memory in {precision}, as a share of eager's", "op",
+          FUSED | {"precision": precision}, "peak_share_of_eager", 0.125) for precision in ALL),
+    *(Bar(f"its share of the measured matmul ceiling of {precision}", "op",
+          FUSED | {"precision": precision}, "ceiling_share", 0.35, 0.6, at_least=True)
+      for precision in ALL[1:]),  # float32 is made of bfloat16 products
+    Bar("1 M nodes, 10 M edges, 2 refinements: peak of an epoch", "scale",
+        GPU | LARGE | {"nodes": 1_000_000, "delta": "truncate"}, "peak_bytes", 12e9, 6e9),
+    Bar("10 M nodes, 100 M edges, 2 refinements: one epoch", "scale",
+        GPU | LARGE | {"nodes": 10_000_000, "delta": "truncate"}, "epoch_ms", None, 5e3),
+    Bar("growth of epoch time above 100 k nodes: exponent", "scale",
+        GPU | {"kind": "fit", "refinements": 2, "delta": "truncate", "precision": "float32"},
+        "exponent", 1.05),
+    Bar("reed98 on 2 CPU cores: one epoch", "epoch",
+        CPU | PAPER | {"target": "reed98", "backend": "auto"}, "epoch_ms", 350, 150),
+    Bar("linear against truncation by eager at N = 20,000, P = 1000 on 2 CPU cores", "op",
+        CPU | {"nodes": 20_000, "pivots": 1000, "backend": "linear", "precision": "float32"},
+        "speedup_over_eager", 8, at_least=True),
+    Bar("1 M nodes, 10 M edges with linear on 2 CPU cores: peak of an epoch", "scale",
+        CPU | LARGE | {"nodes": 1_000_000, "delta": "affine"}, "peak_bytes", 10e9),
+)  # fmt: skip
+"""The bars of the project; without a number, it must run."""
 
 
 def read_rows(folder: Path) -> list[Row]:
     """All rows, oldest first."""
-    lines = [
-        line
-        for path in sorted(folder.glob("bench_*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
-    rows = [json.loads(line) for line in lines if line.strip()]
+    files = sorted(folder.glob("bench_*.jsonl"))
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines() if line]
     return sorted(rows, key=lambda row: row["provenance"]["date"])
 
 
 def machine(row: Row) -> str:
     """One line that names the machine and the software."""
     made = row["provenance"]
-    versions = made["versions"]
+    where = f"{row.get('threads')} threads of a {made['machine']['cpu']} CPU"
     if row["device"] == "cuda":
-        where = f"{made['machine']['gpu']}, CUDA {versions.get('cuda')}"
-    else:
-        where = f"{row['threads']} threads of a {made['machine']['cpu']} CPU"
-    return f"{where}, torch {versions['torch']}"
+        where = f"{made['machine']['gpu']}, CUDA {made['versions'].get('cuda')}"
+    return f"{where}, torch {made['versions']['torch']}"
 
 
-def newest(rows: list[Row], case: tuple[str, ...]) -> list[Row]:
-    """One row per case, in the order in which cases first appear."""
-    found: dict[tuple[object, ...], Row] = {}
-    for row in rows:
-        found[tuple(row.get(name) for name in case)] = row
-    return list(found.values())
-
-
-def cell(row: Row, field: str, form: Form) -> str:
-    value = row.get(field)
-    if value is None:
-        return "out of memory" if row.get("out_of_memory") and field.endswith("_ms") else ""
-    return form(value)
-
-
-def markdown(titles: list[str], cells: list[list[str]]) -> str:
+def markdown(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     lines = [titles, ["---"] * len(titles), *cells]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def table(name: str, rows: list[Row]) -> str:
+def table(name: str, rows: Sequence[Row]) -> str:
     """The table of one benchmark for each machine; columns that stay empty are left out."""
-    layout = TABLES[name]
-    mine = [row for row in rows if row["benchmark"] == name]
+    by_machine: dict[str, dict[tuple[object, ...], Row]] = {}
+    for row in rows:
+        if row["benchmark"] == name:
+            case = tuple(row.get(field) for field in CASES[name])
+            by_machine.setdefault(machine(row), {})[case] = row
     parts = []
-    for where in dict.fromkeys(machine(row) for row in mine):
-        chosen = newest([row for row in mine if machine(row) == where], layout.case)
+    for where, cases in by_machine.items():
+        chosen = list(cases.values())
         commits = ", ".join(dict.fromkeys(str(row["provenance"]["commit"]) for row in chosen))
-        shown = {
-            title: [cell(row, *column) for row in chosen]
-            for title, column in layout.columns.items()
-        }
-        shown = {title: values for title, values in shown.items() if any(values)}
-        lines = [list(line) for line in zip(*shown.values(), strict=True)]
-        parts.append(f"{where}; commit {commits}:\n\n{markdown(list(shown), lines)}")
+        fields = [field for field in COLUMNS[name] if any(shown(row, field) for row in chosen)]
+        titles = [TITLES.get(field, field.replace("_", " ")) for field in fields]
+        cells = [[shown(row, field) for field in fields] for row in chosen]
+        parts.append(f"{where}; commit {commits}:\n\n{markdown(titles, cells)}")
     return "\n".join(parts) or NO_ROWS
 
 
-def bars(rows: list[Row]) -> str:
+def bars(rows: Sequence[Row]) -> str:
     """Each bar with the newest figure that it is about."""
     lines = []
     for bar in BARS:
-        wanted = {"benchmark": bar.benchmark, **bar.where}
-        found = [
-            row[bar.field]
-            for row in rows
-            if row.get(bar.field) is not None
-            and all(row.get(name) == value for name, value in wanted.items())
-        ]
-        sign = ">=" if bar.at_least else "<="
-        limit = "runs" if bar.bar == float("inf") else f"{sign} {bar.form(bar.bar)}"
-        aim = "" if bar.aim is None else f"{sign} {bar.form(bar.aim)}"
-        if not found:
-            lines.append([bar.what, limit, aim, "not measured", ""])
-            continue
-        verdict = "yes" if bar.met(found[-1], bar.bar) else "**no**"
-        if bar.aim is not None and bar.met(found[-1], bar.aim):
-            verdict = "yes, and the aim"
-        lines.append([bar.what, limit, aim, bar.form(found[-1]), verdict])
+        wanted = {"benchmark": bar.benchmark, **bar.where}.items()
+        fitting = [row[bar.field] for row in rows if row.get(bar.field) is not None
+                   and all(row.get(name) == value for name, value in wanted)]  # fmt: skip
+        measured, verdict = "not measured", ""
+        if fitting:
+            measured = bar.shown(fitting[-1])
+            verdict = "yes" if bar.met(fitting[-1], bar.bar) else "**no**"
+            if bar.aim is not None and bar.met(fitting[-1], bar.aim):
+                verdict = "yes, and the aim"
+        limit = bar.limit(bar.bar) or "runs"
+        lines.append([bar.what, limit, bar.limit(bar.aim), measured, verdict])
     return markdown(["what", "bar", "aim", "measured", "met"], lines)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; 1 if stale")
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     rows = read_rows(args.results)
-    made = {"bars": bars(rows), **{name: table(name, rows) for name in TABLES}}
+    made = {"bars": bars(rows), **{name: table(name, rows) for name in COLUMNS}}
     return rewrite(args.page, made, check=args.check)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from graphglow.experiments.paper.cells import EXPERIMENTS, Cell, select_cells
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.reproduce import Progress, reproduce
-from graphglow.experiments.settings import read_settings
+from graphglow.experiments.search.settings import read_settings
 
 LARGE = ("pubmed", "cornell5")
 

@@ -26,7 +26,7 @@ from graphglow.experiments.runs.config import (
 )
 from graphglow.experiments.runs.reproduce import found_rows
 from graphglow.experiments.runs.rows import ResultRow, without_repeats
-from graphglow.experiments.settings import Settings, read_settings
+from graphglow.experiments.search.settings import Settings, read_settings
 from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from graphglow.report.result_rows import origins

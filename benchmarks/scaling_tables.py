@@ -13,8 +13,8 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from graphglow.experiments.bench.config import Row
 from graphglow.training.distributed.cost import (
     Job,
     Machine,
@@ -25,6 +25,7 @@ from graphglow.training.distributed.cost import (
     seconds,
 )
 from marked_page import NO_ROWS, rewrite
+from performance_tables import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 NVLINK, BETWEEN_MACHINES = 450e9, 50e9
@@ -35,7 +36,6 @@ MEMORY = 141e9
 """Bytes of one H200."""
 COMMUNITIES = 0.1
 """The halo of a graph that can be cut well, as a share of a rank's own nodes; assumed."""
-Row = dict[str, Any]
 
 
 def read(path: Path) -> list[Row]:
@@ -82,7 +82,7 @@ def one_gpu_table(rows: Sequence[Row], machine: Machine) -> str:
     for row in one_gpu_rows(rows):
         job = one_gpu_job(row)
         took, told = row["epoch_ms"] / 1e3, seconds(job, machine)
-        size = graph_bytes(job) + kept_bytes(job)
+        size = held_bytes(job)
         lines.append(
             [
                 f"{row['nodes']:,}",
@@ -123,9 +123,7 @@ def predictions(rows: Sequence[Row], machine: Machine) -> str:
         return NO_ROWS
     largest = measured[-1]
     slower = largest["epoch_ms"] / 1e3 / seconds(one_gpu_job(largest), machine)
-    fatter = largest["peak_bytes"] / (
-        graph_bytes(one_gpu_job(largest)) + kept_bytes(one_gpu_job(largest))
-    )
+    fatter = largest["peak_bytes"] / held_bytes(one_gpu_job(largest))
     lines = []
     for nodes in (100_000_000, 1_000_000_000):
         for ranks in (8, 64):
@@ -138,7 +136,7 @@ def predictions(rows: Sequence[Row], machine: Machine) -> str:
                     network=network,
                     latency=LATENCY,
                 )
-                size = fatter * (graph_bytes(job) + kept_bytes(job)) + halo_bytes(job)
+                size = fatter * held_bytes(job) + halo_bytes(job)
                 epoch = seconds(job, slow)
                 exchange = bytes_sent(job) / network
                 fits = "yes" if size < MEMORY else f"no ({size / MEMORY:.1f}x)"
@@ -158,6 +156,10 @@ def predictions(rows: Sequence[Row], machine: Machine) -> str:
     titles = ["nodes", "GPUs", "graph", "GB a GPU", "fits", "GB sent a GPU", "s an epoch"]
     titles += ["of it exchange", "hours of 500 epochs"]
     return markdown(titles, lines)
+
+
+def held_bytes(job: Job) -> float:
+    return graph_bytes(job) + kept_bytes(job)
 
 
 def random_halo(ranks: int, degree: float = 20.0) -> float:
@@ -210,11 +212,6 @@ def h200(rows: Iterable[Row]) -> Machine:
 
 def megabytes(count: float) -> str:
     return f"{count / 1e6:,.3g}" if count < 1e9 else f"{count / 1e6:,.0f}"
-
-
-def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    whole = [list(titles), ["---"] * len(titles), *map(list, lines)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in whole)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -11,26 +11,24 @@ missing.
 
 import argparse
 import json
-import multiprocessing
-import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import as_completed
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
 
 from graphglow.errors import InputError
-from graphglow.experiments.candidates import SearchConfig
+from graphglow.experiments.paper.cells import split_of
+from graphglow.experiments.paper.cells import table2
+from graphglow.experiments.runs.learners import load_with_split
+from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.paper.cells import split_of, table2
 from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.executor import end_with
-from graphglow.experiments.runs.learners import load_with_split
-from graphglow.experiments.search import Work, has_learner, search
-from graphglow.experiments.search_spaces import STEPS
-from graphglow.experiments.settings import locked, read_settings, write_settings
+from graphglow.experiments.runs.executor import open_executor, result_of
+from graphglow.experiments.search.settings import locked, read_settings, write_settings
+from graphglow.experiments.search.space import STEPS, SearchConfig, has_learner
+from graphglow.experiments.search.study import Work, search
 from graphglow.storage import append_line
 
 LARGE = ("pubmed", "cornell5")
@@ -45,19 +43,6 @@ FIRST = ("graphglow", "random-theta", "gcn")
 """Methods that are searched before the others; ``WIDER`` ones come last."""
 
 
-class Study(NamedTuple):
-    """What one process is asked to search."""
-
-    method: str
-    target: str
-    config: SearchConfig
-    folder: Path
-    settings: Path
-    data_root: Path | None
-    until: float
-    """When to begin nothing new."""
-
-
 def all_methods() -> list[str]:
     """The methods of Table 2 that have settings of their own, and the wider searches."""
     named = {cell.tuned_as or cell.method for cell in table2()}
@@ -68,52 +53,38 @@ def _place(method: str) -> int:
     return 0 if method in FIRST else 2 if method in WIDER else 1
 
 
-def run(study: Study) -> str:
+def run(method: str, target: str, args: argparse.Namespace) -> str:
     """Search one method on one target; return a line about it."""
     began = time.time()
-    if began > study.until:
-        return f"{study.method} on {study.target}: not begun"
-    torch.set_num_threads(1)
-    names = of_the_other_kind(study.target) if has_learner(study.method) else ()
-    work = Work(
-        storage=study.folder / f"{study.target}-{study.method}.db",
-        learners=study.folder / "learners",
-        settings=study.settings,
+    if began > args.until:
+        return f"{method} on {target}: not begun"
+    large = target in LARGE
+    config = SearchConfig(
+        trials=args.trials_large if large else args.trials,
+        trials_at_once=args.at_once,
+        seeds_per_trial=1 if large else args.seeds,
+        device=args.device,
     )
-    data = load_with_split(study.target, study.data_root)
+    work = Work(
+        storage=args.folder / f"{target}-{method}.db",
+        learners=args.folder / "learners",
+        settings=args.settings,
+    )
+    names = of_the_other_kind(target) if has_learner(method) else ()
     try:
         row = search(
-            study.method,
-            data,
-            study.config,
+            method,
+            load_with_split(target, args.data_root),
+            config,
             work=work,
-            sources=[load_with_split(name, study.data_root) for name in names],
+            sources=[load_with_split(name, args.data_root) for name in names],
             pretrain_space=STEPS,
-            split=split_of(study.target),
+            split=split_of(target),
         )
     except InputError as error:
-        return f"{study.method} on {study.target}: {error}"
+        return f"{method} on {target}: {error}"
     found = "no trial succeeded" if row["val_accuracy"] is None else f"{row['val_accuracy']:.4f}"
-    seconds = time.time() - began
-    return f"{study.method} on {study.target}: {found}, {row['trials']} trials, {seconds:.0f} s"
-
-
-def studies(args: argparse.Namespace) -> list[Study]:
-    """What the main claims rest on before the rest, and of each the longest first."""
-    until = time.time() + args.seconds
-    made = []
-    for method in args.methods or all_methods():
-        for target in args.targets:
-            large = target in LARGE
-            config = SearchConfig(
-                trials=args.trials_large if large else args.trials,
-                trials_at_once=args.at_once,
-                seeds_per_trial=1 if large else args.seeds,
-                device=args.device,
-            )
-            paths = (args.folder, args.settings, args.data_root)
-            made.append(Study(method, target, config, *paths, until))
-    return sorted(made, key=lambda study: (_place(study.method), study.target not in LARGE))
+    return f"{method} on {target}: {found}, {row['trials']} trials, {time.time() - began:.0f} s"
 
 
 def borrow(path: Path) -> None:
@@ -161,11 +132,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.borrow:
         borrow(args.settings)
         return
-    args.folder.mkdir(parents=True, exist_ok=True)
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(args.processes, end_with, (os.getpid(),)) as pool:
-        for line in pool.imap_unordered(run, studies(args)):
-            print(line, flush=True)
+    args.until = time.time() + args.seconds
+    asked = [(m, target) for m in args.methods or all_methods() for target in args.targets]
+    # what the main claims rest on before the rest, and of each the longest first
+    asked.sort(key=lambda study: (_place(study[0]), study[1] not in LARGE))
+    with open_executor(args.processes, device=args.device) as executor:
+        for done in as_completed([executor.submit(run, *study, args) for study in asked]):
+            print(result_of(done), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 from graphglow.cli import main
 from graphglow.commands import bench as bench_module
 from graphglow.commands.bench import COLUMNS, PARTS
-from graphglow.experiments.bench import ceilings
+from graphglow.experiments.bench import measure
 
 OP = ["bench", "op", "--nodes", "20", "30", "--pivots", "4", "--width", "8", "--features", "4"]
 OP += ["--min-seconds", "0.005", "--device", "cpu"]
@@ -16,8 +16,8 @@ SMALL = ["--pivots", "8", "--refinements", "2", "--epochs", "2", "--repeats", "1
 
 @pytest.fixture(autouse=True)
 def small_ceilings(monkeypatch):
-    monkeypatch.setitem(ceilings.MATMUL_SIDE, "cpu", 64)
-    monkeypatch.setitem(ceilings.COPY_BYTES, "cpu", 2**16)
+    monkeypatch.setitem(measure.MATMUL_SIDE, "cpu", 64)
+    monkeypatch.setitem(measure.COPY_BYTES, "cpu", 2**16)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # other tests' way to run kernels here
 
 

@@ -8,24 +8,22 @@ from pathlib import Path
 import optuna
 import pytest
 
-from graphglow.experiments.settings import Settings, read_settings, write_settings
+from graphglow.experiments.search.settings import Settings, read_settings, write_settings
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import final_settings
 import reproduce_rows
 import search_settings
-from reproduction_folder import cells, five
 
 CITATION = ("cora", "citeseer", "pubmed")
 
 
-def settle(folder: Path, *methods: str, target: str = "reed98", **more: Path) -> None:
+def settle(folder: Path, *methods: str, target: str = "reed98") -> None:
     """By the scores of the trials alone."""
-    given = [f"--{name}={path}" for name, path in more.items()]
     paths = [f"--folder={folder}", f"--settings={folder / 'settings.json'}"]
     for method in methods:
-        args = final_settings.parsed(["--seeds=0", "--targets", target, *paths, *given])
-        final_settings.settle(final_settings.Final(method, target, args))
+        args = final_settings.parsed(["--seeds=0", "--targets", target, *paths])
+        final_settings.settle(method, target, args)
 
 
 def study(folder: Path, target: str, method: str, trials: list[tuple[dict, float]]) -> None:
@@ -67,18 +65,6 @@ def test_without_the_learned_graph_both_have_each_other_s_trials(folder: Path) -
     assert told["graphglow"] == ("random-theta", 1, 0.8)
     assert told["graphglow-on"] == ("graphglow", 1, 0.7)
     assert told["random-theta"] == ("random-theta", 2, 0.8)
-
-
-def test_what_was_held_stays_in_the_race(folder: Path) -> None:
-    study(folder, "cora", "gcn", [({"dropout": 0.2}, 0.80)])
-    held = folder / "held.json"
-    write_settings(held, Settings().having("gcn", "cora", {"dropout": 0.5}))
-    (cell,) = cells("table2", "gcn/cora")
-    for accuracy, wins in ((0.79, 0.2), (0.81, 0.5)):
-        lines = (json.dumps(row | {"val_accuracy": accuracy}) for row in five(cell, 0.7))
-        (folder / "rows.jsonl").write_text("\n".join(lines))
-        settle(folder, "gcn", target="cora", held=held, rows=folder / "rows.jsonl")
-        assert read_settings(folder / "settings.json").of("gcn", "cora") == {"dropout": wins}
 
 
 def test_finals_have_the_best_once_and_what_is_good_for_the_other(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.reproduce import found_rows, reproduce
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 
 TARGET = "synthetic-small"
 GLOW = {

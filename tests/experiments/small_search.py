@@ -7,9 +7,9 @@ import optuna
 import torch
 
 from graphglow.baselines import METHODS
-from graphglow.experiments import search, trial_storage
-from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.search import Work
+from graphglow.experiments.search.space import SearchConfig
+from graphglow.experiments.search.study import Work, search
+from graphglow.experiments.search.trials import opened
 from graphglow.graphs import check_graph, synthetic_graph
 
 FAST = SearchConfig(trials=3, seeds_per_trial=2, epochs=2, pretrain_epochs=1, device="cpu")
@@ -37,7 +37,7 @@ def relabelled(data, mask):
 
 
 def found(method="gcn", data=None, config=FAST, **more):
-    row = search.search(method, graph() if data is None else data, config, **more)
+    row = search(method, graph() if data is None else data, config, **more)
     assert json.loads(json.dumps(row, allow_nan=False)) == row
     return {name: value for name, value in row.items() if name not in NO_TIMES}
 
@@ -50,7 +50,7 @@ def work_in(folder):
 
 def drawn(work, study=None):
     """Values and scores of the settled trials, in order, as the storage has them."""
-    with trial_storage.opened(work.storage) as storage:
+    with opened(work.storage) as storage:
         name = study or optuna.get_all_study_names(storage)[0]
         loaded = optuna.load_study(storage=storage, study_name=name)
         return [

@@ -12,7 +12,7 @@ from graphglow.experiments.paper.lines import CONTROLS, NAMES, OWN_LINES, PRETRA
 from graphglow.experiments.runs.config import ReproduceConfig, configs_of, in_parts, merged
 from graphglow.experiments.runs.rows import same_run
 from graphglow.experiments.runs.run import run_facts
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS
 from graphglow.training import PretrainConfig, TransferConfig
 

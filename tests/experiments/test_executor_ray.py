@@ -23,7 +23,7 @@ from test_reproduce_processes import HERE, members, until
 from graphglow.cli import main
 from graphglow.errors import InputError
 from graphglow.experiments import trial_storage
-from graphglow.experiments.candidates import SearchConfig
+from graphglow.experiments.search.space import SearchConfig
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs import executor
 from graphglow.experiments.runs.executor import (
@@ -36,7 +36,7 @@ from graphglow.experiments.runs.executor import (
 )
 from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.runs.reproduce import learner_folder
-from graphglow.experiments.settings import write_settings
+from graphglow.experiments.search.settings import write_settings
 from graphglow.experiments.trial_workers import storage_for
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]

@@ -10,8 +10,9 @@ from graphglow.errors import InputError
 from graphglow.experiments.bench.config import BenchConfig, ModelBench
 from graphglow.experiments.bench.op import OpBench
 from graphglow.experiments.bench.scale import ScaleBench
-from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.config import Protocol
+from graphglow.experiments.runs.plan import ReproduceConfig
+from graphglow.experiments.search.space import SearchConfig
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from graphglow.experiments.runs.learners import without_files
 from graphglow.experiments.runs.plan import make_plan
 from graphglow.experiments.runs.reproduce import learner_folder
 from graphglow.experiments.runs.rows import line_of, read_rows, same_run
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 from graphglow.storage import append_line
 
 NAN = Settings({"gcn": {TARGET: {"hidden": 4, "learning_rate": 1e30}}})

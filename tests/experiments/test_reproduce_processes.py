@@ -26,7 +26,7 @@ warnings.simplefilter("ignore")
 from pathlib import Path
 from graphglow.cli import main
 from graphglow.experiments.paper.cells import EXPERIMENTS
-from graphglow.experiments.settings import write_settings
+from graphglow.experiments.search.settings import write_settings
 from small_cells import SETTINGS, cell
 
 if __name__ == "__main__":

@@ -1,20 +1,26 @@
 """Search: one budget, resumable, blind to test labels; what fails is said and counted."""
 
+import ast
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import optuna
 import pytest
-from small_search import FAST, drawn, found, graph, with_space, work_in
+import torch
+from small_search import FAST, drawn, found, graph, relabelled, with_space, work_in
 
 from graphglow.baselines import METHODS, fit_many
 from graphglow.errors import InputError
-from graphglow.experiments import candidates
-from graphglow.experiments.blind import blinded
-from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.settings import Settings, config_of, read_settings, write_settings
+from graphglow.experiments.runs.executor import open_executor
+from graphglow.experiments.search import space, study
+from graphglow.experiments.search.blind import blinded
+from graphglow.experiments.search.settings import Settings, config_of, read_settings, write_settings
+from graphglow.experiments.search.space import PRETRAIN_SPACE, TRANSFER_SPACE, SearchConfig
+from graphglow.experiments.search.study import Work
 from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.training import PretrainConfig, pretrain, transfer_many
 
 # Budget and draws
 
@@ -86,7 +92,7 @@ class Interrupting:
 
 def test_an_interrupted_search_keeps_its_trials_and_writes_no_settings(tmp_path, monkeypatch):
     work = work_in(tmp_path)
-    monkeypatch.setattr(candidates, "fit_many", Interrupting(2))
+    monkeypatch.setattr(space, "fit_many", Interrupting(2))
     with pytest.raises(KeyboardInterrupt):
         found(work=work)
     assert len(drawn(work)) == 1
@@ -96,7 +102,7 @@ def test_an_interrupted_search_keeps_its_trials_and_writes_no_settings(tmp_path,
 
 def test_an_interrupted_grid_is_completed(tmp_path, monkeypatch):
     with_space(monkeypatch, hidden=(4, 8, 16), dropout=(0.0, 0.5))
-    monkeypatch.setattr(candidates, "fit_many", Interrupting(3))
+    monkeypatch.setattr(space, "fit_many", Interrupting(3))
     with pytest.raises(KeyboardInterrupt):
         found(config=replace(FAST, trials=6), work=work_in(tmp_path))
     assert found(config=replace(FAST, trials=6), work=work_in(tmp_path))["trials"] == 6
@@ -105,9 +111,7 @@ def test_an_interrupted_grid_is_completed(tmp_path, monkeypatch):
 
 def test_a_rerun_does_what_is_missing(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(
-        candidates, "fit_many", lambda *a, **m: calls.append(a) or fit_many(*a, **m)
-    )
+    monkeypatch.setattr(space, "fit_many", lambda *a, **m: calls.append(a) or fit_many(*a, **m))
     work = work_in(tmp_path)
     first = found(work=work)
     assert (first["trials"], len(calls)) == (3, 3)
@@ -183,9 +187,7 @@ def test_an_unknown_method_is_refused():
 
 def test_without_optuna_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    for name in ("trials", "trial_storage"):
-        monkeypatch.delitem(sys.modules, f"graphglow.experiments.{name}")
-        monkeypatch.delattr(f"graphglow.experiments.{name}")
+    monkeypatch.delitem(sys.modules, "graphglow.experiments.search.trials")
     with pytest.raises(InputError, match=r'needs Optuna; .*pip install "graphglow\[search\]"'):
         found()
 
@@ -198,16 +200,26 @@ def test_optuna_says_nothing_and_is_left_as_it_was(capfd, monkeypatch):
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_counts_trials_and_their_epochs():
+def test_progress_counts_trials():
     seen = []
     found(on_progress=seen.append)
-    done = [now.done for now in seen]
-    assert done == sorted(done)
-    assert (done[0], done[-1]) == (0, 3)
-    assert {0.25, 1.5, 2.75} <= set(done)  # two runs of two epochs
+    assert [now.done for now in seen] == [0, 1, 2, 3]
     assert seen[0].best is None
     assert seen[-1].best is not None
     assert {(now.method, now.target, now.total) for now in seen} == {("gcn", "small", 3)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ray", [None, ""])
+def test_processes_make_the_trials_that_one_would_make(tmp_path, ray):
+    if ray is not None:
+        pytest.importorskip("ray", reason="Ray is not installed")
+    config = replace(FAST, trials=5, epochs=20)  # the first draws know no scores
+    alone = found(config=config, work=work_in(tmp_path / "alone"))
+    with open_executor(2, ray, device="cpu") as executor:
+        row = found(config=config, work=work_in(tmp_path / "two"), executor=executor)
+    assert row == alone
+    assert drawn(work_in(tmp_path / "two")) == drawn(work_in(tmp_path / "alone"))
 
 
 def test_settings_of_a_learner_leave_those_that_tables_take(tmp_path):
@@ -226,3 +238,153 @@ def test_settings_of_a_learner_leave_those_that_tables_take(tmp_path):
         f"small < learner {row['learner']}" for row in rows
     }
     assert len(entries) == 4
+
+
+# GraphGLOW: pre-trained once for each learner's settings, then transferred
+
+
+ONE_LEARNER = {name: values[:1] for name, values in PRETRAIN_SPACE.items()}
+
+
+def counted_pretraining(monkeypatch):
+    """What is pre-trained, where all trials have one encoder."""
+    calls = []
+    monkeypatch.setattr(space, "TRANSFER_SPACE", {**TRANSFER_SPACE, "encoder": ("gcn",)})
+    monkeypatch.setattr(space, "pretrain", lambda *a, **m: calls.append(a[1]) or pretrain(*a, **m))
+    return calls
+
+
+def test_graphglow_is_searched_with_its_pretraining():
+    row = found("graphglow", sources=[graph("a", seed=1), graph("b", seed=2)])
+    assert row["sources"] == ["a", "b"]
+    assert set(row["settings"]) == {"pretrain", "transfer"}
+    made = config_of(PretrainConfig, row["settings"]["pretrain"])
+    assert (made.refinements, made.learner.similarity) == (4, "cosine")
+    assert made.episodes in (1, 2, 3)
+    assert row["settings"]["transfer"]["refinements"] == 4
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_learner_is_pretrained_once(tmp_path, monkeypatch, kept):
+    calls = counted_pretraining(monkeypatch)
+    asked = {"work": Work(learners=tmp_path if kept else None), "pretrain_space": ONE_LEARNER}
+    asked["sources"] = [graph("a", seed=1)]
+    first = found("graphglow", **asked)
+    assert len(calls) == 1
+    assert found("graphglow", **asked) == first
+    assert len(calls) == (1 if kept else 2)
+
+
+def test_another_setting_source_or_damage_makes_another_learner(tmp_path, monkeypatch):
+    calls = counted_pretraining(monkeypatch)
+    sources, asked = [graph("a", seed=1)], {"work": Work(learners=tmp_path)}
+    asked["pretrain_space"] = ONE_LEARNER
+    found("graphglow", sources=sources, **asked)
+    for file in tmp_path.iterdir():
+        file.write_text("damaged")
+    found("graphglow", sources=sources, **asked)
+    assert (len(calls), len(list(tmp_path.iterdir()))) == (2, 1)
+    found("graphglow", sources=[relabelled(sources[0], "val_mask")], **asked)
+    asked["pretrain_space"] = {**ONE_LEARNER, "episodes": (2,)}
+    found("graphglow", sources=sources, **asked)
+    assert (len(calls), len(list(tmp_path.iterdir()))) == (4, 3)
+
+
+def test_with_a_learner_only_the_transfer_is_searched(monkeypatch, tmp_path):
+    calls = counted_pretraining(monkeypatch)
+    theta = StructureLearner(LearnerConfig(embedding_size=8), seed=1)
+    theta.provenance["sources"] = ["cora"]
+    row = found("graphglow", learner=theta, work=work_in(tmp_path))
+    assert calls == []
+    assert set(row["settings"]) == {"transfer"}
+    assert set(row["settings"]["transfer"]) == set(TRANSFER_SPACE)
+    assert row["sources"] == ["cora"]
+    known = read_settings(tmp_path / "settings.json")
+    assert known.entries["graphglow"] == {f"small < learner {row['learner']}": row["settings"]}
+    other = StructureLearner(LearnerConfig(embedding_size=8), seed=2)
+    assert found("graphglow", learner=other)["study"] != row["study"]
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_graphglow_needs_sources_or_a_learner(both):
+    more = {"sources": [graph("a", seed=1)], "learner": StructureLearner()} if both else {}
+    with pytest.raises(InputError, match=f"either sources .*got {'both' if both else 'neither'}"):
+        found("graphglow", **more)
+    with pytest.raises(InputError, match="must go with the method graphglow; got gcn"):
+        found("gcn", learner=StructureLearner())
+
+
+# Blind to test labels: to change them changes nothing, and nothing is given them
+
+
+def test_a_blind_graph_has_no_label_outside_training_and_validation():
+    data = graph()
+    data.y_all = data.y.clone()
+    data.edge_weight = torch.rand(data.edge_index.shape[1])
+    blind = blinded(data)
+    seen = data.train_mask | data.val_mask
+    assert torch.equal(blind.data.y[seen], data.y[seen])
+    assert (blind.data.y[~seen] == -1).all()
+    assert not blind.data.test_mask.any()
+    assert torch.equal(blind.data.edge_weight, data.edge_weight)
+    kept = {"x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask", "name"}
+    assert set(blind.data.keys()) == kept
+    assert data.test_mask.any()
+    assert (data.y >= 0).all()
+
+
+def test_a_graph_that_no_trial_could_train_on_is_refused():
+    data = graph()
+    data.train_mask &= data.y == 0
+    with pytest.raises(InputError, match="at least two classes"):
+        found(data=data)
+
+
+@pytest.mark.parametrize("method", ["gcn", "link", "lds", "graphglow"])
+def test_test_labels_change_nothing(method):
+    more = {"sources": [graph("a", seed=1)]} if method == "graphglow" else {}
+    changed = {"sources": [relabelled(s, "test_mask") for s in more["sources"]]} if more else {}
+    one = found(method, graph(), **more)
+    assert one == found(method, relabelled(graph(), "test_mask"), **changed)
+
+
+def test_validation_labels_change_the_study():
+    one, other = found(), found(data=relabelled(graph(), "val_mask"))
+    assert one["study"] != other["study"]
+    assert one["val_accuracies"] != other["val_accuracies"]
+
+
+def test_what_trains_is_given_blind_graphs_only(monkeypatch):
+    seen = []
+
+    def spy(module, name, real, place):
+        def spied(*args, **more):
+            given = args[place]
+            seen.extend((name, data) for data in (given if isinstance(given, list) else [given]))
+            return real(*args, **more)
+
+        monkeypatch.setattr(module, name, spied)
+
+    spy(space, "fit_many", fit_many, 1)
+    spy(space, "transfer_many", transfer_many, 1)
+    spy(space, "pretrain", pretrain, 0)
+    found()
+    found("graphglow", sources=[graph("a", seed=1)])
+    assert {name for name, _ in seen} == {"fit_many", "transfer_many", "pretrain"}
+    for _, data in seen:
+        assert not data.test_mask.any()
+        assert (data.y[~(data.train_mask | data.val_mask)] == -1).all()
+
+
+def test_only_the_module_that_blinds_speaks_of_tests():
+    folder = Path(study.__file__).parent
+    for name in ("space", "study", "trials"):
+        tree = ast.parse((folder / f"{name}.py").read_text())
+        used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)}
+        used |= {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+        used |= {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)} - {None}
+        words = {word for word in used if isinstance(word, str) and " " not in word}
+        assert not {word for word in words if word == "test" or "test_" in word}, name
+    source = (folder / "study.py").read_text()
+    body = source.split("del data, sources")[1].split("\ndef ")[0]
+    assert "data" not in {n.id for n in ast.walk(ast.parse("def f():" + body)) if hasattr(n, "id")}

@@ -3,19 +3,21 @@
 import json
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
-from graphglow.experiments.settings import (
+from graphglow.experiments.search.settings import (
     Settings,
+    check_settings,
     config_of,
     locked,
     read_settings,
     write_settings,
 )
-from graphglow.experiments.trials import encoded, plain
+from graphglow.experiments.search.space import encoded, nested
 from graphglow.structure import LearnerConfig, ObjectiveConfig
 from graphglow.training import PretrainConfig, TransferConfig
 
@@ -152,8 +154,12 @@ def test_a_config_with_configs_inside():
         ("gcn", {"hidden": 64.0}, "hidden must be an integer; got 64.0"),
         ("gcn", {"dropout": "much"}, "dropout must be a number; got 'much'"),
         ("graphglow-linear", {"num_pivots": 3}, "got 'num_pivots'"),
-        ("graphglow-star", {"objective": 3}, "must hold the settings of a ObjectiveConfig; got 3"),
-        ("graphglow-star", {"objective": {"alpha": 1}}, "TrainedConfig.objective .*got 'alpha'"),
+        (
+            "graphglow-star",
+            {"objective": 3},
+            "objective of TrainedConfig must hold settings; got 3",
+        ),
+        ("graphglow-star", {"objective": {"alpha": 1}}, "objective of TrainedConfig .*got 'alpha'"),
         ("graphglow-star", {"objective": {"smoothness": "x"}}, "must be a number; got 'x'"),
     ],
 )
@@ -171,7 +177,7 @@ def test_every_value_of_every_space_survives_the_file_and_the_storage(name, tmp_
         assert len(set(stored)) == len(values)
         assert stored == json.loads(json.dumps(stored))
         for value in values:
-            written = json.loads(json.dumps({setting: plain(value)}))
+            written = json.loads(json.dumps(nested({setting: encoded(value)})))
             assert config_of(method.config, written) == method.config(**{setting: value})
 
 
@@ -181,3 +187,68 @@ def test_a_stored_value_is_the_same_whatever_the_order():
     assert encoded("text") == "text"
     keys = list(json.loads(encoded(ObjectiveConfig())))
     assert keys == sorted(keys)
+
+
+# The check before anything runs
+
+FILE = Path("mine.json")
+GLOW = {"pretrain": {"episodes": 2, "epochs": 50}, "transfer": {"dropout": 0.2}}
+
+
+def test_what_search_writes_passes():
+    entries = {
+        "gcn": {"cora": {"dropout": 0.5, "hidden": 64}},
+        "lds": {"cora": {"knn": None}, "citeseer": {"knn": 5}},
+        "graphglow": {
+            "reed98": GLOW,
+            "reed98 < cora+pubmed": GLOW,
+            "cora < learner universal": {"transfer": {"dropout": 0.2}},
+        },
+        "graphglow-star": {"cora": {"objective": {"entropy": 0}}},
+    }
+    assert check_settings(Settings(entries), FILE) == []
+
+
+def test_the_settings_of_the_tables_pass():
+    path = Path(__file__).parents[2] / "results" / "settings.json"
+    assert check_settings(read_settings(path), path) == []
+
+
+def test_graphs_of_the_users_own_are_named():
+    (said,) = check_settings(Settings({"gcn": {"my-shop": {"dropout": 0.5}}}), FILE)
+    assert said == "settings of gcn on my-shop in mine.json are not used: no graph has that name"
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"gnc": {}}, "methods in mine.json must be among"),
+        ({"gnc": {}}, r"got 'gnc' \(did you mean gcn"),
+        ({"gcn": {"corra": {}}}, r"gcn on corra in mine.json .*did you mean cora"),
+        ({"gcn": {"cora": {"seed": 1}}}, "got seed among the settings of gcn on cora in mine.json"),
+        ({"gcn": {"cora": {"epochs": 1}}}, "must be given to graphglow reproduce"),
+        ({"graphglow": {"cora": {"transfer": {"patience": 1}}}}, "got patience"),
+        ({"graphglow": {"cora": {"pretrain": {"device": "cpu"}}}}, "got device"),
+        (
+            {"graphglow": {"cora": {"pretrain": 3}}},
+            "must be in the parts .*; got pretrain 3",
+        ),
+        ({"graphglow": {"cora": {"wings": 2}}}, "graphglow on cora in mine.json .*; got wings 2"),
+        ({"gcn": {"cora": {"dropout": "high"}}}, "must be a number; got 'high', for gcn on cora"),
+        ({"gcn": {"cora": {"dropout": True}}}, "must be a number; got True"),
+        ({"random-theta": {"cora": {"redraw_pivots": "no"}}}, "true or false; got 'no'"),
+        ({"gcn": {"cora": {"dropout": 2}}}, r"lie in \[0, 1\); got 2, for gcn on cora in mine"),
+        (
+            {"graphglow": {"cora": {"pretrain": {"objective": {"sparks": 1}}}}},
+            "settings of objective of the pre-training of graphglow on cora .*got 'sparks'",
+        ),
+        (
+            {"graphglow": {"cora": {"pretrain": {"objective": 1}}}},
+            "objective of the pre-training of graphglow on cora in mine.json must hold settings",
+        ),
+    ],
+)
+def test_what_no_run_can_use_is_refused(entries, message):
+    with pytest.raises(InputError, match=message) as refused:
+        check_settings(Settings(entries), FILE)
+    assert "Config" not in str(refused.value)

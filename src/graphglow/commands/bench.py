@@ -1,9 +1,9 @@
 """``graphglow bench op|epoch|batch|scale|memory``."""
 
 import json as json_text
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -12,12 +12,9 @@ from tyro.conf import arg
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import UNUSED, DataRoot, Json
 from graphglow.commands.terminal import print_json, printable, say, show, strict, waiting
-from graphglow.experiments.bench.batch import BatchBench, run_batch
-from graphglow.experiments.bench.config import BenchConfig
-from graphglow.experiments.bench.epoch import EpochBench, run_epoch
-from graphglow.experiments.bench.memory import MemoryBench, run_memory
+from graphglow.experiments.bench import transfers
+from graphglow.experiments.bench.config import BenchConfig, Row, shown, stamped
 from graphglow.experiments.bench.op import OpBench, run_op
-from graphglow.experiments.bench.rows import Row, stamped
 from graphglow.experiments.bench.scale import ScaleBench, run_scale
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
@@ -53,23 +50,23 @@ def op(
 
 
 def epoch(
-    config: Annotated[EpochBench, arg(name="")],
+    config: Annotated[transfers.EpochBench, arg(name="")],
     out: RowsFile = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Time the epochs of a transfer on graphs by name, with a learner that was never trained."""
-    _report("epoch", config, run_epoch(config, data_root), out, json)
+    _report("epoch", config, transfers.run_epoch(config, data_root), out, json)
 
 
 def batch(
-    config: Annotated[BatchBench, arg(name="")],
+    config: Annotated[transfers.BatchBench, arg(name="")],
     out: RowsFile = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Time several seeds trained as one batch against one seed, and compare their results."""
-    _report("batch", config, run_batch(config, data_root), out, json)
+    _report("batch", config, transfers.run_batch(config, data_root), out, json)
 
 
 def scale(
@@ -83,13 +80,13 @@ def scale(
 
 
 def memory(
-    config: Annotated[MemoryBench, arg(name="")],
+    config: Annotated[transfers.MemoryBench, arg(name="")],
     out: RowsFile = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
     """Peak memory of a transfer, backend against backend, each in a process of its own."""
-    _report("memory", config, run_memory(config, data_root), out, json)
+    _report("memory", config, transfers.run_memory(config, data_root), out, json)
 
 
 PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale, "memory": memory}
@@ -112,11 +109,8 @@ def _report(
         print_json({"command": "bench", "benchmark": name, "out": out, "rows": measured})
         return
     _show(name, [row for row in measured if row.get("kind") != "fit"])
-    for row in measured:
-        if row.get("kind") == "fit":
-            say(
-                f"epoch time grows as nodes^{row['exponent']:.2f} from {min(row['fitted_nodes']):,}"
-            )
+    for row in (row for row in measured if row.get("kind") == "fit"):
+        say(f"epoch time grows as nodes^{row['exponent']:.2f} from {min(row['fitted_nodes']):,}")
     machine = measured[0]["provenance"]["machine"]
     chip = machine["gpu"] if device.type == "cuda" else f"{machine['cpu']} CPU"
     say(f"on {chip}, {measured[0]['threads']} threads" + (f"; rows in {out}" if out else ""))
@@ -124,99 +118,41 @@ def _report(
 
 def _show(name: str, rows: list[Row]) -> None:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # fits in 80 columns
-    columns = {
-        title: column
-        for title, column in COLUMNS[name].items()
-        if any(_cell(row, *column) != "-" for row in rows)
-    }
-    for title, (field, _) in columns.items():
+    fields = [field for field in COLUMNS[name] if any(shown(row, field) for row in rows)]
+    for field in fields:
         text = any(isinstance(row.get(field), str) for row in rows)
+        title = TITLES.get(field, field.replace("_", "\n"))
         table.add_column(title, justify="left" if text else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(row, field, form) for field, form in columns.values()))
+        table.add_row(*(printable(shown(row, field) or "-") for field in fields))
     show(table)
 
 
-def _cell(row: Row, field: str, form: Callable[[Any], str]) -> str:
-    if row.get("out_of_memory") and field.endswith("_ms"):
-        return "out of memory"
-    value = row.get(field)
-    return "-" if value is None else form(value)
-
-
-def _count(value: float) -> str:
-    return f"{value:,}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:,.0f}"
-
-
-def _share(value: float) -> str:
-    return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
-
-
-def _times(value: float) -> str:
-    return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
-
-
-def _mib(value: int) -> str:
-    return f"{value / 2**20:,.0f}"
-
-
-Columns = dict[str, tuple[str, Callable[[Any], str]]]
-
-COLUMNS: dict[str, Columns] = {
-    "op": {
-        "nodes": ("nodes", _count),
-        "backend": ("backend", printable),
-        "forward\nms": ("forward_ms", _number),
-        "backward\nms": ("backward_ms", _number),
-        "both\nms": ("both_ms", _number),
-        "speed\n-up": ("speedup_over_eager", _times),
-        "peak\nMiB": ("peak_bytes", _mib),
-        "of\nceiling": ("ceiling_share", _share),
-        "gradient\nerror": ("gradient_error", "{:.0e}".format),
-    },
-    "epoch": {
-        "target": ("target", printable),
-        "nodes": ("nodes", _count),
-        "backend": ("picked", printable),
-        "epoch ms": ("epoch_ms", _number),
-        "epochs": ("epochs", _count),
-        "all s": ("train_seconds", _number),
-        "speed-up": ("speedup_over_eager", _times),
-        "of roof": ("roof_share", _share),
-        "peak MiB": ("peak_bytes", _mib),
-    },
-    "batch": {
-        "target": ("target", printable),
-        "backend": ("picked", printable),
-        "epochs": ("epochs", _count),
-        "one\ns": ("single_seconds", _number),
-        "seeds": ("seeds", _count),
-        "batch\ns": ("batch_seconds", _number),
-        "batch\n/ one": ("ratio", _times),
-        "accuracy\napart": ("greatest_accuracy_difference", "{:.4f}".format),
-        "peak MiB": ("peak_bytes", _mib),
-    },
-    "scale": {
-        "nodes": ("nodes", _count),
-        "edges": ("edges", _count),
-        "backend": ("picked", printable),
-        "delta": ("delta", printable),
-        "epoch ms": ("epoch_ms", _number),
-        "peak MiB": ("peak_bytes", _mib),
-        "graph MiB": ("graph_bytes", _mib),
-    },
-    "memory": {
-        "target": ("target", printable),
-        "nodes": ("nodes", _count),
-        "pivots": ("pivots", _count),
-        "backend": ("backend", printable),
-        "peak MiB": ("peak_bytes", _mib),
-        "before MiB": ("base_bytes", _mib),
-        "of eager": ("share_of_eager", _share),
-    },
+COLUMNS = {
+    "op": ("nodes", "backend", "forward_ms", "backward_ms", "both_ms", "speedup_over_eager",
+           "peak_bytes", "ceiling_share", "gradient_error"),
+    "epoch": ("target", "nodes", "picked", "epoch_ms", "epochs", "train_seconds",
+              "speedup_over_eager", "roof_share", "peak_bytes"),
+    "batch": ("target", "picked", "epochs", "single_seconds", "seeds", "batch_seconds", "ratio",
+              "greatest_accuracy_difference", "peak_bytes"),
+    "scale": ("nodes", "edges", "picked", "delta", "epoch_ms", "peak_bytes", "graph_bytes"),
+    "memory": ("target", "nodes", "pivots", "backend", "peak_bytes", "base_bytes",
+               "share_of_eager"),
+}  # fmt: skip
+"""Fields of each benchmark's rows that are shown; one that no row has is left out."""
+TITLES = {
+    "picked": "backend",
+    "speedup_over_eager": "speed\n-up",
+    "peak_bytes": "peak\nMB",
+    "graph_bytes": "graph\nMB",
+    "base_bytes": "before\nMB",
+    "ceiling_share": "of\nceiling",
+    "roof_share": "of\nroof",
+    "share_of_eager": "of\neager",
+    "train_seconds": "all\ns",
+    "single_seconds": "one\ns",
+    "batch_seconds": "batch\ns",
+    "ratio": "batch\n/ one",
+    "greatest_accuracy_difference": "points\napart",
 }
-"""Title -> field of the row and how it is written. A column that no row fills is left out."""
+"""What fields are called, where not by their name."""

@@ -1,14 +1,14 @@
 """``graphglow search``."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 from torch_geometric.data import Data
@@ -19,17 +19,13 @@ from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import GraphFlags, Json, ManyGraphFlags, OptionalLearner
 from graphglow.errors import InputError
-from graphglow.experiments.candidates import SearchConfig
-from graphglow.experiments.runs.executor import RayWorkers, ray_address
-from graphglow.experiments.search import Work, check_method, has_learner
-from graphglow.experiments.search import search as search_one
-from graphglow.experiments.settings import read_settings
-from graphglow.experiments.trial_progress import OnProgress, Progress
+from graphglow.experiments.runs.executor import open_executor, ray_address
+from graphglow.experiments.search import study
+from graphglow.experiments.search.settings import read_settings
+from graphglow.experiments.search.space import SearchConfig, check_methods, has_learner
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import load_learner
-from graphglow.training.config import Device
-from graphglow.training.device import resolve_device
 
 Split = Literal["authors", "random"]
 Names = tuple[str, ...]
@@ -66,8 +62,8 @@ def search(  # noqa: D417 (the flags and the config say the rest)
         targets: The graphs: names (see graphglow datasets) or files.
         sources: Graphs that graphglow is pre-trained on, once for each learner's settings; a target
             is left out of its own sources.
-        learner: Instead of sources, a learner that comes with graphglow (universal, sharp,
-            citation, social) or a file from graphglow pretrain: then only the transfer is searched.
+        learner: Instead of sources, a learner that comes with graphglow (universal) or a file from
+            graphglow pretrain: then only the transfer is searched.
         storage: Where trials are kept: a file (SQLite), or the URL of a database that Optuna takes.
         learners: Where pre-trained learners are kept for other trials and workers.
         settings: Where the best settings are written, beside those of other methods and targets;
@@ -76,26 +72,25 @@ def search(  # noqa: D417 (the flags and the config say the rest)
             raw files) or a random one. It must be the one that is reported on later: training
             and validation labels are seen here.
         executor: Where trials are made: local, on this machine; ray, on the Ray cluster that this
-            machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere (needs a
-            storage that all machines reach). A worker that dies is replaced.
-            Needs Ray: pip install "graphglow[ray]".
-        processes: With --executor ray, trials (or rounds of --trials-at-once) at the same time;
-            without it, one per CPU of the cluster, or per GPU.
+            machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere. A
+            worker that dies is replaced. Needs Ray: pip install "graphglow[ray]".
+        processes: Trials (or rounds of --trials-at-once) at the same time. Without it, one; with
+            --executor ray, one per CPU of the cluster, or per GPU.
     """
-    _check_names(methods, targets, sources, learner)
+    if not methods or not targets:
+        what = "method" if not methods else "target"
+        raise InputError(f"search needs at least one {what}; got none")
+    check_methods(methods, sources, learner)
     if processes is not None:
         at_least("processes", processes, 1)
-    if ray_address(executor) is None:
-        resolve_device(config.device)
-        if processes is not None:
-            raise InputError(f"--processes must go with --executor ray; got {executor}")
+    ray = ray_address(executor)
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
     theta = load_learner(learner) if learner is not None else None
-    work = Work(storage=storage, learners=learners.expanduser(), settings=settings)
+    work = study.Work(storage=storage, learners=learners.expanduser(), settings=settings)
     rows: list[dict[str, Any]] = []
     with (
-        _workers(executor, processes, config.device) as workers,
+        open_executor(processes or (1 if ray is None else None), ray, device=config.device) as jobs,
         _bar(len(methods) * len(targets), config.trials) as on_progress,
     ):
         others = {name: _read(name, split, reading)[0] for name in sources}
@@ -103,7 +98,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
             data, called = _read(target, split, reading)
             for method in methods:
                 glow = has_learner(method)
-                row = search_one(
+                row = study.search(
                     method,
                     data,
                     config,
@@ -112,7 +107,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
                     learner=theta if glow else None,
                     split=called,
                     on_progress=on_progress,
-                    workers=workers,
+                    executor=jobs,
                 )
                 rows.append(row)
     if all(row["settings"] is None for row in rows):
@@ -120,54 +115,22 @@ def search(  # noqa: D417 (the flags and the config say the rest)
     if json:
         terminal.print_json({"command": "search", "settings": settings, "rows": rows})
     else:
-        terminal.show(_table(rows))
-        for row in rows:
-            found = row["failure"] if row["settings"] is None else _shown(row["settings"])
-            terminal.say(terminal.printable(f"{row['method']} on {row['target']}: {found}"))
+        _show(rows)
         terminal.say(f"settings: {settings}")
-
-
-def _workers(
-    executor: str, processes: int | None, device: Device
-) -> AbstractContextManager[RayWorkers | None]:
-    """Who makes the trials; None: this process."""
-    address = ray_address(executor)
-    if address is None:
-        return nullcontext()
-    return RayWorkers(address, processes, device)
-
-
-def _check_names(
-    methods: Sequence[str], targets: Sequence[str], sources: Sequence[str], learner: str | None
-) -> None:
-    """Refuse what could only fail later."""
-    if not methods or not targets:
-        what = "method" if not methods else "target"
-        raise InputError(f"search needs at least one {what}; got none")
-    for method in methods:
-        check_method(method)
-    given = "--sources" if sources else "--learner"
-    if not any(map(has_learner, methods)) and (sources or learner is not None):
-        raise InputError(f"{given} must go with --methods graphglow; got {', '.join(methods)}")
-    if any(map(has_learner, methods)) and bool(sources) == (learner is not None):
-        raise InputError(
-            "graphglow must have either --sources to pre-train on or a --learner; "
-            f"got {'both' if sources else 'neither'}"
-        )
 
 
 def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
     """Load a graph, and say which split it has."""
     known = DATASETS.get(name.lower())
-    if split == "authors" and known is not None and known.kind == "social":
-        file = data_folder(reading.data_root) / known.name / "split.npz"
-        if not file.exists():
-            raise InputError(
-                f"the authors' split of {known.name} must be in {file}; got no such file "
-                "(--split random draws one)"
-            )
-        return replace(reading, split_file=file, split_seed=None).read(name)[0], "authors"
-    return reading.read(name)
+    if split == "random" or known is None or known.kind != "social":
+        return reading.read(name)
+    file = data_folder(reading.data_root) / known.name / "split.npz"
+    if not file.exists():
+        raise InputError(
+            f"the authors' split of {known.name} must be in {file}; got no such file "
+            "(--split random draws one)"
+        )
+    return replace(reading, split_file=file, split_seed=None).read(name)[0], "authors"
 
 
 def _sources(graphs: dict[str, Data], target: Data) -> list[Data]:
@@ -179,59 +142,46 @@ def _sources(graphs: dict[str, Data], target: Data) -> list[Data]:
 
 
 @contextmanager
-def _bar(studies: int, trials: int) -> Iterator[OnProgress | None]:
+def _bar(studies: int, trials: int) -> Iterator[Callable[[study.Progress], None] | None]:
     """Yield what moves a bar over the trials of all studies, or None where nobody watches."""
     if not terminal.interactive():
         yield None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[facts]}"),
-        TimeRemainingColumn(),
-    )
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("searching", total=studies * trials, facts="")
-        first: dict[tuple[str, str], Progress] = {}  # what was there before is no work
-        last: dict[tuple[str, str], Progress] = {}
+        task = bar.add_task("searching", total=studies * trials)
+        seen: dict[tuple[str, str], study.Progress] = {}
 
-        def on_progress(now: Progress) -> None:
-            key = (now.method, now.target)
-            first.setdefault(key, now)
-            last[key] = now
-            left = sum(one.total - one.done for one in first.values())
-            best = f"  best {terminal.percent(now.best)}" if now.best is not None else ""
+        def on_progress(now: study.Progress) -> None:
+            seen[now.method, now.target] = now
+            best = f", best {terminal.percent(now.best)}" if now.best is not None else ""
             bar.update(
                 task,
-                description=escape(f"{now.method} on {now.target}"),
-                total=left + (studies - len(first)) * trials,
-                completed=sum(last[key].done - first[key].done for key in first),
-                facts=f"trial {min(int(now.done) + 1, now.total)}/{now.total}{best}",
+                description=escape(f"{now.method} on {now.target}{best}"),
+                total=sum(one.total for one in seen.values()) + (studies - len(seen)) * trials,
+                completed=sum(one.done for one in seen.values()),
             )
 
         yield on_progress
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
+def _show(rows: Sequence[dict[str, Any]]) -> None:
     table = Table(title="Best settings, by validation accuracy", title_justify="left")
     for name in ("method", "target", "split", "trials", "failed", "validation"):
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(
-            escape(row["method"]),
-            escape(terminal.printable(row["target"])),
-            escape(terminal.printable(row["split"])),
-            f"{row['trials']}/{row['budget']}",
-            str(row["failed"]),
-            terminal.percent(row["val_accuracy"]),
-        )
-    return table
+        names = (escape(terminal.printable(row[name])) for name in ("method", "target", "split"))
+        done, best = f"{row['trials']}/{row['budget']}", terminal.percent(row["val_accuracy"])
+        table.add_row(*names, done, str(row["failed"]), best)
+    terminal.show(table)
+    for row in rows:
+        found = row["failure"] if row["settings"] is None else _dotted(row["settings"])
+        terminal.say(f"{row['method']} on {row['target']}: {found}")
 
 
-def _shown(settings: dict[str, Any], path: str = "") -> str:
+def _dotted(settings: dict[str, Any], path: str = "") -> str:
     """Settings on one line; what is nested gets dotted names."""
-    parts = []
-    for name, value in settings.items():
-        inner = isinstance(value, dict)
-        parts.append(_shown(value, f"{path}{name}.") if inner else f"{path}{name} {value}")
-    return ", ".join(parts)
+    return ", ".join(
+        _dotted(value, f"{path}{name}.") if isinstance(value, dict) else f"{path}{name} {value}"
+        for name, value in settings.items()
+    )

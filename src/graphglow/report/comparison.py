@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graphglow.experiments.lines import NAMES
-from graphglow.experiments.lines import OURS as LINES
+from graphglow.experiments.paper.lines import NAMES
+from graphglow.experiments.paper.lines import OURS as LINES
 from graphglow.experiments.paper import GRAPHS
 from graphglow.report.result_rows import OURS, ResultRow
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments.demo import Row, summarise
-from graphglow.experiments.refined_facts import Refined
+from graphglow.experiments.demo import Refined
 from graphglow.report.page import write_page
 
 

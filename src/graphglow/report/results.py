@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments import cells
-from graphglow.experiments.lines import NAMES
+from graphglow.experiments.paper.lines import NAMES
 from graphglow.experiments.wording import counted, shortened
 from graphglow.report import comparison, curves, structure_charts
 from graphglow.report.comparison import Comparison, compare, grouped, target_column

@@ -7,13 +7,18 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.experiments.bench import epoch as epoch_module
-from graphglow.experiments.bench import memory
-from graphglow.experiments.bench.batch import BatchBench, run_batch
-from graphglow.experiments.bench.ceilings import Ceilings
-from graphglow.experiments.bench.epoch import EpochBench, run_epoch
-from graphglow.experiments.bench.memory import MemoryBench, peak_of_transfer, run_memory
-from graphglow.experiments.bench.op import NAMED_BACKENDS
+from graphglow.experiments.bench import measure
+from graphglow.experiments.bench.config import NAMED_BACKENDS
+from graphglow.experiments.bench.measure import Ceilings
+from graphglow.experiments.bench.transfers import (
+    BatchBench,
+    EpochBench,
+    MemoryBench,
+    peak_of_transfer,
+    run_batch,
+    run_epoch,
+    run_memory,
+)
 
 CEILINGS = Ceilings(1e12, 1e10)
 SMALL = {"refinements": 2, "pivots": 8, "epochs": 2, "warm_up": 1, "repeats": 1, "device": "cpu"}
@@ -21,7 +26,7 @@ SMALL = {"refinements": 2, "pivots": 8, "epochs": 2, "warm_up": 1, "repeats": 1,
 
 @pytest.fixture(autouse=True)
 def known_ceilings(monkeypatch):
-    monkeypatch.setattr(epoch_module, "measure_ceilings", lambda *_, **__: CEILINGS)
+    monkeypatch.setattr(measure, "ceilings", lambda *_, **__: CEILINGS)
 
 
 def test_epoch_compares_with_eager_in_the_same_run():
@@ -66,7 +71,6 @@ def test_affine_runs_linear():
 def test_batch_against_single_runs():
     (row,) = run_batch(BatchBench(target="synthetic-small", seeds=3, **SMALL), None)
     assert row["ratio"] == row["batch_seconds"] / row["single_seconds"]
-    assert row["seconds_per_run"] == row["batch_seconds"] / 3
     assert 0 <= row["greatest_accuracy_difference"] < 0.05
     assert row["mean_accuracy_difference"] <= row["greatest_accuracy_difference"]
 
@@ -74,7 +78,6 @@ def test_batch_against_single_runs():
 def test_memory_of_one_transfer():
     row = peak_of_transfer(MemoryBench(target="synthetic-small", **SMALL), None)
     assert row["peak_bytes"] >= row["base_bytes"] > 10_000_000
-    assert row["above_base_bytes"] == row["peak_bytes"] - row["base_bytes"]
 
 
 def test_memory_measures_each_backend_in_a_process_of_its_own(monkeypatch):
@@ -85,7 +88,7 @@ def test_memory_measures_each_backend_in_a_process_of_its_own(monkeypatch):
         assert function is peak_of_transfer
         return None if config.backend == "chunked" else {"peak_bytes": 50, "out_of_memory": False}
 
-    monkeypatch.setattr(memory, "in_fresh_process", fresh)
+    monkeypatch.setattr(measure, "in_fresh_process", fresh)
     config = MemoryBench(target="synthetic-small", backends=("chunked", "eager"), **SMALL)
     eager, chunked = run_memory(config, None)
     assert called == ["eager", "chunked"]
@@ -98,6 +101,7 @@ def test_memory_measures_each_backend_in_a_process_of_its_own(monkeypatch):
     assert chunked["out_of_memory"]  # the system ended that process
 
 
+@pytest.mark.slow
 def test_memory_of_a_real_process():
     config = MemoryBench(target="synthetic-small", backends=("eager",), **SMALL)
     (row,) = run_memory(config, None)
@@ -113,7 +117,7 @@ def test_memory_of_a_real_process():
         (EpochBench, {"epochs": 0}, "epochs must be >= 1; got 0"),
         (EpochBench, {"repeats": 0}, "repeats must be >= 1; got 0"),
         (EpochBench, {"backend": "linear"}, "backend linear must go with --delta affine"),
-        (EpochBench, {"delta": "hard"}, "delta must be one of truncate, affine, exp; got 'hard'"),
+        (EpochBench, {"delta": "hard"}, "delta must be one of truncate, affine"),
         (BatchBench, {"seeds": 1}, "seeds must be >= 2; got 1"),
         (MemoryBench, {"backends": ("linear",)}, "backend linear must go with --delta affine"),
         (MemoryBench, {"backends": ("x",)}, "backends must be one of eager"),

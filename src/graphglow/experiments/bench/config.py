@@ -1,18 +1,24 @@
-"""Settings that benchmarks share."""
+"""What benchmarks share: settings, and rows."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
-from graphglow.ops import Backend, Precision
+from graphglow.experiments.provenance import provenance
+from graphglow.ops import BACKENDS, Backend, Precision, available_backends
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.config import Delta
 from graphglow.training import TransferConfig
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+
+NAMED_BACKENDS = tuple(name for name in BACKENDS if name != "auto")
+Row = dict[str, Any]
+"""Names and JSON values; one per case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,3 +121,50 @@ def some(name: str, values: tuple[object, ...]) -> None:
     """Raise unless there is at least one value."""
     if not values:
         raise InputError(f"{name} must name at least one; got none")
+
+
+def chosen_backends(names: tuple[str, ...], device: torch.device) -> list[Backend]:
+    """The backends to compare, eager first; by default all that can run on the device."""
+    usable = available_backends(device)
+    for name in names:
+        if name not in usable:
+            raise InputError(
+                f"backends must be able to run on {device.type} ({', '.join(usable)}); got {name}"
+            )
+    chosen = [name for name in usable if not names or name in names]
+    return sorted(chosen, key=lambda name: name != "eager")
+
+
+def stamped(benchmark: str, device: torch.device, rows: Iterable[Row]) -> Iterator[Row]:
+    """Add to each row, as it comes, which benchmark on which machine with which versions."""
+    origin = provenance()
+    where = {"device": device.type, "threads": torch.get_num_threads()}
+    for row in rows:
+        yield {"benchmark": benchmark, **row, **where, "provenance": origin}
+
+
+def quotient(a: float | None, b: float | None) -> float | None:
+    """``a / b``, or None where one of them was not measured."""
+    return None if a is None or not b else a / b
+
+
+def shown(row: Row, field: str) -> str:
+    """A field as people read it: bytes in MB, shares in %, accuracies in points."""
+    value = row.get(field)
+    if value is None:
+        return "out of memory" if row.get("out_of_memory") and field.endswith("_ms") else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if field.endswith("share") or field.endswith("share_of_eager"):
+        return f"{100 * value:.3g} %"
+    if field.endswith("_error"):
+        return f"{value:.0e}" if value else "0"
+    if field in ("ratio", "speedup_over_eager"):
+        return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
+    if "accuracy" in field or field == "exponent":
+        return f"{value if field == 'exponent' else 100 * value:.2f}"
+    if field.endswith("_bytes"):
+        value = value / 1e6
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.3g}"

@@ -3,25 +3,30 @@
 graphglow bench op --nodes 20000 200000 --pivots 1000 --device cuda
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
-from graphglow.checks import at_least, one_of
+from graphglow.checks import at_least, one_of, step_size
 from graphglow.errors import InputError
-from graphglow.experiments.bench.ceilings import Ceilings, measure_ceilings, tf32_allowed
-from graphglow.experiments.bench.clock import Timing, time_calls
-from graphglow.experiments.bench.config import BenchConfig, some
-from graphglow.experiments.bench.peak import tensor_peak
-from graphglow.experiments.bench.roofline import roofline
-from graphglow.experiments.bench.rows import Row, quotient
-from graphglow.ops import BACKENDS, Backend, Precision, available_backends, pivot_propagate
+from graphglow.experiments.bench import measure
+from graphglow.experiments.bench.config import (
+    NAMED_BACKENDS,
+    BenchConfig,
+    Row,
+    chosen_backends,
+    quotient,
+    some,
+)
+from graphglow.ops import Backend, Precision, pivot_propagate
+from graphglow.structure.config import Delta
 from graphglow.training.device import resolve_device
 
-NAMED_BACKENDS = tuple(name for name in BACKENDS if name != "auto")
 CHECKED_NODES = 2048
 """Values and gradients are compared with float64 on the first so many nodes."""
 
@@ -50,14 +55,58 @@ class OpBench(BenchConfig):
         some("nodes", self.nodes)
         for nodes in self.nodes:
             at_least("nodes", nodes, 1)
-        at_least("pivots", self.pivots, 1)
-        at_least("width", self.width, 2)
-        at_least("features", self.features, 1)
+        for name, least in (("pivots", 1), ("width", 2), ("features", 1)):
+            at_least(name, getattr(self, name), least)
         one_of("precision", self.precision, get_args(Precision))
         for backend in self.backends:
             one_of("backends", backend, NAMED_BACKENDS)
-        if not 0 < self.min_seconds < 1e6:
-            raise InputError(f"min_seconds must be > 0; got {self.min_seconds}")
+        step_size("min_seconds", self.min_seconds)
+
+
+def run_op(config: OpBench) -> Iterator[Row]:
+    """One row per number of nodes and backend, eager first."""
+    device = resolve_device(config.device)
+    if config.precision == "tf32" and device.type != "cuda":
+        raise InputError("precision tf32 must go with a GPU; got device cpu")
+    backends = chosen_backends(config.backends, device)
+    ceilings = measure.ceilings(device, config.precision, min_seconds=config.min_seconds)
+    for nodes in config.nodes:
+        eager: Row = {}
+        for backend in backends:
+            row = _measured(config, nodes, backend, device, ceilings)
+            eager = row if backend == "eager" else eager
+            row["speedup_over_eager"] = quotient(eager.get("both_ms"), row["both_ms"])
+            row["peak_share_of_eager"] = quotient(row["peak_bytes"], eager.get("peak_bytes"))
+            yield row
+
+
+def _measured(
+    config: OpBench, nodes: int, backend: Backend, device: torch.device, ceilings: measure.Ceilings
+) -> Row:
+    case = _case(config, nodes, backend, device)
+    sizes = (nodes, config.pivots, config.width, config.features)
+    row: Row = {
+        **dict(zip(("nodes", "pivots", "width", "features"), sizes, strict=True)),
+        "backend": backend,
+        "precision": config.precision,
+        "seed": config.seed,
+        **{f"{part}_ms": None for part in ("forward", "backward", "both")},
+        "peak_bytes": None,
+        "out_of_memory": False,
+    }
+    both = partial(case.both, backend, config.precision)
+    try:
+        with measure.tf32_allowed(config.precision == "tf32"):  # in backends that multiply by torch
+            forward = partial(case.forward, backend, config.precision)
+            backward = partial(case.backward, forward())
+            for part, step in (("both", both), ("forward", forward), ("backward", backward)):
+                row[f"{part}_ms"] = 1e3 * measure.median_seconds(step, config.min_seconds)
+            del backward, step
+            row["peak_bytes"] = measure.tensor_peak(both, device)
+            row |= _errors(case, backend, config.precision)
+    except (torch.OutOfMemoryError, MemoryError):
+        row |= {"both_ms": None, "peak_bytes": None, "out_of_memory": True}
+    return row | op_roofline(backend, *sizes, quotient(row["both_ms"], 1e3), ceilings)
 
 
 class Case(NamedTuple):
@@ -74,13 +123,9 @@ class Case(NamedTuple):
     threshold: float | None
 
     def forward(self, backend: Backend, precision: Precision) -> Tensor:
+        cut = self.threshold
         return pivot_propagate(
-            self.v,
-            self.q,
-            self.k,
-            threshold=self.threshold,
-            backend=backend,
-            precision=precision,
+            self.v, self.q, self.k, threshold=cut, backend=backend, precision=precision
         )
 
     def backward(self, out: Tensor) -> tuple[Tensor, ...]:
@@ -91,98 +136,17 @@ class Case(NamedTuple):
         out = self.forward(backend, precision)
         return out.detach(), *torch.autograd.grad(out, (self.v, self.q, self.k), self.grad)
 
-    def small_and_exact(self) -> tuple["Case", "Case"]:
-        """The first nodes alone, and the same in float64."""
-
-        def first(dtype: torch.dtype) -> "Case":
-            v, q, k, grad = (
-                t.detach()[:CHECKED_NODES].to(dtype) for t in (self.v, self.q, self.k, self.grad)
-            )
-            v, q, k = (t.clone().requires_grad_() for t in (v, q, k))
-            return Case(v, q, k, grad, self.threshold)
-
-        return first(self.v.dtype), first(torch.float64)
-
-
-def run_op(config: OpBench) -> Iterator[Row]:
-    """One row per number of nodes and backend, eager first."""
-    device = resolve_device(config.device)
-    if config.precision == "tf32" and device.type != "cuda":
-        raise InputError("precision tf32 must go with a GPU; got device cpu")
-    backends = chosen_backends(config.backends, device)
-    ceilings = measure_ceilings(device, config.precision, min_seconds=config.min_seconds)
-    for nodes in config.nodes:
-        eager: Row | None = None
-        for backend in backends:
-            row = _measured(config, nodes, backend, device, ceilings)
-            if backend == "eager":
-                eager = row
-            of_eager = eager or {"both_ms": None, "peak_bytes": None}
-            row["speedup_over_eager"] = quotient(of_eager["both_ms"], row["both_ms"])
-            row["peak_share_of_eager"] = quotient(row["peak_bytes"], of_eager["peak_bytes"])
-            yield row
-
-
-def chosen_backends(named: Sequence[str], device: torch.device) -> list[Backend]:
-    """The backends to compare, eager first; one that cannot run on ``device`` is refused."""
-    usable = available_backends(device)
-    for name in named:
-        if name not in usable:
-            raise InputError(
-                f"backends must be able to run on {device.type} ({', '.join(usable)}); got {name}"
-            )
-    chosen = [name for name in usable if not named or name in named]
-    return sorted(chosen, key=lambda name: name != "eager")
-
-
-def _measured(
-    config: OpBench, nodes: int, backend: Backend, device: torch.device, ceilings: Ceilings
-) -> Row:
-    case = _case(config, nodes, backend, device)
-    sizes = (nodes, config.pivots, config.width, config.features)
-    row: Row = {
-        **dict(zip(("nodes", "pivots", "width", "features"), sizes, strict=True)),
-        "backend": backend,
-        "precision": config.precision,
-        "threshold": case.threshold,
-        "seed": config.seed,
-        "out_of_memory": False,
-    }
-    try:
-        with tf32_allowed(config.precision == "tf32"):  # in backends that multiply by torch
-            times = _timings(case, backend, config, device)
-            peak = tensor_peak(lambda: case.both(backend, config.precision), device)
-            errors = _errors(case, backend, config.precision)
-    except (torch.OutOfMemoryError, MemoryError):
-        row |= {"both_ms": None, "peak_bytes": None, "out_of_memory": True}
-        return row | roofline(backend, *sizes, None, ceilings)
-    return {
-        **row,
-        **{f"{name}_ms": 1e3 * timing.median for name, timing in times.items()},
-        "both_iqr_ms": 1e3 * times["both"].iqr,
-        "peak_bytes": peak,
-        **roofline(backend, *sizes, times["both"].median, ceilings),
-        **errors,
-    }
-
-
-def _timings(
-    case: Case, backend: Backend, config: OpBench, device: torch.device
-) -> dict[str, Timing]:
-    def timed(step: Callable[[], object]) -> Timing:
-        return time_calls(step, device, min_seconds=config.min_seconds)
-
-    both = timed(lambda: case.both(backend, config.precision))
-    forward = timed(lambda: case.forward(backend, config.precision))
-    out = case.forward(backend, config.precision)
-    return {"forward": forward, "backward": timed(lambda: case.backward(out)), "both": both}
+    def first(self, dtype: torch.dtype) -> "Case":
+        """The first nodes alone."""
+        v, q, k, grad = (t.detach()[:CHECKED_NODES].to(dtype) for t in self[:4])
+        v, q, k = (t.clone().requires_grad_() for t in (v, q, k))
+        return Case(v, q, k, grad, self.threshold)
 
 
 def _errors(case: Case, backend: Backend, precision: Precision) -> Row:
     """Greatest difference to eager in float64 over the greatest value: result and gradients."""
-    small, exact = case.small_and_exact()
-    got = small.both(backend, precision)
-    want = exact.both("eager", "float32")
+    got = case.first(case.v.dtype).both(backend, precision)
+    want = case.first(torch.float64).both("eager", "float32")
     errors = [
         float((a.double() - b).abs().max() / b.abs().max().clamp_min(1e-300))
         for a, b in zip(got, want, strict=True)
@@ -191,21 +155,90 @@ def _errors(case: Case, backend: Backend, precision: Precision) -> Row:
 
 
 def _case(config: OpBench, nodes: int, backend: str, device: torch.device) -> Case:
-    generator = torch.Generator(device).manual_seed(config.seed)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, device=device)
-
-    v, grad = normal(nodes, config.features), normal(nodes, config.features)
-    q, k = normal(nodes, config.width), normal(config.pivots, config.width)
+    draw = partial(
+        torch.randn, generator=torch.Generator(device).manual_seed(config.seed), device=device
+    )
+    v, grad = draw(nodes, config.features), draw(nodes, config.features)
+    q, k = draw(nodes, config.width), draw(config.pivots, config.width)
     if backend == "linear":  # a constant column makes (1 + s) / 2 of a cosine s
-        q, k = (torch.cat([_unit(t[:, 1:]), torch.ones_like(t[:, :1])], 1) for t in (q, k))
+        q, k = (torch.cat([normalize(t[:, 1:]), torch.ones_like(t[:, :1])], 1) for t in (q, k))
         q, k = q / 2**0.5, k / 2**0.5
     else:
-        q, k = _unit(q), _unit(k)
+        q, k = normalize(q), normalize(k)
     v, q, k = (t.requires_grad_() for t in (v, q, k))
     return Case(v, q, k, grad, None if backend == "linear" else 0.0)
 
 
-def _unit(t: Tensor) -> Tensor:
-    return torch.nn.functional.normalize(t, dim=-1)
+# Operations and bytes of Eq. 11, and how near a measured time is to the machine's roof
+
+
+def executed_flop(backend: str, n: int, p: int, w: int, f: int) -> tuple[int, int]:
+    """FLOP of the products that a backend makes, forward and backward.
+
+    With u = 2 N P W for a product with the factors and x = 2 N P F for one with the values:
+    ``eager`` and ``dense`` make q k^T, Gamma^T v and Gamma c, and two products backward for each;
+    ``chunked`` and ``triton`` make Gamma again in each of their passes rather than keep it.
+    """
+    u, x = 2 * n * p * w, 2 * n * p * f
+    return {
+        "eager": (u + 2 * x, 2 * u + 4 * x),
+        "dense": (u + 2 * x, 2 * u + 4 * x),
+        "chunked": (2 * (u + x), (u + x) + 3 * (u + x)),
+        "triton": (2 * (u + x), (u + x) + (2 * u + 3 * x) + (2 * u + 2 * x)),
+        "linear": (4 * (n + p) * w * f, 8 * (n + p) * w * f),
+    }[backend]
+
+
+def least_bytes(n: int, p: int, w: int, f: int, element: int = 4) -> tuple[int, int]:
+    """Bytes of inputs and outputs, each moved once: forward and backward."""
+    inputs, values = element * (n * f + n * w + p * w), element * n * f
+    return inputs + values, (inputs + values) + inputs
+
+
+def epoch_work(
+    delta: Delta, n: int, p: int, w: int, widths: Sequence[int], refinements: int
+) -> tuple[int, int]:
+    """FLOP and least bytes of the learned graph's messages in one epoch.
+
+    A training step (forward, and twice as much backward) and a validation pass, each of so many
+    refinements, each passing messages of the given ``widths`` over one structure. FLOP are those
+    of ``eager``, with Gamma made once per refinement; of ``linear``, where nothing is cut.
+    """
+    if delta == "affine":
+        forward = sum(4 * (n + p) * w * f for f in widths)
+    else:
+        forward = 2 * n * p * w + sum(2 * 2 * n * p * f for f in widths)
+    moved = [least_bytes(n, p, w, f) for f in widths]
+    return refinements * 4 * forward, refinements * sum(2 * out + back for out, back in moved)
+
+
+def roofline(flop: int, moved: int, seconds: float | None, ceilings: measure.Ceilings) -> Row:
+    """``roof_ms`` is the time that the ceilings allow for these operations and bytes."""
+    roof = max(flop / ceilings.flop_per_second, moved / ceilings.bytes_per_second)
+    return {
+        "gflop": flop / 1e9,
+        "least_bytes": moved,
+        "ceiling_tflops": ceilings.flop_per_second / 1e12,
+        "ceiling_gbytes": ceilings.bytes_per_second / 1e9,
+        "roof_ms": 1e3 * roof,
+        "roof_share": quotient(roof, seconds),
+    }
+
+
+def op_roofline(
+    backend: str, n: int, p: int, w: int, f: int, seconds: float | None, ceilings: measure.Ceilings
+) -> Row:
+    """The roof of forward and backward, and shares of the measured ceiling of products.
+
+    ``ceiling_share`` counts what the backend executes; ``useful_share`` only what ``eager`` would
+    (``linear`` counts its own), so that recomputation earns nothing there.
+    """
+    flop = sum(executed_flop(backend, n, p, w, f))
+    useful = sum(executed_flop("linear" if backend == "linear" else "eager", n, p, w, f))
+    rate, useful_rate = quotient(flop, seconds), quotient(useful, seconds)
+    return {
+        **roofline(flop, sum(least_bytes(n, p, w, f)), seconds, ceilings),
+        "tflops": quotient(rate, 1e12),
+        "ceiling_share": quotient(rate, ceilings.flop_per_second),
+        "useful_share": quotient(useful_rate, ceilings.flop_per_second),
+    }

@@ -8,13 +8,10 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from graphglow.checks import at_least
+from graphglow.checks import at_least, step_size
 from graphglow.errors import InputError
-from graphglow.experiments.bench.clock import time_calls
-from graphglow.experiments.bench.config import ModelBench, some
-from graphglow.experiments.bench.fresh import in_fresh_process
-from graphglow.experiments.bench.peak import bytes_now, peak_since_reset, ran_out, reset_peak
-from graphglow.experiments.bench.rows import Row
+from graphglow.experiments.bench import measure
+from graphglow.experiments.bench.config import ModelBench, Row, some
 from graphglow.graphs import scale_graph
 from graphglow.training.device import memory_advice, resolve_device
 from graphglow.training.task import GraphTask
@@ -47,8 +44,7 @@ class ScaleBench(ModelBench):
         some("nodes", self.nodes)
         for nodes in self.nodes:
             at_least("nodes", nodes, 2 * max(2, self.classes))
-        if not 0 < self.min_seconds < 1e6:
-            raise InputError(f"min_seconds must be > 0; got {self.min_seconds}")
+        step_size("min_seconds", self.min_seconds)
 
 
 def run_scale(config: ScaleBench) -> Iterator[Row]:
@@ -57,20 +53,15 @@ def run_scale(config: ScaleBench) -> Iterator[Row]:
     measured: list[tuple[int, float]] = []
     for nodes in config.nodes:
         if device.type == "cpu":  # where only a new process knows its own peak
-            row = in_fresh_process(epoch_at, config, nodes) or dict(OUT_OF_MEMORY)
+            row = measure.in_fresh_process(epoch_at, config, nodes) or dict(OUT_OF_MEMORY)
         else:
             row = epoch_at(config, nodes)
         if row["epoch_ms"] is not None:
             measured.append((nodes, row["epoch_ms"]))
         yield {"nodes": nodes, **config.facts(), "picked": config.picked(nodes), **row}
-    slope = exponent(measured)
-    if slope is not None:
-        yield {
-            "kind": "fit",
-            "fitted_nodes": [n for n, _ in measured if n >= LARGE],
-            "exponent": slope,
-            **config.facts(),
-        }
+    if (slope := exponent(measured)) is not None:
+        large = [n for n, _ in measured if n >= LARGE]
+        yield {"kind": "fit", "fitted_nodes": large, "exponent": slope, **config.facts()}
 
 
 def epoch_at(config: ScaleBench, nodes: int) -> Row:
@@ -79,15 +70,15 @@ def epoch_at(config: ScaleBench, nodes: int) -> Row:
         with memory_advice(nodes, config.transfer_config()):
             return _epoch_at(config, nodes)
     except InputError as error:
-        if not ran_out(error):
+        if not measure.ran_out(error):
             raise
         return dict(OUT_OF_MEMORY)
 
 
 def _epoch_at(config: ScaleBench, nodes: int) -> Row:
     device = resolve_device(config.device)
-    reset_peak(device)
-    base = bytes_now(device)
+    measure.reset_peak(device)
+    base = measure.bytes_now(device)
     graph = scale_graph(
         num_nodes=nodes,
         average_degree=config.degree,
@@ -96,8 +87,8 @@ def _epoch_at(config: ScaleBench, nodes: int) -> Row:
         seed=config.seed,
         device=device,
     )
-    built, resident = peak_since_reset(device), bytes_now(device)
-    reset_peak(device)
+    resident = measure.bytes_now(device)
+    measure.reset_peak(device)
     learner = config.learner().to(device).requires_grad_(False)
     hidden = learner.config.embedding_size
     task = GraphTask(graph, learner, hidden, [config.transfer_config()])
@@ -106,19 +97,15 @@ def _epoch_at(config: ScaleBench, nodes: int) -> Row:
         task.train_step()
         task.validate()
 
-    timing = time_calls(epoch, device, min_seconds=config.min_seconds)
+    seconds = measure.median_seconds(epoch, config.min_seconds)
     _, accuracy = task.validate()
     return {
         "edges": (graph.adj.col.numel() - nodes) // 2,
         "degree": config.degree,
         "features": config.features,
-        "epoch_ms": 1e3 * timing.median,
-        "epoch_iqr_ms": 1e3 * timing.iqr,
-        "epochs_timed": timing.calls,
-        "base_bytes": base,
+        "epoch_ms": 1e3 * seconds,
         "graph_bytes": resident - base,
-        "build_peak_bytes": built,
-        "peak_bytes": peak_since_reset(device),
+        "peak_bytes": measure.peak_since_reset(device),
         "val_accuracy": float(accuracy),
         "out_of_memory": False,
     }

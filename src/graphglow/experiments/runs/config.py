@@ -14,7 +14,7 @@ from graphglow.errors import InputError
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED
 from graphglow.experiments.runs.executor import ray_address
-from graphglow.experiments.settings import Settings, config_of
+from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.config import LARGEST_SEED, Device, RunConfig
 

@@ -16,7 +16,7 @@ from graphglow.experiments.runs.config import Configs, ReproduceConfig, configs_
 from graphglow.experiments.runs.learners import Lesson, find_learner
 from graphglow.experiments.runs.rows import ResultRow, same_run
 from graphglow.experiments.runs.run import Runs, cell_facts, run_facts
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 
 
 @dataclass

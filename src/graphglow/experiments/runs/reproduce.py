@@ -37,7 +37,7 @@ from graphglow.experiments.runs.learners import (
 from graphglow.experiments.runs.plan import Plan, make_plan, taken_over
 from graphglow.experiments.runs.rows import ResultRow, RowFile, append_row, read_rows
 from graphglow.experiments.runs.run import Place, Runs, failed, perform, teach
-from graphglow.experiments.settings import Settings
+from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.load import data_folder
 
 
