@@ -25,14 +25,12 @@ from typing import Any, NamedTuple
 import optuna
 
 from graphglow.errors import InputError
-from graphglow.experiments.paper.cells import split_of
-from graphglow.experiments.runs.learners import load_with_split
-from graphglow.experiments.paper.lines import LEARNED_ON, ON
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.paper.cells import split_of
 from graphglow.experiments.paper.lines import LEARNED_ON, ON
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import open_executor, result_of
+from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.search.blind import blinded
 from graphglow.experiments.search.settings import locked, read_settings, write_settings
 from graphglow.experiments.search.space import STEPS, Candidate, SearchConfig, has_learner, nested

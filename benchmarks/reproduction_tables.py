@@ -25,11 +25,10 @@ from graphglow.experiments.runs.config import (
     tuned_settings,
 )
 from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.experiments.runs.rows import ResultRow, without_repeats
+from graphglow.experiments.runs.rows import ResultRow, origins, without_repeats
 from graphglow.experiments.search.settings import Settings, read_settings
 from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
-from graphglow.report.result_rows import origins
 from marked_page import NO_ROWS, rewrite
 from reproduction_cells import (
     NOTHING,

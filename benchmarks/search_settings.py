@@ -17,15 +17,12 @@ from concurrent.futures import as_completed
 from pathlib import Path
 
 from graphglow.errors import InputError
-from graphglow.experiments.paper.cells import split_of
-from graphglow.experiments.paper.cells import table2
-from graphglow.experiments.runs.learners import load_with_split
-from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.paper import GRAPHS, of_the_other_kind
 from graphglow.experiments.paper.cells import split_of, table2
 from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import open_executor, result_of
+from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.search.settings import locked, read_settings, write_settings
 from graphglow.experiments.search.space import STEPS, SearchConfig, has_learner
 from graphglow.experiments.search.study import Work, search

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+from graphglow.experiments.trial_workers import storage_for
 from small_cells import SETTINGS, cell, config, rows, run, slots
 from small_search import drawn, found, work_in
 from test_reproduce_processes import HERE, members, until
@@ -23,7 +24,6 @@ from test_reproduce_processes import HERE, members, until
 from graphglow.cli import main
 from graphglow.errors import InputError
 from graphglow.experiments import trial_storage
-from graphglow.experiments.search.space import SearchConfig
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs import executor
 from graphglow.experiments.runs.executor import (
@@ -37,7 +37,7 @@ from graphglow.experiments.runs.executor import (
 from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.runs.reproduce import learner_folder
 from graphglow.experiments.search.settings import write_settings
-from graphglow.experiments.trial_workers import storage_for
+from graphglow.experiments.search.space import SearchConfig
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
 MEASURED = ("train_seconds", "total_seconds", "peak_memory_bytes", "pretrain_seconds")

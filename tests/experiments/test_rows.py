@@ -12,12 +12,12 @@ from graphglow.errors import InputError
 from graphglow.experiments.runs import rows as row_module
 from graphglow.experiments.runs.rows import (
     append_row,
+    origins,
     read_rows,
     row_of,
     same_settings,
     without_repeats,
 )
-from graphglow.report.result_rows import origins
 
 MANY = "damaged lines, the first: line 1: not JSON"
 PLAIN = {

@@ -9,7 +9,6 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.experiments.search.trials import opened
 from graphglow.graphs import load_graph
 from graphglow.graphs.tables import read_new_nodes
 

@@ -18,7 +18,7 @@ from synthetic_rows import (
 )
 
 import graphglow
-from graphglow.report.result_rows import read_rows
+from graphglow.experiments.runs.rows import read_rows
 from graphglow.report.results import write_results
 
 api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")

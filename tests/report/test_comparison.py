@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from synthetic_rows import row
 
+from graphglow.experiments.runs.rows import ResultRow, row_of
 from graphglow.report.comparison import (
     Comparison,
     Versus,
@@ -12,7 +13,6 @@ from graphglow.report.comparison import (
     target_column,
     welch,
 )
-from graphglow.report.result_rows import ResultRow, row_of
 
 
 def rows(method: str, scores: list[float | None], **changes: object) -> list[ResultRow]:

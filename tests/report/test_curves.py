@@ -1,10 +1,10 @@
 import pytest
 from synthetic_rows import row, sweep_rows
 
+from graphglow.experiments.runs.rows import ResultRow, row_of
 from graphglow.report.comparison import Cell
 from graphglow.report.curves import Sweep, meaning, measured_graphs, sweeps
 from graphglow.report.frame import OURS, Chart
-from graphglow.report.result_rows import ResultRow, row_of
 from graphglow.report.results import experiment_sections, page_styles
 from graphglow.report.row_charts import sweep_chart
 

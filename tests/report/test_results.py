@@ -7,9 +7,9 @@ from parsed_page import Page
 from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_rows
 
 import graphglow
+from graphglow.experiments.runs.rows import read_rows
 from graphglow.report import is_report
 from graphglow.report.page import embedded
-from graphglow.report.result_rows import read_rows
 from graphglow.report.results import write_results
 
 

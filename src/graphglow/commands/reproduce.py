@@ -22,8 +22,7 @@ from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
 from graphglow.experiments.runs.plan import Plan, make_plan
 from graphglow.experiments.runs.reproduce import Interrupted, OnProgress, Outcome, Progress
-from graphglow.experiments.search.settings import Settings, read_settings
-from graphglow.experiments.search.settings import check_settings
+from graphglow.experiments.search.settings import Settings, check_settings, read_settings
 from graphglow.experiments.wording import counted, shortened
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file

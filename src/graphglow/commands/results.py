@@ -51,7 +51,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         top_k: Strongest incoming edges kept for each node.
         self_loops: Leave out what a node passes to itself.
     """
-    from graphglow.experiments.demo import graph_facts
+    from graphglow.experiments.structure_metrics import graph_facts
 
     inputs = (learner_file(learner), target, result, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graphglow.experiments.paper.lines import NAMES
-from graphglow.experiments.paper.lines import OURS as LINES
 from graphglow.experiments.paper import GRAPHS
-from graphglow.report.result_rows import OURS, ResultRow
+from graphglow.experiments.paper.lines import NAMES, OURS, OWN_LINES
+from graphglow.experiments.runs.rows import ResultRow
 
 SIGNIFICANT = 0.05
 ALONE = (
@@ -257,7 +256,7 @@ def judged(table: Comparison) -> list[tuple[Line, list[Line]]]:
 
 def _line_of(table: Comparison, key: str) -> Line | None:
     """The line with the label of a key, if it shares its method; else the one of that method."""
-    labels = {line: label for line, (_, label) in LINES.items()}
+    labels = {line: label for line, (_, label) in OWN_LINES.items()}
     if key in labels:
         return next((line for line in table.lines if line.name == labels[key]), None)
     lines = [line for line in table.lines if line.method == key]

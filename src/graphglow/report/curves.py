@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from graphglow.experiments.runs.rows import ResultRow
 from graphglow.report.comparison import Comparison, compare, grouped, line_names, target_column
-from graphglow.report.result_rows import ResultRow
 
 ACCURACY = "test accuracy"
 AXES = {

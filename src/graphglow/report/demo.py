@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.demo import Row, summarise
-from graphglow.experiments.demo import Refined
+from graphglow.experiments.demo import Refined, Row, summarise
 from graphglow.report.page import write_page
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments import cells
-from graphglow.experiments.paper.lines import NAMES
+from graphglow.experiments.paper.lines import NAMES, OURS
+from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
 from graphglow.experiments.wording import counted, shortened
 from graphglow.report import comparison, curves, structure_charts
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import write_page
-from graphglow.report.result_rows import OURS, ResultRow, RowFile, origins, without_repeats
 from graphglow.report.row_charts import sweep_chart, time_charts
 from graphglow.report.structure import LARGEST_REFINED, NODES_DRAWN, TOP_K, LearnedStructure
 from graphglow.training import TransferResult
@@ -52,7 +52,7 @@ def write_results(
     """Write the page, whole or not at all; an existing file is replaced.
 
     Args:
-        files: What :func:`~graphglow.report.result_rows.read_rows` gave.
+        files: What :func:`~graphglow.experiments.runs.rows.read_rows` gave.
         transfers: Saved transfers and where they came from.
         path: Where to write.
         title: Heading of the page.

@@ -52,3 +52,5 @@ PRETRAINED = ("graphglow", "graphglow-attention")
 """Methods whose structure learner is trained on source graphs."""
 CONTROLS = ("random-theta", "mlp", "link", "link-features", "linkx")
 """What the paper's tables lack; GCN they have."""
+OURS = ("graphglow", "graphglow*", "graphglow-star")
+"""The methods that a page is about; all others are competitors or controls."""

@@ -397,3 +397,31 @@ def without_repeats(rows: Sequence[ResultRow]) -> tuple[list[ResultRow], int]:
     left_out = Counter(slot[:2] for slot in {row.slot for row in rows} - kept.keys())
     found = [replace(row, left_out=left_out[row.slot[:2]]) for row in kept.values()]
     return found, len(rows) - len(found) - left_out.total()
+
+
+def origins(rows: list[ResultRow]) -> dict[str, str]:
+    """Commits, machines, versions and dates of rows, each with how many rows have it."""
+    found: dict[str, Counter[str]] = {}
+
+    def count(name: str, value: object) -> None:
+        if value not in (None, ""):
+            found.setdefault(name, Counter())[f"{value!s:.200}"] += 1
+
+    for row in rows:
+        source = row.provenance
+        count("commit", source.get("commit"))
+        machine = source.get("machine")
+        if isinstance(machine, dict):
+            cores = machine.get("cores")
+            count("machine", f"{machine.get('gpu') or machine.get('cpu')}, {cores} CPU cores")
+        versions = source.get("versions")
+        if isinstance(versions, dict):
+            shown = {k: v for k, v in versions.items() if v is not None}
+            count("versions", ", ".join(f"{name} {value}" for name, value in shown.items()))
+        count("date", str(source.get("date") or "")[:10])
+    return {
+        name: "; ".join(
+            f"{value} ({counted(number, 'row')})" for value, number in counts.most_common()
+        )
+        for name, counts in found.items()
+    }

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from graphglow.baselines import METHODS, fit_many
+from graphglow.baselines.fit import FitResult
 from graphglow.baselines.method import HIDDEN, Space
-from graphglow.baselines.result import FitResult
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
