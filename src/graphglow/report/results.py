@@ -126,7 +126,7 @@ def _notes(rows: Sequence[ResultRow]) -> Iterator[str]:
     if len(devices) > 1:
         told = ", ".join(f"{number:,} on {device}" for device, number in devices)
         yield f"Runs by device: {told}; the same seed draws other numbers on another."
-    timed = [row for row in rows if row.train_seconds is not None]
+    timed = [row for row in rows if row.seconds is not None]
     machines = sorted({_machine(row) for row in timed} - {""})
     if len(machines) > 1:
         yield (
