@@ -149,9 +149,6 @@ def test_a_delta_that_is_not_the_usual_is_named(run, graph):
 
     assert said() == ({}, [])
     assert said("--delta", "affine") == ({"delta": "affine"}, ["affine"])
-    assert said("--delta", "exp") == ({"delta": "exp", "kappa": 10.0}, ["exp, kappa 10"])
-    sharper = said("--delta", "exp", "--sharpness", "12.5")
-    assert sharper == ({"delta": "exp", "kappa": 12.5}, ["exp, kappa 12.5"])
 
 
 def test_the_split_is_named(run, graph, tmp_path):
