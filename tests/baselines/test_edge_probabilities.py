@@ -42,11 +42,8 @@ def test_starts_as_the_graph(num_nodes):
 @pytest.mark.parametrize("num_nodes", [2, 17, 150])
 def test_a_step_is_projected_and_symmetric(num_nodes):
     theta = probabilities(num_nodes)
-    before, left, right = (
-        all_probabilities(theta),
-        normal(num_nodes, 4, seed=8),
-        normal(num_nodes, 4, seed=9),
-    )
+    before = all_probabilities(theta)
+    left, right = normal(num_nodes, 4, seed=8), normal(num_nodes, 4, seed=9)
     theta.descend(left, right)
     full = left @ right.T
     expected = (before - full - full.T).clamp(0, 1).fill_diagonal_(0)

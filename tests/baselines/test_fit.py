@@ -17,16 +17,19 @@ def fitted(name, data=None, **changes):
     return fit(name, small_data() if data is None else data, config_of(name, **changes))
 
 
+SEED = 5
+
+
 @cache
 def plain(name):
     """One run of each method, for all tests that only look at it or compare with it."""
-    return fitted(name, seed=3)
+    return fitted(name, seed=SEED)
 
 
 @EVERY
 def test_learns_a_separable_graph(name):
     data = small_data(num_nodes=90, homophily=0.98, noise=0.2, degree=12.0)
-    epochs = 100 if name in ("gpr", "cpgnn", "vgcn", "lds") else 30
+    epochs = 100 if name in ("gpr", "vgcn") else 30
     result = fitted(name, data, epochs=epochs, learning_rate=0.05)
     assert result.test_accuracy >= 0.9
 
@@ -36,7 +39,7 @@ def test_the_same_seed_gives_the_same_result_whatever_the_global_state(name):
     one = plain(name)
     torch.manual_seed(2)
     before = torch.random.get_rng_state()
-    other = fitted(name, seed=3)
+    other = fitted(name, seed=SEED)
     assert torch.equal(before, torch.random.get_rng_state())
     assert torch.equal(one.logits, other.logits)
     assert one.history == other.history
@@ -47,10 +50,11 @@ def test_test_labels_do_not_matter(name):
     data = small_data()
     changed = data.clone()
     changed.y = torch.where(data.test_mask, (data.y + 1) % 3, data.y)
-    one, other = plain(name), fitted(name, changed, seed=3)
+    one, other = plain(name), fitted(name, changed, seed=SEED)
     assert torch.equal(one.logits, other.logits)
     assert one.history == other.history
-    assert one.test_accuracy != other.test_accuracy or one.test_accuracy == 0
+    right = (one.predict() == changed.y)[data.test_mask].double()
+    assert other.test_accuracy == pytest.approx(float(right.mean()))
 
 
 @EVERY
@@ -58,7 +62,7 @@ def test_training_labels_matter(name):
     data = small_data()
     changed = data.clone()
     changed.y = torch.where(data.train_mask, (data.y + 1) % 3, data.y)
-    assert not torch.equal(plain(name).logits, fitted(name, changed, seed=3, epochs=1).logits)
+    assert not torch.equal(plain(name).logits, fitted(name, changed, seed=SEED, epochs=1).logits)
 
 
 @EVERY
@@ -136,7 +140,7 @@ def test_the_summary_has_what_the_command_line_promises(name):
     facts = result.summary()
     assert set(facts) >= set(KEYS.split())
     assert json.loads(json.dumps(facts)) == facts
-    assert (facts["target"], facts["method"], facts["seed"]) == ("small", name, 3)
+    assert (facts["target"], facts["method"], facts["seed"]) == ("small", name, SEED)
     assert (facts["epochs"], facts["device"]) == (4, "cpu")
     assert facts["backbone"] == METHODS[name].backbone
     assert 0 < facts["train_seconds"] <= facts["total_seconds"]

@@ -45,6 +45,7 @@ def trained(graph, settings):
     return task, history
 
 
+@pytest.mark.slow
 def test_adds_and_removes_edges_by_class_and_gains_by_it():
     """Half of the edges join two classes; the GCN on the graph as it is serves as control."""
     data = noisy_data(num_nodes=120, homophily=0.5, noise=1.5)

@@ -167,7 +167,7 @@ def test_kl_is_that_of_two_logistics_where_temperatures_are_equal(shift, tau):
     """
     vgcn = model(temperature=tau, prior_temperature=tau)
     with torch.no_grad():
-        assert float(vgcn.kl(*draw(vgcn, 0))) == pytest.approx(0, abs=1e-9)
+        assert float(vgcn.kl(*draw(vgcn, 0))) == pytest.approx(0, abs=1e-6)
         vgcn.posterior += shift
         each = torch.stack([vgcn.kl(*draw(vgcn, seed)) for seed in range(200)]) / 435
     error = float(each.std()) / math.sqrt(200)
@@ -193,12 +193,15 @@ def test_a_seed_decides_everything():
 def test_it_learns_a_separable_graph():
     graph = small_graph(num_nodes=120, noise=0.3, homophily=0.95, dtype=torch.float32)
     settings = {"other_probability": 1e-5, "edge_probability": 0.99, "kl_weight": 1e-3}
-    task, history = trained(graph, epochs=60, dropout=0.5, hidden=16, **settings)
+    task, history = trained(
+        graph, epochs=40, dropout=0.5, hidden=16, learning_rate=0.02, **settings
+    )
     assert history[-1].loss < 0.5 * history[0].loss
     correct = task.logits().argmax(1)[graph.test] == graph.y[graph.test]
     assert correct.double().mean() > 0.9
 
 
+@pytest.mark.slow
 def test_labels_tell_helpful_edges_from_harmful_ones():
     """With all nodes labelled and no prior, edges between classes lose against those within."""
     graph = small_graph(num_nodes=60, noise=1.0, homophily=0.5)

@@ -312,7 +312,7 @@ def _memory(graph: Graph, config: IDGLConfig) -> int:
 
 def _anchor_memory(graph: Graph, config: IDGLAnchorConfig) -> int:
     anchors = min(config.num_anchors, graph.num_nodes)
-    regularised = anchors * (3 * graph.num_nodes + (config.refinements + 2) * anchors)
+    regularised = anchors * (config.refinements + 3) * (graph.num_nodes + anchors)
     return memory_of(graph, config, anchors) + 4 * regularised
 
 
