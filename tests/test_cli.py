@@ -22,7 +22,7 @@ from command_line import Outcome, ring_arrays
 from graphglow import cli, training
 from graphglow.cli import main
 from graphglow.commands import COMMANDS, MODULES, terminal
-from graphglow.commands.flags import PLACES, GraphFlags, ManyGraphFlags
+from graphglow.commands.flags import GraphFlags, ManyGraphFlags
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.write import WRITERS
 

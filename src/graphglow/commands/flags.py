@@ -12,7 +12,7 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
 from graphglow.graphs.table_columns import LEAVE_OUT
-from graphglow.training.config import LARGEST_SEED, Device
+from graphglow.training.config import GROUPS, LARGEST_SEED, Device
 
 UNUSED = "No effect here; every command takes it."
 GRAPH = (
@@ -143,21 +143,8 @@ def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
     return columns | ({LEAVE_OUT: left_out} if left_out else {})
 
 
-HEADINGS = {
-    "model": "Settings of the model.",
-    "structure": "Settings of the learned structure.",
-    "optimiser": "Settings of the optimiser.",
-    "compute": "Settings of computing.",
-}
-PLACES = {
-    "first": "backbone epochs seed device",
-    "structure": "input_weight structure_momentum num_pivots redraw_pivots pivots_by_degree "
-    "refinements tolerance train_learner",
-    "optimiser": "learning_rate learner_learning_rate weight_decay patience episodes schedule",
-    "compute": "backend precision capture",
-}
-"""Where settings stand: first, among a command's own flags, or under a heading; the model has
-those that are not named here."""
+FIRST = ("backbone", "epochs", "seed", "device")
+"""Settings among a command's own flags; others stand under the heading of their group."""
 
 
 def by_heading(config: type[Any]) -> Any:
@@ -166,15 +153,19 @@ def by_heading(config: type[Any]) -> Any:
     Each heading is a class that has all settings, of which the others are no flags; so flags keep
     the names, defaults and words of the settings. Nested settings come last, with their prefix.
     """
-    homes = {name: place for place, names in PLACES.items() for name in names.split()}
-    places: dict[str, list[str]] = {place: [] for place in ("first", *HEADINGS, "nested")}
+    groups = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
+    own = config.__name__.removesuffix("Config").lower()
+    places: dict[str, list[str]] = {}
     for one in fields(config):
         if one.init:
-            nested = is_dataclass(one.type)
-            places["nested" if nested else homes.get(one.name, "model")].append(one.name)
-    places = {place: names for place, names in places.items() if names}
-    markers = {place: OmitArgPrefixes if place in HEADINGS else arg(name="") for place in places}
-    parts = {place: _part(config, names, HEADINGS.get(place)) for place, names in places.items()}
+            place = "first" if one.name in FIRST else groups.get(one.name, own)
+            place = "nested" if is_dataclass(one.type) else place
+            places.setdefault(place, []).append(one.name)
+    headings = {own: config.__doc__} | {name: kind.__doc__ for name, kind in GROUPS.items()}
+    order = ("first", *headings, "nested")
+    places = {place: places[place] for place in order if place in places}
+    markers = {place: OmitArgPrefixes if place in headings else arg(name="") for place in places}
+    parts = {place: _part(config, names, headings.get(place)) for place, names in places.items()}
     flags = make_dataclass("Flags", [(p, Annotated[parts[p], markers[p]]) for p in places])
 
     def build(**given: Any) -> Any:

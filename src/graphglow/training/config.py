@@ -33,8 +33,8 @@ LARGEST_SEED = 2**32 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig:
-    """How one model is trained on one graph: what every method has, ours and the competitors."""
+class Optimiser:
+    """How weights are found."""
 
     epochs: int = 500
     """Training epochs; the one with the best validation accuracy is kept."""
@@ -46,22 +46,11 @@ class RunConfig:
     """L2 penalty on the weights."""
     dropout: float = 0.5
     """Share of features and hidden units dropped in training."""
-    capture: bool = True
-    """On a GPU, record an epoch once as a CUDA graph and replay it: same numbers, much faster."""
-    seed: int = 0
-    """Seeds weights, pivots, dropout and sampling."""
-    device: Device = "auto"
-    """Where to compute: auto takes the GPU if there is one."""
 
-    def __post_init__(self) -> None:
-        plain_numbers(self)
-        one_of("device", self.device, get_args(Device))
+    def _check_optimiser(self) -> None:
         at_least("epochs", self.epochs, 1)
         if self.patience is not None:
             at_least("patience", self.patience, 1)
-        at_least("seed", self.seed, 0)
-        if self.seed > LARGEST_SEED:
-            raise InputError(f"seed must be <= {LARGEST_SEED}; got {self.seed}")
         if not 0 <= number("dropout", self.dropout) < 1:
             raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
         step_size("learning_rate", self.learning_rate)
@@ -69,56 +58,63 @@ class RunConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(RunConfig):
-    """The GNN of one graph, its message passing, and how it is optimised."""
+class Compute:
+    """Where to compute, and from which seed."""
+
+    seed: int = 0
+    """Seeds weights, pivots, dropout and sampling."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+    capture: bool = True
+    """On a GPU, record an epoch once as a CUDA graph and replay it: same numbers, much faster."""
+
+    def _check_compute(self) -> None:
+        one_of("device", self.device, get_args(Device))
+        at_least("seed", self.seed, 0)
+        if self.seed > LARGEST_SEED:
+            raise InputError(f"seed must be <= {LARGEST_SEED}; got {self.seed}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(Optimiser, Compute):
+    """How one model is trained on one graph: what every method has, ours and the competitors."""
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        self._check_optimiser()
+        self._check_compute()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The GNN: its kind, its depth, and what some kinds have besides."""
 
     backbone: BackboneName = "gcn"
     """The graph-specific GNN, by name."""
     num_layers: int = 2
     """L: number of GNN layers, at least 2."""
+    encoder: Encoder = "gcn"
+    """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
     attention_heads: int = 8
     """Attention heads of gat; their largest common divisor with the width is used."""
     teleport: float = 0.1
     """alpha of appnp, gpr (at the start) and gcnii: weight of the features against the messages."""
     steps: int = 10
     """K of appnp and gpr: number of propagations."""
-    encoder: Encoder = "gcn"
-    """How the first embeddings are made: a one-layer GCN, or an MLP that ignores the edges."""
-    input_weight: float = 0.7
-    """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
-    structure_momentum: float = 1.0
-    """eta: weight of the current learned graph against the first one; 1 means the current only."""
-    num_pivots: int = 400
-    """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
-    redraw_pivots: bool = True
-    """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
-    pivots_by_degree: bool = False
-    """Draw pivots with chances in proportion to their degree; otherwise each node alike."""
-    refinements: int = 4
-    """T: most refinements of structure and embeddings in one forward pass."""
-    tolerance: float = 4e-5
-    """Stop refining when the squared relative change of the embeddings falls below this."""
-    backend: Backend = "auto"
-    """How the learned graph's messages are computed: a named one is used or refused."""
-    precision: Precision = "float32"
-    """Arithmetic of the learned graph's messages; all else is float32."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def _check_model(self) -> None:
         backbone_class(self.backbone)
         one_of("encoder", self.encoder, get_args(Encoder))
-        one_of("backend", self.backend, BACKENDS)
-        one_of("precision", self.precision, get_args(Precision))
         at_least("num_layers", self.num_layers, 2)
         if self.num_layers > 100:
             raise InputError(f"num_layers must be <= 100; got {self.num_layers}")
-        at_least("num_pivots", self.num_pivots, 1)
-        at_least("refinements", self.refinements, 1)
         for kind in BACKBONES.values():
             self._settings_of(kind)
-        in_unit_interval("input_weight", self.input_weight)
-        in_unit_interval("structure_momentum", self.structure_momentum)
-        rate("tolerance", self.tolerance)
+
+    def _settings_of(self, kind: type[Backbone]) -> Any:
+        """The settings of one kind of backbone, out of those of all; bad ones are refused."""
+        names = [setting.name for setting in fields(kind.settings_class)]
+        return kind.settings_class(**{name: getattr(self, name) for name in names})
 
     def build_gnn(self, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
         """A new GNN for a graph, ``hidden`` wide."""
@@ -134,10 +130,59 @@ class ModelConfig(RunConfig):
         )
         return kind(shape, generator)
 
-    def _settings_of(self, kind: type[Backbone]) -> Any:
-        """The settings of one kind of backbone, out of those of all; bad ones are refused."""
-        names = [setting.name for setting in fields(kind.settings_class)]
-        return kind.settings_class(**{name: getattr(self, name) for name in names})
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedStructure:
+    """The learned graph: how it is found, what it weighs, how its messages are computed."""
+
+    input_weight: float = 0.7
+    """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
+    num_pivots: int = 400
+    """P: nodes through which the learned graph is routed; at most the number of nodes is used."""
+    redraw_pivots: bool = True
+    """Draw new pivots every training epoch. Evaluation always uses one fixed draw."""
+    pivots_by_degree: bool = False
+    """Draw pivots with chances in proportion to their degree; otherwise each node alike."""
+    refinements: int = 4
+    """T: most refinements of structure and embeddings in one forward pass."""
+    tolerance: float = 4e-5
+    """Stop refining when the squared relative change of the embeddings falls below this."""
+    structure_momentum: float = 1.0
+    """eta: weight of the current learned graph against the first one; 1 means the current only."""
+    backend: Backend = "auto"
+    """How the learned graph's messages are computed: a named one is used or refused."""
+    precision: Precision = "float32"
+    """Arithmetic of the learned graph's messages; all else is float32."""
+
+    def _check_structure(self) -> None:
+        in_unit_interval("input_weight", self.input_weight)
+        at_least("num_pivots", self.num_pivots, 1)
+        at_least("refinements", self.refinements, 1)
+        rate("tolerance", self.tolerance)
+        in_unit_interval("structure_momentum", self.structure_momentum)
+        one_of("backend", self.backend, BACKENDS)
+        one_of("precision", self.precision, get_args(Precision))
+
+
+GROUPS = {
+    "model": Model,
+    "structure": LearnedStructure,
+    "optimiser": Optimiser,
+    "compute": Compute,
+}
+"""Settings come in groups, each a class with its fields and its checks. Configs are made of groups
+by inheritance, so ``TransferConfig(epochs=100)`` stays one line; the help has a heading for each.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(RunConfig, Model, LearnedStructure):
+    """The GNN of one graph, its message passing, and how it is optimised."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_model()
+        self._check_structure()
 
 
 @dataclass(frozen=True, kw_only=True)
