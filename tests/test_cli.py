@@ -22,7 +22,7 @@ from command_line import Outcome, ring_arrays
 from graphglow import cli, training
 from graphglow.cli import main
 from graphglow.commands import COMMANDS, MODULES, terminal
-from graphglow.commands.flags import GraphFlags, ManyGraphFlags
+from graphglow.commands.flags import FIRST, GraphFlags, ManyGraphFlags
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.write import WRITERS
 
@@ -110,16 +110,17 @@ def test_the_first_flags_stand_alone_and_the_rest_under_headings(run, words, con
     shown = flags_by_heading(run(*words.split(), "--help").out)
     first = shown.pop("")
     settings = {field.name.replace("_", "-"): field for field in fields(config) if field.init}
-    assert set(first) == {*own.split(), *(set(PLACES["first"].split()) & set(settings))}
+    assert set(first) == {*own.split(), *(set(FIRST) & set(settings))}
     assert len(first) <= 11
     titles = ["reading", "model", "structure", "optimiser", "compute", "objective"]
+    titles.append(config.__name__.removesuffix("Config").lower())  # what it has beside the groups
     titles += {"pretrain": ["learner", "checkpoints"], "transfer": ["checkpoints"]}.get(words, [])
     assert set(shown) == set(titles)
     under = {flag.split(".")[0] for flags in shown.values() for flag in flags}
     assert set(settings) <= under | set(first)
     assert "learning-rate" in shown["optimiser"]
     assert "num-pivots" in shown["structure"]
-    assert "backend" in shown["compute"]
+    assert "capture" in shown["compute"]
 
 
 def test_the_top_level_answers_without_torch():

@@ -71,8 +71,6 @@ def test_variance_weighs_classes_by_their_nodes_and_leaves_out_the_deaf():
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"similarity": "attention"}, {"neighbours": 3}, {"delta": "affine"}, {"delta": "exp"}],
-    ids=["cosine", "attention", "knn", "affine", "exp"],
 )
 def test_a_factored_graph_is_heard_as_the_full_matrix(settings, monkeypatch):
     monkeypatch.setattr("graphglow.experiments.structure_metrics.BLOCK_ELEMENTS", 32)
