@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments import cells
+from graphglow.experiments.paper import cells
 from graphglow.experiments.paper.lines import NAMES, OURS
 from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
 from graphglow.experiments.wording import counted, shortened
