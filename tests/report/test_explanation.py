@@ -34,7 +34,7 @@ def test_the_page_is_whole_and_loads_nothing(page):
     assert all(link.startswith("#") for link in parsed.loads)
     assert parsed.scopeless == 0
     assert is_report(page)
-    assert "Why node <img src=x onerror=hacked()> 3 is predicted to be" in parsed.text
+    assert "What speaks for node <img src=x onerror=hacked()> 3 being" in parsed.text
     assert text.count("<script") == 3
 
 
