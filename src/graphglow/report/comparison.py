@@ -207,14 +207,13 @@ def _cell(rows: list[ResultRow]) -> Cell:
 
 def _judge(column: Sequence[tuple[Line, Cell]]) -> None:
     """Mark the best mean of a column, and test ours against the best control."""
-    controls = [(line, cell) for line, cell in column if not line.ours]
-    best, control = (
-        max(found, key=lambda one: one[1].mean or 0.0, default=None) for found in (column, controls)
-    )
+    best = max((cell.mean or 0.0 for _, cell in column), default=None)
+    controls = [(cell.mean or 0.0, line.name, cell) for line, cell in column if not line.ours]
     for line, cell in column:
-        cell.best = best is not None and len(column) > 1 and cell.mean == best[1].mean
-        if line.ours and control is not None:
-            cell.versus = against(cell, control[0].name, control[1])
+        cell.best = len(column) > 1 and cell.mean == best
+        if line.ours and controls:
+            _, name, control = max(controls, key=lambda one: one[0])
+            cell.versus = against(cell, name, control)
 
 
 def against(ours: Cell | None, control: str, other: Cell | None) -> Versus | None:

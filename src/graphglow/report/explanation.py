@@ -45,7 +45,7 @@ def summary(explanation: Explanation) -> str:
     e = explanation
     known = "its class is not known"
     if e.label is not None:
-        known = f"its known class is {e.label}" + (" too" if e.label == e.predicted else "")
+        known = f"it is known to be {class_text(e.label)}"
     said = [f"Node {e.id} of {e.target} is predicted to be {class_text(e.predicted)}; {known}."]
     said.append(
         f"All nodes together add {amount(e.input_total)} {BY_INPUT} and {amount(e.latent_total)} "

@@ -15,7 +15,7 @@ MOST_TICKS = 9
 """Up to this many swept values are the ticks of their axis."""
 LOG_FROM = 10
 """Swept values whose greatest is so many times their least have a log scale."""
-LOG = {"type": "log", "tickformat": "~g", "nticks": 7}
+LOG = {"type": "log", "tickformat": "~g", "dtick": "D2"}
 TOGETHER = 8
 """Up to this many curves are told of at once where the mouse is."""
 DENSE = 25

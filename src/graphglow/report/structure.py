@@ -98,7 +98,8 @@ class LearnedStructure:
         if self.num_nodes > LARGEST_REFINED:
             return None
         graph = self.result.refined_graph(TOP_K, self_loops=False)
-        return _edge_table(*graph.edge_index, graph.edge_weight)
+        source, target = graph.edge_index
+        return _edge_table(source, target, graph.edge_weight)
 
     @cached_property
     def new_edges(self) -> Any:
