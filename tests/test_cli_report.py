@@ -167,7 +167,6 @@ def test_runs_of_other_settings_than_the_newest_are_left_out_and_marked(
     assert '25.0<sup class="alone" title="runs of this cell with other settings' in text
     legend = "&sect; runs of this cell with other settings than its newest are left out."
     assert text.count(legend) == 1
-    assert "had other settings: 1 run of GCN on wine." in text
 
 
 def test_what_is_not_a_report_is_kept(
