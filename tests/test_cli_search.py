@@ -191,7 +191,7 @@ def test_trials_that_fail_are_said(run, monkeypatch):
         ("--methods graphglow --targets one.npz --learner l.st --sources two.npz", "got both"),
         (
             "--methods graphglow --targets one.npz --learner l.st",
-            "--learner must be ",
+            "learner must be universal",
         ),
         ("--methods graphglow --targets one.npz --sources one.npz", "got only one.npz"),
         ("--methods gcn --targets one.npz --settings one.npz", "must end in .json"),
