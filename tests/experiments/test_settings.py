@@ -157,7 +157,7 @@ def test_a_config_with_configs_inside():
         (
             "graphglow-star",
             {"objective": 3},
-            "objective of TrainedConfig must hold settings; got 3",
+            "ObjectiveConfig must be made of settings; got 3",
         ),
         ("graphglow-star", {"objective": {"alpha": 1}}, "alpha of ObjectiveConfig must be one of"),
         ("graphglow-star", {"objective": {"smoothness": "x"}}, "must be a number; got 'x'"),
@@ -227,7 +227,10 @@ def test_graphs_of_the_users_own_are_named():
         ({"gcn": {"cora": {"epochs": 1}}}, "must be given to graphglow reproduce"),
         ({"graphglow": {"cora": {"transfer": {"patience": 1}}}}, "got patience"),
         ({"graphglow": {"cora": {"pretrain": {"device": "cpu"}}}}, "got device"),
-        ({"graphglow": {"cora": {"pretrain": 3}}}, "must be given by name; got 3, for graphglow"),
+        (
+            {"graphglow": {"cora": {"pretrain": 3}}},
+            "be made of settings; got 3, for graphglow",
+        ),
         ({"graphglow": {"cora": {"wings": 2}}}, "parts must be one of pretrain, .*got 'wings'"),
         ({"gcn": {"cora": {"dropout": "high"}}}, "must be a number; got 'high', for gcn on cora"),
         ({"gcn": {"cora": {"dropout": True}}}, "must be a number; got True"),
@@ -239,7 +242,7 @@ def test_graphs_of_the_users_own_are_named():
         ),
         (
             {"graphglow": {"cora": {"pretrain": {"objective": 1}}}},
-            "objective of PretrainConfig must hold settings; got 1, for graphglow on cora",
+            "ObjectiveConfig must be made of settings; got 1, for graphglow on cora",
         ),
     ],
 )

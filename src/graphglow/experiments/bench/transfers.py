@@ -55,13 +55,12 @@ def run_epoch(config: EpochBench, data_root: Path | None) -> Iterator[Row]:
             eager = seconds if backend == "eager" else eager
             yield {
                 "target": name,
-                **_graph_facts(runs[0]),
+                **_facts(runs[0]),
                 **config.facts(),
                 "backend": backend,
                 "picked": replace(config, backend=backend).picked(runs[0].graph.num_nodes),
                 "train_seconds": seconds,
                 "epoch_ms": 1e3 * seconds / config.epochs,
-                "peak_bytes": _gpu_peak(runs[0]),
                 "val_accuracy": runs[0].val_accuracy,
                 "speedup_over_eager": quotient(eager, seconds),
                 **roofline(*epoch_work(config, runs[0]), seconds / config.epochs, ceilings),
@@ -122,7 +121,7 @@ def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
     pairs = zip(singles, batches[0], strict=True)
     apart = [alone.val_accuracy - together.val_accuracy for alone, together in pairs]
     yield {
-        **_graph_facts(singles[0]),
+        **_facts(batches[0][0]),
         **config.facts(),
         "picked": config.picked(singles[0].graph.num_nodes, runs=config.seeds),
         "single_seconds": single,
@@ -130,7 +129,6 @@ def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
         "ratio": batch / single,
         "greatest_accuracy_difference": max(map(abs, apart)),
         "mean_accuracy_difference": abs(mean(apart)),
-        "peak_bytes": _gpu_peak(batches[0][0]),
     }
 
 
@@ -171,7 +169,7 @@ def peak_of_transfer(config: MemoryBench, data_root: Path | None) -> Row:
     base = measure.reset_peak(device)
     result = transfer(learner, data, config.transfer_config())
     peak = measure.peak_since_reset(device)
-    return _graph_facts(result) | {"base_bytes": base, "peak_bytes": peak, "out_of_memory": False}
+    return _facts(result) | {"base_bytes": base, "peak_bytes": peak, "out_of_memory": False}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,12 +248,10 @@ def exponent(measured: Sequence[tuple[int, float]]) -> float | None:
     return linear_regression(*zip(*large, strict=True)).slope
 
 
-def _graph_facts(result: TransferResult) -> Row:
+def _facts(result: TransferResult) -> Row:
+    """Sizes of the graph, and the peak on a GPU; on a CPU, see bench memory."""
     graph = result.graph
     edges = (graph.adj.col.numel() - graph.num_nodes) // 2
-    return {"nodes": graph.num_nodes, "edges": edges, "features": graph.num_features}
-
-
-def _gpu_peak(result: TransferResult) -> int | None:
-    """Peak of the run on a GPU; a process on a CPU knows only its life's: see bench memory."""
-    return result.peak_memory_bytes if result.graph.y.is_cuda else None
+    peak = result.peak_memory_bytes if graph.y.is_cuda else None
+    sizes = {"nodes": graph.num_nodes, "edges": edges, "features": graph.num_features}
+    return {**sizes, "peak_bytes": peak}

@@ -24,8 +24,9 @@ from graphglow.storage import atomic_path, existing_file, wait_for_lock
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.config import RunConfig
 
-OF_EVERY_RUN = ("seed", "epochs", "patience", "device")
-"""What ``reproduce`` decides, for all methods alike: a tuned one would not be the same protocol."""
+OF_EVERY_RUN = (("seed", "device", "epochs", "patience"), ("seed", "device"))
+"""What ``reproduce`` decides, on the target and before it, for all methods alike: a tuned one would
+not be the same protocol."""
 
 PARTS: dict[str, type[RunConfig]] = {"pretrain": PretrainConfig, "transfer": TransferConfig}
 """Of an entry of graphglow."""
@@ -120,17 +121,16 @@ def config_of(kind: type[Config], settings: Mapping[str, Any], **fixed: Any) -> 
     a value of another kind, is refused.
     """
     assert is_dataclass(kind)
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{kind.__name__} must be made of settings; got {settings!r:.40}")
     known, kinds = [f.name for f in fields(kind) if f.init], get_type_hints(kind)
     values = {**settings, **fixed}
     for name, value in values.items():
-        what = f"{name} of {kind.__name__}"
         if name not in known:
-            raise InputError(f"{what} must be one of {', '.join(known)}")
+            raise InputError(f"{name} of {kind.__name__} must be one of {', '.join(known)}")
         if kinds[name] is bool and not isinstance(value, bool):
-            raise InputError(f"{what} must be true or false; got {value!r:.40}")
+            raise InputError(f"{name} must be true or false; got {value!r:.40}")
         if is_dataclass(kinds[name]) and not isinstance(value, kinds[name]):
-            if not isinstance(value, Mapping):
-                raise InputError(f"{what} must hold settings; got {value!r:.40}")
             values[name] = config_of(kinds[name], value)
     return kind(**values)
 
@@ -145,29 +145,21 @@ def check_settings(settings: Settings, path: Path) -> list[str]:
     for method, targets in settings.entries.items():
         one_of(f"methods in {path}", method, (*dict.fromkeys([*PRETRAINED, *METHODS, *OWN_LINES]),))
         base = OWN_LINES.get(method, (method,))[0]
+        kinds = PARTS if base in PRETRAINED else {"": METHODS[base].config}
         for key, given in targets.items():
             where = f"{method} on {key} in {path}"
             if key.split(" < ")[0] not in DATASETS:
                 unknown.append(f"settings of {where} are not used: no graph has that name")
             try:
-                if base not in PRETRAINED:
-                    _check_part(METHODS[base].config, given)
-                for part, values in given.items() if base in PRETRAINED else ():
-                    one_of("parts", part, tuple(PARTS))
-                    _check_part(PARTS[part], values)
+                for part, values in given.items() if base in PRETRAINED else [("", given)]:
+                    one_of("parts", part, tuple(kinds))
+                    config_of(kinds[part], values)
+                    fixed = OF_EVERY_RUN[part == "pretrain"]
+                    if taken := [name for name in fixed if name in values]:
+                        raise InputError(
+                            f"{', '.join(fixed)} must be given to graphglow reproduce, for all "
+                            f"runs alike; got {taken[0]} among the settings"
+                        )
             except InputError as error:
                 raise InputError(f"{error}, for {where}") from error
     return unknown
-
-
-def _check_part(kind: type[RunConfig], given: Any) -> None:
-    if not isinstance(given, Mapping):
-        raise InputError(f"settings must be given by name; got {given!r:.40}")
-    fixed = ("seed", "device") if kind is PretrainConfig else OF_EVERY_RUN
-    for name in fixed:
-        if name in given:
-            raise InputError(
-                f"{', '.join(fixed)} must be given to graphglow reproduce, for all runs alike; "
-                f"got {name} among the settings"
-            )
-    config_of(kind, given)
