@@ -127,7 +127,9 @@ def config_of(kind: type[Config], settings: Mapping[str, Any], **fixed: Any) -> 
     values = {**settings, **fixed}
     for name, value in values.items():
         if name not in known:
-            raise InputError(f"{name} of {kind.__name__} must be one of {', '.join(known)}")
+            raise InputError(
+                f"settings of {kind.__name__} must be among {', '.join(known)}; got {name!r}"
+            )
         if kinds[name] is bool and not isinstance(value, bool):
             raise InputError(f"{name} must be true or false; got {value!r:.40}")
         if is_dataclass(kinds[name]) and not isinstance(value, kinds[name]):
