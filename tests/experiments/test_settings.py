@@ -162,7 +162,7 @@ def test_a_config_with_configs_inside():
         (
             "graphglow-star",
             {"objective": {"alpha": 1}},
-            "of ObjectiveConfig must be among .*got 'alpha'",
+            "ObjectiveConfig .*got 'alpha'",
         ),
         ("graphglow-star", {"objective": {"smoothness": "x"}}, "must be a number; got 'x'"),
     ],
