@@ -18,14 +18,8 @@ from typing import Any
 
 import torch
 
+from graphglow.experiments.bench import measure
 from graphglow.experiments.bench.config import stamped
-from graphglow.experiments.bench.measure import (
-    bytes_now,
-    in_fresh_process,
-    peak_since_reset,
-    reset_peak,
-    tensor_peak,
-)
 from graphglow.graphs import scale_graph
 from graphglow.storage import append_line
 from graphglow.structure import LearnerConfig, StructureLearner
@@ -46,7 +40,7 @@ from graphglow.training.distributed.task import ShardTask
 def main() -> None:
     options = parsed()
     with join(options.device) as ranks:
-        base = bytes_now(ranks.device)
+        base = measure.reset_peak(ranks.device)
         machine = measured_machine(ranks)
         for nodes in options.nodes:
             row = one_size(nodes, options, ranks, machine, base)
@@ -87,7 +81,7 @@ def one_size(
     root = options.folder or Path(tempfile.gettempdir()) / "graphglow-shards"
     folder = root / f"{'-'.join(map(str, shape))}-{options.partition}"
     if ranks.rank == 0 and not folder.exists():
-        in_fresh_process(write, folder, *shape, options.partition)
+        measure.in_fresh_process(write, folder, *shape, options.partition)
     ranks.wait()
     shard = read_shard(folder, ranks)
     config = TransferConfig(
@@ -100,7 +94,7 @@ def one_size(
     learner = StructureLearner(width).to(ranks.device).requires_grad_(False)
     task = ShardTask(shard, learner, config, ranks)
     epoch(task)  # not timed
-    reset_peak(ranks.device)
+    measure.reset_peak(ranks.device)
     times, sent = [], 0.0
     for _ in range(options.epochs):
         ranks.wait()
@@ -109,8 +103,8 @@ def one_size(
         sent = ranks.traffic.sent - before
         ranks.wait()
         times.append(time.perf_counter() - began)
-    resident = peak_since_reset(ranks.device) - base
-    peak = tensor_peak(lambda: epoch(task), ranks.device)
+    resident = measure.peak_since_reset(ranks.device) - base
+    peak = measure.tensor_peak(lambda: epoch(task), ranks.device)
     structure = task.evaluate().structure
     assert structure is not None  # there is a learner
     job = job_of(task, shard, structure.chosen_backend)

@@ -12,7 +12,7 @@ from graphglow.experiments.paper.cells import DAMAGED_GRAPHS, DAMAGES
 from graphglow.experiments.paper.lines import LEARNED_ON, NAMES, OWN_LINES
 from graphglow.experiments.runs.rows import ResultRow
 from graphglow.report.curves import meaning, measured_graphs
-from marked_page import NO_ROWS
+from marked_page import NO_ROWS, markdown
 from reproduction_cells import (
     NOTHING,
     TITLES,
@@ -23,7 +23,6 @@ from reproduction_cells import (
     by_target,
     grid_of,
     machine,
-    markdown,
     percent,
     points,
     score,

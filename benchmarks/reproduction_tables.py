@@ -29,7 +29,7 @@ from graphglow.experiments.runs.rows import ResultRow, origins, without_repeats
 from graphglow.experiments.search.settings import Settings, read_settings
 from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
-from marked_page import NO_ROWS, rewrite
+from marked_page import NO_ROWS, ROOT, markdown, rewrite
 from reproduction_cells import (
     NOTHING,
     SEEDS,
@@ -39,7 +39,6 @@ from reproduction_cells import (
     Shown,
     columns,
     grid_of,
-    markdown,
     percent,
     points,
     score,
@@ -56,7 +55,6 @@ from reproduction_figures import (
     time_table,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
 JUDGED = {
     "graphglow": "random-theta",
     "graphglow-on": "random-on",

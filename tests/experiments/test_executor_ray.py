@@ -1,29 +1,24 @@
 """Jobs on a Ray cluster: the rows of local runs, once each, though workers are killed."""
 
-import json
 import logging
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-import optuna
 import pytest
-from graphglow.experiments.trial_workers import storage_for
 from small_cells import SETTINGS, cell, config, rows, run, slots
 from small_search import drawn, found, work_in
 from test_reproduce_processes import HERE, members, until
 
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.experiments import trial_storage
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs import executor
 from graphglow.experiments.runs.executor import (
@@ -101,26 +96,6 @@ def descendants(pid):
     return found - {pid}
 
 
-def trials_of(work):
-    """All of the only study, void ones too."""
-    with trial_storage.opened(work.storage) as storage:
-        names = optuna.get_all_study_names(storage)
-        return optuna.load_study(storage=storage, study_name=names[0]).trials if names else []
-
-
-def is_trying(database, pid):
-    """Whether a process is at a trial; not by Optuna, which is not for a second thread."""
-    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as tables:
-        try:
-            found = tables.execute(
-                "select value_json from trials join trial_user_attributes using (trial_id) "
-                "where state = 'RUNNING' and key = 'worker'"
-            ).fetchall()
-        except sqlite3.OperationalError:  # not there yet, or locked
-            return False
-    return any(json.loads(worker).endswith(f" {pid}") for (worker,) in found)
-
-
 def plain(out):
     """Rows without what is measured, in the order of cells and seeds."""
     less = [
@@ -194,22 +169,6 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path):
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_a_file_is_no_storage_for_several_machines(tmp_path, monkeypatch):
-    class Pool:
-        elsewhere = False
-
-    monkeypatch.chdir(tmp_path)
-    assert storage_for("t.db", Pool) == tmp_path / "t.db"
-    assert storage_for("sqlite:///t.db", Pool) == "sqlite:///t.db"
-    with pytest.raises(InputError, match="must have a storage; got none"):
-        storage_for(None, Pool)
-    Pool.elsewhere = True
-    assert storage_for("postgresql://u@h/d", Pool) == "postgresql://u@h/d"
-    for file in ("t.db", "sqlite:///t.db"):
-        with pytest.raises(InputError, match="must be a database that all can reach"):
-            storage_for(file, Pool)
-
-
 # On a cluster
 
 
@@ -269,25 +228,11 @@ def test_errors_arrive_as_they_were_raised(cluster, tmp_path):
 @pytest.mark.slow
 def test_a_search_has_all_its_trials_though_a_worker_is_killed(cluster, tmp_path):
     budget = SearchConfig(trials=5, seeds_per_trial=2, epochs=300, device="cpu")
-    alone = found(config=budget, work=work_in(tmp_path / "alone"))
-    told = []
-    work = work_in(tmp_path / "ray")
-
-    with (
-        open_executor(2, "", device="cpu") as workers,
-        killing(partial(is_trying, work.storage)),
-    ):
-        row = found(config=budget, work=work, workers=workers, on_progress=told.append)
-    assert Counter(trial.state.name for trial in trials_of(work)) == {"COMPLETE": 5, "FAIL": 1}
-    assert (row["trials"], row["failed"], row["study"]) == (5, 0, alone["study"])
-    made = [{json.dumps(one, sort_keys=True) for one in drawn(w)} for w in (
-        work_in(tmp_path / "alone"), work)]  # fmt: skip
-    assert made[0] == made[1]  # the first draws know no scores
-    assert len(drawn(work)) == 5
-    assert (row["val_accuracy"], row["settings"]) == (alone["val_accuracy"], alone["settings"])
-    assert (told[-1].done, told[-1].best) == (5, row["val_accuracy"])
-    kept = (tmp_path / "ray" / "search.jsonl").read_text().splitlines()
-    assert [json.loads(line)["trials"] for line in kept] == [5]
+    alone = found(config=budget, **work_in(tmp_path / "alone"))
+    with open_executor(2, "", device="cpu") as workers, killing(lambda pid: True):
+        row = found(config=budget, **work_in(tmp_path / "ray"), executor=workers)
+    assert row == alone  # the first draws know no scores
+    assert drawn(work_in(tmp_path / "ray")) == drawn(work_in(tmp_path / "alone"))
 
 
 @pytest.mark.slow
