@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 import optuna
 
 from graphglow.errors import InputError
-from graphglow.experiments.paper import GRAPHS, of_the_other_kind
+from graphglow.experiments.paper import GRAPHS, LEARNED_ON, ON, of_the_other_kind
 from graphglow.experiments.paper.cells import split_of
-from graphglow.experiments.paper.lines import LEARNED_ON, ON
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import open_executor, result_of
 from graphglow.experiments.runs.learners import load_with_split

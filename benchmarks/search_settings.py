@@ -17,9 +17,8 @@ from concurrent.futures import as_completed
 from pathlib import Path
 
 from graphglow.errors import InputError
-from graphglow.experiments.paper import GRAPHS, of_the_other_kind
+from graphglow.experiments.paper import GRAPHS, WIDER, of_the_other_kind
 from graphglow.experiments.paper.cells import split_of, table2
-from graphglow.experiments.paper.lines import WIDER
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import open_executor, result_of
 from graphglow.experiments.runs.learners import load_with_split

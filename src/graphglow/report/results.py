@@ -7,10 +7,15 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments import cells
-from graphglow.experiments.paper.lines import NAMES, OURS
-from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
-from graphglow.experiments.wording import counted, shortened
+from graphglow.experiments.paper import NAMES, OURS, cells
+from graphglow.experiments.runs.rows import (
+    ResultRow,
+    RowFile,
+    counted,
+    origins,
+    shortened,
+    without_repeats,
+)
 from graphglow.report import comparison, curves, structure_charts
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.frame import SeriesStyle, series_styles

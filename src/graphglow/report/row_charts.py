@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from graphglow.experiments.wording import counted
+from graphglow.experiments.runs.rows import counted
 from graphglow.report import frame
 from graphglow.report.comparison import Comparison, Line
 from graphglow.report.curves import ACCURACY, LEARNED, Sweep, measure

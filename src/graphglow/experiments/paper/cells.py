@@ -10,16 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from graphglow.errors import InputError
-from graphglow.experiments.paper import numbers
-from graphglow.experiments.paper.lines import (
+from graphglow.experiments import paper as numbers
+from graphglow.experiments.paper import (
+    CITATION,
     CONTROLS,
+    GRAPHS,
     NAMES,
     ON,
     OWN_LINES,
     PRETRAINED,
+    SOCIAL,
     TUNED_AS,
+    Accuracy,
 )
-from graphglow.experiments.paper.numbers import CITATION, GRAPHS, SOCIAL, Accuracy
 
 TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
 TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from graphglow.baselines.methods import METHODS
+from graphglow.baselines.fit import METHODS
 from graphglow.errors import InputError
-from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED, WIDER
+from graphglow.experiments.paper import LEARNED_ON, PRETRAINED, WIDER
 from graphglow.graphs import DATASETS
 from graphglow.storage import atomic_path, existing_file, wait_for_lock
 from graphglow.training import PretrainConfig, TransferConfig
