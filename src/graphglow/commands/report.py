@@ -27,7 +27,7 @@ def report(  # noqa: D417 (flags.py says the rest)
 ) -> None:
     """Show results as one page that opens offline: tables, charts, learned structures.
 
-    Example: graphglow report results/reproduce.jsonl cora.safetensors --out report.html
+    Example: graphglow report results/reproduce/*.jsonl cora.safetensors --out report.html
 
     Args:
         results: What to show, in any mix: files of result rows (JSON lines, from graphglow
