@@ -5,12 +5,12 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from graphglow.experiments.runs.config import ReproduceConfig
 
 from graphglow.errors import InputError
 from graphglow.experiments.bench.config import BenchConfig, ModelBench
 from graphglow.experiments.bench.op import OpBench
 from graphglow.experiments.bench.scale import ScaleBench
+from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.search.space import SearchConfig
 
 

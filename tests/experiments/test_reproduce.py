@@ -313,7 +313,7 @@ def test_a_file_without_rows_is_left_alone(out):
     out.parent.mkdir()
     for content in (b"\x80\x00\xff", b"a,b\n1,2\n", b"\x00{}", b'{"benchmark": "op"}\n'):
         out.write_bytes(content)
-        with pytest.raises(InputError, match="must be in a file of rows; .*no rows in it"):
+        with pytest.raises(InputError, match=r"must be in a file of rows; .*no rows in it"):
             run([cell()], out)
         assert out.read_bytes() == content
     out.write_text("")
