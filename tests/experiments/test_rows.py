@@ -114,7 +114,7 @@ def test_lines_that_are_no_objects_are_named(tmp_path):
     assert [one.test_accuracy for one in file.rows] == [0.5, None]
     assert file.damaged == [
         "line 1: not JSON",
-        "line 4: must be a JSON object",
+        "line 4: no row of a run",
         "line 5: not JSON",
     ]
 

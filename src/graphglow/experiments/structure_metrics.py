@@ -44,11 +44,7 @@ def graph_facts(data: Data, *, undirected: bool = False) -> GraphFacts:
 
 
 def heard_over_edges(data: Data) -> Tensor:
-    """The heard labels in a graph of edges: both directions of each, no loops, its weights.
-
-    Shapes:
-        -> [N, C] in float64
-    """
+    """In a graph of edges, both directions of each, no loops: [N, C] in float64."""
     given = data.get("edge_weight")
     low, high, weight = undirected_edges(data.edge_index, given, int(data.num_nodes))
     labels = one_hot(data.y, torch.float64)
@@ -61,11 +57,7 @@ def heard_over_edges(data: Data) -> Tensor:
 
 @torch.no_grad()
 def heard_over_latent(latent: Structure, y: Tensor) -> Tensor:
-    """The heard labels in a learned graph, whose edges weigh as its messages do (Eq. 11).
-
-    Shapes:
-        y [N] -> [N, C] in float64
-    """
+    """In a learned graph, whose edges weigh as its messages do (Eq. 11): [N, C] in float64."""
     q = _node_pivot(latent).q
     labels = one_hot(y.to(q.device), q.dtype)
     heard = latent.propagate(labels).double()
@@ -75,11 +67,7 @@ def heard_over_latent(latent: Structure, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def heard_over_pivots(latent: Structure, pivots: Tensor, y: Tensor) -> Tensor:
-    """The labels heard of the pivots alone, in the learned node-pivot graph itself (Eq. 9).
-
-    Shapes:
-        pivots [P], y [N] -> [N, C] in float64
-    """
+    """Of the pivots [P] alone, in the learned node-pivot graph itself (Eq. 9): [N, C]."""
     graph = _node_pivot(latent)
     pivots = pivots.to(graph.q.device)
     labels = one_hot(y.to(graph.q.device), torch.float64)

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -159,45 +160,36 @@ def read_rows(path: Path) -> RowFile:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"a file of rows must be readable; got {path} ({reason})") from error
     for number, line in enumerate(content.splitlines(), 1):
-        if line.strip():
-            try:
-                row = row_of(_object(line))
-                if row is None:
-                    raise ValueError("no row of a run")
+        try:
+            row = row_of(json.loads(line, parse_constant=lambda _: None)) if line.strip() else None
+            if row is not None:
                 found.rows.append(row)
-            except ValueError as error:
-                found.damaged.append(f"line {number}: {error}")
+            elif line.strip():
+                found.damaged.append(f"line {number}: no row of a run")
+        except InputError as error:
+            found.damaged.append(f"line {number}: {error}")
+        except (ValueError, RecursionError):
+            found.damaged.append(f"line {number}: not JSON")
     return found
 
 
-def _object(line: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(line, parse_constant=lambda _: None)
-    except (ValueError, RecursionError):
-        raise ValueError("not JSON") from None
-    if not isinstance(record, dict):
-        raise ValueError("must be a JSON object")
-    return record
-
-
-def row_of(record: Mapping[str, Any]) -> ResultRow | None:
-    """The row that a JSON object holds; None if it lacks what every row has.
+def row_of(record: Any) -> ResultRow | None:
+    """The row that a JSON value holds; None if it lacks what every row has.
 
     Raises:
-        ValueError: A field has a value of another type.
+        InputError: A field has a value of another type.
     """
-    if not all(name in record for name in (*REQUIRED, "test_accuracy")):
+    if not isinstance(record, dict) or not {*REQUIRED, "test_accuracy"} <= record.keys():
         return None
     given = {name: record[name] for name in STORED if record.get(name) is not None}
-    for name in STORED:
-        value = given.get(name)
-        if type(value) not in TYPES[name] and (name in given or name in REQUIRED):
+    for name in dict.fromkeys((*REQUIRED, *given)):
+        if type(given.get(name)) not in TYPES[name]:
             known = " or ".join(kind.__name__ for kind in TYPES[name])
-            raise ValueError(f"{name} must be of type {known}; got {value!r:.40}")
+            raise InputError(f"{name} must be of type {known}; got {given.get(name)!r:.40}")
     try:
         metrics = {n: _metric(v) for n, v in given.get("metrics", {}).items() if v is not None}
     except (TypeError, ValueError, OverflowError):
-        raise ValueError("metrics must be numbers or lists of them") from None
+        raise InputError("metrics must be numbers or lists of them") from None
     sources = tuple(map(str, given.get("sources", ())))
     return ResultRow(**given | {"sources": sources, "metrics": metrics})
 
@@ -286,17 +278,12 @@ def without_repeats(rows: Sequence[ResultRow]) -> tuple[list[ResultRow], int]:
 def origins(rows: Iterable[ResultRow]) -> dict[str, str]:
     """Commits, machines, versions and dates of rows, each with how many rows have it."""
     found: dict[str, Counter[str]] = {}
-    for row in rows:
-        source = row.provenance
-        told = {"commit": source.get("commit"), "date": str(source.get("date") or "")[:10]}
-        if isinstance(machine := source.get("machine"), dict):
-            kind = machine.get("gpu") or machine.get("cpu")
-            told["machine"] = f"{kind}, {machine.get('cores')} CPU cores"
-        if isinstance(versions := source.get("versions"), dict):
-            told["versions"] = ", ".join(f"{n} {v}" for n, v in versions.items() if v is not None)
-        for name, value in told.items():
-            if value:
-                found.setdefault(name, Counter())[f"{value!s:.200}"] += 1
+    for row, name in product(rows, ("commit", "machine", "versions", "date")):
+        value = row.provenance.get(name) or ""
+        if isinstance(value, dict):
+            value = ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
+        if told := str(value)[: 10 if name == "date" else 200]:
+            found.setdefault(name, Counter())[told] += 1
     return {
         name: "; ".join(f"{value} ({counted(n, 'row')})" for value, n in counts.most_common())
         for name, counts in found.items()
