@@ -145,24 +145,24 @@ def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
     if json:
         missing = [
             {"experiment": run.cell.experiment, "cell": run.cell.key, "seed": run.config.seed}
-            for twins in plan.wanted.values()
+            for twins in plan.runs
             for run in twins
         ]
         facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
-        facts |= {"runs": len(plan.wanted), "learners": len(plan.lessons)}
+        facts |= {"runs": len(plan.runs), "learners": len(plan.lessons)}
         terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
         return
     columns = ("experiment", "done", "failed", "from others", "with others", "missing")
     rows = [(name, *(f"{n:,}" for n in counts.values())) for name, counts in plan.counts.items()]
     terminal.show_rows(columns, rows, f"Rows in {out}")
     on: dict[str, list[str]] = {}
-    for first, *_ in plan.wanted.values():
+    for first, *_ in plan.runs:
         on.setdefault(first.cell.method, []).append(first.cell.target)
     for method, targets in on.items():
         terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
     learners = counted(len(plan.lessons), "learner")
     before = f", and {learners} pre-trained first" if plan.lessons else ""
-    terminal.say(f"{counted(len(plan.wanted), 'run is', 'runs are')} to be made{before}")
+    terminal.say(f"{counted(len(plan.runs), 'run is', 'runs are')} to be made{before}")
 
 
 @contextmanager

@@ -162,7 +162,7 @@ def ablation() -> Iterator[Cell]:
     for target in GRAPHS:
         for variant, (settings, pretraining) in ABLATIONS.items():
             full = variant == "full"
-            facts = {
+            facts: dict[str, Any] = {
                 "label": NAMES["graphglow"] if full else variant.replace("-", " "),
                 "paper": accuracy(TABLE_1, "graphglow", target) if full else None,
                 "series": variant,
@@ -180,10 +180,9 @@ def edges() -> Iterator[Cell]:
     """
     every = product(DAMAGED_GRAPHS, DAMAGES, ("graphglow", "gcn", "random-theta"), RATIOS)
     for target, kind, method, ratio in every:
-        damage = Damage(kind, ratio) if ratio else None
-        facts = {"label": f"{NAMES[method]}, {DAMAGES[kind]}", "series": kind, "x": ratio}
-        line = f"{kind}/{ratio}/{method}"
-        yield _cell("edges", line, method, target, damage=damage, **facts)
+        facts: dict[str, Any] = {"label": f"{NAMES[method]}, {DAMAGES[kind]}", "series": kind}
+        facts |= {"x": ratio, "damage": Damage(kind, ratio) if ratio else None}
+        yield _cell("edges", f"{kind}/{ratio}/{method}", method, target, **facts)
 
 
 def homophily() -> Iterator[Cell]:
@@ -199,16 +198,19 @@ def sensitivity() -> Iterator[Cell]:
     """Lambda and P swept on the target; the learner is the same throughout. Table 2's sources."""
     for target, (name, (setting, values)) in product(SWEPT_GRAPHS, SWEEPS.items()):
         for x in values:
-            facts = {"label": f"GraphGLOW, {name}", "series": name, "settings": {setting: x}}
-            yield _cell("sensitivity", f"{name}/{x}", "graphglow", target, x=x, **facts)
+            own = {setting: x}
+            label = f"GraphGLOW, {name}"
+            facts: dict[str, Any] = {"label": label, "series": name, "x": x, "settings": own}
+            yield _cell("sensitivity", f"{name}/{x}", "graphglow", target, **facts)
 
 
 def encoder() -> Iterator[Cell]:
     """How the first embeddings are made: GCN against MLP, on sources and target alike."""
     for kind, target in product(ENCODERS, GRAPHS):
-        facts = {"label": f"GraphGLOW, {kind.upper()} encoder", "settings": {"encoder": kind}}
+        facts: dict[str, Any] = {"series": kind, "settings": {"encoder": kind}}
+        label = f"GraphGLOW, {kind.upper()} encoder"
         figure = accuracy(ENCODERS, kind, target)
-        yield _cell("encoder", kind, "graphglow", target, series=kind, paper=figure, **facts)
+        yield _cell("encoder", kind, "graphglow", target, label=label, paper=figure, **facts)
 
 
 EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {

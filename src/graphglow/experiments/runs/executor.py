@@ -4,6 +4,7 @@ All three are a :class:`concurrent.futures.Executor`. On a Ray cluster nodes nee
 common folder: what a job needs travels with it, and what it makes travels back.
 """
 
+import importlib
 import logging
 import math
 import multiprocessing
@@ -146,8 +147,7 @@ class RayWorkers(Workers):
         os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))  # or Ray tries for ever
         on_terminate = signal.getsignal(signal.SIGTERM)  # Ray sets its own
         try:
-            import ray
-
+            ray: Any = importlib.import_module("ray")
             quiet = {"include_dashboard": False, "log_to_driver": False}
             ours = not ray.is_initialized()
             if ours:

@@ -16,10 +16,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
@@ -45,11 +45,11 @@ from graphglow.experiments.runs.run import cell_facts, failed_row, lesson_of, pe
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.load import data_folder
 
-Result = TypeVar("Result")
 Twins = list[Run]
 """One run as several cells ask for it: the first is made, and serves the others."""
 Job = list[Twins]
 """Runs that are trained together: one, or a batch of those of a cell."""
+COUNTED = ("done", "failed", "copied", "shared", "missing")
 
 
 class Progress(NamedTuple):
@@ -92,21 +92,23 @@ def learner_folder(out: Path) -> Path:
     return out.with_name(f"{out.stem}_learners")
 
 
-@dataclass
-class Plan:
+class Plan(NamedTuple):
     """What there is to do, and what is done."""
 
-    copies: list[ResultRow] = field(default_factory=list)
+    copies: list[ResultRow]
     """Rows of runs that were made for other cells."""
-    wanted: dict[str, Twins] = field(default_factory=dict)
-    """Runs to be made, by :func:`~.rows.same_run`."""
-    jobs: list[Job] = field(default_factory=list)
-    """The same in the order of the cells."""
-    learners: dict[Lesson, Path | None] = field(default_factory=dict)
-    """Those that jobs need, in their order, each with its file if it is there."""
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    jobs: list[Job]
+    """Runs to be made."""
+    learners: dict[Lesson, Path | None]
+    """Those that jobs need, each with its file if it is there."""
+    counts: dict[str, dict[str, int]]
     """By experiment, what its cells ask for: done, failed, to be copied from rows of other cells,
     to be shared with a cell that is counted as missing, missing. The last add up to the runs."""
+
+    @property
+    def runs(self) -> list[Twins]:
+        """What is to be made, one by one."""
+        return [twins for job in self.jobs for twins in job]
 
     @property
     def lessons(self) -> list[Lesson]:
@@ -128,7 +130,9 @@ def make_plan(
     learners: Path,
 ) -> Plan:
     """Compare what cells ask for with the rows, and the folder of learners, that there are."""
-    plan = Plan()
+    copies: list[ResultRow] = []
+    wanted: dict[str, Twins] = {}
+    counted: dict[str, dict[str, int]] = {}
     known: dict[str, list[ResultRow]] = {}
     latest: dict[tuple[str, str, int], str] = {}
     for row in rows:
@@ -136,9 +140,7 @@ def make_plan(
             latest[row.slot] = key = same_run(vars(row))
             known.setdefault(key, []).append(row)
     for cell in cells:
-        counts = plan.counts.setdefault(
-            cell.experiment, {"done": 0, "failed": 0, "copied": 0, "shared": 0, "missing": 0}
-        )
+        counts = counted.setdefault(cell.experiment, dict.fromkeys(COUNTED, 0))
         for seed in range(config.seed, config.seed + config.seeds):
             run = run_of(cell, seed, settings, config)
             key = same_run(run.facts())
@@ -151,22 +153,22 @@ def make_plan(
                 counts["failed" if own[-1].error else "done"] += 1
             elif usable:
                 best = max(usable, key=lambda row: not row.error)
-                plan.copies.append(_taken_over(best, cell))
+                copies.append(_taken_over(best, cell))
                 counts["copied"] += 1
             else:
-                counts["shared" if key in plan.wanted else "missing"] += 1
-                twins = plan.wanted.setdefault(key, [])
+                counts["shared" if key in wanted else "missing"] += 1
+                twins = wanted.setdefault(key, [])
                 # a run that is timed serves all; one that is not, only those that ask for no time
                 twins.insert(0 if cell.timed else len(twins), run)
     groups: dict[Any, Job] = {}
-    for key, twins in plan.wanted.items():
+    for key, twins in wanted.items():
         cell = twins[0].cell
         together = config.batch_seeds and _can_batch(twins)
         groups.setdefault((cell.experiment, cell.key) if together else key, []).append(twins)
-    plan.jobs = list(groups.values())
-    for lesson in dict.fromkeys(lesson for job in plan.jobs for lesson in _lessons(job)):
-        plan.learners[lesson] = find_learner(learners, lesson)
-    return plan
+    jobs = list(groups.values())
+    lessons = dict.fromkeys(lesson for job in jobs for lesson in _lessons(job))
+    files = {lesson: find_learner(learners, lesson) for lesson in lessons}
+    return Plan(copies, jobs, files, counted)
 
 
 def _taken_over(row: ResultRow, cell: Cell) -> ResultRow:
@@ -212,7 +214,7 @@ def reproduce(
         if address is not None:
             config = replace(config, device=workers.device)  # of the nodes, not of this machine
         plan = make_plan(cells, config, settings, rows, learner_folder(out))
-        work = _Work(plan, workers, out, on_progress or (lambda _: None))
+        work = _Work(workers, out, on_progress or (lambda _: None))
         work.run(plan, data_folder(data_root).absolute())
     errors, seconds = work.errors, time.perf_counter() - began
     return Outcome(work.made, len(plan.copies), errors.total(), dict(errors), seconds)
@@ -221,11 +223,10 @@ def reproduce(
 class _Work:
     """Keeps the workers busy, and writes rows as they come."""
 
-    def __init__(self, plan: Plan, workers: Workers, out: Path, tell: OnProgress) -> None:
+    def __init__(self, workers: Workers, out: Path, tell: OnProgress) -> None:
         self.workers, self.out, self.tell = workers, out, tell
         self.commit = provenance()["commit"]  # once rows are written, the tree may look changed
-        self.done, self.total = 0, len(plan.lessons) + len(plan.jobs)
-        self.made = 0
+        self.done = self.total = self.made = 0
         self.errors: Counter[str] = Counter()
 
     def run(self, plan: Plan, data_root: Path) -> None:
@@ -234,6 +235,7 @@ class _Work:
             load_with_split(name, data_root)  # raises as a run would, or fetches it
         for row in plan.copies:
             self._append(row)
+        self.total = len(plan.lessons) + len(plan.jobs)
         learners: dict[Lesson, bytes | str]  # the content of its file, or why there is none
         learners = {one: path.read_bytes() for one, path in plan.learners.items() if path}
         for lesson, future in self._each(teach, ((one, one, data_root) for one in plan.lessons)):
@@ -243,25 +245,20 @@ class _Work:
             except RunFailed as error:
                 learners[lesson] = f"pre-training on {'+'.join(lesson.sources)} failed: {error}"
         calls = (
-            (
-                job,
-                [twins[0] for twins in job],
-                data_root,
-                {one: learners[one] for one in _lessons(job)},
-            )
+            (job, [first for first, *_ in job], data_root, {n: learners[n] for n in _lessons(job)})
             for job in plan.jobs
         )
         for job, future in self._each(perform, calls):
             try:
                 self._write(job, result_of(future))
             except RunFailed as error:  # Ray has given it up
-                self._write(job, [failed_row(twins[0], str(error)) for twins in job])
+                self._write(job, [failed_row(first, str(error)) for first, *_ in job])
 
     def _each(
-        self, function: Callable[..., Result], calls: Iterable[tuple[Any, ...]]
-    ) -> Iterator[tuple[Any, Future[Result]]]:
+        self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[Any, Future[Any]]]:
         """Call with what follows each first item; that and its future, as calls end."""
-        waiting, running = iter(calls), dict[Future[Result], Any]()
+        waiting, running = iter(calls), dict[Future[Any], Any]()
         while True:
             for job, *given in islice(waiting, self.workers.processes - len(running)):
                 self._tell([*running.values(), job])
@@ -269,21 +266,17 @@ class _Work:
             if not running:
                 return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                job = running.pop(future)
-                yield job, future
+                yield running.pop(future), future
                 self.done += 1
                 self._tell(running.values())
 
-    def _write(self, job: Job, rows: Iterable[ResultRow]) -> None:
+    def _write(self, job: Job, rows: list[ResultRow]) -> None:
         """A row for every cell that wants the run."""
+        here = {"threads": self.workers.threads, "processes": self.workers.processes}
         for row, (_, *others) in zip(rows, job, strict=True):
-            whole = replace(
-                row,
-                device=row.device or self.workers.device,
-                threads=self.workers.threads,
-                processes=self.workers.processes,
-                provenance={**row.provenance, "commit": self.commit},
-            )
+            made = {**row.provenance, "commit": self.commit}
+            device = row.device or self.workers.device
+            whole = replace(row, **here, device=device, provenance=made)
             for one in (whole, *(_taken_over(whole, twin.cell) for twin in others)):
                 self._append(one)
             self.made += 1
