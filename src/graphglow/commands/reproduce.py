@@ -29,7 +29,7 @@ from graphglow.experiments.runs.reproduce import (
     make_plan,
 )
 from graphglow.experiments.runs.rows import counted, shortened
-from graphglow.experiments.search.settings import Settings, check_settings, read_settings
+from graphglow.experiments.search.settings import check_settings, read_settings
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file
 
@@ -85,13 +85,19 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     if out.suffix or out.is_file():  # rows are added, not lost
         out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     files = found_rows(out)
-    tuned = _tuned(settings)
+    if settings is None and not SETTINGS.exists():
+        note(f"there is no {SETTINGS}: every method runs with its default settings")
+    elif settings is not None:
+        existing_file(settings.expanduser(), "the settings file")
+    tuned = read_settings(settings or SETTINGS)
+    for sentence in check_settings(tuned, settings or SETTINGS):
+        note(sentence)
     for sentence in [file.skipped for file in files if file.damaged]:
         note(sentence)
     if left_out:
         said = shortened(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
-        number = counted(len(left_out), "cell")
-        note(f"{number} left out, without a source among those given: {said}")
+        where = "left out, without a source among those given"
+        note(f"{counted(len(left_out), 'cell')} {where}: {said}")
     if dry_run:
         rows = [row for file in files for row in file.rows]
         plan = make_plan(cells, config, tuned, rows, learner_folder(out))
@@ -125,20 +131,6 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         terminal.say("--retry-failed makes these again")
     shown = out if out.suffix else out / "*.jsonl*"
     terminal.say(f"rows: {out}\nnext: graphglow report {shown} --out report.html")
-
-
-def _tuned(path: Path | None) -> Settings:
-    """The settings of a file; without one that was named, of the usual one if it is there."""
-    if path is None:
-        path = SETTINGS
-        if not path.exists():
-            note(f"there is no {path}: every method runs with its default settings")
-            return Settings()
-    path = existing_file(path.expanduser(), "the settings file")
-    tuned = read_settings(path)
-    for sentence in check_settings(tuned, path):
-        note(sentence)
-    return tuned
 
 
 def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:

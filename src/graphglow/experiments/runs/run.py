@@ -5,7 +5,6 @@ keeps all of them from starting (a missing file) is raised instead.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from torch_geometric.data import Data
 
 from graphglow.baselines import FitResult, fit_many
 from graphglow.errors import InputError
+from graphglow.experiments.bench.measure import reset_peak
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.config import Run
@@ -110,8 +110,7 @@ def _rows(
     if cell.timed and device.type == "cuda":
         _train(cell.method, data, [replace(configs[0], epochs=WARM_UP)], learners[:1])
     if device.type == "cpu":
-        with suppress(OSError):  # let the peak of this process begin anew, where the system can
-            Path("/proc/self/clear_refs").write_text("5")
+        reset_peak(device)
     seen = _Seen(data, cell.observe_every) if cell.observe_every else None
     results = _train(cell.method, data, configs, learners, seen)
     alone = len(results) == 1 and seen is None
@@ -164,25 +163,20 @@ class _Seen:
     """What a learned graph was like while its GNN trained."""
 
     def __init__(self, data: Data, every: int) -> None:
-        self.y = data.y
+        self.data = data
         self.observer = StructureObserver(every, self.look)
-        self.given = structure_metrics(heard_over_edges(data), data.y)
-        self.epochs: list[int] = []
-        self.found: dict[str, list[float]] = {}
+        self.looks: list[dict[str, float]] = []
 
     def look(self, epoch: int, latent: Structure, pivots: Tensor) -> None:
-        self.epochs.append(epoch)
-        heard = {
-            "": heard_over_latent(latent, self.y),
-            "pivot_": heard_over_pivots(latent, pivots, self.y),
-        }
-        for prefix, labels in heard.items():
-            for name, value in structure_metrics(labels.cpu(), self.y).items():
-                self.found.setdefault(prefix + name, []).append(value)
+        y = self.data.y
+        found = structure_metrics(heard_over_latent(latent, y).cpu(), y)
+        of_pivots = structure_metrics(heard_over_pivots(latent, pivots, y).cpu(), y)
+        found |= {f"pivot_{name}": value for name, value in of_pivots.items()}
+        self.looks.append({"epoch": epoch, **found})
 
     def metrics(self, epochs: int) -> dict[str, Any]:
         """Up to the last epoch of the run; a GPU goes on for some after that."""
-        count = sum(epoch <= epochs for epoch in self.epochs)
-        found = {name: tuple(values[:count]) for name, values in self.found.items()}
-        given = {f"input_{name}": value for name, value in self.given.items()}
-        return {"epoch": tuple(self.epochs[:count]), **found, **given}
+        looks = [look for look in self.looks if look["epoch"] <= epochs]
+        given = structure_metrics(heard_over_edges(self.data), self.data.y)
+        found = {name: tuple(look[name] for look in looks) for name in looks[0]}
+        return found | {f"input_{name}": value for name, value in given.items()}
