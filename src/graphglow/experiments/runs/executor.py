@@ -23,6 +23,7 @@ import torch
 from graphglow.errors import InputError, StoppedError
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+from graphglow.version import __version__
 
 RETRIES = 3
 """How often Ray gives the job of a worker that died to another one."""
@@ -179,7 +180,7 @@ class RayWorkers(Workers):
         self._end = ray.shutdown if ours else None
 
     def submit(self, fn: Callable[..., Result], /, *args: Any, **kwargs: Any) -> Future[Result]:
-        job = self._task.remote(sys.argv, self.threads, fn, args, kwargs)
+        job = self._task.remote(__version__, sys.argv, self.threads, fn, args, kwargs)
         future: Future[Result] = job.future()
         return future
 
@@ -190,9 +191,11 @@ class RayWorkers(Workers):
 
 
 def _work(
-    words: list[str], threads: int, fn: Callable[..., Result], args: Any, named: Any
+    version: str, words: list[str], threads: int, fn: Callable[..., Result], args: Any, named: Any
 ) -> Result:
     """On the node: do a job as the process that asks would."""
+    if __version__ != version:
+        raise InputError(f"every node must have graphglow {version}; got {__version__}")
     sys.argv = words
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
