@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 
 from graphglow.baselines import METHODS
-from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.paper.numbers import BOTH_TABLES
+from graphglow.experiments.paper import BOTH_TABLES, GRAPHS
 from graphglow.experiments.runs.rows import ResultRow, read_rows
 from marked_page import markdown, write_page
 

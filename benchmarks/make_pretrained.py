@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphglow.experiments.paper import NAMES
 from graphglow.experiments.paper.cells import Cell
-from graphglow.experiments.paper.lines import NAMES
 from graphglow.experiments.runs.config import ReproduceConfig, as_compared, merged
 from graphglow.experiments.runs.learners import (
     Lesson,

@@ -13,10 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.paper import GRAPHS
+from graphglow.experiments.paper import GRAPHS, PRETRAINED
 from graphglow.experiments.paper.cells import EXPERIMENTS
 from graphglow.experiments.paper.cells import Cell as CellOfPaper
-from graphglow.experiments.paper.lines import PRETRAINED
 from graphglow.experiments.runs.config import (
     as_compared,
     config_kind,
@@ -25,9 +24,8 @@ from graphglow.experiments.runs.config import (
     tuned_settings,
 )
 from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.experiments.runs.rows import ResultRow, origins, without_repeats
+from graphglow.experiments.runs.rows import ResultRow, counted, origins, without_repeats
 from graphglow.experiments.search.settings import Settings, read_settings
-from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from marked_page import NO_ROWS, ROOT, markdown, rewrite
 from reproduction_cells import (

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -23,11 +22,9 @@ from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs import executor
 from graphglow.experiments.runs.executor import (
     RayWorkers,
-    RunFailed,
     open_executor,
     ray_address,
     result_of,
-    shared_out,
 )
 from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.runs.reproduce import learner_folder
@@ -125,7 +122,6 @@ def test_executors_are_local_ray_or_ray_with_an_address():
     [
         (["--executor", "dask"], "executor must be local, ray or ray:ADDRESS; got 'dask'"),
         (["--executor", "ray", "--processes", "0"], "processes must be >= 1; got 0"),
-        (["--processes", "2"], "--processes must go with --executor ray; got local"),
     ],
 )
 def test_the_search_refuses_what_is_wrong_in_one_sentence(words, said, capsys, tmp_path):
@@ -133,33 +129,6 @@ def test_the_search_refuses_what_is_wrong_in_one_sentence(words, said, capsys, t
     status = main(["search", "--methods", "gcn", "--targets", "wine", *map(str, where), *words])
     assert (status, capsys.readouterr().err) == (2, f"graphglow: {said}\n")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_an_address_where_nobody_listens_is_refused_at_once(tmp_path):
-    pytest.importorskip("ray", reason="Ray is not installed")
-    with pytest.raises(InputError, match=r"got ray:127.0.0.1:1 \(.*refused\)"):
-        run(CELLS, tmp_path / "rows.jsonl", executor="ray:127.0.0.1:1")
-
-
-def test_a_cluster_is_shared_out():
-    small, large, gpus = {"CPU": 2.0}, {"CPU": 8.0, "memory": 1.0}, {"CPU": 4.0, "GPU": 2.0}
-    head = {"memory": 1.0}
-
-    def share(nodes, device="auto", processes=None):
-        return shared_out(nodes, device, processes)
-
-    assert share([small]) == ("cpu", 2, 1, 0)
-    assert share([head, small, large]) == ("cpu", 10, 1, 0)
-    assert share([large], processes=3) == ("cpu", 3, 2, 0)
-    assert share([small, large], processes=2) == ("cpu", 2, 2, 0)  # a small node has no more
-    assert share([small], processes=5) == ("cpu", 5, 1, 0)
-    assert share([small, gpus]) == ("cuda", 2, 2, 1)
-    assert share([small, gpus], processes=5) == ("cuda", 5, 1, 1 / 3)
-    assert share([small, gpus], "cpu") == ("cpu", 6, 1, 0)
-    with pytest.raises(InputError, match="device cuda must be in the Ray cluster"):
-        share([small], "cuda")
-    with pytest.raises(InputError, match="must have a node with a CPU"):
-        share([head])
 
 
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path):
@@ -193,20 +162,17 @@ def test_rows_are_those_of_local_runs_though_a_worker_is_killed(cluster, tmp_pat
 def test_a_run_that_kills_every_worker_is_a_row_that_says_so(cluster, monkeypatch, tmp_path):
     submit = RayWorkers.submit
 
-    def fatal(self, fn, /, job, *rest):
-        if job.cell.method == "mlp":
+    def fatal(self, fn, /, runs, *rest):
+        if runs[0].cell.method == "mlp":
             return submit(self, os._exit, 1)
-        return submit(self, fn, job, *rest)
+        return submit(self, fn, runs, *rest)
 
     monkeypatch.setattr(RayWorkers, "submit", fatal)
     monkeypatch.setattr(executor, "RETRIES", 1)
     outcome = run([cell(), cell("mlp")], tmp_path / "r.jsonl", executor="ray", processes=2, seeds=1)
     assert (outcome.made, outcome.failed) == (2, 1)
     (said,) = outcome.errors
-    assert said == (
-        "the run must end before its worker does; got WorkerCrashedError from Ray after 1 more "
-        "attempts"
-    )
+    assert said == ("a run must end before its worker; got WorkerCrashedError from Ray")
     failed = next(row for row in rows(tmp_path / "r.jsonl") if row.error)
     assert (failed.method, failed.device) == ("mlp", "cpu")
 
@@ -214,14 +180,11 @@ def test_a_run_that_kills_every_worker_is_a_row_that_says_so(cluster, monkeypatc
 @pytest.mark.slow
 def test_errors_arrive_as_they_were_raised(cluster, tmp_path):
     with open_executor(1, "") as workers:
-        assert (workers.device, workers.threads, workers.elsewhere) == ("cpu", 2, False)
+        assert (workers.device, workers.threads) == ("cpu", 2)
         with pytest.raises(InputError) as caught:
             result_of(workers.submit(load_with_split, "cora", tmp_path))
         assert type(caught.value) is InputError
         assert "\n" not in str(caught.value)
-        begun = workers.submit(time.sleep, 100)
-    with pytest.raises(RunFailed, match="got TaskCancelledError"):
-        result_of(begun)
     assert cluster.is_initialized()  # it was so before
 
 
@@ -266,6 +229,6 @@ def test_the_command_starts_a_ray_of_its_own_and_ctrl_c_ends_it(tmp_path):
     kept = len(rows(out))
     assert 2 <= kept < 100
     assert stderr == (
-        f"graphglow: {kept} rows written to {out} and kept; the same command goes on from there\n"
+        f"graphglow: the rows written to {out} are kept; the same command goes on from there\n"
         "graphglow: interrupted\n"
     )

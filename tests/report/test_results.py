@@ -69,14 +69,14 @@ def test_bold_signs_marks_and_damage_are_said(tmp_path: Path) -> None:
     rows = [row(seed=seed, test_accuracy=0.5 + seed / 100, paper=0.6) for seed in range(3)]
     ours = {"cell": "g", "label": "GraphGLOW", "method": "graphglow", "paper": 0.55}
     rows += [row(**ours, seed=s, test_accuracy=0.7 + s / 100) for s in range(3)]
-    rows += [row(**ours, seed=0, test_accuracy=0.7), row(test_accuracy=50)]
+    rows += [row(**ours, seed=0, test_accuracy=0.7), row(test_accuracy="50")]
     page = written(tmp_path, rows)
     assert page.strong == ["71.0"]
     assert "\u22129.0" in page.text
     assert "+16.0" in page.text
     assert "+20.0 points against GCN, p < 0.001" in page.text
     assert "\u25b2" in page.text
-    assert "line 8: test_accuracy must lie in [0, 1]; got 50" in page.text
+    assert "line 8: test_accuracy must be of type int or float; got '50'" in page.text
     assert "1 row repeats a cell and seed" in page.text
     words = " ".join(page.text.split())
     assert "GraphGLOW1 of 1 target higher on 1, lower on 0of 1+16.0 pointson average0 of 1" in words

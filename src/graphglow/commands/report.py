@@ -9,8 +9,7 @@ from graphglow.commands.files import TENSOR_SUFFIXES, check_output
 from graphglow.commands.flags import File, Json, NoEffect, Overwrite
 from graphglow.commands.terminal import note, print_json, say, waiting
 from graphglow.errors import InputError
-from graphglow.experiments.runs.rows import RowFile, read_rows, without_repeats
-from graphglow.experiments.wording import counted
+from graphglow.experiments.runs.rows import RowFile, counted, read_rows, without_repeats
 from graphglow.report import is_report
 from graphglow.report.page import require_plotly
 from graphglow.report.results import write_results
@@ -28,7 +27,7 @@ def report(  # noqa: D417 (flags.py says the rest)
 ) -> None:
     """Show results as one page that opens offline: tables, charts, learned structures.
 
-    Example: graphglow report results/reproduce.jsonl cora.safetensors --out report.html
+    Example: graphglow report results/reproduce/*.jsonl cora.safetensors --out report.html
 
     Args:
         results: What to show, in any mix: files of result rows (JSON lines, from graphglow

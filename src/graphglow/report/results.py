@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments.paper import cells
-from graphglow.experiments.paper.lines import NAMES, OURS
+from graphglow.experiments.paper import NAMES, OURS
 from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
 from graphglow.report import comparison, curves, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_type_hints
 from graphglow.baselines import METHODS
 from graphglow.checks import one_of
 from graphglow.errors import InputError
-from graphglow.experiments.paper.lines import OWN_LINES, PRETRAINED
+from graphglow.experiments.paper import OWN_LINES, PRETRAINED
 from graphglow.graphs import DATASETS
 from graphglow.storage import atomic_path, existing_file, wait_for_lock
 from graphglow.training import PretrainConfig, TransferConfig

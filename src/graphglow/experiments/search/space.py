@@ -19,7 +19,7 @@ from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
-from graphglow.experiments.paper.lines import WIDER
+from graphglow.experiments.paper import WIDER
 from graphglow.experiments.search.blind import fingerprint
 from graphglow.experiments.search.settings import config_of, locked
 from graphglow.structure import StructureLearner
