@@ -30,21 +30,19 @@ WEIGHT_DECAY = (0.0, 5e-5, 5e-4, 5e-3, 2e-2)
 GNN_SPACE: Space = {**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY}
 """What methods with a hidden layer search at least."""
 
+Build = Callable[[Graph, Sequence[Any]], Task]
+"""From a graph and the configs of one or more runs to what the loop trains."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class Method:
-    """A competitor.
-
-    ``build`` turns a graph and the configs of one or more runs into what the loop trains; more
-    than one only where ``batched``. ``memory`` estimates, from sizes alone, the bytes that
-    training takes where these grow with N^2.
-    """
+    """A competitor."""
 
     family: Family
     summary: str
     """What it is and where it comes from, in a line."""
     config: type[RunConfig]
-    build: Callable[[Graph, Sequence[Any]], Task]
+    build: Build
     space: Space
     """The settings that ``search`` tries, by field of the config: Appendix C where it has them."""
     backbone: str | None = None
@@ -52,6 +50,7 @@ class Method:
     batched: bool = False
     """Whether several runs can be trained as one program."""
     memory: Callable[[Graph, Any], int] | None = None
+    """The bytes that training takes, estimated from sizes alone, where these grow with N^2."""
     lighter: str | None = None
     """What to try, in the error, where it does not fit."""
 
@@ -60,8 +59,7 @@ class Model(nn.Module):
     """A competitor on one graph.
 
     To add one: subclass, give it ``forward(dropout)``, logits [N, C] where dropout is None in
-    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``; the command
-    line, the checks and the tests pick it up from there. Weights are drawn from a generator seeded
+    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``. Weights are drawn from a generator seeded
     with ``config.seed``; what a training step draws comes from ``dropout`` and its generator alone,
     and evaluation draws nothing, or the same every time.
 
@@ -94,12 +92,7 @@ class Model(nn.Module):
 
 
 class ModelTask:
-    """A competitor in training: what :class:`~graphglow.training.loop.Loop` drives.
-
-    Args:
-        model: On its device already.
-        config: How to train it.
-    """
+    """A :class:`Model` in training: what :class:`~graphglow.training.loop.Loop` drives."""
 
     count = 1
 
@@ -120,7 +113,6 @@ class ModelTask:
         return [optimizer.flat for optimizer in self.optimizers]
 
     def train_step(self) -> tuple[Tensor, Tensor]:
-        """Update all weights once."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss = self.model.loss(self.dropout)
@@ -143,7 +135,7 @@ class ModelTask:
 
 def of_model(
     model: Callable[[Graph, Any], Any], task: Callable[[Any, Any], Task] = ModelTask
-) -> Callable[[Graph, Sequence[Any]], Task]:
+) -> Build:
     """The ``build`` of a method that is a :class:`Model`."""
 
     def build(graph: Graph, configs: Sequence[Any]) -> Task:

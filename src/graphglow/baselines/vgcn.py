@@ -52,9 +52,8 @@ class VGCNConfig(RunConfig):
         for name in ("edge_probability", "other_probability"):
             if not 0 < number(name, getattr(self, name)) < 1:
                 raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
-        step_size("temperature", self.temperature)
-        step_size("prior_temperature", self.prior_temperature)
-        step_size("posterior_learning_rate", self.posterior_learning_rate)
+        for name in ("temperature", "prior_temperature", "posterior_learning_rate"):
+            step_size(name, getattr(self, name))
         rate("kl_weight", self.kl_weight)
 
 
@@ -96,23 +95,18 @@ class VGCN(Model):
         self.edges = self.places[here[upper], there[upper]].long()
         pairs = torch.empty(graph.num_nodes * (graph.num_nodes - 1) // 2, device=device)
         self.posterior = nn.Parameter(self.prior_logits(pairs))
-        self.noise = self._evaluation_noise(pairs)
+        # L / tau of every other evaluation draw, in 16 bits: noise needs no more
+        rows = -(-config.eval_samples // 2)
+        self.noise = pairs.new_empty((rows, len(pairs)), dtype=torch.float16)
+        noisy = torch.Generator(device).manual_seed(config.seed + 2**32)  # no run's seed
+        for row in self.noise:
+            uniform = pairs.uniform_(generator=noisy)
+            row.copy_(uniform.logit_(torch.finfo(pairs.dtype).eps).div_(config.temperature))
 
     def prior_logits(self, like: Tensor) -> Tensor:
         """alpha_0: [M]."""
         edge, other = map(_logit, (self.config.edge_probability, self.config.other_probability))
         return torch.full_like(like, other).index_fill_(0, self.edges, edge)
-
-    def _evaluation_noise(self, like: Tensor) -> Tensor:
-        """L / tau of every other evaluation draw, in 16 bits: noise needs no more."""
-        config = self.config
-        generator = torch.Generator(like.device).manual_seed(config.seed + 2**32)  # no run's seed
-        rows = -(-config.eval_samples // 2)
-        noise = like.new_empty((rows, len(like)), dtype=torch.float16)
-        for row in noise:
-            uniform = torch.empty_like(like).uniform_(generator=generator)
-            row.copy_(uniform.logit_(torch.finfo(like.dtype).eps).div_(config.temperature))
-        return noise
 
     def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
         """The GCN on the graph A = sigmoid(y), y = (alpha + L) / tau: [M] -> [N, C]."""
@@ -214,11 +208,7 @@ class _Unfold(torch.autograd.Function):
 
 
 def unfolded(pairs: Tensor, places: Tensor) -> Tensor:
-    """The symmetric matrix of ``pairs``, zero on its diagonal, by the ``places`` of `unfolding`.
-
-    Shapes:
-        pairs [M], places [N, N] -> [N, N]
-    """
+    """The symmetric matrix [N, N] of ``pairs`` [M], by the places of :func:`unfolding`."""
     out: Tensor = _Unfold.apply(pairs, places)  # type: ignore[no-untyped-call]
     return out
 
@@ -245,11 +235,11 @@ def memory(graph: Graph, config: VGCNConfig) -> int:
 
 
 METHOD = Method(
-    family="structure",
-    summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
-    config=VGCNConfig,
-    build=of_model(VGCN),
-    space={
+    "structure",
+    "VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
+    VGCNConfig,
+    of_model(VGCN),
+    {
         **GNN_SPACE,
         "edge_probability": (0.25, 0.5, 0.75, 0.99),
         "temperature": (0.1, 0.5),
