@@ -206,7 +206,7 @@ def class_pairs(graph: Graph, beliefs: Tensor) -> Tensor:
 
 
 def sinkhorn(counts: Tensor) -> Tensor:
-    """Scale rows and columns of counts [C, C] until both sum to one (Sinkhorn-Knopp), in float64."""
+    """Scale rows and columns of counts [C, C] until both sum to 1 (Sinkhorn-Knopp), in float64."""
     scaled = counts.double()
     scaled = scaled + SMOOTHING * scaled.mean() + torch.finfo(torch.float32).tiny
     for _ in range(SINKHORN_STEPS):

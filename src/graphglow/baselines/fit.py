@@ -174,8 +174,7 @@ def fit_many(
         check_same_shape(configs)
         return _train(name, data, configs, on_epoch)
     return [
-        _train(name, data, [config], of_run(on_epoch, run))[0]
-        for run, config in enumerate(configs)
+        _train(name, data, [config], of_run(on_epoch, run))[0] for run, config in enumerate(configs)
     ]
 
 

@@ -16,16 +16,13 @@ from graphglow.baselines.hypergradient import (
     Propagation,
     gcn,
 )
-from graphglow.baselines.method import SHARED_SPACE, Method
+from graphglow.baselines.method import SHARED_SPACE, Method, SingleTask
 from graphglow.checks import at_least, number, step_size
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
 from graphglow.ops.knn import knn_edges
-from graphglow.structure.objective import supervised_loss
 from graphglow.training.config import RunConfig
-from graphglow.training.task import accuracy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +63,7 @@ class LDSConfig(RunConfig):
             raise InputError(f"graph_decay must lie in (0, 1]; got {self.graph_decay}")
 
 
-class LDSTask:
+class LDSTask(SingleTask):
     """Learning Discrete Structures for Graph Neural Networks (Franceschi et al., ICML 2019).
 
     min over theta of E_A~Ber(theta) F(w_theta, A), where w_theta trains a GCN on E_A~Ber(theta)
@@ -81,42 +78,32 @@ class LDSTask:
     stands under the root, as its derivative must exist; F is judged on one further draw, without
     dropout; whether the GCN is to start anew is asked before a window of tau steps, so that none
     spans two starts; the weights of the best epoch are kept with theta, and not trained again.
-
-    Args:
-        graph: On its device already, in the dtype to compute in.
-        config: Of the run.
     """
 
-    count = 1
-
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
-        self.config, self.capture = config, config.capture
-        device, dtype = graph.y.device, graph.adj.values.dtype
         learn, stop = validation_halves(graph, config.seed)
-        self.graph = replace(graph, val=stop)
-        self.val_labels = graph.y[stop]
+        super().__init__(replace(graph, val=stop), config)
+        self.config = config
+        device, dtype = graph.y.device, graph.adj.values.dtype
         self.bilevel = Bilevel(
             (graph.num_features, config.hidden, graph.num_classes),
             inner=Objective(graph.train, graph.y[graph.train], config.weight_decay),
             outer=Objective(learn, graph.y[learn]),
             rate=config.learning_rate,
         )
-        start = _first_weights(self.bilevel, torch.Generator().manual_seed(config.seed), dtype)
-        flat = start.to(device)
+        start = torch.Generator().manual_seed(config.seed)
+        flat = _first_weights(self.bilevel, start, dtype).to(device)
         done = torch.zeros((), dtype=torch.float64, device=device)
         self.state = AdamState(flat, torch.zeros_like(flat), torch.zeros_like(flat), done)
-        generator = torch.Generator(device).manual_seed(config.seed)
-        self.dropout = Dropout((config.dropout,), (generator,))
-        self.theta = EdgeProbabilities(_first_edges(graph, config), graph.num_nodes, dtype)
-        self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=generator)
+        edges = torch.stack(graph.entries)
+        if config.knn is not None:
+            x = graph.x if isinstance(graph.x, Tensor) else graph.x.to_dense()
+            edges = knn_edges(x.cpu(), config.knn).to(device)
+        self.theta = EdgeProbabilities(edges, graph.num_nodes, dtype)
+        self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=self.generators[0])
         self.rate = torch.full((), config.graph_learning_rate, dtype=dtype, device=device)
         self.lowest = torch.full((), math.inf, dtype=dtype, device=device)
         self.since = torch.zeros((), dtype=torch.int64, device=device)  # steps since that low
-        self.one = torch.ones((), dtype=torch.int64, device=device)
-
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]:
-        return self.dropout.generators
 
     @property
     def weights(self) -> list[Tensor]:
@@ -133,7 +120,8 @@ class LDSTask:
             state = step.after
             steps.append(step)
             values.append(value)
-            self._compare(value)
+            self.since.add_(1).masked_fill_(value < self.lowest, 0)
+            self.lowest.copy_(torch.minimum(value, self.lowest))
         for kept, tensor in zip(self.state, state, strict=True):
             kept.copy_(tensor)
         judged = Inputs(self.theta.draw(self.generators[0]), self.graph.x, None)
@@ -141,13 +129,6 @@ class LDSTask:
         self.theta.descend(left * self.rate, right)
         self.rate *= self.config.graph_decay
         return torch.stack(values).mean(), self.one
-
-    @torch.no_grad()
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy on the validation nodes that theta does not learn from."""
-        logits = self.logits()
-        loss = supervised_loss(logits, self.graph.val, self.val_labels)
-        return loss, accuracy(logits, self.graph.val, self.val_labels)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
@@ -161,23 +142,16 @@ class LDSTask:
 
     def _inputs(self) -> Inputs:
         """What one inner step draws."""
-        (generator,) = self.generators
-        sample = self.theta.draw(generator)
+        sample = self.theta.draw(self.generators[0])
         size = (self.graph.num_nodes, self.config.hidden)
         mask = self.dropout.mask(self.state.weights, size) if self.config.dropout > 0 else None
         return Inputs(sample, drop_features(self.graph.x, self.dropout), mask)
-
-    def _compare(self, value: Tensor) -> None:
-        lower = value < self.lowest
-        self.lowest.copy_(torch.minimum(value, self.lowest))
-        self.since.add_(1).masked_fill_(lower, 0)
 
     @torch.no_grad()
     def _start_anew_where_stuck(self) -> None:
         """New weights, moments and low once the inner objective has stopped to fall."""
         stuck = self.since >= self.config.inner_patience
-        (generator,) = self.generators
-        fresh = _first_weights(self.bilevel, generator, self.rate.dtype)
+        fresh = _first_weights(self.bilevel, self.generators[0], self.rate.dtype)
         self.state.weights.copy_(torch.where(stuck, fresh, self.state.weights))
         for tensor in (self.state.mean, self.state.square, self.state.done, self.since):
             tensor.masked_fill_(stuck, 0)
@@ -185,11 +159,7 @@ class LDSTask:
 
 
 def validation_halves(graph: Graph, seed: int) -> tuple[Tensor, Tensor]:
-    """The validation nodes to learn theta from, and those to stop by; each class is halved.
-
-    Shapes:
-        [M] -> [(M + 1) // 2], [M // 2]
-    """
+    """The validation nodes to learn theta from, and those to stop by; each class is halved."""
     nodes = graph.val.cpu()
     if len(nodes) < 2:
         raise InputError(f"lds needs at least two validation nodes; got {len(nodes)}")
@@ -197,14 +167,6 @@ def validation_halves(graph: Graph, seed: int) -> tuple[Tensor, Tensor]:
     nodes = nodes[graph.y.cpu()[nodes].argsort(stable=True)]
     learn, stop = (nodes[half::2].sort().values.to(graph.val.device) for half in (0, 1))
     return learn, stop
-
-
-def _first_edges(graph: Graph, config: LDSConfig) -> Tensor:
-    """The pairs that start with probability 1: [2, E]."""
-    if config.knn is None:
-        return torch.stack(graph.entries)
-    x = graph.x if isinstance(graph.x, Tensor) else graph.x.to_dense()
-    return knn_edges(x.cpu(), config.knn).to(graph.y.device)
 
 
 def _first_weights(gcn: Bilevel, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
@@ -227,10 +189,8 @@ def memory(graph: Graph, config: LDSConfig) -> int:
     """
     nodes, size = graph.num_nodes, graph.adj.values.element_size()
     pairs = size * stored_entries(nodes)
-    block = size * nodes * block_rows(nodes)
-    width = 2 * (config.hidden + graph.num_classes) + 1
-    factors = 4 * size * nodes * width * (config.window + 1)
-    passing = pairs + 2 * block + factors
+    factors = 4 * nodes * (2 * (config.hidden + graph.num_classes) + 1) * (config.window + 1)
+    passing = pairs + size * (2 * nodes * block_rows(nodes) + factors)
     if graph.y.device.type == "cpu":
         return 3 * pairs + passing + nodes * nodes
     passing += nodes * nodes * (config.window + 1 + size)
@@ -238,11 +198,11 @@ def memory(graph: Graph, config: LDSConfig) -> int:
 
 
 METHOD = Method(
-    family="structure",
-    summary="LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
-    config=LDSConfig,
-    build=lambda graph, configs: LDSTask(graph, *configs),
-    space={
+    "structure",
+    "LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
+    LDSConfig,
+    lambda graph, configs: LDSTask(graph, *configs),
+    {
         "learning_rate": (1e-4, 1e-3, 1e-2, 1e-1),
         "dropout": SHARED_SPACE["dropout"],
         "hidden": (8, 16, 32, 64),

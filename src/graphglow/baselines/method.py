@@ -1,5 +1,6 @@
 """What a competitor is: a line of the table of methods, and a model with a loss and logits."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -59,9 +60,9 @@ class Model(nn.Module):
     """A competitor on one graph.
 
     To add one: subclass, give it ``forward(dropout)``, logits [N, C] where dropout is None in
-    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``. Weights are drawn from a generator seeded
-    with ``config.seed``; what a training step draws comes from ``dropout`` and its generator alone,
-    and evaluation draws nothing, or the same every time.
+    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``. Weights are
+    drawn from a generator seeded with ``config.seed``; what a training step draws comes from
+    ``dropout`` alone, and evaluation draws nothing, or the same every time.
 
     Args:
         graph: On its device already, in the dtype to compute in.
@@ -91,22 +92,36 @@ class Model(nn.Module):
         return supervised_loss(logits, graph.train, graph.y[graph.train])
 
 
-class ModelTask:
-    """A :class:`Model` in training: what :class:`~graphglow.training.loop.Loop` drives."""
+class SingleTask(ABC):
+    """One run of a competitor: what :class:`~graphglow.training.loop.Loop` drives."""
 
     count = 1
 
-    def __init__(self, model: Model, config: Any) -> None:
-        self.model, self.graph, self.capture = model, model.graph, config.capture
-        generator = torch.Generator(self.graph.y.device).manual_seed(config.seed)
-        self.dropout = Dropout((config.dropout,), (generator,))
-        self.optimizers = model.optimizers(config)
-        self.val_labels = self.graph.y[self.graph.val]
-        self.one = torch.ones((), dtype=torch.int64, device=self.graph.y.device)
+    def __init__(self, graph: Graph, config: RunConfig) -> None:
+        self.graph, self.capture = graph, config.capture
+        generator = torch.Generator(graph.y.device).manual_seed(config.seed)
+        self.dropout, self.generators = Dropout((config.dropout,), (generator,)), (generator,)
+        self.val_labels = graph.y[graph.val]
+        self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
 
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]:
-        return self.dropout.generators
+    @abstractmethod
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [N, C]."""
+
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss and accuracy on the validation nodes."""
+        logits = self.logits()
+        loss = supervised_loss(logits, self.graph.val, self.val_labels)
+        return loss, accuracy(logits, self.graph.val, self.val_labels)
+
+
+class ModelTask(SingleTask):
+    """A :class:`Model` in training."""
+
+    def __init__(self, model: Model, config: Any) -> None:
+        super().__init__(model.graph, config)
+        self.model, self.optimizers = model, model.optimizers(config)
 
     @property
     def weights(self) -> list[Tensor]:
@@ -120,13 +135,6 @@ class ModelTask:
         for optimizer in self.optimizers:
             optimizer.step()
         return loss.detach(), self.one
-
-    @torch.no_grad()
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy on the validation nodes."""
-        logits = self.model.logits()
-        loss = supervised_loss(logits, self.graph.val, self.val_labels)
-        return loss, accuracy(logits, self.graph.val, self.val_labels)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
