@@ -9,7 +9,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch_geometric.data import Data
 
-from graphglow.baselines.controls import CONTROLS, MLPConfig
 from graphglow.baselines.cpgnn import (
     METHOD,
     SMOOTHING,
@@ -18,6 +17,7 @@ from graphglow.baselines.cpgnn import (
     sinkhorn,
     weighted_neighbours,
 )
+from graphglow.baselines.gnns import CONTROLS, MLPConfig
 from graphglow.errors import InputError
 from graphglow.graphs import prepare, synthetic_graph
 from graphglow.training.loop import Loop

@@ -21,13 +21,8 @@ from plain_idgl import (
 from small_fits import float64, small_data
 
 from graphglow.baselines import METHODS
-from graphglow.baselines.idgl import IDGLAnchorConfig, IDGLConfig
-from graphglow.baselines.learned_graph import (
-    FeatureSimilarity,
-    LearnedGraph,
-    PenaltyRates,
-    cut_similarity,
-)
+from graphglow.baselines.feature_similarity import FeatureSimilarity, cut_similarity
+from graphglow.baselines.idgl import IDGLAnchorConfig, IDGLConfig, LearnedGraph
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.graphs import check_graph
@@ -65,7 +60,7 @@ def test_each_regulariser_is_the_double_sum_of_the_paper(kind, rates):
     model = built(kind, graph, smoothness=alpha, connectivity=beta, sparsity=gamma)
     similarity = model.features(model.heads_x, model.config.cut)
     learned = model.latent(similarity)
-    ours = learned.penalty(model.distances, PenaltyRates(*rates))
+    ours = learned.penalty(model.distances, model.config)
     a = plain_similarity(model, graph.x, model.heads_x)
     expected = plain_penalty(model, a)
     torch.testing.assert_close(ours, expected)
@@ -175,8 +170,9 @@ def test_gradcheck_of_messages_and_penalty_on_a_cut_graph():
     assert ((q @ q.T).abs() > 1e-3).all()  # away from the jump at the cut
 
     def used(q, v):
-        graph = LearnedGraph.of(cut_similarity(q, q, 0.0))
-        return graph.propagate(graph.propagate(v)), graph.penalty(distances, PenaltyRates(3, 2, 1))
+        graph = LearnedGraph(cut_similarity(q, q, 0.0))
+        rates = IDGLConfig(smoothness=3.0, connectivity=2.0, sparsity=1.0)
+        return graph.propagate(graph.propagate(v)), graph.penalty(distances, rates)
 
     assert torch.autograd.gradcheck(used, (q, v))
 

@@ -51,9 +51,6 @@ class FitResult:
 
     ``val_accuracy`` is on the nodes that early stopping looked at; ``test_accuracy`` is None where
     the graph has no test nodes.
-
-    Shapes:
-        logits [N, C]
     """
 
     data: Data
@@ -62,6 +59,7 @@ class FitResult:
     backbone: str | None
     config: RunConfig
     logits: Tensor
+    """[N, C], on the CPU."""
     history: list[Epoch]
     train_seconds: float
     seconds: float
@@ -82,7 +80,7 @@ class FitResult:
         return self.logits.argmax(dim=1)
 
     def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, class and probabilities to a new ``.csv`` or ``.parquet``."""
+        """Write every node's id, class and probabilities as ``.csv`` or ``.parquet``, anew."""
         write_predictions(self.data, self.predict_proba(), path)
 
     @property

@@ -21,9 +21,8 @@ from graphglow.ops.embeddings import unit_heads
 from graphglow.training.config import RunConfig
 
 KEPT_ENTRIES = 200_000_000
-"""The learned graphs of all refinements are kept for the backward pass up to this many entries
-(800 MB in float32); beyond, each is made again there: a third more work, and T times less memory.
-"""
+"""Learned graphs are kept for the backward pass up to this many entries in all (800 MB in float32);
+beyond, each is made again there: a third more work, and T times less memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,13 +216,10 @@ class IDGL(Model):
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        logits: Tensor | None = None
-        for step in self.rounds(None):
-            if logits is None or step.active is None:
-                logits = step.logits
-            else:
-                logits = torch.where(step.active, step.logits, logits)
-        assert logits is not None
+        steps = self.rounds(None)
+        logits = next(steps).logits
+        for new, _, active in steps:
+            logits = new if active is None else torch.where(active, new, logits)
         return logits
 
     def rounds(self, dropout: Dropout | None) -> Iterator[Round]:
@@ -233,7 +229,8 @@ class IDGL(Model):
         first = self.latent(self.features(self.heads_x, config.cut, compared))  # A^(1)
         xw = drop_features(self.graph.x, dropout) @ self.weight_in
         fixed = [self.graph.adj @ xw, first.propagate(xw)]  # the same in all steps, [N, hidden]
-        z, logits, penalty = self._layers(first, first, fixed, fixed[1], _mask(xw, dropout))
+        passed = [*fixed, fixed[1]]
+        z, logits, penalty = self._layers(first, first, passed, _mask(xw, dropout))
         yield Round(logits, penalty, None)
         before = first.weights.detach()
         limit = config.tolerance * squared(before)
@@ -263,19 +260,14 @@ class IDGL(Model):
         q = unit_heads(z, self.heads_z)
         k = q if self.anchors is None else q.index_select(0, self.anchors)
         learned = self.latent(cut_similarity(q, k, self.config.cut))
-        made = self._layers(learned, first, fixed, learned.propagate(xw), mask)
-        return *made, learned.weights.detach()
+        passed = [*fixed, learned.propagate(xw)]
+        return *self._layers(learned, first, passed, mask), learned.weights.detach()
 
     def _layers(
-        self,
-        learned: LearnedGraph,
-        first: LearnedGraph,
-        fixed: list[Tensor],
-        through_learned: Tensor,
-        mask: Tensor | None,
+        self, learned: LearnedGraph, first: LearnedGraph, passed: list[Tensor], mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both layers on M, and L_G; of the first layer the messages are there already."""
-        z = torch.relu(self._mix(fixed[0], fixed[1], through_learned))
+        """Both layers on M, and L_G; of the first layer the messages are passed already."""
+        z = torch.relu(self._mix(*passed))
         z = z if mask is None else z * mask
         v = z @ self.weight_out
         from_first = first.propagate(v)

@@ -64,9 +64,7 @@ class Model(nn.Module):
     drawn from a generator seeded with ``config.seed``; what a training step draws comes from
     ``dropout`` alone, and evaluation draws nothing, or the same every time.
 
-    Args:
-        graph: On its device already, in the dtype to compute in.
-        config: The method's own settings.
+    The graph is on its device already, in the dtype to compute in.
     """
 
     def __init__(self, graph: Graph, config: RunConfig) -> None:

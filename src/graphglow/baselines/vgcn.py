@@ -173,11 +173,8 @@ def unfolding(num_nodes: int, device: torch.device | str) -> Tensor:
     Nodes are cut into two halves of a = N // 2 and b = N - a. The list holds the pairs across as
     [a, b], then those within as [b - 1, a]: above its diagonal entry (r, c) is the pair (r, c)
     of the first half, and on and below it the pair (r + 1, c) of the second. So nothing is kept
-    twice, and all is whole matrices: thin ones can be multiplied into it. On the matrix's own
-    diagonal, which no pair stands for, is 0.
-
-    Shapes:
-        [N, N], of 32 bits, into M = N (N - 1) / 2 pairs
+    twice, and all is whole matrices. On the diagonal of the result [N, N], which no pair stands
+    for, is 0.
     """
     a, b = _halves(num_nodes)
     pairs = torch.arange(num_nodes * (num_nodes - 1) // 2, dtype=torch.int32, device=device)
@@ -224,10 +221,9 @@ def _logit(probability: float) -> float:
 def memory(graph: Graph, config: VGCNConfig) -> int:
     """Bytes at training's peak, in its backward pass, counted in numbers per pair of nodes.
 
-    Kept between steps are posterior, mean, square and best (4), the places (2), and the
-    evaluation's noise (half a number a row). A step keeps of each draw A (2), y and its sigmoid
-    (2) and what the KL is made of (3); its backward adds the gradient so far, and of A the draw's
-    own gradient, a part of it and their transposes (8).
+    Kept are posterior, mean, square and best (4), the places (2), and the evaluation's noise (half
+    a number a row); of each draw A (2), y and its sigmoid (2) and what the KL is made of (3). Then
+    the gradient so far, and of A the draw's own gradient, a part of it and their transposes (8).
     """
     pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
     kept = 6 + 0.5 * -(-config.eval_samples // 2)
