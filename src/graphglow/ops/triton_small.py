@@ -36,7 +36,7 @@ def spmm_kernel(
     crow, col, values, dense, out, rows, dense_rows, value_stride,
     F: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """One row of S dense [B, N, F], entries a block at a time; grid (rows, feature chunks, batch)."""
+    """One row of S dense [B, N, F], entries by blocks; grid (rows, feature chunks, batch)."""
     row, batch = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     dense += batch * dense_rows * F
