@@ -241,14 +241,6 @@ def test_follows_the_nodes_names(estimator):
     torch.testing.assert_close(other.logits(), one.logits()[order])
 
 
-def test_same_seed_same_result():
-    graph = float64(small_data())
-    (one, first), (two, second) = (trained(graph, config()) for _ in range(2))
-    _, other = trained(graph, config(seed=1))
-    assert first == second != other
-    assert torch.equal(one.logits(), two.logits())
-
-
 def test_learns_that_neighbours_differ_and_beats_the_mlp():
     data = synthetic_graph(
         num_nodes=600, num_classes=3, homophily=0.1, average_degree=12.0, feature_noise=4.0

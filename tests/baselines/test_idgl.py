@@ -26,7 +26,6 @@ from graphglow.baselines.idgl import IDGLAnchorConfig, IDGLConfig, LearnedGraph
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.graphs import check_graph
-from graphglow.training.loop import Loop
 
 
 @BOTH
@@ -198,32 +197,6 @@ def test_dropout_is_drawn_from_its_generator_alone(kind):
     for one, other in zip(*losses, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-14)
     assert not torch.allclose(losses[0][0], built(kind, graph).loss(nothing_dropped()))
-
-
-def trained(kind, graph, epochs=40, **changes):
-    method = METHODS["idgl" if kind == "idgl" else "idgl-anchor"]
-    extra = {"num_anchors": 20} if kind == "anchor" else {}
-    config = method.config(hidden=8, refinements=3, epochs=epochs, device="cpu", **extra | changes)
-    task = method.build(graph, [config])
-    history = Loop(task, config.epochs, config.epochs).run()
-    return history[0], task.logits()
-
-
-@BOTH
-def test_learns_a_separable_graph(kind):
-    graph = float64(small_data(num_nodes=60, homophily=0.9, noise=0.3))
-    history, logits = trained(kind, graph, learning_rate=0.05)
-    assert history[-1].loss < 0.5 * history[0].loss
-    assert (logits[graph.test].argmax(1) == graph.y[graph.test]).double().mean() > 0.9
-
-
-@BOTH
-def test_the_same_seed_gives_the_same_run(kind):
-    graph = graph_with()
-    one, other, third = (trained(kind, graph, epochs=4, seed=seed) for seed in (0, 0, 1))
-    assert one[0] == other[0]
-    assert torch.equal(one[1], other[1])
-    assert not torch.equal(one[1], third[1])
 
 
 def saved_matrices(model, columns):
