@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from graphglow.baselines import METHODS, fit, fit_many
+from graphglow.baselines import fit, fit_many
 from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph, prepare, synthetic_graph
@@ -28,12 +28,6 @@ TRAINED = ("graphglow-attention", "graphglow-star")
 FIXED = [name for name in LEARNERS if name not in TRAINED]
 SMALL = {"embedding_size": 6, "num_pivots": 10, "refinements": 2, "epochs": 4, "device": "cpu"}
 OBJECTIVE = ObjectiveConfig(samples=2, probes=2, sketch=4)
-
-
-@pytest.fixture(autouse=True)
-def in_the_table(monkeypatch):
-    for name, method in VARIANTS.items():
-        monkeypatch.setitem(METHODS, name, method)
 
 
 def small_data(**changes):
@@ -221,7 +215,7 @@ def test_every_setting_that_is_offered_does_something(name):
         return [epoch.loss for epoch in history]
 
     plain = losses()
-    elsewhere = {"epochs", "patience", "capture", "device", "backend", "latent_degree"}
+    elsewhere = {"epochs", "patience", "capture", "device", "backend"}
     for setting in settable(name) - elsewhere:
         under = {"backbone": OF_A_BACKBONE[setting]} if setting in OF_A_BACKBONE else {}
         before = losses(**under) if under else plain

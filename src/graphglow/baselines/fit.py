@@ -1,7 +1,5 @@
 """The one door to every competitor: same splits, same early stopping, same clock.
 
-graphglow fit --method gcn --target cora
-
 A competitor is a line of :data:`METHODS`, which the doors and the tests walk. What is known of a
 method, its search space among it, stands beside its code.
 """
@@ -18,14 +16,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.baselines import cpgnn, idgl, lds, vgcn
-from graphglow.baselines.controls import CONTROLS
-from graphglow.baselines.gnns import PURE_GNNS
+from graphglow.baselines.gnns import CONTROLS, PURE_GNNS
 from graphglow.baselines.memory import check_fits
 from graphglow.baselines.method import Method
 from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
-from graphglow.structure import LearnerConfig
+from graphglow.structure.config import LearnerConfig, delta_facts
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
     out_of_memory_says,
@@ -54,9 +51,6 @@ class FitResult:
 
     ``val_accuracy`` is on the nodes that early stopping looked at; ``test_accuracy`` is None where
     the graph has no test nodes.
-
-    Shapes:
-        logits [N, C]
     """
 
     data: Data
@@ -65,6 +59,7 @@ class FitResult:
     backbone: str | None
     config: RunConfig
     logits: Tensor
+    """[N, C], on the CPU."""
     history: list[Epoch]
     train_seconds: float
     seconds: float
@@ -85,10 +80,7 @@ class FitResult:
         return self.logits.argmax(dim=1)
 
     def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``.
-
-        An existing file is replaced.
-        """
+        """Write every node's id, class and probabilities as ``.csv`` or ``.parquet``, anew."""
         write_predictions(self.data, self.predict_proba(), path)
 
     @property
@@ -110,12 +102,11 @@ class FitResult:
 
     def summary(self) -> dict[str, Any]:
         """The facts of the run, as the command line's ``--json`` prints them."""
-        delta = getattr(self.config, "delta", LearnerConfig.delta)
         return {
             "target": self.graph.name,
             "method": self.method,
             "backbone": self.backbone,
-            **({} if delta == LearnerConfig.delta else {"delta": delta}),
+            **delta_facts(getattr(self.config, "delta", LearnerConfig.delta)),
             "test_accuracy": self.test_accuracy,
             "val_accuracy": self.val_accuracy,
             "epochs": self.epochs,
@@ -143,8 +134,6 @@ def fit(
 ) -> FitResult:
     """Train a competitor on ``data``, under the protocol of :func:`graphglow.transfer`.
 
-    The epoch with the best validation accuracy is kept, as everywhere.
-
     Args:
         name: A method of ``graphglow.METHODS``.
         data: The graph.
@@ -156,11 +145,7 @@ def fit(
 
 
 def fit_many(
-    name: str,
-    data: Data,
-    configs: Sequence[RunConfig],
-    *,
-    on_epoch: OnEpoch | None = None,
+    name: str, data: Data, configs: Sequence[RunConfig], *, on_epoch: OnEpoch | None = None
 ) -> list[FitResult]:
     """Train a competitor several times, as one batched program where the method allows it.
 
@@ -174,10 +159,8 @@ def fit_many(
         on_epoch: Called for every epoch of every run.
     """
     method = method_named(name)
-    if not isinstance(configs, Sequence):
-        raise InputError(f"fit_many needs a list of configs; got {type(configs).__name__}")
-    if len(configs) == 0:
-        raise InputError("fit_many needs at least one config; got none")
+    if not isinstance(configs, Sequence) or len(configs) == 0:
+        raise InputError(f"fit_many needs a list of one or more configs; got {configs!r}")
     for config in configs:
         if type(config) is not method.config:
             raise InputError(
@@ -187,29 +170,30 @@ def fit_many(
     data = check_graph(data)
     if method.batched and len(configs) > 1:
         check_same_shape(configs)
-        return _train(name, method, data, configs, on_epoch)
+        return _train(name, data, configs, on_epoch)
     return [
-        _train(name, method, data, [config], of_run(on_epoch, run))[0]
-        for run, config in enumerate(configs)
+        _train(name, data, [config], of_run(on_epoch, run))[0] for run, config in enumerate(configs)
     ]
 
 
 def _train(
-    name: str,
-    method: Method,
-    data: Data,
-    configs: Sequence[RunConfig],
-    on_epoch: OnEpoch | None,
+    name: str, data: Data, configs: Sequence[RunConfig], on_epoch: OnEpoch | None
 ) -> list[FitResult]:
+    method = METHODS[name]
     began = time.perf_counter()
     first = configs[0]
     device = resolve_device(first.device)
     graph = graph_of(data).to(device)
     reset_peak_memory(device)
+    advice = f"; {method.lighter} needs far less" if method.lighter else ""
     if method.memory is not None:
-        needed = method.memory(graph, first)
-        check_fits(name, needed, graph.name, device, method.lighter)
-    with out_of_memory_says(_advice(name, method, graph, len(configs))):
+        check_fits(name, method.memory(graph, first), graph.name, device, advice)
+    at_once = f", {len(configs)} runs at once," if len(configs) > 1 else ""
+    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
+    with out_of_memory_says(
+        f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
+        f"edges{at_once} it does not{advice}"
+    ):
         task = method.build(graph, configs)
         loop = Loop(task, first.epochs, first.patience or first.epochs)
         train_began = time.perf_counter()
@@ -234,13 +218,3 @@ def _train(
         )
         for run, config in enumerate(configs)
     ]
-
-
-def _advice(name: str, method: Method, graph: Graph, runs: int) -> str:
-    at_once = f", {runs} runs at once," if runs > 1 else ""
-    lighter = f"; {method.lighter} needs far less" if method.lighter else ""
-    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
-    return (
-        f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
-        f"edges{at_once} it does not{lighter}"
-    )

@@ -22,11 +22,7 @@ def nearest(among: Tensor, k: int, x: Tensor | None = None) -> Tensor:
 
 
 def knn_edges(x: Tensor, k: int = 10) -> Tensor:
-    """Return both directions of each node's ``k`` nearest others by cosine distance.
-
-    Shapes:
-        x [N, D] -> edge_index [2, E], coalesced; empty for a single node
-    """
+    """Both directions of each node's ``k`` nearest others by cosine distance: [2, E], coalesced."""
     num_nodes = x.shape[0]
     k = min(k, num_nodes - 1)
     if k < 1:
@@ -43,10 +39,7 @@ def largest_entries(
 ) -> tuple[Tensor, Tensor]:
     """Columns (rising) and values of the ``count`` largest entries of each row of Gamma.
 
-    ``rows`` nodes at a time; of equal entries :func:`torch.topk` picks, the same ones every time.
-
-    Shapes:
-        q [.., N, W], k [.., P, W] -> [.., N, count] twice
+    [.., N, count] each; ``rows`` nodes at a time. Of equal entries the same ones come every time.
     """
     rows = rows or max(1, BLOCK_ELEMENTS // k.shape[:-1].numel())
     columns = torch.empty(*q.shape[:-1], count, dtype=torch.int64, device=q.device)
