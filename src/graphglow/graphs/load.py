@@ -10,39 +10,20 @@ from typing import Any
 from torch_geometric.data import Data, Dataset
 
 from graphglow.errors import InputError, InputWarning
+from graphglow.graphs import files, objects
 from graphglow.graphs.check import check_graph, complete_masks
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
-from graphglow.graphs.files import (
-    ARRAYS,
-    SHARDS,
-    apply_split_file,
-    holds,
-    is_there,
-    own_path,
-    pair_of_tables,
-    pairs_of_paths,
-    read_npz,
-    read_pt,
-)
-from graphglow.graphs.objects import (
-    from_dgl,
-    from_networkx,
-    from_scipy,
-    is_dgl,
-    is_networkx,
-    is_scipy,
-    read_graphml,
-)
+from graphglow.graphs.files import ARRAYS, SHARDS, holds, is_there, own_path
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
 from graphglow.graphs.tables import read_tables
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
-    ".pt": read_pt,
-    ".pth": read_pt,
-    ".npz": read_npz,
-    ".graphml": read_graphml,
+    ".pt": files.read_pt,
+    ".pth": files.read_pt,
+    ".npz": files.read_npz,
+    ".graphml": objects.read_graphml,
 }
 """Suffix -> reader, which is told whether a graph without labels is an error."""
 ACCEPTED = (
@@ -105,7 +86,7 @@ def load_graph(
         "need_labels": need_labels,
         "skip_unknown_edges": skip_unknown_edges,
     }
-    if (x is not None or y is not None) and not is_scipy(source):
+    if (x is not None or y is not None) and not objects.is_scipy(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
         )
@@ -121,7 +102,7 @@ def load_graph(
         with warnings.catch_warnings():  # of a random split that is not used
             warnings.simplefilter("ignore", InputWarning)
             data = check_graph(data, need_labels=need_labels)
-        data = complete_masks(apply_split_file(data, split_file), split_seed)
+        data = complete_masks(files.apply_split_file(data, split_file), split_seed)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     return data
@@ -144,13 +125,13 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
         data.pop("split", None)
     elif is_frame(source) or pair:
         data = read_tables(*(source if pair else (source, None)), **tables)
-    elif is_scipy(source):
-        data = from_scipy(source, x=x, y=y, name="the graph")
-    elif is_dgl(source):
-        data = from_dgl(source)
-    elif is_networkx(source):
+    elif objects.is_scipy(source):
+        data = objects.from_scipy(source, x=x, y=y, name="the graph")
+    elif objects.is_dgl(source):
+        data = objects.from_dgl(source)
+    elif objects.is_networkx(source):
         name = str(source.name or "graph")
-        data = from_networkx(source, name=name, need_labels=tables["need_labels"])
+        data = objects.from_networkx(source, name=name, need_labels=tables["need_labels"])
         data.name = source.name
     else:
         raise InputError(
@@ -173,7 +154,7 @@ def _read_name_or_path(
     elif given and is_there(path):
         data = _read_file(path, tables)
         name = _stem(path) if path.is_file() else path.resolve().name
-    elif (pair := pair_of_tables(given)) is not None:
+    elif (pair := files.pair_of_tables(given)) is not None:
         data, name = read_tables(*pair, **tables), _stem(pair[0])
     else:
         if tables["columns"]:
@@ -246,7 +227,7 @@ def _refuse_shards_and_arrays(path: Path) -> None:
 
 def _refuse_missing_files(source: str) -> None:
     """Raise where a file, or two as ``people.csv+relations.csv``, is meant that is not there."""
-    for pair in pairs_of_paths(source):
+    for pair in files.pairs_of_paths(source):
         missing = [path for path in pair if not is_there(path)]
         if all(path.name.lower().endswith(SUFFIXES) for path in pair) or len(missing) == 1:
             what = "the table of nodes" if missing[0] == pair[0] else "the table of edges"
