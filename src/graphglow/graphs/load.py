@@ -15,9 +15,8 @@ from graphglow.graphs.check import check_graph, complete_masks
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import ARRAYS, SHARDS, holds, is_there, own_path
 from graphglow.graphs.split import MASKS, with_random_split
-from graphglow.graphs.table_columns import Columns
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
-from graphglow.graphs.tables import read_tables
+from graphglow.graphs.tables import Columns, read_tables
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
     ".pt": files.read_pt,

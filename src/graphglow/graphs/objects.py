@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.features import encode_columns, encode_labels
 from graphglow.graphs.files import edges_of, one_sentence
-from graphglow.graphs.table_file import Table, is_frame, open_table
+from graphglow.graphs.table_file import is_frame
 from graphglow.graphs.tables import add_masks
 
 LABELS = ("y", "class", "label")
@@ -108,22 +108,19 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
             f"nodes of {name} must have an attribute {', '.join(LABELS)}; got {_listed(keys)}"
         )
 
-    def node_name(position: int) -> str:
-        return f"node {nodes[position]!r}"
-
     def column(key: Any) -> Any:
         return pd.Series([a.get(key) for a in attributes], dtype=object, name=str(key))
 
-    y, class_names = encode_labels(column(label), f"{label} of {name}", node_name)
+    y, class_names = encode_labels(column(label), f"{label} of {name}")
     x = _vectors(attributes, name) if "x" in keys else None
     if x is None:
         columns = [column(key) for key in sorted(keys - NOT_FEATURES, key=str)]
         frame = _frame([c for c in columns if _is_feature(c, name)], keys, name)
-        x, _ = encode_columns(frame, Table(name, [], data=frame, nodes=nodes))
+        x, _ = encode_columns(frame, name)
     data = Data(x=x, y=y, class_names=class_names)
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
     if "split" in keys:
-        add_masks(data, column("split"), f"split of {name}", node_name)
+        add_masks(data, column("split"), f"split of {name}")
     _add_edges(data, graph, nodes, name)
     return data
 
@@ -243,8 +240,7 @@ def _features_of(x: Any, name: str) -> Tensor:
     if isinstance(x, Tensor):
         return x
     if is_frame(x):
-        table = open_table(x)
-        return encode_columns(table.data, table)[0]
+        return encode_columns(x, "the DataFrame")[0]
     array = np.asarray(x.toarray() if hasattr(x, "toarray") else x)
     if array.dtype.kind not in "biuf":
         raise InputError(f"x of {name} must hold numbers; got {array.dtype}")
