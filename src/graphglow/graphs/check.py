@@ -43,10 +43,7 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
     """
     if not isinstance(data, Data):
         raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
-    before = _passed.get(data, [])
-    if before and all(
-        t is u and v == w for (t, v), (u, w) in zip(before, _state(data), strict=True)
-    ):
+    if _unchanged(data):
         return data.clone()
     data = data.clone()
     data.x = _checked_features(data.x)
@@ -74,6 +71,12 @@ def _state(data: Data) -> list[tuple[Tensor | None, int]]:
     """What is checked, each with its version, which PyTorch counts up when it is written to."""
     found = [data.get(name) for name in CHECKED]
     return [(t, t._version if isinstance(t, Tensor) else 0) for t in found]
+
+
+def _unchanged(data: Data) -> bool:
+    """Whether a graph has passed, and nothing in it was replaced or written to since."""
+    pairs = zip(_passed.get(data, ()), _state(data), strict=False)
+    return data in _passed and all(t is u and v == w for (t, v), (u, w) in pairs)
 
 
 def _need(holds: bool, sentence: str) -> None:

@@ -217,7 +217,7 @@ def _checked_ids(column: Any, what: str, old: Sequence[str] = ()) -> Any:
 
     ids, where = text_of(column), f"column {column.name!r} of {what}"
     if (ids == "").any():
-        raise InputError(f"{where} must have an id in every row; got {(ids == '').sum()} blanks")
+        raise InputError(f"{where} must have an id in every row; got a blank")
     for rule, bad in (("unique ids", ids.duplicated()), ("ids that are new", ids.isin(old))):
         if bad.any():
             raise InputError(f"{where} must have {rule}; got {ids[bad].iloc[0]!r:.80}")
