@@ -75,8 +75,10 @@ def _state(data: Data) -> list[tuple[Tensor | None, int]]:
 
 def _unchanged(data: Data) -> bool:
     """Whether a graph has passed, and nothing in it was replaced or written to since."""
-    pairs = zip(_passed.get(data, ()), _state(data), strict=False)
-    return data in _passed and all(t is u and v == w for (t, v), (u, w) in pairs)
+    if data not in _passed:
+        return False
+    pairs = zip(_passed[data], _state(data), strict=True)
+    return all(t is u and v == w for (t, v), (u, w) in pairs)
 
 
 def _need(holds: bool, sentence: str) -> None:

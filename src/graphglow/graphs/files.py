@@ -32,8 +32,8 @@ SHARDS = "shards.json"
 """What makes a folder one of shards."""
 ARRAYS = ("x.npy", "edge_index.npy", "y.npy")
 """What makes a folder one of arrays."""
-TENSORS = ("x", "y", "edge_index", "adj_t")
-TENSORS += ("edge_weight", "edge_input_weight", "edge_latent_weight")
+WEIGHTS = ("edge_weight", "edge_input_weight", "edge_latent_weight")
+TENSORS = ("x", "y", "edge_index", "adj_t", *WEIGHTS)
 OWN_NAMES = ("node_id", "class_names")
 PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
 """Plain containers that PyG itself does not register as safe to load."""

@@ -167,13 +167,18 @@ def _open_parquet(path: Path) -> tuple[list[str], Read]:
 
 
 def _read_parquet(path: Path, rule: str, schema: Any, own: Names, _: Names) -> Any:
-    """A text that stands once in the file may stand in every row: it is kept once here too."""
+    """A text that stands once in the file may stand in every row: they are counted before."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     with one_sentence(rule):
         text = [name for name in own if pa.types.is_string(schema.field(name).type)]
         table = pq.read_table(path, columns=list(own), read_dictionary=text)
+        for chunk in (chunk for name in text for chunk in table.column(name).chunks):
+            check_unpacked(
+                (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) * len(chunk), path
+            )
         table.validate(full=True)  # a file may call text what is none
         frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
         return frame.astype(dict.fromkeys(text, object))
