@@ -11,7 +11,7 @@ import torch
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import load_graph, write_graph
-from graphglow.graphs.adjacency import undirected_edges
+from graphglow.graphs.graph import undirected_edges
 
 NODES = """id,label,age,job,split
 ann,good,30,cook,train

@@ -3,7 +3,6 @@
 Each rule is one sentence: what must hold, then what was received.
 """
 
-import warnings
 from itertools import combinations
 
 import torch
@@ -12,7 +11,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
+from graphglow.graphs.files import note
 from graphglow.graphs.split import MASKS as MASKS
 from graphglow.graphs.split import with_random_split
 from graphglow.ops.knn import knn_edges
@@ -200,11 +200,9 @@ def _say_unlearned(data: Data) -> None:
     left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
     if left:
         listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
-        warnings.warn(
+        note(
             f"no training node has the label {listed} in this random split, so that it cannot be "
-            "learned; another split seed or a split of your own can mend that",
-            InputWarning,
-            stacklevel=4,
+            "learned; another split seed or a split of your own can mend that"
         )
 
 

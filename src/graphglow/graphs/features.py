@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
+from graphglow.graphs.files import note
 from graphglow.graphs.table_file import MISSING
 
 MAX_CATEGORIES = 1000
@@ -79,15 +80,10 @@ def encode_alike(
             x[np.flatnonzero(code >= 0), start + code[code >= 0]] = 1
         else:
             values = numbers_of(frame[name], where, facts.get("date"))
-            if facts["scale"] > 0:
-                with np.errstate(over="ignore"):  # infinity, which is refused
-                    scaled = np.nan_to_num((values - facts["mean"]) / facts["scale"], posinf=np.inf)
-                if (np.abs(scaled) > LARGEST).any():
-                    raise InputError(
-                        f"{where} must be numbers below {LARGEST:g} once they are scaled as in "
-                        f"training; got {values[np.abs(scaled).argmax()]:g}"
-                    )
-                x[:, start] = scaled
+            with np.errstate(over="ignore"):  # infinity, which is refused
+                scaled = (values - facts["mean"]) / (facts["scale"] or np.inf)
+            _refuse_large(scaled, f"{where}, scaled as in training,")
+            x[:, start] = np.nan_to_num(scaled)
         start += _width(facts)
     return torch.from_numpy(x)
 
@@ -98,11 +94,14 @@ def numbers_of(column: Any, where: str, date: str | None = None) -> np.ndarray:
     if bad.any():
         kind = "dates" if date else "numbers"
         raise InputError(f"{where} must be {kind} in every filled cell; got {_first(column[bad])}")
-    if (np.abs(values) > LARGEST).any():
-        raise InputError(
-            f"{where} must be finite and below {LARGEST:g}; got {values[np.nanargmax(abs(values))]}"
-        )
+    _refuse_large(values, where)
     return values
+
+
+def _refuse_large(values: np.ndarray, where: str) -> None:
+    bad = values[np.abs(values) > LARGEST]  # NaN, a blank, is not
+    if len(bad):
+        raise InputError(f"{where} must be finite and below {LARGEST:g}; got {bad[0]:g}")
 
 
 def _parsed(column: Any, date: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -152,10 +151,10 @@ def _described(column: Any, where: str) -> dict[str, Any] | None:
     for date in (None, "ISO8601", *_guessed_format(present)):
         if 2 * _parsed(text, date)[1].sum() <= len(present):  # most are: then all must be
             if date not in (None, "ISO8601"):
-                _warn(f"{where} is read as dates by the format {date}")
+                note(f"{where} is read as dates by the format {date}")
             return facts | _scaling(column, where, date)
     if (some := present.nunique()) > MAX_CATEGORIES or FEW_CATEGORIES < some > len(present) / 2:
-        _warn(
+        note(
             f"{where} is left out: {some} different texts in {len(present)} filled cells are names "
             "or comments, not categories"
         )
@@ -217,15 +216,11 @@ def _first(column: Any) -> str:
     return repr(cell) if cell else "a blank"
 
 
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, InputWarning, stacklevel=2)
-
-
 def _say_unseen(unseen: Any, total: int, where: str) -> None:
     if len(unseen):
         different = unseen.unique()
         some = ", ".join(repr(value[:40]) for value in different[:3])
-        _warn(
+        note(
             f"{where} has categories that training has not seen in {len(unseen)} of {total} nodes "
             f"({some}{', ...' if len(different) > 3 else ''}); they count as blanks"
         )

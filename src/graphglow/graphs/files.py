@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.split import SPLITS, mask_from
 from graphglow.storage import existing_file
 
@@ -49,6 +49,11 @@ def one_sentence(rule: str) -> Iterator[None]:
     except Exception as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"{rule} ({line:.200})") from error
+
+
+def note(sentence: str) -> None:
+    """Say that something of the input is not used, or read in a way that might not be meant."""
+    warnings.warn(sentence, InputWarning, stacklevel=3)
 
 
 def own_path(source: str | Path) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scipy.sparse import issparse
 from torch_geometric.data import Data, Dataset
 
 from graphglow.errors import InputError
@@ -85,7 +86,7 @@ def load_graph(
         "need_labels": need_labels,
         "skip_unknown_edges": skip_unknown_edges,
     }
-    if (x is not None or y is not None) and not objects.is_scipy(source):
+    if (x is not None or y is not None) and not issparse(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
         )
@@ -119,19 +120,8 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
     if isinstance(source, Data):
         data = source.clone()
         data.pop("split", None)
-    elif objects.is_scipy(source):
-        data = objects.from_scipy(source, x=x, y=y)
-    elif objects.is_dgl(source):
-        data = objects.from_dgl(source)
-    elif objects.is_networkx(source):
-        name = str(source.name or "graph")
-        data = objects.from_networkx(source, name=name, need_labels=tables["need_labels"])
-        data.name = name
     else:
-        raise InputError(
-            "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a "
-            f"NetworkX graph, DGL graph or SciPy sparse matrix; got {type(source).__name__}"
-        )
+        data = objects.from_object(source, x=x, y=y, need_labels=tables["need_labels"])
     data.name = str(data.get("name") or "graph")
     return data
 

@@ -13,13 +13,14 @@ from typing import Any
 from xml.parsers import expat
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.graphs.features import encode_columns, encode_labels
-from graphglow.graphs.files import edges_of, one_sentence
+from graphglow.graphs.files import edges_of, note, one_sentence
 from graphglow.graphs.table_file import is_frame
 from graphglow.graphs.tables import add_masks
 
@@ -38,20 +39,22 @@ DGL_FIELDS = {
 DGL_WEIGHTS = ("weight", "w", "edge_weight")
 
 
-def is_networkx(source: object) -> bool:
+def from_object(source: Any, *, x: Any, y: Any, need_labels: bool) -> Data:
+    """Turn a graph of any of these libraries into a ``Data``, not yet checked."""
     networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
-    return networkx is not None and isinstance(source, networkx.Graph)
-
-
-def is_scipy(source: object) -> bool:
-    scipy = sys.modules.get("scipy.sparse")
-    return scipy is not None and bool(scipy.issparse(source))
-
-
-def is_dgl(source: object) -> bool:
-    """Whether ``source`` is a graph of DGL, told by where its class comes from."""
-    home = type(source).__module__.split(".")[0]
-    return home == "dgl" and hasattr(source, "ndata") and hasattr(source, "edges")
+    if sp.issparse(source):
+        return from_scipy(source, x=x, y=y)
+    if networkx is not None and isinstance(source, networkx.Graph):
+        name = str(source.name or "graph")
+        data = from_networkx(source, name=name, need_labels=need_labels)
+        data.name = name
+        return data
+    if type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
+        return from_dgl(source)
+    raise InputError(
+        "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a NetworkX "
+        f"graph, DGL graph or SciPy sparse matrix; got {type(source).__name__}"
+    )
 
 
 def read_graphml(path: Path, need_labels: bool = True) -> Data:
@@ -151,11 +154,9 @@ def _is_feature(column: Any, name: str) -> bool:
     given = (value for value in column if value is not None)
     other = next((value for value in given if not isinstance(value, NUMBER | date | str)), None)
     if other is not None:
-        warnings.warn(
+        note(
             f"attribute {column.name!r} of {name} is left out: features must be numbers, dates or "
-            f"text; got {type(other).__name__}",
-            InputWarning,
-            stacklevel=2,
+            f"text; got {type(other).__name__}"
         )
     return other is None
 

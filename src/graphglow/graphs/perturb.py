@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.adjacency import undirected_edges
+from graphglow.graphs.graph import undirected_edges
 
 
 def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:

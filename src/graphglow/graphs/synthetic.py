@@ -6,8 +6,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, rate
 from graphglow.errors import InputError
-from graphglow.graphs.adjacency import normalised_adjacency
-from graphglow.graphs.graph import Graph
+from graphglow.graphs.graph import Graph, normalised_adjacency
 from graphglow.graphs.split import split_in_parts
 
 SCALE_HOMOPHILY = 0.8
@@ -133,13 +132,8 @@ def scale_graph(
     independently, so the few duplicates and self-loops among ``N * average_degree / 2`` draws are
     lost, and homophily (0.8) holds in expectation only. Time and memory are O(N D + E).
 
-    Args:
-        num_nodes: N, at least two per class.
-        average_degree: 2 E / N, up to lost draws.
-        num_features: D; class centroids from a unit normal, and noise of standard deviation 3.
-        num_classes: C, at least 2.
-        seed: Fixes everything on one kind of device.
-        device: Where to draw, and where the graph stays.
+    The noise of the features has standard deviation 3. The seed fixes everything on one kind of
+    ``device``, where the graph is drawn and stays.
 
     Shapes:
         x [N, D] dense float32; adj [N, N] with N + 2 E entries

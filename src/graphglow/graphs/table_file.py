@@ -176,9 +176,8 @@ def _read_parquet(path: Path, rule: str, schema: Any, own: Names, _: Names) -> A
         text = [name for name in own if pa.types.is_string(schema.field(name).type)]
         table = pq.read_table(path, columns=list(own), read_dictionary=text)
         for chunk in (chunk for name in text for chunk in table.column(name).chunks):
-            check_unpacked(
-                (pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0) * len(chunk), path
-            )
+            longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
+            check_unpacked(longest * len(chunk), path)
         table.validate(full=True)  # a file may call text what is none
         frame = table.to_pandas(ignore_metadata=True, date_as_object=False, self_destruct=True)
         return frame.astype(dict.fromkeys(text, object))

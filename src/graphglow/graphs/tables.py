@@ -14,7 +14,6 @@ Nodes that come after training are read with the ids and the encoding of the gra
 
 import difflib
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -25,7 +24,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.graphs.check import LARGEST_WEIGHT
 from graphglow.graphs.features import (
     encode_alike,
@@ -34,7 +33,7 @@ from graphglow.graphs.features import (
     numbers_of,
     text_of,
 )
-from graphglow.graphs.files import one_sentence
+from graphglow.graphs.files import note, one_sentence
 from graphglow.graphs.split import SPLITS
 from graphglow.graphs.table_file import Table, find_table, open_table
 
@@ -141,7 +140,7 @@ def _find(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
     if not found and role in ("split", "weight"):
         lower = {name.lower(): name for name in table.columns}
         for name in difflib.get_close_matches(role, lower, n=1, cutoff=0.8):
-            _warn(
+            note(
                 f"column {lower[name]!r} of {table.what} is not read as the {role}; call it {role} "
                 "if it is meant so"
             )
@@ -273,7 +272,7 @@ def _read_edges(
             )
         if unknown.all() and not num_old:
             raise InputError(f"{table.what} must have an edge between {whose}; got {got} and such")
-        _warn(
+        note(
             f"{count} of {len(frame)} edges of {table.what} are left out: they must name {whose}; "
             f"got {got}"
         )
@@ -291,10 +290,6 @@ def _read_edges(
         got = "a blank" if np.isnan(bad[0]) else f"{bad[0]:g}"
         raise InputError(f"{where} must be numbers from 0 to {LARGEST_WEIGHT:g}; got {got}")
     return torch.from_numpy(found), torch.from_numpy(values.astype(np.float32))
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, InputWarning, stacklevel=2)
 
 
 class NewNodes(NamedTuple):
