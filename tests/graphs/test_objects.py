@@ -227,6 +227,8 @@ def test_a_frame_of_features_is_encoded():
     frame = pd.DataFrame({"a": [1, 3, None], "b": ["x", "y", "x"]})
     data = load_graph(sp.csr_array(ADJACENCY), x=frame, y=[0, 1, 0])
     assert data.x.tolist() == [[-1, 1, 0], [1, 0, 1], [0, 1, 0]]
+    numbered = frame.set_axis([0, 1], axis=1).set_axis([7, 7, 8])
+    assert torch.equal(load_graph(sp.csr_array(ADJACENCY), x=numbered, y=[0, 1, 0]).x, data.x)
 
 
 def test_a_matrix_without_labels():

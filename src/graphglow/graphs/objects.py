@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.features import encode_columns, encode_labels
 from graphglow.graphs.files import edges_of, note, one_sentence
-from graphglow.graphs.table_file import is_frame
+from graphglow.graphs.table_file import is_frame, open_table
 from graphglow.graphs.tables import add_masks
 
 LABELS = ("y", "class", "label")
@@ -184,7 +184,8 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
     if x is None:
         raise InputError("an adjacency matrix must come with node features x; got none")
     if is_frame(x):
-        x, _ = encode_columns(x, "the DataFrame")
+        table = open_table(x)
+        x, _ = encode_columns(table.frame(table.columns), table.what)
     elif not isinstance(x, Tensor):
         with one_sentence("x must hold numbers [N, D]; got others"):
             array = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
