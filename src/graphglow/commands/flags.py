@@ -11,7 +11,7 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.table_columns import LEAVE_OUT
+from graphglow.graphs.tables import LEAVE_OUT
 from graphglow.training.config import GROUPS, LARGEST_SEED, Device
 
 UNUSED = "No effect here; every command takes it."

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
-from graphglow.graphs.adjacency import undirected_edges
+from graphglow.graphs.graph import undirected_edges
 from graphglow.ops import EPS
 from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
 from graphglow.structure import BlendedStructure, PivotStructure, Structure

@@ -19,8 +19,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import prepare
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.table_columns import Columns
-from graphglow.graphs.tables import read_new_nodes
+from graphglow.graphs.tables import Columns, read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.ops.knn import nearest
 from graphglow.training.config import Runs

@@ -13,9 +13,8 @@ from torch_geometric.transforms import BaseTransform
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph
-from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.graph import normalised_features
+from graphglow.graphs.graph import normalised_adjacency, normalised_features
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
 from graphglow.ops.sparse import SparseMatrix

@@ -7,8 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.paper import cells
-from graphglow.experiments.paper import NAMES, OURS
+from graphglow.experiments.paper import NAMES, OURS, cells
 from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
 from graphglow.report import comparison, curves, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
-from graphglow.graphs.table_columns import Columns
+from graphglow.graphs.tables import Columns
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts

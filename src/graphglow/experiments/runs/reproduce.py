@@ -272,7 +272,10 @@ class _Work:
 
     def _write(self, job: Job, rows: list[ResultRow]) -> None:
         """A row for every cell that wants the run."""
-        here: dict[str, Any] = {"threads": self.workers.threads, "processes": self.workers.processes}
+        here: dict[str, Any] = {
+            "threads": self.workers.threads,
+            "processes": self.workers.processes,
+        }
         for row, (_, *others) in zip(rows, job, strict=True):
             made = {**row.provenance, "commit": self.commit}
             device = row.device or self.workers.device
