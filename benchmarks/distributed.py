@@ -5,7 +5,7 @@
 
 Random graphs (``scale_graph``) are cut into as many parts as there are ranks, in a process of its
 own, and read shard by shard. Each size is a line of ``results/distributed.jsonl``, beside what the
-cost model says (``graphglow.training.distributed.cost``). On GPUs each rank has one.
+cost model says (``distributed_cost.py``). On GPUs each rank has one.
 """
 
 import argparse
@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+import distributed_cost as cost
+from distributed_cost import Job, Machine
 from graphglow.experiments.bench import measure
 from graphglow.experiments.bench.config import stamped
 from graphglow.graphs import scale_graph
@@ -28,12 +30,10 @@ from graphglow.training.distributed import (
     GraphArrays,
     Ranks,
     Shard,
-    cost,
     join,
     read_shard,
     write_shards,
 )
-from graphglow.training.distributed.cost import Job, Machine
 from graphglow.training.distributed.task import ShardTask
 
 

@@ -13,8 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from graphglow.experiments.bench.config import Row
-from graphglow.training.distributed.cost import (
+from distributed_cost import (
     Job,
     Machine,
     bytes_sent,
@@ -23,6 +22,7 @@ from graphglow.training.distributed.cost import (
     kept_bytes,
     seconds,
 )
+from graphglow.experiments.bench.config import Row
 from marked_page import NO_ROWS, markdown, write_page
 
 NVLINK, BETWEEN_MACHINES = 450e9, 50e9

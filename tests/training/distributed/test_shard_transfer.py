@@ -5,12 +5,12 @@ import pytest
 import torch
 from two_ranks import in_ranks
 
+from distributed_cost import Job, bytes_sent, graph_bytes, kept_bytes
 from graphglow import gnn
 from graphglow.errors import InputError
 from graphglow.graphs import scale_graph
 from graphglow.training import transfer
 from graphglow.training.distributed import GraphArrays, Ranks, read_shard, write_shards
-from graphglow.training.distributed.cost import Job, bytes_sent, graph_bytes, kept_bytes
 from graphglow.training.distributed.task import ShardTask
 from graphglow.training.distributed.transfer import transfer_shard
 from tiny_graphs import learner, small_data, transfer_config
