@@ -59,7 +59,7 @@ def test_names_of_columns_may_differ_in_case(tmp_path):
     header = "ID,Town,AGE, joined ,same,Member\n"
     found = read(tmp_path, header + "n1,Ulm,50,1970-01-03,3,true\n")
     assert found.x.tolist() == [[1, 1, 0, 0, 1, 0, 0, 1]]
-    said = r"must have every column of training; got none called 'town' among id, Town, TOWN, age"
+    said = r"must have every column of training, one called 'town' too; got id, Town, TOWN, age"
     with pytest.raises(InputError, match=said):
         read(tmp_path, "id,Town,TOWN,age,joined,same,member\nn1,Ulm,Ulm,50,,3,true\n")
 
@@ -142,7 +142,7 @@ ROW = "n1,Ulm,1,,1,,\n"
     ("nodes", "edges", "said"),
     [
         ("town,age\nUlm,1\n", None, "must have an id column"),
-        ("id,age\nn1,1\n", None, "every column of training; got none called 'joined'"),
+        ("id,age\nn1,1\n", None, "every column of training, one called 'joined'"),
         (
             HEADER + "a,Ulm,1,,1,,\n",
             None,

@@ -129,9 +129,9 @@ BAD = {
         "it cannot be read (Error tokenizing data. C error: EOF inside string starting at row 2",
     ),
     "blank": (b"\n\n \n", "must be a CSV table with a header; it is empty"),
-    "foreign": (b"<html></html>", "must have an id column, called id, node_id, node; got the"),
+    "foreign": (b"<html></html>", "must have an id column, called id, node_id, node "),
     "zeros": (b"\x00" * 50, "nodes.csv must "),
-    "spaces": (b"id label f\nann u 1\n", "got the columns id label f"),
+    "spaces": (b"id label f\nann u 1\n", "got id label f"),
 }
 
 

@@ -78,10 +78,7 @@ def read_tables(
     there = node_table.columns + ([] if edge_table is None else edge_table.columns)
     for name in left_out:
         if name not in there:
-            raise InputError(
-                f"{node_table.what} must have the column {name!r}, which is to be left out; got "
-                f"{_listed(there, [name])}"
-            )
+            raise _missing(f"the column {name!r}, which is to be left out", node_table, there, name)
     data, ids = _read_nodes(_without(node_table, left_out), roles, need_labels)
     if edge_table is not None:
         table, whose = _without(edge_table, left_out), "nodes of the nodes table"
@@ -123,10 +120,8 @@ def _find(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
     """The column of that role, if there is one; an error if there are several."""
     if role in chosen:
         if chosen[role] not in table.columns:
-            raise InputError(
-                f"{table.what} must have the column {chosen[role]!r}, chosen as {role}; got "
-                f"{_listed(table.columns, [chosen[role]])}"
-            )
+            rule = f"the column {chosen[role]!r}, chosen as {role}"
+            raise _missing(rule, table, table.columns, chosen[role])
         return chosen[role]
     taken = [name for other, name in chosen.items() if (other in ENDS) == (role in ENDS)]
     found = [name for name in table.columns if name.lower() in NAMES[role] and name not in taken]
@@ -151,11 +146,12 @@ def _need(role: str, table: Table, chosen: Mapping[str, str]) -> str:
     """The column of that role, or one sentence that says what it may be called."""
     name = _find(role, table, chosen)
     if name is None:
-        why = " (what is to be predicted; blank where unknown)" if role == "label" else ""
-        raise InputError(
-            f"{table.what} must have {'an' if role == 'id' else 'a'} {role} column, called "
-            f"{', '.join(NAMES[role])}{why}; got the columns {_listed(table.columns, NAMES[role])} "
-            f"(columns {role}=NAME can say which it is)"
+        why = ", what is to be predicted, blank where unknown" if role == "label" else ""
+        rule = (
+            f"{'an' if role == 'id' else 'a'} {role} column, called {', '.join(NAMES[role])}{why}"
+        )
+        raise _missing(
+            f"{rule} (columns {role}=NAME can say which it is)", table, table.columns, *NAMES[role]
         )
     return name
 
@@ -171,11 +167,8 @@ def _need_ends(table: Table, chosen: Mapping[str, str], ids: Any) -> list[str]:
             return [lower[name] for name in pair]
     others = [name for name in others if name.lower() != "weight" or "weight" in chosen]
     if len(others) != 2:
-        raise InputError(
-            f"{table.what} must have the columns source and target; got "
-            f"{_listed(table.columns, ['source', 'target'])} (columns source=NAME target=NAME can "
-            "say which they are)"
-        )
+        rule = "the columns source and target (columns source=NAME target=NAME can say which)"
+        raise _missing(rule, table, table.columns, "source", "target")
     if all(name in ids for name in others):
         raise InputError(
             f"{table.what} must start with a header such as source,target; got the edge "
@@ -184,12 +177,13 @@ def _need_ends(table: Table, chosen: Mapping[str, str], ids: Any) -> list[str]:
     return others
 
 
-def _listed(columns: Sequence[str], wanted: Sequence[str]) -> str:
-    """The columns, and which of them has a name most like one that is wanted."""
+def _missing(rule: str, table: Table, columns: Sequence[str], *wanted: str) -> InputError:
+    """What to say of a column that is not there: which are, and which has a name most like it."""
     text = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
     lower = {name.lower(): name for name in columns}
     near = [m for name in wanted for m in difflib.get_close_matches(name.lower(), lower, 1, 0.65)]
-    return f"{text or 'none'} (nearest: {lower[near[0]]!r})" if near else text or "none"
+    hint = f" (nearest: {lower[near[0]]!r})" if near else ""
+    return InputError(f"{table.what} must have {rule}; got {text or 'none'}{hint}")
 
 
 def _read_nodes(table: Table, chosen: dict[str, str], need_labels: bool) -> tuple[Data, Any]:
@@ -338,10 +332,8 @@ def read_new_nodes(
         here = _as_called_here({facts["name"]: facts["name"] for facts in made}, table)
         for facts in made:
             if facts["name"] not in here:
-                raise InputError(
-                    f"{table.what} must have every column of training; got none called "
-                    f"{facts['name']!r} among {_listed(table.columns, [facts['name']])}"
-                )
+                rule = f"every column of training, one called {facts['name']!r} too"
+                raise _missing(rule, table, table.columns, facts["name"])
         text = [here[facts["name"]] for facts in made if "categories" in facts]
         frame = table.frame(table.columns, text=[id_column, *text])
         x = encode_alike(frame, made, list(here.values()), table.what)
