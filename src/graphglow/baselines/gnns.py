@@ -1,7 +1,7 @@
 """Methods that learn no structure: GNNs on the input graph; MLP, LINK and LINKX as controls."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -88,9 +88,9 @@ def _gnn(
     def build(graph: Graph, configs: Sequence[Any]) -> Task:
         return GraphTask(graph, None, configs[0].hidden, [c.model(backbone) for c in configs])
 
-    lighter = None if memory is None else "gcn"
     space = {**GNN_SPACE, **space}
-    return Method("gnn", summary, config, build, space, backbone, True, memory, lighter)
+    method = Method("gnn", summary, config, build, space, backbone=backbone, batched=True)
+    return method if memory is None else replace(method, memory=memory, lighter="gcn")
 
 
 ALPHA = (0.1, 0.2, 0.5)

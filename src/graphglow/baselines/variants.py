@@ -153,7 +153,7 @@ def _variant(
         return GraphTask(graph, learner, first.embedding_size, configs, trained=trained)
 
     batched = config is not TrainedConfig
-    return Method("graphglow", summary, config, build, space, "gcn", batched)
+    return Method("graphglow", summary, config, build, space, backbone="gcn", batched=batched)
 
 
 VARIANTS: dict[str, Method] = {
