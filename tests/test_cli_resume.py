@@ -227,7 +227,7 @@ def test_a_bad_time_between_checkpoints_is_called_by_its_flag(run, home, words, 
     pretrain = ["pretrain", "--sources", home / "g.npz", *FAST, "--out", out]
     for job in (words, pretrain):
         said = run(*job, "--checkpoint-seconds", seconds).refuses()
-        assert said == f"graphglow: --checkpoint-seconds must be >= 0; got {seconds}\n"
+        assert said.startswith(f"graphglow: --checkpoint-seconds must be >= 0; got {seconds};")
     assert list(out.parent.iterdir()) == []
 
 

@@ -19,6 +19,11 @@ if TYPE_CHECKING:  # these import torch
     from graphglow.training.loop import OnEpoch
 
 
+def interactive() -> bool:
+    """Whether somebody watches."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+
+
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
     """Show a spinner while the block runs."""
@@ -70,7 +75,7 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str 
     table = Table(title=escape(title) or None, title_justify="left", box=SIMPLE_HEAD)
     table.padding, table.pad_edge = (0, 2, 0, 0), False  # fits in 80 columns
     for column, first in zip(columns, lines[0], strict=True):
-        number = first.replace(",", "").replace(".", "").isdecimal()
+        number = first.strip("+-%").replace(",", "").replace(".", "").isdecimal()
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)
@@ -93,9 +98,14 @@ def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
     if json:
         print_json(facts)
         return
-    hidden = (*NOT_SHOWN, *(name for name, v in facts.items() if v is None or v is False))
-    shown = {name: value for name, value in facts.items() if name not in hidden}
-    show_facts(title, {LABELS.get(n, n.replace("_", " ")): _worded(n, v) for n, v in shown.items()})
+    table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        if value is not None and value is not False and name not in NOT_SHOWN:
+            label = LABELS.get(name, name.replace("_", " "))
+            table.add_row(escape(printable(label)), escape(printable(_worded(name, value))))
+    show(table)
 
 
 NOT_SHOWN = ("command", "visit_scores")
@@ -123,18 +133,8 @@ def _worded(name: str, value: Any) -> str:
     return ", ".join(_worded(name, one) for one in value) if isinstance(value, list) else str(value)
 
 
-def show_facts(title: str, shown: Mapping[str, object]) -> None:
-    """Print names and values in two columns."""
-    table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in shown.items():
-        table.add_row(escape(printable(name)), escape(printable(value)))
-    show(table)
-
-
 def print_json(facts: Mapping[str, Any]) -> None:
-    """Print one line of strict JSON: NaN and infinity become null, paths become text."""
+    """Print one line of strict JSON."""
     sys.stdout.write(json.dumps(strict(facts), allow_nan=False) + "\n")
 
 
@@ -159,7 +159,3 @@ def strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
-
-
-def interactive() -> bool:
-    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
