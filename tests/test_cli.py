@@ -378,10 +378,13 @@ def test_absurd_values_are_refused(run, home, flags):
 @pytest.mark.parametrize("words", [["fit", "--method", "mlp"], UNTRAINED])
 @pytest.mark.parametrize("seed", ["0", "3"])
 def test_a_split_is_drawn_or_read_but_not_both(run, tmp_path, words, seed):
-    line = run(*words, "--target", "wine", "--split-file", "s.npz", "--split-seed", seed).refuses()
-    assert line.startswith(
-        "graphglow: --split-seed draws a split and must not go with --split-file, which is one; "
-        f"got --split-seed {seed} and --split-file s.npz; see graphglow "
+    file = tmp_path / "s.npz"
+    np.savez(file, train=np.arange(10), val=np.arange(10, 20), test=np.arange(20, 30))
+    words = [*words, "--target", "wine", "--split-file", file, "--split-seed", seed]
+    assert (
+        run(*words)
+        .refuses()
+        .endswith(f"got --split-seed {seed} and wine, whose split is file:{file}\n")
     )
 
 

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
-                warnings.showwarning = lambda message, *_, **__: _print_error(f"note: {message}")
+                warnings.showwarning = lambda message, *_, **__: _note(f"note: {message}")
                 threading.excepthook = lambda error: None  # of libraries; ours report
             _run(arguments)
         sys.stdout.flush()
@@ -155,16 +155,14 @@ def _run(arguments: list[str]) -> None:
 def _failed(status: int, message: str) -> int:
     if _debugging():
         traceback.print_exc()
-    _print_error(message)
+    _note(message)
     return status
 
 
-def _print_error(message: str) -> None:
-    """Print one line, with nothing in it that a terminal would obey."""
-    line = " ".join(message.split())
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    with suppress(OSError):  # no room for words is no reason to stop
-        print(f"graphglow: {line}", file=sys.stderr, flush=True)
+def _note(message: str) -> None:
+    from graphglow.commands.terminal import note  # loads rich, which help need not wait for
+
+    note(message)
 
 
 def _debugging() -> bool:

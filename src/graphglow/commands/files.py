@@ -15,6 +15,7 @@ from graphglow.commands.flags import said
 from graphglow.commands.terminal import note
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
+from graphglow.graphs.table_file import require_pyarrow
 from graphglow.pretrained import load_learner
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.checkpoint import Checkpoints
@@ -47,6 +48,8 @@ def check_output(
             raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
+    if path.suffix.lower() == ".parquet":
+        require_pyarrow()
     try:
         if path.exists() and not path.is_file():
             raise InputError(f"the output path must be a regular file, and no folder; got {path}")
@@ -89,20 +92,12 @@ class CheckpointFlags:
         """Whether an existing output may be replaced: asked for, or by the run that it is of.
 
         A run that was killed between writing its output and removing its checkpoints finds both.
-        When the checkpoints were begun, the output was not there, or might be overwritten.
         """
         if out is None and self.resume:
             raise InputError(f"--resume must go with {flag}, beside which checkpoints lie")
         if out is None or overwrite or not self.resume:
             return overwrite
-        out = out.expanduser()
-        unfinished = bool(Checkpoints(_folder(out)).files())
-        if out.exists() and not unfinished:
-            raise InputError(
-                f"--resume must have an unfinished run to go on with; got {out}, which is there, "
-                "and no checkpoints beside it: its run has ended (--overwrite makes it anew)"
-            )
-        return unfinished
+        return bool(Checkpoints(_folder(out.expanduser())).files())
 
     @contextmanager
     def kept(self, out: Path | None) -> Iterator[Checkpoints | None]:
@@ -117,11 +112,10 @@ class CheckpointFlags:
             except (KeyboardInterrupt, InputError) as error:
                 stopped, cause = isinstance(error, KeyboardInterrupt), error.__cause__
                 full = isinstance(cause, OSError) and cause.errno in NO_ROOM
-                when = "when there is room, " if full else ""
+                again = "when there is room, " if full else ""
+                again += "the same command with --resume goes on"
                 if (stopped or full) and checkpoints.files():
-                    note(
-                        f"the run is kept in {folder}; {when}the same command with --resume goes on"
-                    )
+                    note(f"the run is kept in {folder}; {again}")
                 elif stopped:
                     note(f"nothing was kept: a checkpoint is written after {seconds:g} seconds")
                 raise

@@ -88,11 +88,6 @@ class GraphFlags:
     def __post_init__(self) -> None:
         if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
             raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
-        if self.split_file is not None and self.split_seed is not None:
-            raise InputError(
-                "--split-seed draws a split and must not go with --split-file, which is one; "
-                f"got --split-seed {self.split_seed} and --split-file {self.split_file}"
-            )
 
     def read(self, name: str) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
@@ -104,7 +99,8 @@ class GraphFlags:
             split_file=self.split_file,
             split_seed=self.split_seed or 0,
         )
-        if self.one_graph and self.split_seed is not None and data.split in ("public", "own"):
+        drawn = data.split.startswith("random")
+        if self.one_graph and self.split_seed is not None and not drawn:
             raise InputError(
                 "--split-seed draws a split and must not go with a graph that has one; got "
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
@@ -128,7 +124,6 @@ ReadingMany = Annotated[ManyGraphFlags, OmitArgPrefixes]
 def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
     """``--columns id=person leave_out=notes`` as ``load_graph`` takes it."""
     columns: dict[str, str | list[str]] = {}
-    left_out: list[str] = []
     for text in given:
         role, _, name = text.partition("=")
         role = role.strip().lower().replace("-", "_")
@@ -136,13 +131,10 @@ def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
             raise InputError(
                 f"--columns must be pairs such as id=person leave_out=notes; got {text!r}"
             )
-        if role in columns:
+        if role in columns and role != LEAVE_OUT:
             raise InputError(f"--columns must say once which column is {role}; got it twice")
-        if role == LEAVE_OUT:
-            left_out.append(name)
-        else:
-            columns[role] = name
-    return columns | ({LEAVE_OUT: left_out} if left_out else {})
+        columns[role] = [*columns.get(role, ()), name] if role == LEAVE_OUT else name
+    return columns
 
 
 FIRST = ("backbone", "epochs", "seed", "device")
@@ -165,7 +157,7 @@ def by_heading(config: type[Any]) -> Any:
             places["nested" if is_dataclass(one.type) else place].append(one.name)
     places = {place: names for place, names in places.items() if names}
     markers = {place: OmitArgPrefixes if place in headings else arg(name="") for place in places}
-    parts = {place: _part(config, names, headings.get(place)) for place, names in places.items()}
+    parts = {p: _part(config, names, headings.get(p)) for p, names in places.items()}
     flags = make_dataclass("Flags", [(p, Annotated[parts[p], markers[p]]) for p in places])
 
     def build(**given: Any) -> Any:
@@ -200,15 +192,8 @@ def parse(
 ) -> Callable[[], None]:
     """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage.
 
-    ``--help`` prints and raises ``SystemExit(0)``.
-
-    Args:
-        command: Its parameters are the flags, its docstring their help.
-        arguments: What the user typed behind the command's name.
-        parts: Where there are some (``bench op``), the first argument names the one to bind, and
-            ``command`` itself is only its help.
-        description: Instead of the docstring.
-        prog: What was typed before the flags, where it is more than the command's name.
+    Where there are ``parts`` (``bench op``), the first argument names the one to bind, and
+    ``command`` itself is only its help. ``--help`` prints and raises ``SystemExit(0)``.
     """
     prog = prog or f"graphglow {command.__name__}"
     captured = io.StringIO()

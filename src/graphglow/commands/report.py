@@ -6,17 +6,9 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from graphglow.commands import flags
+from graphglow.commands import flags, terminal
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
-from graphglow.commands.terminal import (
-    epoch_bar,
-    note,
-    percent,
-    print_json,
-    say,
-    show_rows,
-    waiting,
-)
+from graphglow.commands.terminal import percent, print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.report import is_report, write_report
 from graphglow.report.page import PAGES, require_plotly
@@ -52,7 +44,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
     from graphglow.report.demo import verdicts
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
-    result = run_demo(DEMO, seed=seed, device=device, watch=epoch_bar)
+    result = run_demo(DEMO, seed=seed, device=device, watch=terminal.epoch_bar)
     write_report(
         result.rows,
         out,
@@ -72,7 +64,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
     ]
     made, refined = result.pretraining, result.refined
     title = f"graphglow: the learner {made['name']}, frozen, from {', '.join(made['sources'])}"
-    show_rows(("target", "method", "test accuracy", "std", "training, s"), rows, title)
+    terminal.show_rows(("target", "method", "test accuracy", "std", "training, s"), rows, title)
     for sentence in verdicts(result.rows):
         say(sentence)
     say(
@@ -128,24 +120,17 @@ def report(  # noqa: D417 (flags.py says the rest)
         found = "; ".join(skipped)
         raise InputError(f"a report needs at least one row, or a saved transfer; got {found}")
     for sentence in skipped:
-        note(sentence)
+        terminal.note(sentence)
     with waiting("drawing"):
         experiments = write_results(files, transfers, out, title=title)
     shown, replaced = without_repeats([row for file in files for row in file.rows])
     left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:
-        facts = {
-            "command": "report",
-            "out": out,
-            "bytes": out.stat().st_size,
-            "runs": len(shown),
-            "experiments": experiments,
-            "left_out": left_out,
-            "skipped": skipped,
-            "transfers": [result.graph.name for _, result in transfers],
-            "damaged_lines": sum(len(file.damaged) for file in files),
-        }
-        print_json(facts)
+        names = [result.graph.name for _, result in transfers]
+        facts = {"command": "report", "out": out, "bytes": out.stat().st_size, "runs": len(shown)}
+        facts |= {"experiments": experiments, "left_out": left_out, "skipped": skipped}
+        damaged = sum(len(file.damaged) for file in files)
+        print_json({**facts, "transfers": names, "damaged_lines": damaged})
         return
     parts = {
         f"{counted(len(shown), 'run')} of {', '.join(experiments)}": shown,

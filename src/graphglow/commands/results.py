@@ -9,11 +9,10 @@ from tyro.conf import FlagCreatePairsOff, arg
 from graphglow.checks import at_least
 from graphglow.commands import flags
 from graphglow.commands.files import check_output, read_learner
-from graphglow.commands.terminal import percent, print_json, say, show_rows, tell, waiting
+from graphglow.commands.terminal import print_json, say, tell, waiting
 from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
-from graphglow.graphs.table_file import require_pyarrow
 from graphglow.graphs.write import WRITERS, prediction_file
 from graphglow.pretrained import learner_file
 from graphglow.training import TransferConfig, TransferResult
@@ -54,8 +53,6 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
 
     inputs = (learner and learner_file(learner), target, result, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
-    if out.suffix.lower() == ".parquet":
-        require_pyarrow()
     at_least("top_k", top_k, 1)
     split = None
     if result is not None:
@@ -171,14 +168,11 @@ def explain(  # noqa: D417 (flags.py says the rest)
     from graphglow.report.page import PAGES, require_plotly
 
     if out is not None:
-        page = out.suffix.lower() in PAGES
-        replace = overwrite or (page and is_report(out.expanduser()))
+        replace = overwrite or is_report(out.expanduser())
         suffixes = (*PAGES, ".csv", ".parquet")
         out = check_output(out, overwrite=replace, suffixes=suffixes, inputs=(result,))
-        if page:
+        if out.suffix.lower() in PAGES:
             require_plotly()
-        elif out.suffix.lower() == ".parquet":
-            require_pyarrow()
     trained = TransferResult.load(result.expanduser())
     with waiting("explaining"):
         why = trained.explain(node, top_k, label=label, against=against)
@@ -187,15 +181,11 @@ def explain(  # noqa: D417 (flags.py says the rest)
     if json:
         print_json({"command": "explain", **asdict(why), "out": out})
         return
-    rows = [
-        (str(one.id), one.label or "-", percent(one.share), one.input_part, one.latent_part)
-        for one in why.contributions
-    ]
-    rows.append((f"{why.num_others} others", "", "", why.others_input, why.others_latent))
     say(summary(why))
-    columns = ("node", "class", "share", "by the input graph", "by the learned graph", "both")
-    show_rows(columns, [(*r[:3], *(f"{x:+.4f}" for x in (r[3], r[4], r[3] + r[4]))) for r in rows])
-    rest = f"{why.own:+.4f} without a message, {why.bias:+.4f} for all nodes alike"
+    columns = ["id", "label", "input_part", "latent_part", "contribution", "share"]
+    say(why.to_frame()[columns].to_string(index=False, na_rep="-", float_format="{:+.4f}".format))
+    others = f"{why.others_input + why.others_latent:+.4f} by {why.num_others} others"
+    rest = f"{others}, {why.own:+.4f} without a message, {why.bias:+.4f} for all nodes alike"
     say(f"score: {why.score:+.4f}, the sum of these and {rest}")
     if out is not None:
         say(f"written to: {out.absolute()}")

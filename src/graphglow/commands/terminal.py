@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +90,8 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Print one line on standard error, which scripts that read standard output do not see."""
-    print(f"graphglow: {printable(text)}", file=sys.stderr)
+    with suppress(OSError):  # no room for words is no reason to stop
+        print(f"graphglow: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:

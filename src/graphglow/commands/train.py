@@ -86,11 +86,9 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     device = resolve_device(config.device) if ranks is None else ranks.device
     facts: dict[str, Any] = {
         "command": "pretrain",
-        "sources": made["sources"],
-        "splits": made["splits"],
+        **{name: made[name] for name in ("sources", "splits", "visit_scores")},
         "out": out,
         "val_accuracy": made["validation_accuracy"],
-        "visit_scores": made["visit_scores"],
         "train_seconds": train_seconds + kept.seconds_before,
         "total_seconds": time.perf_counter() - began + kept.seconds_before,
         "resumed": kept.resumed,
