@@ -45,15 +45,9 @@ def demo(  # noqa: D417 (flags.py says the rest)
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     result = run_demo(DEMO, seed=seed, device=device, watch=terminal.epoch_bar)
-    write_report(
-        result.rows,
-        out,
-        title="graphglow demo",
-        pretraining=result.pretraining,
-        settings=result.settings,
-        versions=result.versions,
-        refined=result.refined,
-    )
+    parts = ("pretraining", "settings", "versions", "refined")
+    made = {name: getattr(result, name) for name in parts}
+    write_report(result.rows, out, title="graphglow demo", **made)
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return
@@ -62,8 +56,10 @@ def demo(  # noqa: D417 (flags.py says the rest)
         for target, methods in summarise(result.rows).items()
         for method, line in methods.items()
     ]
-    made, refined = result.pretraining, result.refined
-    title = f"graphglow: the learner {made['name']}, frozen, from {', '.join(made['sources'])}"
+    learner, refined = result.pretraining, result.refined
+    title = (
+        f"graphglow: the learner {learner['name']}, frozen, from {', '.join(learner['sources'])}"
+    )
     terminal.show_rows(("target", "method", "test accuracy", "std", "training, s"), rows, title)
     for sentence in verdicts(result.rows):
         say(sentence)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
@@ -46,8 +46,7 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
     if not interactive():
         yield None
         return
-    words = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
-    columns = (words[0], BarColumn(), words[1], TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), "{task.fields[facts]}", TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(escape(label), total=epochs * visits, facts="")
         visit = -1
@@ -70,12 +69,12 @@ def show(table: Table) -> None:
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print lines of text as a table; columns with a number in their first row stand right."""
+    """Print lines of text as a table; under names, numbers (by the first row) stand right."""
     lines = [[escape(printable(cell)) for cell in row] for row in rows]
-    table = Table(title=escape(title) or None, title_justify="left", box=SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 2, 0, 0), False  # fits in 80 columns
+    table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
+    table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
     for column, first in zip(columns, lines[0], strict=True):
-        number = first.strip("+-%").replace(",", "").replace(".", "").isdecimal()
+        number = column and first.translate(str.maketrans("", "", ",.%")).isdecimal()
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)
@@ -99,14 +98,10 @@ def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
     if json:
         print_json(facts)
         return
-    table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in facts.items():
-        if value is not None and value is not False and name not in NOT_SHOWN:
-            label = LABELS.get(name, name.replace("_", " "))
-            table.add_row(escape(printable(label)), escape(printable(_worded(name, value))))
-    show(table)
+    hidden = (*NOT_SHOWN, *(name for name, v in facts.items() if v is None or v is False))
+    shown = {name: value for name, value in facts.items() if name not in hidden}
+    rows = [(LABELS.get(n, n.replace("_", " ")), _worded(n, v)) for n, v in shown.items()]
+    show_rows(("", ""), rows, title)
 
 
 NOT_SHOWN = ("command", "visit_scores")
