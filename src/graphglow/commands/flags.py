@@ -91,14 +91,8 @@ class GraphFlags:
 
     def read(self, name: str) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
-        data = load_graph(
-            name,
-            columns=read_columns(self.columns),
-            skip_unknown_edges=self.skip_unknown_edges,
-            data_root=self.data_root,
-            split_file=self.split_file,
-            split_seed=self.split_seed or 0,
-        )
+        given: dict[str, Any] = vars(self) | {"columns": read_columns(self.columns)}
+        data = load_graph(name, **given | {"split_seed": self.split_seed or 0})
         drawn = data.split.startswith("random")
         if self.one_graph and self.split_seed is not None and not drawn:
             raise InputError(

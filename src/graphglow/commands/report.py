@@ -57,9 +57,8 @@ def demo(  # noqa: D417 (flags.py says the rest)
         for method, line in methods.items()
     ]
     learner, refined = result.pretraining, result.refined
-    title = (
-        f"graphglow: the learner {learner['name']}, frozen, from {', '.join(learner['sources'])}"
-    )
+    sources = ", ".join(learner["sources"])
+    title = f"graphglow: the learner {learner['name']}, frozen, pre-trained on {sources}"
     terminal.show_rows(("target", "method", "test accuracy", "std", "training, s"), rows, title)
     for sentence in verdicts(result.rows):
         say(sentence)

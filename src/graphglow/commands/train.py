@@ -182,10 +182,7 @@ def was_source(result: TransferResult) -> bool:
 
 @contextmanager
 def joined(device: str, *, alone: bool) -> Iterator["Ranks | None"]:
-    """Meet the other ranks; what another one says is not said again, the exit status is the same.
-
-    Where one command follows another in an outer ``join``, they are ended by its exception.
-    """
+    """Meet the other ranks; what another has said is not said again, the exit status is its own."""
     if alone:
         yield None
         return
