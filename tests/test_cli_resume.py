@@ -144,7 +144,7 @@ def test_a_run_that_has_ended_is_not_made_again(run, words, out):
     words = [*words, "--epochs", "2", "--resume"]
     assert run(*words).status == 0
     before = out.read_bytes()
-    assert "must not exist, or pass --overwrite" in run(*words).refuses()
+    assert "whose run has ended (--overwrite makes it anew)" in run(*words).refuses()
     assert out.read_bytes() == before
     assert run(*words, "--overwrite").status == 0
 

@@ -97,7 +97,12 @@ class CheckpointFlags:
             raise InputError(f"--resume must go with {flag}, beside which checkpoints lie")
         if out is None or overwrite or not self.resume:
             return overwrite
-        return bool(Checkpoints(_folder(out.expanduser())).files())
+        out = out.expanduser()
+        unfinished = bool(Checkpoints(_folder(out)).files())
+        if out.exists() and not unfinished:
+            rule = "--resume must have an unfinished run to go on with"
+            raise InputError(f"{rule}; got {out}, whose run has ended (--overwrite makes it anew)")
+        return unfinished
 
     @contextmanager
     def kept(self, out: Path | None) -> Iterator[Checkpoints | None]:
