@@ -3,8 +3,8 @@
 import pytest
 from two_ranks import facts, job, of_ranks, sentences, statuses, write_graph
 
-from graphglow.commands.shard import shard
-from graphglow.commands.usage import parse
+from graphglow.commands.flags import parse
+from graphglow.commands.graphs import shard
 
 pytestmark = pytest.mark.slow
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--device", "cpu", "--json"]
