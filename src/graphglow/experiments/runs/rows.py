@@ -112,8 +112,9 @@ class ResultRow:
 STORED = [item.name for item in fields(ResultRow) if item.name != "left_out"]
 REQUIRED = ("experiment", "cell", "label", "method", "target", "seed")
 EMPTY: tuple[Any, ...] = ("", (), {})
+NUMBER = (int, float)
 JSON_TYPES: dict[Any, tuple[type, ...]] = {
-    str: (str,), bool: (bool,), int: (int,), float: (int, float), tuple: (list,), Mapping: (dict,),
+    str: (str,), bool: (bool,), int: NUMBER, float: NUMBER, tuple: (list,), Mapping: (dict,),
 }  # fmt: skip
 
 
@@ -124,6 +125,7 @@ def _json_types(hint: Any) -> tuple[type, ...]:
 
 
 TYPES = {name: _json_types(hint) for name, hint in get_type_hints(ResultRow).items()}
+TYPES["seed"] = (int,)
 
 
 @dataclass(frozen=True)
