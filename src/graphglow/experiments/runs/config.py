@@ -92,9 +92,9 @@ class Run(NamedTuple):
 def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Run:
     """The run of a cell with a seed; settings that do not exist are refused."""
     tuned = tuned_settings(cell, settings)
-    fixed: dict[str, Any] = {"epochs": config.epochs, "patience": config.patience}
-    fixed = {name: value for name, value in fixed.items() if value is not None}
-    fixed |= {"seed": seed, "device": config.device}
+    fixed: dict[str, Any] = {"seed": seed, "device": config.device}
+    given = {"epochs": config.epochs, "patience": config.patience}
+    fixed |= {name: value for name, value in given.items() if value is not None}
     kind = config_kind(cell.method)
     if cell.method not in PRETRAINED:
         return Run(cell, config_of(kind, merged(tuned, cell.settings), **fixed), None)

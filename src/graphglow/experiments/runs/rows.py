@@ -282,7 +282,9 @@ def origins(rows: Iterable[ResultRow]) -> dict[str, str]:
     found: dict[str, Counter[str]] = {}
     for row, name in product(rows, ("commit", "machine", "versions", "date")):
         value = row.provenance.get(name) or ""
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name == "machine":
+            value = f"{value.get('gpu') or value.get('cpu')}, {value.get('cores')} CPU cores"
+        elif isinstance(value, dict):
             value = ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
         if told := str(value)[: 10 if name == "date" else 200]:
             found.setdefault(name, Counter())[told] += 1
