@@ -91,18 +91,15 @@ class Run(NamedTuple):
 
 def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Run:
     """The run of a cell with a seed; settings that do not exist are refused."""
-    name = cell.tuned_as or cell.method
-    tuned = settings.of(name, cell.target, cell.sources)
-    if not tuned and name in LEARNED_ON:  # none are known with the learned graph on
-        tuned = settings.of(LEARNED_ON[name][0], cell.target, cell.sources)
-    fixed: dict[str, Any] = {"epochs": config.epochs, "patience": config.patience}
-    fixed = {name: value for name, value in fixed.items() if value is not None}
-    fixed |= {"seed": seed, "device": config.device}
+    tuned = tuned_settings(cell, settings)
+    fixed: dict[str, Any] = {"seed": seed, "device": config.device}
+    given = {"epochs": config.epochs, "patience": config.patience}
+    fixed |= {name: value for name, value in given.items() if value is not None}
     kind = config_kind(cell.method)
     if cell.method not in PRETRAINED:
         return Run(cell, config_of(kind, merged(tuned, cell.settings), **fixed), None)
-    after = merged(tuned.get("transfer", {}), cell.settings)
-    before = merged(tuned.get("pretrain", {}), cell.pretraining)
+    before, after = in_parts(tuned)
+    before, after = merged(before, cell.pretraining), merged(after, cell.settings)
     if "encoder" in after:
         before = {"encoder": after["encoder"], **before}
     if cell.method == "graphglow-attention":
@@ -111,6 +108,19 @@ def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -
     if config.pretrain_epochs is not None:
         early["epochs"] = config.pretrain_epochs
     return Run(cell, config_of(kind, after, **fixed), config_of(PretrainConfig, before, **early))
+
+
+def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """Those for a cell; the best, where none are known in which the learned graph takes part."""
+    name = cell.tuned_as or cell.method
+    own = settings.of(name, cell.target, cell.sources)
+    usual = LEARNED_ON.get(name, (name, ""))[0]
+    return own or settings.of(usual, cell.target, cell.sources)
+
+
+def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of pre-training and of transfer, as ``graphglow search`` writes them."""
+    return tuned.get("pretrain", {}), tuned.get("transfer", {})
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:

@@ -272,14 +272,11 @@ class _Work:
 
     def _write(self, job: Job, rows: list[ResultRow]) -> None:
         """A row for every cell that wants the run."""
-        here: dict[str, Any] = {
-            "threads": self.workers.threads,
-            "processes": self.workers.processes,
-        }
+        threads, processes = self.workers.threads, self.workers.processes
         for row, (_, *others) in zip(rows, job, strict=True):
-            made = {**row.provenance, "commit": self.commit}
-            device = row.device or self.workers.device
-            whole = replace(row, **here, device=device, provenance=made)
+            whole = replace(row, threads=threads, processes=processes)
+            whole = replace(whole, provenance={**row.provenance, "commit": self.commit})
+            whole = replace(whole, device=row.device or self.workers.device)
             for one in (whole, *(_taken_over(whole, twin.cell) for twin in others)):
                 self._append(one)
             self.made += 1

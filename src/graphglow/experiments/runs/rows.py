@@ -112,8 +112,9 @@ class ResultRow:
 STORED = [item.name for item in fields(ResultRow) if item.name != "left_out"]
 REQUIRED = ("experiment", "cell", "label", "method", "target", "seed")
 EMPTY: tuple[Any, ...] = ("", (), {})
+NUMBER = (int, float)
 JSON_TYPES: dict[Any, tuple[type, ...]] = {
-    str: (str,), bool: (bool,), int: (int,), float: (int, float), tuple: (list,), Mapping: (dict,),
+    str: (str,), bool: (bool,), int: NUMBER, float: NUMBER, tuple: (list,), Mapping: (dict,),
 }  # fmt: skip
 
 
@@ -124,6 +125,7 @@ def _json_types(hint: Any) -> tuple[type, ...]:
 
 
 TYPES = {name: _json_types(hint) for name, hint in get_type_hints(ResultRow).items()}
+TYPES["seed"] = (int,)
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,9 @@ def origins(rows: Iterable[ResultRow]) -> dict[str, str]:
     found: dict[str, Counter[str]] = {}
     for row, name in product(rows, ("commit", "machine", "versions", "date")):
         value = row.provenance.get(name) or ""
-        if isinstance(value, dict):
+        if isinstance(value, dict) and name == "machine":
+            value = f"{value.get('gpu') or value.get('cpu')}, {value.get('cores')} CPU cores"
+        elif isinstance(value, dict):
             value = ", ".join(f"{key} {item}" for key, item in value.items() if item is not None)
         if told := str(value)[: 10 if name == "date" else 200]:
             found.setdefault(name, Counter())[told] += 1
