@@ -350,7 +350,7 @@ def test_a_bug_is_a_row_that_says_so(out, monkeypatch):
 
 
 def test_data_is_looked_for_before_anything_runs(out, tmp_path):
-    with pytest.raises(InputError, match="Cora"):
+    with pytest.raises(InputError, match="cora"):
         run_elsewhere([cell(), cell("graphglow", sources=("cora",))], out, tmp_path)
     assert rows(out) == []
 
