@@ -5,7 +5,7 @@ graph it has never seen, where only a small GNN is trained::
 
     import graphglow
 
-    learner = graphglow.load_pretrained("universal")  # or graphglow.pretrain([graph, ...])
+    learner = graphglow.load_learner("universal")  # or graphglow.pretrain([graph, ...])
     result = graphglow.transfer(learner, graphglow.load_graph("breast_cancer"))
     result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
 
@@ -38,7 +38,6 @@ _HOMES = {
     "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
     "load_learner": "graphglow.pretrained",
-    "load_pretrained": "graphglow.pretrained",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
     "synthetic_graph": "graphglow.graphs",
@@ -66,7 +65,6 @@ if TYPE_CHECKING:
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
     from graphglow.pretrained import load_learner as load_learner
-    from graphglow.pretrained import load_pretrained as load_pretrained
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
     from graphglow.structure import StructureLearner as StructureLearner

@@ -20,7 +20,7 @@ from graphglow.experiments.provenance import provenance
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import load_graph
 from graphglow.graphs.split import few_label_split
-from graphglow.pretrained import load_pretrained
+from graphglow.pretrained import load_learner
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferConfig, TransferResult, transfer
 from graphglow.training.config import Device
@@ -124,7 +124,7 @@ def run_demo(
 
 def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
     began = time.perf_counter()
-    learner = load_pretrained(demo.learner)
+    learner = load_learner(demo.learner)
     rows: list[Row] = []
     refined: Refined | None = None
     for target in demo.targets:

@@ -50,22 +50,6 @@ def load_learner(
     return StructureLearner.load(path)
 
 
-def load_pretrained(name: str) -> StructureLearner:
-    """Load a structure learner that comes with the package, by its name in any case.
-
-    There is one, ``"universal"``, trained on the seven graphs of the paper. :func:`load_learner`
-    takes files too.
-    """
-    if not isinstance(name, str):
-        raise InputError(f"a pre-trained learner must be named by a text; got {name!r}")
-    if name.lower() not in PRETRAINED:
-        raise InputError(
-            f"a pre-trained learner must be one of {', '.join(PRETRAINED)}; "
-            f"got {name!r}{_nearest(name)}"
-        )
-    return StructureLearner.load(learner_file(name))
-
-
 def learner_file(name: str | Path) -> Path:
     """The file that a learner's name means: one of the package's, or a path as it is."""
     if isinstance(name, str) and name.lower() in PRETRAINED:
