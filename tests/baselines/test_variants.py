@@ -148,7 +148,7 @@ def test_the_refined_graph_is_the_operator_that_passed_the_messages(name, tmp_pa
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_variant_passes_its_messages_by_the_backend_it_names(name):
-    expected = {"graphglow-knn": "sparse", "graphglow-linear": "linear"}.get(name, "dense")
+    expected = {"graphglow-linear": "linear"}.get(name, "dense")
     assert same_transfer(name, small_data())[1].message_backend == expected
 
 
