@@ -16,7 +16,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import write_graph
 from graphglow.graphs.table_file import require_pyarrow
 from graphglow.graphs.write import WRITERS, prediction_file
-from graphglow.inference.explanation import Explanation
+from graphglow.inference.explain import Explanation
 from graphglow.training import TransferConfig, TransferResult
 
 Shared = Annotated[flags.NoEffect, arg(name="")]

@@ -26,8 +26,7 @@ from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
 
 if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
-    from graphglow.inference.explain import Explainer
-    from graphglow.inference.explanation import Explanation
+    from graphglow.inference.explain import Explainer, Explanation
     from graphglow.inference.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
