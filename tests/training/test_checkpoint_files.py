@@ -133,7 +133,9 @@ OTHER = {
         "config": transfer_config(learning_rate=0.03)
     },
     r"graph\.content \(\w+ there, \w+ here\)": {"data": small_data(seed=3, noise=0.50001)},
-    r"graph\.name \(small-3 there, small-4 here\), graph\.content \(.*\)": {"data": small_data(seed=4)},
+    r"graph\.name \(small-3 there, small-4 here\), graph\.content \(.*\)": {
+        "data": small_data(seed=4)
+    },
     r"learner \(\w+ there, \w+ here\)": {"theta": learner(seed=1)},
 }
 

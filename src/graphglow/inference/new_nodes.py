@@ -80,13 +80,14 @@ def predict_new(
             f"x must have a row per new node and the {num_features} columns of training; got "
             f"shape {tuple(new_x.shape)}"
         )
-    if edges is None:
-        if edge_weight is not None:
-            raise InputError("edge_weight must come with edges; got edge_weight alone")
-        nearest = bool(old.get("knn_graph", False))
-        pairs = _nearest(new_x, old.x) if nearest else torch.empty(2, 0, dtype=torch.int64)
+    if edges is None and edge_weight is not None:
+        raise InputError("edge_weight must come with edges; got edge_weight alone")
+    if edges is None and old.get("knn_graph", False) and len(new_x):
+        k = min(10, num_old)  # as in training
+        here = num_old + torch.arange(len(new_x)).repeat_interleave(k)
+        pairs = torch.stack([nearest(old.x, k, new_x).flatten(), here])
     else:
-        pairs = _pairs(edges, num_old)
+        pairs = _pairs([[], []] if edges is None else edges, num_old)
     ids = list(range(num_old, num_old + len(new_x))) if node_id is None else list(node_id)
     if len(ids) != len(new_x):
         raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
@@ -101,12 +102,28 @@ def predict_new(
 def grown_logits(
     result: "TransferResult", x: Tensor, pairs: Tensor, weight: Tensor | None
 ) -> Tensor:
-    """Evaluate the graph with its new nodes, the old ones first; it is checked like any other.
+    """Evaluate the graph with its new nodes, behind the old ones; it is checked like any other.
+
+    They are unlabelled, and in no part of the split.
 
     Shapes:
         x [M, F], pairs [2, E], weight [E] or None -> [N + M, C]
     """
-    graph = prepare(_grown(result.data, x, pairs, weight))
+    old = result.data
+    grown = Data(
+        name=old.get("name", "graph"),
+        x=torch.cat([old.x, x]),
+        y=torch.cat([old.y, old.y.new_full((len(x),), -1)]),
+        edge_index=torch.cat([old.edge_index, pairs], dim=1),
+    )
+    for mask in MASKS:
+        grown[mask] = torch.cat([old[mask], old[mask].new_zeros(len(x))])
+    known = old.get("edge_weight")
+    if known is not None or weight is not None:
+        known = torch.ones(old.edge_index.shape[1]) if known is None else known
+        weight = torch.ones(pairs.shape[1]) if weight is None else weight
+        grown.edge_weight = torch.cat([known, weight])
+    graph = prepare(grown)
     graph = graph.to(result.pivots.device, result.graph.adj.values.dtype)
     runs = Runs.of([result.config])
     with memory_advice(graph.num_nodes, result.config):
@@ -136,33 +153,6 @@ def _check_backbone(name: str) -> None:
         raise InputError(
             f"new nodes need a backbone without a weight for each node ({able}); got {name}"
         )
-
-
-def _grown(old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None) -> Data:
-    """The graph with the new nodes behind the old ones: unlabelled, and in no part of the split."""
-    grown = Data(
-        name=old.get("name", "graph"),
-        x=torch.cat([old.x, x]),
-        y=torch.cat([old.y, old.y.new_full((len(x),), -1)]),
-        edge_index=torch.cat([old.edge_index, pairs], dim=1),
-    )
-    for mask in MASKS:
-        grown[mask] = torch.cat([old[mask], old[mask].new_zeros(len(x))])
-    known = old.get("edge_weight")
-    if known is not None or weight is not None:
-        known = torch.ones(old.edge_index.shape[1]) if known is None else known
-        weight = torch.ones(pairs.shape[1]) if weight is None else weight
-        grown.edge_weight = torch.cat([known, weight])
-    return grown
-
-
-def _nearest(x: Tensor, old: Tensor, k: int = 10) -> Tensor:
-    """Join each new node to its ``k`` nearest old ones, by cosine as in training: [2, M * k]."""
-    if not len(x):
-        return torch.empty(2, 0, dtype=torch.int64)
-    k = min(k, len(old))
-    here = len(old) + torch.arange(len(x)).repeat_interleave(k)
-    return torch.stack([nearest(old, k, x).flatten(), here])
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

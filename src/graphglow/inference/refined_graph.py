@@ -97,8 +97,7 @@ def strongest_edges(
                 learned.gather(1, source)[kept],
             )
         )
-    pairs = torch.cat([edges.pairs for edges in found], dim=1)
-    return WeightedEdges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
+    return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*found, strict=True)))
 
 
 class OperatorRows:
@@ -121,8 +120,8 @@ class OperatorRows:
     ) -> None:
         self.adj = adj
         self.input_weight = 1.0 if latent is None else input_weight
-        alone = self.input_weight == 1
-        self.latent = [] if alone else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
+        parts = [] if self.input_weight == 1 else _parts(latent)
+        self.latent = [_Rows(structure, weight, block_elements) for structure, weight in parts]
 
     @torch.no_grad()
     def parts(self, rows: slice) -> tuple[Tensor, Tensor]:
