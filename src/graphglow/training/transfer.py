@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
+from graphglow.training.loop import Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult
 from graphglow.training.task import GraphTask, Trained
 
@@ -49,15 +50,12 @@ class StructureObserver(NamedTuple):
     """Called with the epochs done, 0 at first, the structure as the model has it then, and its
     pivots [P]."""
 
-    def of(self, task: GraphTask) -> Observer:
-        """What the loop calls: it knows tasks, not structures."""
-
-        def look(epoch: int) -> None:
+    def at(self, epoch: int, task: GraphTask) -> None:
+        """Look at a task after this many epochs, if it is time to."""
+        if epoch % self.every == 0:
             latent = task.evaluate().latent
             assert latent is not None  # there is a learner
             self.look(epoch, latent, task.pivots)
-
-        return Observer(self.every, look)
 
 
 Learner = StructureLearner | str | Path
@@ -120,7 +118,9 @@ def transfer_many(
         learner = [learner]
     learners = [load_learner(one) for one in learner]
     _check(learners, configs)
-    batched = not configs[0].train_learner and can_stack(learners)
+    kind = learners[0].config
+    batched = len(learners) == 1 or not kind.weighted or kind.similarity == "cosine"
+    batched = batched and not configs[0].train_learner
     if len(configs) > 1 and not batched:
         each = learners if len(learners) > 1 else learners * len(configs)
         return [
@@ -159,7 +159,8 @@ def _train(
         if checkpoints is not None:
             before = _save_in(checkpoints, learners[0], task, loop)
         train_began = time.perf_counter() - before
-        histories = loop.run(on_epoch, None if observer is None else observer.of(task))
+        look = None if observer is None else partial(observer.at, task=task)
+        histories = loop.run(on_epoch, look)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
@@ -219,12 +220,6 @@ def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfi
         raise InputError("the learners of a batch must have one configuration; got several")
     if configs[0].train_learner and not learners[0].config.weighted:
         raise InputError("train_learner must go with a learner that has weights; got one without")
-
-
-def can_stack(learners: Sequence[StructureLearner]) -> bool:
-    """Whether one batched program can serve them all."""
-    config = learners[0].config
-    return len(learners) == 1 or not config.weighted or config.similarity == "cosine"
 
 
 def _gnn_of(task: GraphTask, run: int) -> Backbone:
