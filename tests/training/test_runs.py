@@ -65,16 +65,6 @@ def test_every_other_setting_is_refused_by_name(make, name):
         assert "\n" not in str(e.value)
 
 
-def test_configs_of_two_kinds_are_refused():
-    with pytest.raises(InputError, match="one kind of config; got TransferConfig and PretrainC"):
-        Runs.of([transfer_config(), pretrain_config()])
-
-
-def test_an_empty_batch_is_refused():
-    with pytest.raises(InputError, match="at least one run; got none"):
-        Runs.of([])
-
-
 STACKED = ("input_weight", "structure_momentum", "learning_rate", "weight_decay")
 
 
