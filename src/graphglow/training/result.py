@@ -3,7 +3,7 @@
 On disk it is one safetensors file with the weights, the graph, and how it went.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,13 @@ GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask"
 GRAPH_LISTS = ("node_id", "class_names")
 GRAPH_FACTS = ("knn_graph", "feature_columns")
 """What else of a graph is saved, so that new nodes are treated as those of training were."""
+MEASURED: dict[str, Callable[[Any], Any]] = {
+    "history": lambda rows: [Epoch(*row) for row in rows],
+    "train_seconds": float,
+    "seconds": float,
+    "peak_memory_bytes": int,
+}
+"""How a run went, and how each fact is read back from JSON."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -247,10 +254,7 @@ class TransferResult:
         meta = {
             "config": asdict(self.config),
             "learner": learner,
-            "history": [list(epoch) for epoch in self.history],
-            "train_seconds": self.train_seconds,
-            "seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
+            **{name: getattr(self, name) for name in MEASURED},
             "name": self.graph.name,
             "lists": {name: _plain(data[name]) for name in GRAPH_LISTS if name in data},
             "facts": {name: data[name] for name in GRAPH_FACTS if name in data},
@@ -262,7 +266,7 @@ class TransferResult:
         """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
         tensors, meta = load_tensors(path, "result")
         try:
-            return cls(**_fields(tensors, meta, str(path)))
+            return _loaded(tensors, meta, str(path))
         except InputError:
             raise
         except Exception as error:  # what is there is not what was written, in whatever way
@@ -270,8 +274,7 @@ class TransferResult:
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
 
-def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> dict[str, Any]:
-    """The fields of a result that was saved."""
+def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> TransferResult:
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
     settings = current_settings(meta["config"])
     settings["objective"] = ObjectiveConfig(**settings["objective"])
@@ -287,18 +290,10 @@ def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> di
     pivots = tensors["pivots"].to(torch.int64)
     if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
         raise InputError(f"{origin} must hold pivots that are nodes of its graph")
-    return {
-        "data": data,
-        "graph": graph,
-        "config": config,
-        "learner": learner.requires_grad_(False).eval(),
-        "gnn": gnn.requires_grad_(False).eval(),
-        "pivots": pivots,
-        "history": [Epoch(*row) for row in meta["history"]],
-        "train_seconds": float(meta["train_seconds"]),
-        "seconds": float(meta["seconds"]),
-        "peak_memory_bytes": int(meta["peak_memory_bytes"]),
-    }
+    measured = {name: read(meta[name]) for name, read in MEASURED.items()}
+    learner.requires_grad_(False).eval()
+    gnn.requires_grad_(False).eval()
+    return TransferResult(data, graph, config, learner, gnn, pivots, **measured)
 
 
 def _plain(values: Any) -> list[Any]:
