@@ -46,7 +46,9 @@ def raise_out_of_memory():
 @pytest.mark.parametrize("failing", [allocate_too_much, raise_memory_error, raise_out_of_memory])
 def test_running_out_of_memory_becomes_advice(failing):
     with (
-        pytest.raises(InputError, match="7 nodes with 3 pivots .* in 8 runs .* and runs") as caught,
+        pytest.raises(
+            InputError, match=r"7 nodes with 3 pivots .* in 8 runs .* and runs"
+        ) as caught,
         memory_advice(7, TransferConfig(num_pivots=3), runs=8),
     ):
         failing()

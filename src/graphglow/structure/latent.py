@@ -116,9 +116,8 @@ class KNNStructure(PivotStructure):
     @cached_property
     def _dense_gamma(self) -> DenseGamma:
         gamma = self.gamma()
-        sums = gamma.detach().sum(-1), gamma.detach().sum(-2)
-        inverses = (total.clamp_min(EPS).reciprocal()[..., None] for total in sums)
-        return DenseGamma(gamma, *inverses, cut=True, precision="float32")
+        rows, columns = (gamma.detach().sum(dim).clamp_min(EPS).reciprocal() for dim in (-1, -2))
+        return DenseGamma(gamma, rows[..., None], columns[..., None], True, self.precision)
 
     def gamma(self, rows: slice | None = None) -> Tensor:
         whole = super().gamma(rows)

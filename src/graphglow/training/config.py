@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -108,17 +108,12 @@ class Model:
         at_least("num_layers", self.num_layers, 2)
         if self.num_layers > 100:
             raise InputError(f"num_layers must be <= 100; got {self.num_layers}")
-        for kind in BACKBONES.values():
-            self._settings_of(kind)
-
-    def _settings_of(self, kind: type[Backbone]) -> Any:
-        """The settings of one kind of backbone, out of those of all; bad ones are refused."""
-        names = [setting.name for setting in fields(kind.settings_class)]
-        return kind.settings_class(**{name: getattr(self, name) for name in names})
+        at_least("attention_heads", self.attention_heads, 1)
+        in_unit_interval("teleport", self.teleport)
+        at_least("steps", self.steps, 1)
 
     def build_gnn(self, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
         """A new GNN for a graph, ``hidden`` wide."""
-        kind = backbone_class(self.backbone)
         shape = Shape(
             num_features=graph.num_features,
             num_classes=graph.num_classes,
@@ -126,9 +121,11 @@ class Model:
             hidden=hidden,
             num_layers=self.num_layers,
             encoder=self.encoder,
-            settings=self._settings_of(kind),
+            attention_heads=self.attention_heads,
+            teleport=self.teleport,
+            steps=self.steps,
         )
-        return kind(shape, generator)
+        return backbone_class(self.backbone)(shape, generator)
 
 
 @dataclass(frozen=True, kw_only=True)
