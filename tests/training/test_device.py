@@ -46,9 +46,7 @@ def raise_out_of_memory():
 @pytest.mark.parametrize("failing", [allocate_too_much, raise_memory_error, raise_out_of_memory])
 def test_running_out_of_memory_becomes_advice(failing):
     with (
-        pytest.raises(
-            InputError, match=r"7 nodes with 3 pivots .* in 8 runs .* and runs"
-        ) as caught,
+        pytest.raises(InputError, match=r"7 nodes with 3 pivots .* 8 runs .* and runs") as caught,
         memory_advice(7, TransferConfig(num_pivots=3), runs=8),
     ):
         failing()

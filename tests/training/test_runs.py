@@ -35,7 +35,6 @@ DIFFERENT = {  # a setting -> a value other than that of the tests' configs
     "learner_learning_rate": 0.5,
     "epochs": 17,
     "patience": 11,
-    "train_learner": True,
     "objective": objective(entropy=0.9),
     "learner": learner(num_heads=3).config,
     "episodes": 5,

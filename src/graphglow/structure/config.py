@@ -101,7 +101,7 @@ def delta_facts(delta: str) -> dict[str, str]:
     return {} if delta == LearnerConfig.delta else {"delta": delta}
 
 
-RETIRED = {"sharpness": 10.0, "latent_degree": None}
+RETIRED = {"sharpness": 10.0, "latent_degree": None, "train_learner": False}
 """Settings that older versions had, with the value under which nothing is different without."""
 
 

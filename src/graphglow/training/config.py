@@ -216,16 +216,9 @@ class PretrainConfig(ModelConfig):
 class TransferConfig(ModelConfig):
     """Algorithm 3: a new GNN on a new graph, under the frozen structure learner."""
 
-    train_learner: bool = False
-    """Train the structure learner on the target as well: GraphGLOW* from a random learner."""
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    """The structure learner's objective, used with train_learner only."""
-    learner_learning_rate: float = 0.01
-    """Step size of the structure learner's optimizer, used with train_learner only."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        step_size("learner_learning_rate", self.learner_learning_rate)
+NO_LONGER = ("train_learner", "objective", "learner_learning_rate")
+"""What transfers had in old files: GraphGLOW* has one door, ``fit`` by ``graphglow-star``."""
 
 
 MAY_DIFFER = (

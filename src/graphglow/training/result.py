@@ -18,9 +18,9 @@ from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.table_columns import Columns
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
+from graphglow.structure import PivotStructure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import Runs, TransferConfig
+from graphglow.training.config import NO_LONGER, Runs, TransferConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
@@ -233,8 +233,6 @@ class TransferResult:
 
     @property
     def method(self) -> str:
-        if self.config.train_learner:
-            return "graphglow*"
         if not self.learner.config.weighted:
             kept = self.learner.config.neighbours
             return f"graphglow-{self.learner.config.similarity if kept is None else 'knn'}"
@@ -276,9 +274,8 @@ class TransferResult:
 
 def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> TransferResult:
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
-    settings = current_settings(meta["config"])
-    settings["objective"] = ObjectiveConfig(**settings["objective"])
-    config = TransferConfig(**(settings | {"device": "cpu"}))
+    settings = current_settings(meta["config"]) | {"device": "cpu"}
+    config = TransferConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
     facts = {name: fact for name, fact in meta.get("facts", {}).items() if name in GRAPH_FACTS}
     data = Data(**within("graph", tensors), **meta["lists"], **facts, name=str(meta["name"]))
     data = check_graph(data)
