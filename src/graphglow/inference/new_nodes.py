@@ -72,7 +72,12 @@ def predict_new(
     node_id: Sequence[int | str] | None,
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new`."""
-    _check_backbone(result.config.backbone)
+    if not backbone_class(result.config.backbone).inductive:
+        able = backbones_that(lambda kind: kind.inductive)
+        raise InputError(
+            f"new nodes need a backbone without a weight for each node ({able}); "
+            f"got {result.config.backbone}"
+        )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
     if new_x.ndim != 2 or new_x.shape[1] != num_features:
@@ -140,19 +145,10 @@ def predict_new_tables(
     skip_unknown_edges: bool = False,
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new_tables`."""
-    _check_backbone(result.config.backbone)
     new = read_new_nodes(nodes, edges, result.data, columns, skip_unknown_edges=skip_unknown_edges)
     return predict_new(
         result, new.x, new.edge_index, edge_weight=new.edge_weight, node_id=new.node_id
     )
-
-
-def _check_backbone(name: str) -> None:
-    if not backbone_class(name).inductive:
-        able = backbones_that(lambda kind: kind.inductive)
-        raise InputError(
-            f"new nodes need a backbone without a weight for each node ({able}); got {name}"
-        )
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

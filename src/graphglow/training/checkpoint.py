@@ -7,7 +7,6 @@ checksum, and a lock that one process at a time can hold.
 """
 
 import json
-import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,18 +22,10 @@ from graphglow.checks import at_least, number
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
-from graphglow.storage import (
-    checksum,
-    load_tensors,
-    prefixed,
-    save_tensors,
-    try_lock,
-    within,
-)
+from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
 from graphglow.structure import StructureLearner
 from graphglow.version import __version__
 
-NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 LOCK = "lock"
 DIFFERENCES_SHOWN = 3
 
@@ -168,7 +159,7 @@ class Checkpoints:
         if now - self._last < self.every_seconds:
             return
         self._last = now
-        newest = max(map(_number, self.files()), default=0)
+        newest = int(self.files()[-1].stem.removeprefix("checkpoint-")) if self.files() else 0
         path = self.folder / f"checkpoint-{newest + 1:06d}.safetensors"
         seconds = self.seconds_before + now - self._began
         meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
@@ -194,11 +185,7 @@ class Checkpoints:
 
     def files(self) -> list[Path]:
         """The checkpoints, from old to new."""
-        try:
-            found = [path for path in self.folder.iterdir() if NAME.fullmatch(path.name)]
-        except OSError:  # no folder
-            return []
-        return sorted(found, key=_number)
+        return sorted(self.folder.glob(f"checkpoint-{'[0-9]' * 6}.safetensors"))
 
     def _newest(self) -> Saved | None:
         """The newest that is whole; one of another run is refused."""
@@ -263,12 +250,6 @@ def _differences(there: Any, here: Any, name: str = "") -> list[str]:
             found += _differences(there.get(key, "none"), here.get(key, "none"), place)
         return found
     return [] if there == here else [f"{name} ({there} there, {here} here)"]
-
-
-def _number(path: Path) -> int:
-    match = NAME.fullmatch(path.name)
-    assert match is not None
-    return int(match[1])
 
 
 def _remove(path: Path) -> None:
