@@ -19,8 +19,6 @@ from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import prepare
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.table_columns import Columns
-from graphglow.graphs.tables import read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.ops.knn import nearest
 from graphglow.training.config import Runs
@@ -134,21 +132,6 @@ def grown_logits(
     with memory_advice(graph.num_nodes, result.config):
         final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
     return final.logits
-
-
-def predict_new_tables(
-    result: "TransferResult",
-    nodes: Any,
-    edges: Any,
-    columns: Columns | None,
-    *,
-    skip_unknown_edges: bool = False,
-) -> NewPredictions:
-    """See :meth:`TransferResult.predict_new_tables`."""
-    new = read_new_nodes(nodes, edges, result.data, columns, skip_unknown_edges=skip_unknown_edges)
-    return predict_new(
-        result, new.x, new.edge_index, edge_weight=new.edge_weight, node_id=new.node_id
-    )
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

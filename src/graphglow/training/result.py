@@ -142,11 +142,12 @@ class TransferResult:
                 said there holds here too.
             skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
         """
-        from graphglow.inference.new_nodes import predict_new_tables
+        from graphglow.graphs.tables import read_new_nodes
 
-        return predict_new_tables(
-            self, nodes, edges, columns, skip_unknown_edges=skip_unknown_edges
+        x, pairs, weight, ids = read_new_nodes(
+            nodes, edges, self.data, columns, skip_unknown_edges=skip_unknown_edges
         )
+        return self.predict_new(x, pairs, edge_weight=weight, node_id=ids)
 
     def explain(
         self,

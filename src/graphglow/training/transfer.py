@@ -185,10 +185,8 @@ def _save_in(
 
 
 def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfig]) -> None:
-    if not isinstance(configs, Sequence):
-        raise InputError(f"transfer_many needs a list of configs; got {type(configs).__name__}")
-    if len(configs) == 0:
-        raise InputError("transfer_many needs at least one config; got none")
+    if not isinstance(configs, Sequence) or len(configs) == 0:
+        raise InputError(f"transfer_many needs a list of one config or more; got {configs}")
     for config in configs:
         if not isinstance(config, TransferConfig):
             raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
