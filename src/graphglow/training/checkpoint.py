@@ -198,6 +198,7 @@ class Checkpoints:
                 _warn(f"a checkpoint cannot be used, {start}: {error}")
                 continue
             differing = _differences(meta["run"], self._run)
+            differing.sort(key=lambda one: one.partition(" ")[0].count("."))  # details last
             if differing:
                 more = len(differing) - DIFFERENCES_SHOWN
                 raise InputError(
