@@ -112,9 +112,10 @@ def test_the_first_flags_stand_alone_and_the_rest_under_headings(run, words, con
     settings = {field.name.replace("_", "-"): field for field in fields(config) if field.init}
     assert set(first) == {*own.split(), *(set(FIRST) & set(settings))}
     assert len(first) <= 11
-    titles = ["reading", "model", "structure", "optimiser", "compute", "objective"]
-    titles.append(config.__name__.removesuffix("Config").lower())  # what it has beside the groups
-    titles += {"pretrain": ["learner", "checkpoints"], "transfer": ["checkpoints"]}.get(words, [])
+    titles = ["reading", "model", "structure", "optimiser", "compute"]
+    beside = [config.__name__.removesuffix("Config").lower(), "objective"]
+    own = {"pretrain": [*beside, "learner", "checkpoints"], "transfer": ["checkpoints"]}
+    titles += own.get(words, beside)  # what it has beside the groups
     assert set(shown) == set(titles)
     under = {flag.split(".")[0] for flags in shown.values() for flag in flags}
     assert set(settings) <= under | set(first)

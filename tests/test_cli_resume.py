@@ -217,8 +217,8 @@ def test_a_result_without_room_says_how_to_go_on(run, words, out, monkeypatch, c
 def test_a_file_in_the_place_of_the_checkpoints_is_called_one(run, words, out):
     Path(f"{out}.checkpoints").touch()
     assert run(*words, "--epochs", "1000000").refuses() == (
-        f"graphglow: the place for checkpoints must be a folder; got {out}.checkpoints, which is "
-        "none\n"
+        "graphglow: the place for checkpoints must be a writable folder; "
+        f"got {out}.checkpoints (File exists)\n"
     )
 
 

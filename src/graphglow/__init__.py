@@ -21,7 +21,7 @@ from graphglow.version import __version__ as __version__
 _HOMES = {
     "METHODS": "graphglow.baselines",
     "Checkpoints": "graphglow.training.checkpoint",
-    "Explanation": "graphglow.inference.explanation",
+    "Explanation": "graphglow.inference.explain",
     "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.inference.classifier",
     "InputError": "graphglow.errors",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from graphglow.graphs import write_graph as write_graph
     from graphglow.graphs.write import to_networkx as to_networkx
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
-    from graphglow.inference.explanation import Explanation as Explanation
+    from graphglow.inference.explain import Explanation as Explanation
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
     from graphglow.pretrained import load_learner as load_learner

@@ -19,7 +19,7 @@ from graphglow.experiments.search.settings import (
 )
 from graphglow.experiments.search.space import encoded, nested
 from graphglow.structure import LearnerConfig, ObjectiveConfig
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PretrainConfig
 
 GCN = METHODS["gcn"].config
 KNOWN = Settings({"gcn": {"cora": {"dropout": 0.2}, "reed98": {"hidden": 16}}})
@@ -144,7 +144,7 @@ def test_a_config_with_configs_inside():
         seed=1,
     )
     ready = ObjectiveConfig(sparsity=0.0)
-    assert config_of(TransferConfig, {"objective": ready}).objective is ready
+    assert config_of(PretrainConfig, {"objective": ready}).objective is ready
 
 
 @pytest.mark.parametrize(

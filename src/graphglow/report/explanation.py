@@ -5,7 +5,7 @@ from pathlib import Path
 
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
-from graphglow.inference.explanation import Contribution, Explanation
+from graphglow.inference.explain import Contribution, Explanation
 from graphglow.report import frame
 from graphglow.report.frame import Chart, Trace, chart_text, class_text
 from graphglow.report.page import PAGES, amount, percent, write_page

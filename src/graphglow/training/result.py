@@ -3,7 +3,7 @@
 On disk it is one safetensors file with the weights, the graph, and how it went.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,22 +18,28 @@ from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
+from graphglow.structure import PivotStructure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import Runs, TransferConfig
+from graphglow.training.config import NO_LONGER, Runs, TransferConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
 
 if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
-    from graphglow.inference.explain import Explainer
-    from graphglow.inference.explanation import Explanation
+    from graphglow.inference.explain import Explainer, Explanation
     from graphglow.inference.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
 GRAPH_LISTS = ("node_id", "class_names")
 GRAPH_FACTS = ("knn_graph", "feature_columns")
 """What else of a graph is saved, so that new nodes are treated as those of training were."""
+MEASURED: dict[str, Callable[[Any], Any]] = {
+    "history": lambda rows: [Epoch(*row) for row in rows],
+    "train_seconds": float,
+    "seconds": float,
+    "peak_memory_bytes": int,
+}
+"""How a run went, and how each fact is read back from JSON."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,11 +142,12 @@ class TransferResult:
                 said there holds here too.
             skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
         """
-        from graphglow.inference.new_nodes import predict_new_tables
+        from graphglow.graphs.tables import read_new_nodes
 
-        return predict_new_tables(
-            self, nodes, edges, columns, skip_unknown_edges=skip_unknown_edges
+        x, pairs, weight, ids = read_new_nodes(
+            nodes, edges, self.data, columns, skip_unknown_edges=skip_unknown_edges
         )
+        return self.predict_new(x, pairs, edge_weight=weight, node_id=ids)
 
     def explain(
         self,
@@ -227,8 +234,6 @@ class TransferResult:
 
     @property
     def method(self) -> str:
-        if self.config.train_learner:
-            return "graphglow*"
         if not self.learner.config.weighted:
             kept = self.learner.config.neighbours
             return f"graphglow-{self.learner.config.similarity if kept is None else 'knn'}"
@@ -248,10 +253,7 @@ class TransferResult:
         meta = {
             "config": asdict(self.config),
             "learner": learner,
-            "history": [list(epoch) for epoch in self.history],
-            "train_seconds": self.train_seconds,
-            "seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
+            **{name: getattr(self, name) for name in MEASURED},
             "name": self.graph.name,
             "lists": {name: _plain(data[name]) for name in GRAPH_LISTS if name in data},
             "facts": {name: data[name] for name in GRAPH_FACTS if name in data},
@@ -263,7 +265,7 @@ class TransferResult:
         """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
         tensors, meta = load_tensors(path, "result")
         try:
-            return cls(**_fields(tensors, meta, str(path)))
+            return _loaded(tensors, meta, str(path))
         except InputError:
             raise
         except Exception as error:  # what is there is not what was written, in whatever way
@@ -271,12 +273,10 @@ class TransferResult:
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
 
-def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> dict[str, Any]:
-    """The fields of a result that was saved."""
+def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> TransferResult:
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
-    settings = current_settings(meta["config"])
-    settings["objective"] = ObjectiveConfig(**settings["objective"])
-    config = TransferConfig(**(settings | {"device": "cpu"}))
+    settings = current_settings(meta["config"]) | {"device": "cpu"}
+    config = TransferConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
     facts = {name: fact for name, fact in meta.get("facts", {}).items() if name in GRAPH_FACTS}
     data = Data(**within("graph", tensors), **meta["lists"], **facts, name=str(meta["name"]))
     data = check_graph(data)
@@ -288,18 +288,10 @@ def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> di
     pivots = tensors["pivots"].to(torch.int64)
     if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
         raise InputError(f"{origin} must hold pivots that are nodes of its graph")
-    return {
-        "data": data,
-        "graph": graph,
-        "config": config,
-        "learner": learner.requires_grad_(False).eval(),
-        "gnn": gnn.requires_grad_(False).eval(),
-        "pivots": pivots,
-        "history": [Epoch(*row) for row in meta["history"]],
-        "train_seconds": float(meta["train_seconds"]),
-        "seconds": float(meta["seconds"]),
-        "peak_memory_bytes": int(meta["peak_memory_bytes"]),
-    }
+    measured = {name: read(meta[name]) for name, read in MEASURED.items()}
+    learner.requires_grad_(False).eval()
+    gnn.requires_grad_(False).eval()
+    return TransferResult(data, graph, config, learner, gnn, pivots, **measured)
 
 
 def _plain(values: Any) -> list[Any]:

@@ -232,7 +232,6 @@ def test_a_gpu_drops_and_draws_as_a_cpu_does(runs, name):
         ({"backbone": "gat"}, {}, "backbone must be one of appnp, gcn, gcnii, gpr across ranks"),
         ({"backend": "eager"}, {}, "backend must be one of"),
         ({"precision": "bfloat16"}, {}, "precision must be float32"),
-        ({"train_learner": True}, {}, "train_learner must be false"),
         ({}, {"neighbours": 3}, "must have no neighbours"),
     ],
 )

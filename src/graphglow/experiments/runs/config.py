@@ -16,7 +16,7 @@ from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.training import PretrainConfig, TransferConfig
-from graphglow.training.config import LARGEST_SEED, Device, RunConfig
+from graphglow.training.config import LARGEST_SEED, NO_LONGER, Device, RunConfig
 
 NOT_THE_RESULT = ("seed", "device", "capture")
 """Settings that do not make a run another one; the seed is told apart by itself."""
@@ -145,6 +145,8 @@ def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, A
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
     new option does not make old rows foreign; one whose default has changed does.
     """
+    if kind is TransferConfig:
+        stored = {name: value for name, value in stored.items() if name not in NO_LONGER}
     whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
     return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}
 

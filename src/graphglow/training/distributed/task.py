@@ -170,8 +170,6 @@ def check_shardable(config: TransferConfig, learner: StructureLearner, ranks: Ra
         )
     if config.precision != "float32":
         raise InputError(f"precision must be float32 across ranks; got {config.precision!r}")
-    if config.train_learner:
-        raise InputError("train_learner must be false across ranks; got true")
     if learner.config.neighbours is not None:
         raise InputError("a learner across ranks must have no neighbours setting; got one with it")
 
