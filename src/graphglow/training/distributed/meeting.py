@@ -52,8 +52,8 @@ def join(
         timeout_seconds: How long a rank waits for the others before it gives up; by default
             ``GRAPHGLOW_RANK_TIMEOUT``, else :data:`TIMEOUT_SECONDS`.
         init_method: Where the ranks find each other; by default where torchrun says.
-        rank: By default what torchrun says.
-        size: By default what torchrun says.
+        rank: By default what torchrun says, and so is ``size``.
+        size: How many there are.
     """
     size = world_size() if size is None else size
     rank = _from_environment("RANK", 0) if rank is None else rank
@@ -90,27 +90,23 @@ def join(
 
 def _group(ranks: Ranks, init_method: str) -> Ranks:
     """Make the group of all ranks, and give them a store."""
-    seconds, kind = ranks.timeout_seconds, ranks.device.type
-    patience = timedelta(seconds=seconds)
-    met: list[Store] = []
-    kinds: list[str] = []
+    kind, patience = ranks.device.type, timedelta(seconds=ranks.timeout_seconds)
 
-    def make() -> None:
-        found = rendezvous(init_method, ranks.rank, ranks.size, timeout=patience)
-        store, rank, size = next(found)
+    def make() -> tuple[Store, list[str]]:
+        store, rank, size = next(rendezvous(init_method, ranks.rank, ranks.size, timeout=patience))
         store.set_timeout(patience)
-        store, kinds[:] = meet(store, rank, size, kind, seconds)
-        met.append(store)
+        store, kinds = meet(store, rank, size, kind, ranks.timeout_seconds)
         if len(set(kinds)) == 1:
             backend = "nccl" if kind == "cuda" else "gloo"
             dist.init_process_group(
                 backend, store=store, timeout=patience, rank=rank, world_size=size
             )
+        return store, kinds
 
-    ranks.call(make)
+    store, kinds = ranks.call(make)
     if len(set(kinds)) > 1:
         raise InputError(f"ranks must all compute on cpu, or all on cuda; got {', '.join(kinds)}")
-    return replace(ranks, store=PrefixStore("graphglow", met[0]))
+    return replace(ranks, store=PrefixStore("graphglow", store))
 
 
 def _let_threads_finish() -> None:

@@ -36,9 +36,13 @@ from graphglow.training.distributed.graph_arrays import (
     save_array,
 )
 from graphglow.training.distributed.partition import BLOCK, Partition, partition
-from graphglow.training.distributed.shard import FORMAT_VERSION, ShardsInfo, digest, shards_info
-
-PART = "part.json"
+from graphglow.training.distributed.shard import (
+    FORMAT_VERSION,
+    PART,
+    ShardsInfo,
+    digest,
+    shards_info,
+)
 
 
 @dataclass
