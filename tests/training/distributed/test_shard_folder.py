@@ -84,7 +84,7 @@ def test_the_parts_together_are_the_prepared_graph(
     for number, mask in enumerate((data.train_mask, data.val_mask, data.test_mask), start=1):
         assert (split == number).tolist() == mask.tolist()
     assert sum(part.entries for part in written.parts) == graph.adj.col.numel()
-    assert written.train_count == int(data.train_mask.sum())
+    assert written.split_counts[0] == int(data.train_mask.sum())
     assert written == shards_info(tmp_path / "shards")
 
 

@@ -17,12 +17,11 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.check import CHECKED
 from graphglow.storage import checksum
+from graphglow.training.checkpoint import DIFFERENCES_SHOWN as SHOWN
 from graphglow.training.checkpoint import Checkpoints, Saved, versions
 from graphglow.training.config import RunConfig
 from graphglow.training.distributed.ranks import HeardError, Ranks
 
-SHOWN = 3
-"""Differences that are named."""
 LONGEST = 60
 """Letters of a value that are shown; longer ones are compared by their digest."""
 

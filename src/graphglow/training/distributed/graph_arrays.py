@@ -56,10 +56,6 @@ class GraphArrays:
     def num_nodes(self) -> int:
         return int(self.x.shape[0])
 
-    @property
-    def num_classes(self) -> int:
-        return int(self.y.max()) + 1
-
     @classmethod
     def of_data(cls, data: Data, *, split_seed: int = 0) -> "GraphArrays":
         """The arrays of a PyG graph, checked as every graph is; nothing is copied."""
@@ -98,9 +94,7 @@ class GraphArrays:
         folder = own_path(folder)
         x, edges, y = (mapped(folder / name) for name in ARRAYS)
         weight = _mapped_if_there(folder / "edge_weight.npy")
-        _check_features(x)
-        _check_labels(y, len(x))
-        _check_edges(edges, weight, len(x))
+        _check(x, y, edges, weight)
         labels = torch.from_numpy(np.array(y, dtype=np.int64))
         given = {name: _mapped_if_there(folder / f"{name}.npy") for name in MASKS}
         masks = {n: torch.from_numpy(np.array(m)) for n, m in given.items() if m is not None}
@@ -189,26 +183,19 @@ def check_within(array: Array, what: str, low: float, high: float) -> None:
             raise InputError(f"{what} must lie in [{low}, {high}]; got {got}")
 
 
-def _check_features(x: Array) -> None:
+def _check(x: Array, y: Array, edges: Array, weight: Array | None) -> None:
+    """What ``check_graph`` asks of a graph in memory, of one that is not."""
+    num_nodes = len(x) if x.ndim else 0
     if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiu":
         raise InputError(f"x must be real numbers [N, D]; got {x.dtype} {x.shape}")
     check_finite(x, "x")
-
-
-def _check_labels(y: Array, num_nodes: int) -> None:
     if y.shape != (num_nodes,) or y.dtype.kind not in "iu":
         raise InputError(f"y must be {num_nodes} integers, one per node; got {y.dtype} {y.shape}")
     check_within(y, "y, -1 for unlabelled nodes,", -1, num_nodes - 1)
-
-
-def _check_edges(edges: Array, weight: Array | None, num_nodes: int) -> None:
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise InputError(f"edge_index must be integers [2, E]; got {edges.dtype} {edges.shape}")
     if edges.shape[1] == 0:
-        raise InputError(
-            "edge_index of a folder of arrays must have an edge; got none (a graph of nearest "
-            "neighbours is made for graphs in memory only, such as an .npz file)"
-        )
+        raise InputError("edge_index of a folder of arrays must have an edge; got none")
     for ends in edges:
         check_within(ends, "edge_index", 0, num_nodes - 1)
     if weight is None:

@@ -66,26 +66,23 @@ def join(
         yield Ranks(device=here, timeout_seconds=seconds)
         return
     if init_method == "env://" and "MASTER_ADDR" not in os.environ:
-        raise InputError(
-            f"several processes must be started by torchrun; got WORLD_SIZE={size} alone"
-        )
-    ranks = _group(Ranks(rank, size, here, seconds), init_method)
+        raise InputError(f"several processes must be started by torchrun; got WORLD_SIZE={size}")
+    ranks, in_order = _group(Ranks(rank, size, here, seconds), init_method), True
     try:
         ranks.wait()
         yield ranks
         ranks.wait()  # none leaves while another still works
-    except RankLostError:
-        _let_threads_finish()
-        raise  # leaving in order would wait for the lost one
     except BaseException as error:
         ranks.leave_words(error)
-        _let_threads_finish()
-        with suppress(RuntimeError):
-            dist.destroy_process_group()
+        in_order = not isinstance(error, RankLostError)  # else it would wait for the lost one
         raise
-    else:
-        _let_threads_finish()
-        dist.destroy_process_group()
+    finally:
+        # gloo's threads may need the interpreter to give back the last tensors: older versions
+        # (PyTorch 2.6) wait for those threads without letting them have it, for ever
+        time.sleep(0.2)
+        if in_order:
+            with suppress(RuntimeError):
+                dist.destroy_process_group()
 
 
 def _group(ranks: Ranks, init_method: str) -> Ranks:
@@ -107,14 +104,6 @@ def _group(ranks: Ranks, init_method: str) -> Ranks:
     if len(set(kinds)) > 1:
         raise InputError(f"ranks must all compute on cpu, or all on cuda; got {', '.join(kinds)}")
     return replace(ranks, store=PrefixStore("graphglow", store))
-
-
-def _let_threads_finish() -> None:
-    """Before a group goes: gloo's threads may need the interpreter to give back the last tensors.
-
-    Older versions (PyTorch 2.6) wait for those threads without letting them have it, for ever.
-    """
-    time.sleep(0.2)
 
 
 def _device(name: str) -> torch.device:

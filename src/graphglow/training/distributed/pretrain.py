@@ -106,15 +106,14 @@ def pretrain_together(
 class Course:
     """All steps on all sources: what this rank trains, and how far all of them have come.
 
-    Args:
-        sources: Checked, and the same on all ranks.
-        config: Learner, objective, model and schedule.
-        ranks: This rank and the others.
+    The sources are checked, and the same on all ranks.
     """
 
     def __init__(self, sources: Sequence[Data], config: PretrainConfig, ranks: Ranks) -> None:
         self.config, self.ranks = config, ranks
-        self.shares = balanced([_cost(data, config) for data in sources], ranks.size)
+        sizes = [(len(data.x), data.edge_index.shape[1]) for data in sources]
+        costs = [n * min(config.num_pivots, n) + e for n, e in sizes]  # entries a step touches
+        self.shares = balanced(costs, ranks.size)
         self.names = [str(data.get("name", "graph")) for data in sources]
         self.learner = StructureLearner(config.learner, seed=config.seed).to(ranks.device)
         self.theta = SharedTheta(self.learner, config.learner_learning_rate)
@@ -161,9 +160,10 @@ class Course:
         for i, (loss, refinements) in trained.items():
             values = (loss, *self.tasks[i].validate(), refinements)
             rows[i] = torch.stack([value.double() for value in values])
-        if self.ranks.rank == 0:
-            rows[count] = torch.full((4,), float(self._due()), dtype=torch.float64, device=device)
         zeros = torch.zeros(count + 1, 4, dtype=torch.float64, device=device)
+        if self._checkpoints is not None:  # never before rank 0's own clock would save
+            due = time.monotonic() - self._last >= self._checkpoints.every_seconds
+            rows[count] = torch.full_like(zeros[0], float(due))
         table = everyones(rows, zeros, self.ranks)
         table, save = table[:-1], bool(table[-1, 0])
         for name, row in zip(self.names, table.tolist(), strict=True):
@@ -183,12 +183,6 @@ class Course:
         begin_together(checkpoints, run, self.ranks, self._go_on_from)
         self._checkpoints = checkpoints if self.ranks.rank == 0 else None
         self._saving, self._last = True, time.monotonic()
-
-    def _due(self) -> bool:
-        """Whether rank 0 wants a checkpoint; it is never asked for one before its own clock."""
-        if self._checkpoints is None:
-            return False
-        return time.monotonic() - self._last >= self._checkpoints.every_seconds
 
     def _save(self) -> None:
         """Bring the GNNs of all sources to rank 0, which saves them with the rest."""
@@ -254,12 +248,6 @@ def everyones(rows: Mapping[int, Tensor], zeros: Tensor, ranks: Ranks) -> Tensor
     for place, row in rows.items():
         zeros[place] = row
     return ranks.total(zeros)
-
-
-def _cost(data: Data, config: PretrainConfig) -> float:
-    """Entries that a step touches: node-pivot pairs, and edges."""
-    num_nodes = data.x.shape[0]
-    return float(num_nodes * min(config.num_pivots, num_nodes) + data.edge_index.shape[1])
 
 
 def _check_finite(epoch: Epoch) -> None:

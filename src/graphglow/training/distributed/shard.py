@@ -103,16 +103,12 @@ class ShardsInfo:
         return max(part.classes for part in self.parts)
 
     @property
-    def train_count(self) -> int:
-        return sum(part.train for part in self.parts)
-
-    @property
-    def val_count(self) -> int:
-        return sum(part.val for part in self.parts)
-
-    @property
-    def test_count(self) -> int:
-        return sum(part.test for part in self.parts)
+    def split_counts(self) -> tuple[int, int, int]:
+        """Training, validation and test nodes."""
+        train, val, test = (
+            sum(getattr(part, name) for part in self.parts) for name in ("train", "val", "test")
+        )
+        return train, val, test
 
 
 def is_shard_folder(path: str | Path) -> bool:
@@ -142,11 +138,6 @@ def shards_info(folder: str | Path) -> ShardsInfo:
         )
     except (LookupError, TypeError) as error:
         raise InputError(f"{path} must describe the parts of a graph; got other facts") from error
-    _check(info, path)
-    return info
-
-
-def _check(info: ShardsInfo, path: Path) -> None:
     names = [field.name for field in fields(PartInfo) if field.name != "sha256"]
     counts = [getattr(part, name) for part in info.parts for name in names]
     for count in (info.num_features, *counts):
@@ -155,7 +146,7 @@ def _check(info: ShardsInfo, path: Path) -> None:
                 f"counts in {path} must be whole numbers from 0 to {LARGEST_COUNT}; got {count!r}"
             )
     least = min((part.nodes for part in info.parts), default=0)
-    if min(least, info.num_features, info.train_count, info.val_count) < 1:
+    if min(least, info.num_features, *info.split_counts[:2]) < 1:
         raise InputError(
             f"{path} must count features, training and validation nodes, and nodes of each part "
             "from 1; got fewer"
@@ -165,6 +156,7 @@ def _check(info: ShardsInfo, path: Path) -> None:
             f"{path} must have from 2 classes to as many as nodes ({info.num_nodes}); "
             f"got {info.num_classes}"
         )
+    return info
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -215,21 +207,10 @@ def read_shard(folder: str | Path, ranks: Ranks) -> Shard:
     _check_each_node_once(nodes, info.num_nodes, folder, ranks)
     adj = halo_matrix(crow, col, values, np.array(info.starts), ranks)
     part.must_hold("nodes of other parts that it needs", part.said.halo, adj.halo.size)
-    train, val, test = (
-        torch.from_numpy(np.flatnonzero(split == number)).to(ranks.device) for number in (1, 2, 3)
-    )
-    graph = Graph(
-        name=info.name,
-        x=x,
-        adj=adj,
-        y=torch.from_numpy(y).to(ranks.device),
-        train=train,
-        val=val,
-        test=test,
-        num_classes=info.num_classes,
-    )
-    counts = info.num_nodes, info.train_count, info.val_count, info.test_count
-    return Shard(graph, nodes, *counts)
+    train, val, test = (np.flatnonzero(split == number) for number in (1, 2, 3))
+    rows = [torch.from_numpy(array).to(ranks.device) for array in (y, train, val, test)]
+    graph = Graph(info.name, x, adj, rows[0], rows[1], rows[2], rows[3], info.num_classes)
+    return Shard(graph, nodes, info.num_nodes, *info.split_counts)
 
 
 @dataclass(frozen=True)
@@ -281,8 +262,7 @@ class _Part:
 
 def _check_each_node_once(nodes: Tensor, num_nodes: int, folder: Path, ranks: Ranks) -> None:
     """Raise unless sums of the numbers, and of their squares, over all ranks are right."""
-    sums = ranks.total(torch.stack([nodes.sum(), (nodes * nodes).sum()]))
-    n = num_nodes
+    sums, n = ranks.total(torch.stack([nodes.sum(), (nodes * nodes).sum()])), num_nodes
     expected = n * (n - 1) // 2, (n - 1) * n * (2 * n - 1) // 6
     if any((a - b) % 2**64 for a, b in zip(sums.tolist(), expected, strict=True)):
         raise InputError(f"the parts in {folder} must hold each of {n} nodes once; got others")
@@ -294,9 +274,9 @@ def _labels(part: _Part) -> tuple[Array, Array]:
     y = part.array("y", np.int64, said.nodes, within=(-1, said.classes - 1))
     split = part.array("split", np.int8, said.nodes, within=(0, 3))
     part.must_hold("classes", said.classes, int(y.max()) + 1)
-    kinds = (("training", said.train), ("validation", said.val), ("test", said.test))
-    for number, (what, count) in enumerate(kinds, start=1):
-        part.must_hold(f"{what} nodes", count, int((split == number).sum()))
+    part.must_hold("training nodes", said.train, int((split == 1).sum()))
+    part.must_hold("validation nodes", said.val, int((split == 2).sum()))
+    part.must_hold("test nodes", said.test, int((split == 3).sum()))
     if (y[split > 0] < 0).any():
         raise InputError(f"nodes of the split in {part.path} must have a label; got -1 in y.npy")
     return y, split

@@ -43,12 +43,8 @@ class ShardTask:
     all of them. Gradients, scores and the stopping rule of refinements are summed over ranks, so
     all ranks do the same step. Dropout and pivots depend on the seed alone, not on R.
 
-    Args:
-        shard: On the rank's device.
-        learner: The structure learner, frozen, on that device too.
-        config: Model and optimisation.
-        ranks: This rank and the others.
-        pivots: Of evaluation, as numbers of nodes [P]; by default drawn.
+    The shard and the learner, which is frozen, are on the rank's device. ``pivots`` are those of
+    evaluation, as numbers of nodes [P]; by default they are drawn.
     """
 
     count = 1
@@ -118,14 +114,10 @@ class ShardTask:
         *_, last = self._refinements(self.pivots, None)
         return last
 
-    def logits(self) -> Tensor:
-        """Evaluate the rank's own nodes: [N_r, C]."""
-        return self.evaluate().logits
-
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss and accuracy on the validation nodes of all ranks."""
-        logits, nodes, count = self.logits(), self.graph.val, self.shard.val_count
+        logits, nodes, count = self.evaluate().logits, self.graph.val, self.shard.val_count
         right = (logits[nodes].argmax(-1) == self.graph.y[nodes]).sum()
         loss = self._loss(logits, nodes, count)
         score = self.ranks.total(torch.stack([loss.double(), right.double()]))

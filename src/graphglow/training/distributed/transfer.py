@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphglow.errors import InputError
 from graphglow.gnn import Backbone
+from graphglow.graphs.files import one_sentence
 from graphglow.storage import atomic_path, checksum
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import delta_facts
@@ -81,8 +81,14 @@ class ShardResult:
             for name, tensor in tensors.items():
                 with atomic_path(folder / f"{name}-{self.ranks.rank}.npy") as temporary:
                     save_array(temporary, [tensor.numpy()], len(tensor))
-        with together(self.ranks):
-            _remove_others(folder, self.ranks.size)
+        with (
+            together(self.ranks),
+            one_sentence(f"predictions of an older run in {folder} must be removable"),
+        ):
+            for path in folder.iterdir():
+                match = PREDICTIONS.fullmatch(path.name)
+                if match is not None and int(match[1]) >= self.ranks.size:
+                    path.unlink(missing_ok=True)  # another rank may have been faster
 
     @property
     def method(self) -> str:
@@ -149,10 +155,7 @@ def transfer_shard(
     began = time.perf_counter()
     learner = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
     reset_peak_memory(device)
-    with (
-        held(checkpoints if ranks.rank == 0 else None),
-        memory_advice(len(shard.nodes), config),
-    ):
+    with held(checkpoints if ranks.rank == 0 else None), memory_advice(len(shard.nodes), config):
         task = ShardTask(shard, learner, config, ranks, pivots=pivots)
         loop = Loop(task, config.epochs, config.patience or config.epochs)
         before = _save_in(checkpoints, task, loop)
@@ -165,10 +168,9 @@ def transfer_shard(
         final = task.evaluate()
     logits, structure = final.logits, final.structure
     assert structure is not None  # there is a learner
-    right = [
-        (logits[nodes].argmax(-1) == graph.y[nodes]).sum() for nodes in (graph.val, graph.test)
-    ]
-    val_right, test_right = ranks.total(torch.stack(right)).tolist()
+    hits = logits.argmax(-1) == graph.y
+    right = torch.stack([hits[graph.val].sum(), hits[graph.test].sum()])
+    val_right, test_right = ranks.total(right).tolist()
     peak = torch.tensor(peak_memory_bytes(device), device=device)
     return ShardResult(
         shard=shard,
@@ -211,17 +213,3 @@ def _save_in(checkpoints: Checkpoints | None, task: ShardTask, loop: Loop) -> fl
     if checkpoints is not None and ranks.rank == 0:
         loop.on_read = lambda now: checkpoints.offer({"task": task, "loop": now})
     return 0.0 if found is None else float(found.facts["seconds"])
-
-
-def _remove_others(folder: Path, size: int) -> None:
-    """Remove predictions of ranks from ``size`` on, and nothing else."""
-    for path in folder.iterdir():
-        match = PREDICTIONS.fullmatch(path.name)
-        if match is None or int(match[1]) < size:
-            continue
-        try:
-            path.unlink(missing_ok=True)  # another rank may have been faster
-        except OSError as error:
-            raise InputError(
-                f"predictions of an older run must be removable; got {path} ({error.strerror})"
-            ) from error
