@@ -66,7 +66,9 @@ def join(
         yield Ranks(device=here, timeout_seconds=seconds)
         return
     if init_method == "env://" and "MASTER_ADDR" not in os.environ:
-        raise InputError(f"several processes must be started by torchrun; got WORLD_SIZE={size}")
+        raise InputError(
+            f"several processes must be started by torchrun; got WORLD_SIZE={size} alone"
+        )
     ranks, in_order = _group(Ranks(rank, size, here, seconds), init_method), True
     try:
         ranks.wait()

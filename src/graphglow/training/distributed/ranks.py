@@ -74,9 +74,7 @@ class Ranks:
         return out
 
     def swap(self, rows: Tensor, sends: Sequence[int], receives: Sequence[int]) -> Tensor:
-        """Send ``sends[s]`` of the rows to rank s, in order, and get ``receives[s]`` from it.
-
-        Differentiable.
+        """Send ``sends[s]`` rows to rank s, in order, get ``receives[s]`` back; differentiable.
 
         Shapes:
             rows [sum(sends), ..] -> [sum(receives), ..]

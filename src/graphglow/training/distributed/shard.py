@@ -43,11 +43,9 @@ AGAIN = "make them again with graphglow shard"
 class Shard:
     """The nodes of one rank, as a :class:`Graph` whose adjacency is a ``HaloMatrix``.
 
-    Its ``train``, ``val`` and ``test`` are rows of the shard. What it must know of the whole
-    are a few counts.
-
     Shapes:
-        nodes [N_r] the numbers of its nodes in the whole graph, ascending
+        nodes [N_r] the numbers of its nodes in the whole graph, ascending;
+        graph.train, graph.val, graph.test: rows of the shard
     """
 
     graph: Graph

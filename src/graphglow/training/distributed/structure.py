@@ -52,7 +52,7 @@ class ShardedStructure:
         local: q of the rank's nodes and k of all pivots. Its backend says how: ``linear``;
             ``dense``, which keeps Gamma; ``chunked``, which makes a block of rows at a time, and
             once more in the backward pass; ``auto`` takes the first of these that can be.
-        ranks: This rank and the others.
+        ranks: Those that the sums go over.
     """
 
     local: PivotStructure

@@ -83,8 +83,8 @@ class ShardTask:
 
     def state(self) -> dict[str, Tensor]:
         """All that training changes, the same on every rank; nothing is copied."""
-        (generator,) = self.generators
-        return prefixed("gnn", self.optimizer.state()) | {"generator": generator.get_state()}
+        drawn = {"generator": self.generators[0].get_state()}
+        return prefixed("gnn", self.optimizer.state()) | drawn
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         """Go on from what :meth:`state` gave, in place."""
@@ -114,10 +114,14 @@ class ShardTask:
         *_, last = self._refinements(self.pivots, None)
         return last
 
+    def logits(self) -> Tensor:
+        """Evaluate the rank's own nodes: [N_r, C]."""
+        return self.evaluate().logits
+
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss and accuracy on the validation nodes of all ranks."""
-        logits, nodes, count = self.evaluate().logits, self.graph.val, self.shard.val_count
+        logits, nodes, count = self.logits(), self.graph.val, self.shard.val_count
         right = (logits[nodes].argmax(-1) == self.graph.y[nodes]).sum()
         loss = self._loss(logits, nodes, count)
         score = self.ranks.total(torch.stack([loss.double(), right.double()]))
