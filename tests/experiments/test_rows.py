@@ -172,7 +172,7 @@ def test_what_runs_of_one_cell_may_differ_in(parts):
         {"config": {"epochs": 3}},
         {"config": {"patience": 100}},
         {"config": {"precision": "bfloat16"}},
-        {"config": {"objective": {"entropy": 0.5}}},
+        {"pretraining": {"objective": {"entropy": 0.5}}},
         {"pretraining": {"epochs": 3}},
         {"pretraining": {"learner": {"delta": "affine"}}},
         {"sources": ("a",)},

@@ -194,33 +194,6 @@ def count_checks(monkeypatch) -> list:
     return seen
 
 
-def test_what_has_passed_is_checked_again_only_if_it_has_changed(small_graph, monkeypatch):
-    seen = count_checks(monkeypatch)
-    once = load_graph(small_graph)
-    assert prepare(once).num_nodes == 12
-    assert len(seen) == 1
-    once.x[4, 1] = float("nan")
-    with pytest.raises(InputError, match="x must be finite; got nan at node 4"):
-        check_graph(once)
-    once.x = small_graph.x
-    once.train_mask = mask(0, size=13)
-    with pytest.raises(InputError, match="train_mask must have one entry per node"):
-        check_graph(once)
-
-
-def test_a_copy_of_what_has_passed_is_a_copy(small_graph):
-    once = check_graph(small_graph)
-    check_graph(once).x.fill_(7)
-    assert not (once.x == 7).any()
-
-
-def test_a_graph_without_labels_has_not_passed_for_training(small_graph):
-    small_graph.y[:] = -1
-    once = check_graph(small_graph, need_labels=False)
-    with pytest.raises(InputError, match="got no label at all"):
-        check_graph(once)
-
-
 def test_a_transfer_checks_its_graph_once(small_graph, monkeypatch, tmp_path):
     from graphglow import LearnerConfig, StructureLearner, TransferConfig, transfer
 

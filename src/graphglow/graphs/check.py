@@ -7,30 +7,24 @@ from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs.files import note
-from graphglow.graphs.split import MASKS as MASKS
-from graphglow.graphs.split import with_random_split
+from graphglow.graphs.split import MASKS as MASKS, with_random_split
 from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
-CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
-_passed: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Graphs that have passed -> :func:`_state`: they need not be looked at again."""
 
 
 def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
-    What has passed, and has not been changed since, is not checked again. Completed means: float32
-    features, int64 labels and edges, a kNN graph over the features where there are no edges, and,
-    where no mask is given, a seeded 50/25/25 split of each class.
+    Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
+    there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each.
 
@@ -43,8 +37,6 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
     """
     if not isinstance(data, Data):
         raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
-    if _unchanged(data):
-        return data.clone()
     data = data.clone()
     data.x = _checked_features(data.x)
     num_nodes, ids = data.x.shape[0], data.get("node_id")
@@ -65,20 +57,6 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
         data.pop("edge_weight", None)
         data.knn_graph = True
     return complete_masks(data, split_seed, need_labels=need_labels)
-
-
-def _state(data: Data) -> list[tuple[Tensor | None, int]]:
-    """What is checked, each with its version, which PyTorch counts up when it is written to."""
-    found = [data.get(name) for name in CHECKED]
-    return [(t, t._version if isinstance(t, Tensor) else 0) for t in found]
-
-
-def _unchanged(data: Data) -> bool:
-    """Whether a graph has passed, and nothing in it was replaced or written to since."""
-    if data not in _passed:
-        return False
-    pairs = zip(_passed[data], _state(data), strict=True)
-    return all(t is u and v == w for (t, v), (u, w) in pairs)
 
 
 def _need(holds: bool, sentence: str) -> None:
@@ -188,8 +166,6 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
     for name in ("train_mask", "val_mask"):
         rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
         _need(not need_labels or bool(data[name].any()), f"{rule}; got none")
-    if need_labels:
-        _passed[data] = _state(data)
     return data
 
 

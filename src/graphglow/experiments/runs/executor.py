@@ -145,6 +145,7 @@ class RayWorkers(Workers):
     """Jobs on a Ray cluster; Ray decides where each is done, and replaces workers that die."""
 
     def __init__(self, address: str, processes: int | None, device: Device) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
         os.environ.setdefault("RAY_task_oom_retries", str(RETRIES))  # or Ray tries for ever
         on_terminate = signal.getsignal(signal.SIGTERM)  # Ray sets its own
         try:
