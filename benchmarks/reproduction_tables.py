@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphglow.experiments.paper import GRAPHS, PRETRAINED
-from graphglow.experiments.paper.cells import EXPERIMENTS, Cell as CellOfPaper
+from graphglow.experiments.paper.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import Cell as CellOfPaper
 from graphglow.experiments.runs.config import (
     as_compared,
     config_kind,

@@ -12,7 +12,8 @@ import pytest
 
 from graphglow.baselines import METHODS
 from graphglow.cli import main
-from graphglow.commands import search as search_command, terminal
+from graphglow.commands import search as search_command
+from graphglow.commands import terminal
 from graphglow.experiments.search import space
 from graphglow.experiments.search.settings import read_settings
 from graphglow.structure import LearnerConfig, StructureLearner

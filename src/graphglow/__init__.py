@@ -50,37 +50,30 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from graphglow import ops as ops
-    from graphglow.baselines import (
-        METHODS as METHODS,
-        FitResult as FitResult,
-        fit as fit,
-        fit_many as fit_many,
-    )
-    from graphglow.errors import InputError as InputError, InputWarning as InputWarning
-    from graphglow.graphs import (
-        load_graph as load_graph,
-        synthetic_graph as synthetic_graph,
-        write_graph as write_graph,
-    )
+    from graphglow.baselines import METHODS as METHODS
+    from graphglow.baselines import FitResult as FitResult
+    from graphglow.baselines import fit as fit
+    from graphglow.baselines import fit_many as fit_many
+    from graphglow.errors import InputError as InputError
+    from graphglow.errors import InputWarning as InputWarning
+    from graphglow.graphs import load_graph as load_graph
+    from graphglow.graphs import synthetic_graph as synthetic_graph
+    from graphglow.graphs import write_graph as write_graph
     from graphglow.graphs.write import to_networkx as to_networkx
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
     from graphglow.inference.explain import Explanation as Explanation
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
     from graphglow.pretrained import load_learner as load_learner
-    from graphglow.structure import (
-        LearnerConfig as LearnerConfig,
-        ObjectiveConfig as ObjectiveConfig,
-        StructureLearner as StructureLearner,
-    )
-    from graphglow.training import (
-        PretrainConfig as PretrainConfig,
-        TransferConfig as TransferConfig,
-        TransferResult as TransferResult,
-        pretrain as pretrain,
-        transfer as transfer,
-        transfer_many as transfer_many,
-    )
+    from graphglow.structure import LearnerConfig as LearnerConfig
+    from graphglow.structure import ObjectiveConfig as ObjectiveConfig
+    from graphglow.structure import StructureLearner as StructureLearner
+    from graphglow.training import PretrainConfig as PretrainConfig
+    from graphglow.training import TransferConfig as TransferConfig
+    from graphglow.training import TransferResult as TransferResult
+    from graphglow.training import pretrain as pretrain
+    from graphglow.training import transfer as transfer
+    from graphglow.training import transfer_many as transfer_many
     from graphglow.training.checkpoint import Checkpoints as Checkpoints
 
 

@@ -14,7 +14,9 @@ from small_cells import GLOW, SETTINGS, TARGET, cell, config, rows, run, slots
 from graphglow.errors import InputError
 from graphglow.experiments.paper import Accuracy
 from graphglow.experiments.paper.cells import Damage
-from graphglow.experiments.runs import learners, reproduce as reproduction, run as run_module
+from graphglow.experiments.runs import learners
+from graphglow.experiments.runs import reproduce as reproduction
+from graphglow.experiments.runs import run as run_module
 from graphglow.experiments.runs.executor import InThisProcess, WorkerLost
 from graphglow.experiments.runs.learners import without_files
 from graphglow.experiments.runs.reproduce import learner_folder, make_plan

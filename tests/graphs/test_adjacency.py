@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from graphglow.graphs.graph import normalised_adjacency, undirected_edges
 

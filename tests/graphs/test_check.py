@@ -9,7 +9,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs import check, check_graph, load_graph, prepare
+from graphglow.graphs import check, check_graph, load_graph
 from graphglow.graphs.check import CHECKED
 
 

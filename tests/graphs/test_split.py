@@ -3,7 +3,8 @@ import re
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings, strategies as st
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph

@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph, scale_graph, synthetic_graph

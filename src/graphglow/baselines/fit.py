@@ -8,7 +8,6 @@ import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +20,7 @@ from graphglow.baselines.memory import check_fits
 from graphglow.baselines.method import Method
 from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
-from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
+from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.structure.config import LearnerConfig, delta_facts
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
@@ -31,7 +30,7 @@ from graphglow.training.device import (
     resolve_device,
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
-from graphglow.training.task import accuracy
+from graphglow.training.result import RunResult
 
 METHODS: dict[str, Method] = {
     **PURE_GNNS,
@@ -46,12 +45,8 @@ METHODS: dict[str, Method] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FitResult:
-    """A competitor's predictions at its best epoch. Accuracies are fractions in [0, 1].
-
-    ``val_accuracy`` is on the nodes that early stopping looked at; ``test_accuracy`` is None where
-    the graph has no test nodes.
-    """
+class FitResult(RunResult):
+    """A competitor's predictions at its best epoch."""
 
     data: Data
     graph: Graph
@@ -66,53 +61,14 @@ class FitResult:
     peak_memory_bytes: int
     device: str
 
-    def __repr__(self) -> str:
-        facts = self.summary()
-        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
-        return f"FitResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
+    def _scores(self) -> Tensor:
+        return self.logits
 
-    def predict_proba(self) -> Tensor:
-        """Class probabilities of every node: [N, C]."""
-        return self.logits.softmax(dim=1)
-
-    def predict(self) -> Tensor:
-        """The most probable class of every node: [N]."""
-        return self.logits.argmax(dim=1)
-
-    def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, class and probabilities as ``.csv`` or ``.parquet``, anew."""
-        write_predictions(self.data, self.predict_proba(), path)
-
-    @property
-    def val_accuracy(self) -> float:
-        return self._accuracy_on(self.graph.val)
-
-    @property
-    def test_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
-
-    def _accuracy_on(self, nodes: Tensor) -> float:
-        nodes = nodes.cpu()
-        return float(accuracy(self.logits, nodes, self.data.y[nodes]))
-
-    @property
-    def epochs(self) -> int:
-        """Epochs run."""
-        return len(self.history)
-
-    def summary(self) -> dict[str, Any]:
-        """The facts of the run, as the command line's ``--json`` prints them."""
+    def _about(self) -> dict[str, Any]:
         return {
-            "target": self.graph.name,
             "method": self.method,
             "backbone": self.backbone,
             **delta_facts(getattr(self.config, "delta", LearnerConfig.delta)),
-            "test_accuracy": self.test_accuracy,
-            "val_accuracy": self.val_accuracy,
-            "epochs": self.epochs,
-            "train_seconds": self.train_seconds,
-            "total_seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
             "device": self.device,
             "seed": self.config.seed,
         }

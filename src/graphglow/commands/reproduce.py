@@ -8,7 +8,8 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress as Bar, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from graphglow.commands import terminal

@@ -12,11 +12,13 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs.files import note
-from graphglow.graphs.split import MASKS as MASKS, with_random_split
+from graphglow.graphs.split import MASKS as MASKS
+from graphglow.graphs.split import with_random_split
 from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
+CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 

@@ -3,6 +3,7 @@
 On disk it is one safetensors file with the weights, the graph, and how it went.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -42,13 +43,87 @@ MEASURED: dict[str, Callable[[Any], Any]] = {
 """How a run went, and how each fact is read back from JSON."""
 
 
+class RunResult(ABC):
+    """What every run gives back, of a transfer or a competitor: predictions at its best epoch.
+
+    Accuracies are fractions in [0, 1]; ``val_accuracy`` is on the nodes that early stopping looked
+    at, and ``test_accuracy`` is None where the graph has no test nodes.
+    """
+
+    data: Data
+    graph: Graph
+    history: list[Epoch]
+    train_seconds: float
+    seconds: float
+    peak_memory_bytes: int
+
+    def __repr__(self) -> str:
+        facts = self.summary()
+        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
+        return f"{type(self).__name__}({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
+
+    @abstractmethod
+    def _scores(self) -> Tensor:
+        """Logits of every node, on any device: [N, C]."""
+
+    @abstractmethod
+    def _about(self) -> dict[str, Any]:
+        """What the summary says of the method, and of where and from which seed it ran."""
+
+    def predict_proba(self) -> Tensor:
+        """Class probabilities of every node: [N, C]."""
+        return self._scores().softmax(dim=1).cpu()
+
+    def predict(self) -> Tensor:
+        """The most probable class of every node: [N]."""
+        return self._scores().argmax(dim=1).cpu()
+
+    def write_predictions(self, path: str | Path) -> None:
+        """Write every node's id, predicted class, probabilities, known class and split.
+
+        As ``.csv`` or ``.parquet``, with the graph's own ids and class names. An existing file is
+        replaced.
+        """
+        write_predictions(self.data, self.predict_proba(), path)
+
+    @property
+    def val_accuracy(self) -> float:
+        return self._accuracy_on(self.graph.val)
+
+    @property
+    def test_accuracy(self) -> float | None:
+        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
+
+    def _accuracy_on(self, nodes: Tensor) -> float:
+        logits = self._scores()
+        nodes = nodes.to(logits.device)
+        return float(accuracy(logits, nodes, self.graph.y.to(logits.device)[nodes]))
+
+    @property
+    def epochs(self) -> int:
+        """Epochs run."""
+        return len(self.history)
+
+    def summary(self) -> dict[str, Any]:
+        """The facts of the run, as the command line's ``--json`` prints them."""
+        return {
+            "target": self.graph.name,
+            "test_accuracy": self.test_accuracy,
+            "val_accuracy": self.val_accuracy,
+            "epochs": self.epochs,
+            "train_seconds": self.train_seconds,
+            "total_seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            **self._about(),
+        }
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class TransferResult:
+class TransferResult(RunResult):
     """A trained GNN with its graph, its frozen structure learner and its fixed pivots.
 
     Everything shown is computed from those, so a saved result gives the same predictions and the
-    same refined graph after loading. Accuracies are fractions in [0, 1]; ``test_accuracy`` is
-    None where the graph has no test nodes.
+    same refined graph after loading.
     """
 
     data: Data
@@ -62,11 +137,6 @@ class TransferResult:
     seconds: float
     peak_memory_bytes: int
 
-    def __repr__(self) -> str:
-        facts = self.summary()
-        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
-        return f"TransferResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
-
     @cached_property
     def refinement(self) -> Refinement[PivotStructure]:
         """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
@@ -76,21 +146,8 @@ class TransferResult:
         runs = Runs.of([self.config])
         return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
 
-    def predict_proba(self) -> Tensor:
-        """Class probabilities of every node: [N, C]."""
-        return self.refinement.logits.softmax(dim=1).cpu()
-
-    def predict(self) -> Tensor:
-        """The most probable class of every node: [N]."""
-        return self.refinement.logits.argmax(dim=1).cpu()
-
-    def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, predicted class, probabilities, known class and split.
-
-        As ``.csv`` or ``.parquet``, with the graph's own ids and class names. An existing file is
-        replaced.
-        """
-        write_predictions(self.data, self.predict_proba(), path)
+    def _scores(self) -> Tensor:
+        return self.refinement.logits
 
     def predict_new(
         self,
@@ -175,22 +232,6 @@ class TransferResult:
 
         return Explainer(self)
 
-    @property
-    def val_accuracy(self) -> float:
-        return self._accuracy_on(self.graph.val)
-
-    @property
-    def test_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
-
-    def _accuracy_on(self, nodes: Tensor) -> float:
-        return float(accuracy(self.refinement.logits, nodes, self.graph.y[nodes]))
-
-    @property
-    def epochs(self) -> int:
-        """Epochs run."""
-        return len(self.history)
-
     def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
         """The learned structure: each node's ``top_k`` strongest incoming message-passing edges.
 
@@ -207,19 +248,11 @@ class TransferResult:
 
         return refined_graph(self, top_k, self_loops=self_loops)
 
-    def summary(self) -> dict[str, Any]:
-        """The facts of the run, as the command line's ``--json`` prints them."""
+    def _about(self) -> dict[str, Any]:
         return {
-            "target": self.graph.name,
             "method": self.method,
             "backbone": self.config.backbone,
             **delta_facts(self.learner.config.delta),
-            "test_accuracy": self.test_accuracy,
-            "val_accuracy": self.val_accuracy,
-            "epochs": self.epochs,
-            "train_seconds": self.train_seconds,
-            "total_seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
             "message_backend": self.message_backend,
             "device": self.pivots.device.type,
             "seed": self.config.seed,

@@ -4,7 +4,8 @@ import torch
 
 from graphglow.gnn.dropout import drop, drop_features
 from graphglow.ops.sparse import SparseMatrix
-from graphglow.training.distributed import Ranks, task as module
+from graphglow.training.distributed import Ranks
+from graphglow.training.distributed import task as module
 from graphglow.training.distributed.task import (
     NodeDropout,
     _entries,

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from dying_runs import assert_same_learner, eager, killed
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from two_ranks import in_ranks
 
 from graphglow.errors import InputError

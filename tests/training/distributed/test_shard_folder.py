@@ -14,12 +14,16 @@ from graphglow.storage import try_lock
 from graphglow.training.distributed import (
     GraphArrays,
     Ranks,
-    graph_arrays as arrays_module,
     is_shard_folder,
     read_shard,
-    shard_folder as folder_module,
     shards_info,
     write_shards,
+)
+from graphglow.training.distributed import (
+    graph_arrays as arrays_module,
+)
+from graphglow.training.distributed import (
+    shard_folder as folder_module,
 )
 from graphglow.training.distributed.graph_arrays import (
     file_checksum,

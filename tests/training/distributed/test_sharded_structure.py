@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from graphglow.ops.eager import eager
-from graphglow.training.distributed import Ranks, structure as module
+from graphglow.training.distributed import Ranks
+from graphglow.training.distributed import structure as module
 from graphglow.training.distributed.structure import sharded_structure
 from graphglow.training.distributed.task import own_pivots
 from tiny_graphs import learner

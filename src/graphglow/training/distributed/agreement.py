@@ -17,7 +17,8 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.check import CHECKED
 from graphglow.storage import checksum
-from graphglow.training.checkpoint import DIFFERENCES_SHOWN as SHOWN, Checkpoints, Saved, versions
+from graphglow.training.checkpoint import DIFFERENCES_SHOWN as SHOWN
+from graphglow.training.checkpoint import Checkpoints, Saved, versions
 from graphglow.training.config import RunConfig
 from graphglow.training.distributed.ranks import HeardError, Ranks
 
