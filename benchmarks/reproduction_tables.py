@@ -19,7 +19,6 @@ from graphglow.experiments.paper.cells import Cell as CellOfPaper
 from graphglow.experiments.runs.config import (
     as_compared,
     config_kind,
-    in_parts,
     merged,
     tuned_settings,
 )
@@ -245,7 +244,7 @@ def is_outdated(row: ResultRow, cell: CellOfPaper | None, settings: Settings) ->
         return False
     tuned = tuned_settings(cell, settings)
     if cell.method in PRETRAINED:
-        tuned = in_parts(tuned)[1]
+        tuned = tuned.get("transfer", {})
     held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
     used = as_compared(config_kind(cell.method), row.config)
     return any(held.get(name) != used.get(name) for name in tuned)

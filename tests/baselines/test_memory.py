@@ -7,7 +7,8 @@ import pytest
 import torch
 from small_fits import config_of, float64, small_data
 
-from graphglow.baselines import METHODS, fit, memory
+from graphglow.baselines import METHODS, fit
+from graphglow.baselines import method as memory
 from graphglow.errors import InputError
 
 CPU = torch.device("cpu")

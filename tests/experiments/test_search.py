@@ -15,9 +15,8 @@ from graphglow.baselines import METHODS, fit_many
 from graphglow.errors import InputError
 from graphglow.experiments.runs.executor import open_executor
 from graphglow.experiments.search import space, study
-from graphglow.experiments.search.blind import blinded
 from graphglow.experiments.search.settings import Settings, config_of, read_settings, write_settings
-from graphglow.experiments.search.space import PRETRAIN_SPACE, TRANSFER_SPACE, SearchConfig
+from graphglow.experiments.search.space import PRETRAIN_SPACE, TRANSFER_SPACE, SearchConfig, blinded
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training import PretrainConfig, pretrain, transfer_many
 

@@ -8,9 +8,7 @@ from torch import Tensor, nn
 
 from graphglow.baselines.method import GNN_SPACE, Method, Model, ModelTask, of_model
 from graphglow.checks import at_least, one_of, rate
-from graphglow.gnn import Dropout
-from graphglow.gnn.backbones.backbone import glorot, vector
-from graphglow.gnn.dropout import drop, drop_features
+from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.adam import Adam

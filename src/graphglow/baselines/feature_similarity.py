@@ -8,8 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphglow.gnn import Dropout
-from graphglow.gnn.dropout import drop_features
+from graphglow.gnn import Dropout, drop_features
 from graphglow.ops.embeddings import SHORTEST, unit_heads
 from graphglow.ops.sparse import SparseMatrix
 

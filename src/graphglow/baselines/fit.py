@@ -16,8 +16,7 @@ from torch_geometric.data import Data
 
 from graphglow.baselines import cpgnn, idgl, lds, vgcn
 from graphglow.baselines.gnns import CONTROLS, PURE_GNNS
-from graphglow.baselines.memory import check_fits
-from graphglow.baselines.method import Method
+from graphglow.baselines.method import Method, check_fits
 from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph, graph_of

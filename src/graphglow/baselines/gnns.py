@@ -10,9 +10,7 @@ from torch import Tensor, nn
 
 from graphglow.baselines.method import GNN_SPACE, SHARED_SPACE, Method, Model, of_model
 from graphglow.checks import at_least
-from graphglow.gnn import Dropout
-from graphglow.gnn.backbones.backbone import glorot, vector
-from graphglow.gnn.dropout import drop, drop_features
+from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graphs import Graph
 from graphglow.training.config import RunConfig, TransferConfig
 from graphglow.training.loop import Task
@@ -244,8 +242,6 @@ CONTROLS: dict[str, Method] = {
         LINKWithFeatures,
     ),
     "linkx": _control(
-        "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)",
-        LINKXConfig,
-        LINKX,
+        "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)", LINKXConfig, LINKX
     ),
 }

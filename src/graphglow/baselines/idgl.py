@@ -12,9 +12,7 @@ from graphglow.baselines.feature_similarity import FeatureSimilarity, cut_simila
 from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space, of_model
 from graphglow.checks import at_least, in_unit_interval, number, rate
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout
-from graphglow.gnn.backbones.backbone import glorot
-from graphglow.gnn.dropout import drop_features
+from graphglow.gnn import Dropout, drop_features, glorot
 from graphglow.graphs import Graph
 from graphglow.ops import EPS
 from graphglow.ops.embeddings import unit_heads

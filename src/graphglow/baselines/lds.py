@@ -22,7 +22,7 @@ from graphglow.baselines.edge_probabilities import EdgeProbabilities, block_rows
 from graphglow.baselines.method import SHARED_SPACE, Method, SingleTask
 from graphglow.checks import at_least, number, step_size
 from graphglow.errors import InputError
-from graphglow.gnn.dropout import drop_features
+from graphglow.gnn import drop_features
 from graphglow.graphs import Graph
 from graphglow.ops.knn import knn_edges
 from graphglow.ops.sparse import SparseMatrix

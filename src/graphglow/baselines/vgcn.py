@@ -11,9 +11,7 @@ from torch.nn import functional
 from graphglow.baselines.method import GNN_SPACE, Method, Model, of_model
 from graphglow.checks import at_least, number, rate, step_size
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout
-from graphglow.gnn.backbones.backbone import glorot, vector
-from graphglow.gnn.dropout import drop, drop_features
+from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graphs import Graph
 from graphglow.training.adam import Adam
 from graphglow.training.config import RunConfig

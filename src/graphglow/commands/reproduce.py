@@ -1,15 +1,9 @@
 """``graphglow reproduce``."""
 
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from graphglow.commands import terminal
@@ -20,14 +14,7 @@ from graphglow.experiments.paper.cells import select_cells
 from graphglow.experiments.runs import reproduce as runs
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
-from graphglow.experiments.runs.reproduce import (
-    OnProgress,
-    Plan,
-    Progress,
-    found_rows,
-    learner_folder,
-    make_plan,
-)
+from graphglow.experiments.runs.reproduce import Plan, found_rows, learner_folder, make_plan
 from graphglow.experiments.runs.rows import counted, shortened
 from graphglow.experiments.search.settings import check_settings, read_settings
 from graphglow.graphs.load import data_folder
@@ -108,7 +95,12 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             note(f"the raw files of {', '.join(absent)} {where}")
         return
     try:
-        with _bar() as on_progress:
+        with terminal.job_bar() as move:
+
+            def on_progress(now: runs.Progress) -> None:
+                failed = f"{now.failed} failed  " if now.failed else ""
+                move(f"{failed}{shortened(now.running, most=1)}", now.done, now.total)
+
             outcome = runs.reproduce(
                 cells, out, config, tuned, data_root=data_root, on_progress=on_progress
             )
@@ -155,21 +147,3 @@ def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
     learners = counted(len(plan.lessons), "learner")
     before = f", and {learners} pre-trained first" if plan.lessons else ""
     terminal.say(f"{counted(len(plan.runs), 'run is', 'runs are')} to be made{before}")
-
-
-@contextmanager
-def _bar() -> Iterator[OnProgress | None]:
-    """Yield what moves a bar over the jobs, or None where nobody watches."""
-    if not terminal.interactive():
-        yield None
-        return
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.description}")
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-
-        def on_progress(now: Progress) -> None:
-            failed = f"{now.failed} failed  " if now.failed else ""
-            said = f"{failed}{shortened(now.running, most=1)}"
-            bar.update(task, total=now.total, completed=now.done, description=escape(said))
-
-        yield on_progress

@@ -1,14 +1,10 @@
 """``graphglow search``."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from torch_geometric.data import Data
 from tyro.conf import arg
 
@@ -84,8 +80,12 @@ def search(  # noqa: D417 (the flags and the config say the rest)
     rows: list[dict[str, Any]] = []
     with (
         open_executor(processes or (1 if ray is None else None), ray, device=config.device) as jobs,
-        _bar() as on_progress,
+        terminal.job_bar() as move,
     ):
+
+        def on_progress(study: str, done: int, total: int, best: float | None) -> None:
+            move(f"{study}, best {terminal.percent(best)}", done, total)
+
         others = [_read(name, split, reading)[0] for name in sources]
         for target in targets:
             data, called = _read(target, split, reading)
@@ -128,23 +128,6 @@ def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
             "(--split random draws one)"
         )
     return replace(reading, split_file=file, split_seed=None).read(name)[0], "authors"
-
-
-@contextmanager
-def _bar() -> Iterator[Callable[[str, int, int, float | None], None] | None]:
-    """Yield what moves a bar over the trials of a study, or None where nobody watches."""
-    if not terminal.interactive():
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("searching")
-
-        def on_progress(study: str, done: int, total: int, best: float | None) -> None:
-            told = escape(f"{study}, best {terminal.percent(best)}")
-            bar.update(task, description=told, total=total, completed=done)
-
-        yield on_progress
 
 
 def _show(rows: Sequence[dict[str, Any]]) -> None:

@@ -3,15 +3,15 @@
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
@@ -24,14 +24,9 @@ def interactive() -> bool:
     return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
+def waiting(what: str) -> AbstractContextManager[object]:
     """Show a spinner while the block runs."""
-    if not interactive():
-        yield
-        return
-    with Console(stderr=True).status(escape(what)):
-        yield
+    return Console(stderr=True).status(escape(what)) if interactive() else nullcontext()
 
 
 @contextmanager
@@ -63,13 +58,25 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
         yield on_epoch
 
 
-def show(table: Table) -> None:
-    """Print a table; one that is wider than the terminal is folded, never cut."""
-    Console().print(table)
+@contextmanager
+def job_bar() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield what moves a bar: told what is being done, how many are done, and of how many."""
+    if not interactive():
+        yield lambda said, done, total: None
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.description}")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda said, done, total: bar.update(
+            task, description=escape(said), completed=done, total=total
+        )
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print lines of text as a table; under names, numbers (by the first row) stand right."""
+    """Print lines of text as a table; under names, numbers (by the first row) stand right.
+
+    One that is wider than the terminal is folded, never cut.
+    """
     lines = [[escape(printable(cell)) for cell in row] for row in rows]
     table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
     table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
@@ -78,7 +85,7 @@ def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str 
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)
-    show(table)
+    Console().print(table)
 
 
 def say(text: str) -> None:

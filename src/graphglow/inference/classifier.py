@@ -96,9 +96,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InputError(
                     "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data)"
                 )
-            graph = self.graph
-            if not isinstance(graph, Data):
-                graph = load_graph(graph, need_labels=False)
+            given = self.graph
+            graph = given if isinstance(given, Data) else load_graph(given, need_labels=False)
             nodes = _node_index(X, graph.num_nodes, at_least=1)
             data, classes = _graph_to_fit(graph, nodes, labels, fraction, config.seed)
             self.result_ = transfer(learner, data, config)

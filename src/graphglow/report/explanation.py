@@ -40,9 +40,8 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
     )
 
 
-def summary(explanation: Explanation) -> str:
+def summary(e: Explanation) -> str:
     """The decision in two or three sentences."""
-    e = explanation
     known = "its class is not known"
     if e.label is not None:
         known = f"it is known to be {class_text(e.label)}"
@@ -64,9 +63,8 @@ def towards(e: Explanation) -> str:
     return explained if e.against is None else f"{explained} rather than {class_text(e.against)}"
 
 
-def bar_chart(explanation: Explanation) -> Chart:
+def bar_chart(e: Explanation) -> Chart:
     """A bar for each node, in two parts; to the right what speaks for the class."""
-    e = explanation
     names = [_name(e, one) for one in e.contributions]
     parts = [(one.input_part, one.latent_part) for one in e.contributions]
     if e.num_others:
@@ -93,9 +91,8 @@ def bar_chart(explanation: Explanation) -> Chart:
     )
 
 
-def star_chart(explanation: Explanation) -> Chart:
+def star_chart(e: Explanation) -> Chart:
     """The node in the middle and those that contributed most around it, the strongest on top."""
-    e = explanation
     around = [one for one in e.contributions if one.node != e.node]
     turn = 2 * math.pi / max(1, len(around))
     angles = [math.pi / 2 - turn * number for number in range(len(around))]  # clockwise

@@ -43,19 +43,13 @@ def write_page(path: str | Path, template: str, *, charts: bool = True, **values
         placed[name] = chart
         return name
 
-    def figures() -> Markup:
-        """All that was placed, once the template has placed it."""
-        return Markup(embedded({name: chart.figure for name, chart in placed.items()}))
-
     scripts = []
     if charts:
         require_plotly()
         from plotly.offline import get_plotlyjs
 
-        scripts = [
-            get_plotlyjs().replace("</script", "<\\/script"),
-            (FOLDER / "page.js").read_text(),
-        ]
+        plotly = get_plotlyjs().replace("</script", "<\\/script")
+        scripts = [plotly, (FOLDER / "page.js").read_text()]
     environment = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
@@ -70,7 +64,7 @@ def write_page(path: str | Path, template: str, *, charts: bool = True, **values
         style=Markup((FOLDER / "style.css").read_text()),
         scripts=[Markup(script) for script in scripts],
         policy=Markup(" ".join(map(_script_hash, scripts)) or "'none'"),
-        figures=figures,
+        figures=lambda: Markup(embedded({name: one.figure for name, one in placed.items()})),
         **values,
     )
     with atomic_path(path) as temporary:

@@ -69,12 +69,7 @@ class Checkpoints:
     """
 
     def __init__(
-        self,
-        folder: str | Path,
-        *,
-        every_seconds: float = 10.0,
-        keep: int = 2,
-        resume: bool = True,
+        self, folder: str | Path, *, every_seconds: float = 10.0, keep: int = 2, resume: bool = True
     ) -> None:
         if not number("every_seconds", every_seconds) >= 0:
             raise InputError(f"every_seconds must be >= 0; got {every_seconds}")

@@ -161,12 +161,7 @@ class LearnedStructure:
         one_of("precision", self.precision, get_args(Precision))
 
 
-GROUPS = {
-    "model": Model,
-    "structure": LearnedStructure,
-    "optimiser": Optimiser,
-    "compute": Compute,
-}
+GROUPS = {"model": Model, "structure": LearnedStructure, "optimiser": Optimiser, "compute": Compute}
 """Settings come in groups, each a class with its fields and its checks. Configs are made of groups
 by inheritance, so ``TransferConfig(epochs=100)`` stays one line; the help has a heading for each.
 """

@@ -32,6 +32,14 @@ class Epoch(NamedTuple):
     run: int = 0
     """For ``on_epoch`` only: the place of its run in a batch. A history is that of one run."""
 
+    def check_finite(self, where: str) -> None:
+        """Raise unless both losses are numbers."""
+        if not (math.isfinite(self.loss) and math.isfinite(self.val_loss)):
+            raise InputError(
+                f"the loss must stay finite; got {self.loss} (training) and {self.val_loss} "
+                f"(validation) at {where} (a smaller learning rate may help)"
+            )
+
 
 OnEpoch = Callable[[Epoch], None]
 """Called for each epoch in order, for progress and logging; on a GPU some epochs later."""
@@ -187,13 +195,8 @@ class Loop:
                     continue
                 name = self.task.graph.name
                 epoch = Epoch(name, number, loss, val_loss, val_accuracy, int(refinements))
-                if not (math.isfinite(loss) and math.isfinite(val_loss)):
-                    which = f", run {run + 1} of {len(history)}" if len(history) > 1 else ""
-                    raise InputError(
-                        f"the loss must stay finite; got {loss} (training) and {val_loss} "
-                        f"(validation) at epoch {number} on {name}{which} "
-                        "(a smaller learning rate may help)"
-                    )
+                which = f", run {run + 1} of {len(history)}" if len(history) > 1 else ""
+                epoch.check_finite(f"epoch {number} on {name}{which}")
                 history[run].append(epoch)
                 if on_epoch is not None:
                     on_epoch(epoch._replace(run=run))

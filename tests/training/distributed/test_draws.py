@@ -2,7 +2,7 @@
 
 import torch
 
-from graphglow.gnn.dropout import drop, drop_features
+from graphglow.gnn.latent_gnn import drop, drop_features
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.distributed import Ranks
 from graphglow.training.distributed import task as module

@@ -98,8 +98,8 @@ def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -
     kind = config_kind(cell.method)
     if cell.method not in PRETRAINED:
         return Run(cell, config_of(kind, merged(tuned, cell.settings), **fixed), None)
-    before, after = in_parts(tuned)
-    before, after = merged(before, cell.pretraining), merged(after, cell.settings)
+    before = merged(tuned.get("pretrain", {}), cell.pretraining)
+    after = merged(tuned.get("transfer", {}), cell.settings)
     if "encoder" in after:
         before = {"encoder": after["encoder"], **before}
     if cell.method == "graphglow-attention":
@@ -116,11 +116,6 @@ def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
     own = settings.of(name, cell.target, cell.sources)
     usual = LEARNED_ON.get(name, (name, ""))[0]
     return own or settings.of(usual, cell.target, cell.sources)
-
-
-def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Settings of pre-training and of transfer, as ``graphglow search`` writes them."""
-    return tuned.get("pretrain", {}), tuned.get("transfer", {})
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch_geometric.data import Data
 
 from graphglow.baselines import METHODS, fit_many
@@ -20,18 +21,13 @@ from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
 from graphglow.experiments.paper import WIDER
-from graphglow.experiments.search.blind import fingerprint
 from graphglow.experiments.search.settings import config_of, locked
+from graphglow.graphs import check_graph, graph_of
+from graphglow.storage import checksum
 from graphglow.structure import StructureLearner
-from graphglow.training import (
-    PretrainConfig,
-    TransferConfig,
-    TransferResult,
-    pretrain,
-    transfer_many,
-)
+from graphglow.training import TransferResult, pretrain, transfer_many
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.config import MAY_DIFFER, Device, RunConfig
+from graphglow.training.config import MAY_DIFFER, Device, PretrainConfig, RunConfig, TransferConfig
 from graphglow.version import __version__
 
 GLOW = "graphglow"
@@ -55,6 +51,34 @@ OF_WIDER: Space = {**BACKBONES, "encoder": ("gcn",)}
 
 Scores = list[float] | InputError
 """Validation accuracy of each run of a trial, or why there are none."""
+
+
+def blinded(data: Data) -> Data:
+    """Take test nodes, and all labels but those of training and validation, out of a graph.
+
+    What is kept is named here, one by one: a label that hides in another attribute is not. The
+    number of classes is that of the labels that are left.
+    """
+    data = check_graph(data)
+    known = data.train_mask | data.val_mask
+    blind = Data(
+        x=data.x,
+        edge_index=data.edge_index,
+        y=torch.where(known, data.y, -1),
+        train_mask=data.train_mask,
+        val_mask=data.val_mask,
+        test_mask=torch.zeros_like(known),
+        name=str(data.get("name") or "graph"),
+    )
+    if data.get("edge_weight") is not None:
+        blind.edge_weight = data.edge_weight
+    graph_of(blind)  # what no trial could train on is refused here
+    return blind
+
+
+def fingerprint(graph: Data) -> str:
+    """Of all that a trial sees."""
+    return checksum({name: value for name, value in graph.items() if torch.is_tensor(value)})[:16]
 
 
 def check_methods(methods: Sequence[str], sources: Sized, learner: object) -> None:

@@ -20,6 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext
 from dataclasses import replace
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,8 @@ from graphglow.errors import InputError
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import RunFailed, Workers, open_executor, result_of
 from graphglow.experiments.search import space as spaces
-from graphglow.experiments.search.blind import blinded
 from graphglow.experiments.search.settings import locked, read_settings, write_settings
-from graphglow.experiments.search.space import Candidate, Scores, SearchConfig
+from graphglow.experiments.search.space import Candidate, Scores, SearchConfig, blinded
 from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
 from graphglow.training.checkpoint import learner_identity
@@ -117,8 +117,8 @@ def search(
         origin = learner.provenance
         called = str(origin.get("name") or learner_identity(learner)[:12])
     settled = trials.settled()  # others' trials among them
-    scored = [trial for trial in settled if trial.value is not None]
     failures = [trial.user_attrs["failure"] for trial in settled if trial.value is None]
+    scored = [trial for trial in settled if trial.value is not None]
     best = max(scored, key=lambda trial: trial.value or 0, default=None)
     row = {
         "experiment": "search",
@@ -248,11 +248,9 @@ class Trials:
             if _key(in_hand[-1].params) not in taken:
                 return in_hand[-1]
             self._tell(in_hand.pop(), None)
-        attempts = 0
-        while True:
+        for attempt in count(1):
             values = {name: draw.choice(among) for name, among in self.choices.items()}
-            attempts += 1
-            if _key(values) not in (taken if attempts < 1000 else done):
+            if _key(values) not in (taken if attempt < 1000 else done):
                 break
         self.study.enqueue_trial(values)
         in_hand.append(self.study.ask(space))

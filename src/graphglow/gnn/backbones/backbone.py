@@ -9,8 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphglow.gnn.dropout import Dropout
-from graphglow.gnn.latent_gnn import Encoded, Encoder, MixedPropagation
+from graphglow.gnn.latent_gnn import Dropout, Encoded, Encoder, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
-from graphglow.gnn.dropout import Dropout, drop, drop_features
-from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
+from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 

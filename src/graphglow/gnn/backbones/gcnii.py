@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector
-from graphglow.gnn.dropout import Dropout, drop
-from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
+from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
 from graphglow.graphs import Graph
 
 

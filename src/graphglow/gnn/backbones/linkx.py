@@ -5,8 +5,7 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector, vectors
-from graphglow.gnn.dropout import Dropout, drop, drop_features
-from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
+from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graphs import Graph
 
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
-from graphglow.gnn.dropout import Dropout, drop, drop_features
-from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
+from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graphs import Graph
 
 

@@ -3,7 +3,6 @@
 torchrun --nproc-per-node 2 -m graphglow pretrain --schedule together --sources A B --out L
 """
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
 from graphglow.graphs import check_graph, graph_of
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
@@ -168,7 +166,7 @@ class Course:
         table, save = table[:-1], bool(table[-1, 0])
         for name, row in zip(self.names, table.tolist(), strict=True):
             epoch = Epoch(name, number, row[0], row[1], row[2], int(row[3]))
-            _check_finite(epoch)
+            epoch.check_finite(f"step {number} on {name}")
             if self._saving:
                 self.heard.append(epoch)
             if on_epoch is not None:
@@ -248,12 +246,3 @@ def everyones(rows: Mapping[int, Tensor], zeros: Tensor, ranks: Ranks) -> Tensor
     for place, row in rows.items():
         zeros[place] = row
     return ranks.total(zeros)
-
-
-def _check_finite(epoch: Epoch) -> None:
-    if not (math.isfinite(epoch.loss) and math.isfinite(epoch.val_loss)):
-        raise InputError(
-            f"the loss must stay finite; got {epoch.loss} (training) and {epoch.val_loss} "
-            f"(validation) at step {epoch.epoch} on {epoch.graph} "
-            "(a smaller learning rate may help)"
-        )

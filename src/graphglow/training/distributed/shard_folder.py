@@ -188,7 +188,8 @@ def _merged(
 def _write_features(x: Array, nodes: Array, part: _Part, dense: bool) -> None:
     """The part's features, each row scaled to unit length."""
     rows = max(1, BLOCK // x.shape[1])
-    scaled = (_unit_rows(x[nodes[i : i + rows]]) for i in range(0, len(nodes), rows))
+    blocks = (x[nodes[i : i + rows]].astype(np.float32) for i in range(0, len(nodes), rows))
+    scaled = (normalised_features(torch.from_numpy(b)).to_dense().numpy() for b in blocks)
     if dense:
         part.save_blocks("x", scaled, len(nodes))
         return
@@ -200,13 +201,6 @@ def _write_features(x: Array, nodes: Array, part: _Part, dense: bool) -> None:
         values.append(block[row, column])
     for name, arrays in (("x_crow", crow), ("x_col", col), ("x_values", values)):
         part.save(name, np.concatenate(arrays))
-
-
-def _unit_rows(block: Array) -> Array:
-    array: Array = (
-        normalised_features(torch.from_numpy(block.astype(np.float32))).to_dense().numpy()
-    )
-    return array
 
 
 @contextmanager

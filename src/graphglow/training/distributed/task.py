@@ -212,7 +212,9 @@ class NodeDropout(Dropout):
         mask = like.new_empty(shape)
         for block in row_blocks(shape[0], max(1, BLOCK_ELEMENTS // math.prod(shape[1:]))):
             own = columns[block] if len(shape) == 1 else columns
-            mask[block] = _kept(rows[block] ^ _spread(own), rate)
+            # hashed with the rows' key, columns need another turn to differ from rows
+            own = own * -1640531535 ^ 0x5BD1E995
+            mask[block] = _kept(rows[block] ^ own, rate)
         return mask.div_(1 - rate)
 
 
@@ -272,11 +274,6 @@ def _shifted(x: Tensor, bits: int) -> Tensor:
 def _mixed(key: int, numbers: Tensor) -> Tensor:
     """32 bits of the hash: [..] int64 -> [..] int32."""
     return (hashed(key, numbers) >> 32).int()
-
-
-def _spread(columns: Tensor) -> Tensor:
-    """Columns are hashed with the rows' key, so they need another turn to differ from rows."""
-    return columns * -1640531535 ^ 0x5BD1E995
 
 
 def _kept(x: Tensor, rate: float) -> Tensor:
