@@ -17,6 +17,7 @@ ORDER = (
     "ops",
     "graphs",
     "structure",
+    "evidence",  # the learner that carries over
     "pretrained",
     "gnn",
     "training",
