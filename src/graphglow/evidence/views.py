@@ -10,7 +10,7 @@ from graphglow.ops.sparse import SparseMatrix
 WIDTH = 192
 """q: columns of the features and of the adjacency after a randomised SVD."""
 FIRST = ("x", "ax", "aax", "diff", "link")
-"""Features, their one- and two-hop means, what sets a node apart from its neighbours, neighbours."""
+"""Features, their one- and two-hop means, what sets a node apart there, and its neighbours."""
 SECOND = ("sx", "ssx")
 """One- and two-hop means over the graph of the first round."""
 
@@ -32,7 +32,7 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
 
 
 def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Tensor]:
-    """The views of :data:`SECOND` over a refined graph S, and ``again``: x, Sx, S^2x, A^2x, link."""
+    """The views of :data:`SECOND` over a refined graph S; ``again``: x, Sx, S^2x, A^2x and link."""
     views = _smoothed("sx", "ssx", graph, first["x"])
     views["again"] = side_by_side(first | views, ("x", "sx", "ssx", "aax", "link"))
     return views
