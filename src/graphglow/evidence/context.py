@@ -13,8 +13,8 @@ PSEUDO_PAIRS = 5
 
 FIRST_CONTEXT = (
     *(f"{c}_{s}" for c in FIRST_CHANNELS for s in ("accuracy", "likelihood")),
-    "homophily_believed", "homophily_labelled", "labels_per_class", "classes", "chance", "degree",
-    "has_features", "has_edges", "has_labels",
+    "homophily_believed", "homophily_labelled", "homophily_candidates", "labels_per_class",
+    "classes", "chance", "degree", "has_features", "has_edges", "has_labels",
 )  # fmt: skip
 SECOND_CONTEXT = (
     *FIRST_CONTEXT,
@@ -24,8 +24,8 @@ SECOND_CONTEXT = (
 VOTED_CONTEXT = (*SECOND_CONTEXT, "vote_accuracy", "vote_likelihood")
 
 
-def first_context(problem: Problem, channels: dict[str, Channel]) -> Tensor:
-    """:data:`FIRST_CONTEXT` of a graph: [G]."""
+def first_context(problem: Problem, channels: dict[str, Channel], candidates: Tensor) -> Tensor:
+    """:data:`FIRST_CONTEXT` of a graph and its candidates [2, M]: [G]."""
     num_classes, edges = len(problem.seen), len(problem.low)
     pairs = torch.stack([problem.low.long(), problem.high.long()])
     p = channels["x"].probabilities
@@ -34,7 +34,8 @@ def first_context(problem: Problem, channels: dict[str, Channel]) -> Tensor:
         believed = float((p[pairs[0]] * p[pairs[1]]).sum(1).mean()) - problem.chance
     facts = [
         believed,
-        labelled_homophily(problem, pairs, torch.ones_like(problem.low, dtype=torch.float32)),
+        labelled_homophily(problem, pairs),
+        labelled_homophily(problem, candidates),
         math.log1p(len(problem.labelled) / max(1, num_classes)) / 4,
         math.log(max(1, num_classes)) / 3,
         problem.chance,
@@ -56,12 +57,19 @@ def second_context(
     return torch.cat([first, *scores, torch.tensor([refined], device=problem.device)])
 
 
-def labelled_homophily(problem: Problem, pairs: Tensor, weight: Tensor) -> float:
-    """Share of one class among pairs with two labels, over chance, shrunk by 5 pseudo-pairs."""
+def labelled_pairs(problem: Problem, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of the pairs with two labels, and whether these are the same: [K], [K]."""
     own = torch.full((problem.num_nodes,), -1, device=problem.device)
     own[problem.labelled] = problem.classes
-    both = (own[pairs] >= 0).all(0) & (weight > 0)
-    weight = weight[both] / weight[both].mean().clamp_min(1e-9)
-    same = float((weight * (own[pairs[0, both]] == own[pairs[1, both]])).sum())
-    total = float(weight.sum()) + PSEUDO_PAIRS
-    return (same + PSEUDO_PAIRS * problem.chance) / total - problem.chance
+    both = (own[pairs] >= 0).all(0).nonzero()[:, 0]
+    return both, (own[pairs[0, both]] == own[pairs[1, both]]).float()
+
+
+def labelled_homophily(problem: Problem, pairs: Tensor, weight: Tensor | None = None) -> float:
+    """Share of one class among pairs with two labels, over chance, shrunk by 5 pseudo-pairs."""
+    both, same = labelled_pairs(problem, pairs)
+    share = torch.ones_like(same)
+    if weight is not None and len(both):
+        share = weight[both] / weight[both].mean().clamp_min(1e-9)
+    total = float(share.sum()) + PSEUDO_PAIRS
+    return (float((share * same).sum()) + PSEUDO_PAIRS * problem.chance) / total - problem.chance

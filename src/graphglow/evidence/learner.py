@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.context import FIRST_CONTEXT, SECOND_CONTEXT, VOTED_CONTEXT
+from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph, refine_problem
 from graphglow.evidence.scorer import Scorer
-from graphglow.evidence.votes import VOTE_EVIDENCE
+from graphglow.evidence.votes import Voter
 from graphglow.storage import load_tensors, save_tensors
 
 EVIDENCE_VERSION = 1
@@ -26,8 +26,8 @@ LOGIT_SCALE = ((-0.3, 1.5), (-0.3, 1.8))
 class EvidenceLearner(nn.Module):
     """Turns evidence about pairs of nodes into the probability that they belong together.
 
-    Three small scorers: of pairs in the first round, of a node and a class (they mix the channels'
-    answers into instant predictions), and of pairs in the second round. Nothing is trained on the
+    Two small scorers of pairs, one for each round, and a voter between them that mixes the
+    channels' answers into instant predictions. Nothing is trained on the
     graph that it is used on.
 
     Args:
@@ -40,7 +40,7 @@ class EvidenceLearner(nn.Module):
     def __init__(self, *, seed: int = 0, trained: bool = False) -> None:
         super().__init__()
         self.first = Scorer(len(FIRST_EVIDENCE), len(FIRST_CONTEXT), seed=3 * seed)
-        self.vote = Scorer(len(VOTE_EVIDENCE), len(SECOND_CONTEXT), seed=3 * seed + 1)
+        self.vote = Voter(seed=3 * seed + 1)
         self.second = Scorer(len(SECOND_EVIDENCE), len(VOTED_CONTEXT), seed=3 * seed + 2)
         self.register_buffer("logit_scale", torch.tensor(LOGIT_SCALE))
         self.provenance: dict[str, Any] = {"trained": trained, "seed": seed}

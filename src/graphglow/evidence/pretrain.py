@@ -11,12 +11,12 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, plain_numbers, step_size
 from graphglow.errors import InputError
-from graphglow.evidence.episodes import MOST_CLASSES, Episode, draw_episode
+from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.random_graphs import random_graph
-from graphglow.evidence.refined import voted
+from graphglow.evidence.refined import vote_inputs, voted
 from graphglow.evidence.rounds import (
     FirstRound,
     SecondRound,
@@ -25,18 +25,17 @@ from graphglow.evidence.rounds import (
     second_pairs,
     second_round,
 )
-from graphglow.evidence.votes import vote_evidence
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvidencePretrainConfig:
     """Pre-training of an evidence learner."""
 
-    first_episodes: int = 200
+    first_episodes: int = 300
     """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 160
+    vote_episodes: int = 200
     """Further episodes, for the scorer that mixes the channels' answers."""
-    second_episodes: int = 200
+    second_episodes: int = 300
     """Further episodes, for the second round's scorer."""
     random_share: float = 0.4
     """Share of episodes on random graphs."""
@@ -150,10 +149,10 @@ class PairLesson:
 
 @dataclass(frozen=True, eq=False)
 class VoteLesson:
-    """Shapes: evidence [K, C, F], context [G], log_prior [C], truth [K]."""
+    """Shapes: odds [K, C, V], trust [K, V, T], log_prior [C], truth [K]."""
 
-    evidence: Tensor
-    context: Tensor
+    odds: Tensor
+    trust: Tensor
     log_prior: Tensor
     truth: Tensor
 
@@ -224,8 +223,8 @@ class _School:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        evidence = vote_evidence(problem, first.channels | second.channels, second.graph)
-        return [VoteLesson(evidence[some], second.context, problem.prior.log(), truth[some])]
+        odds, trust = vote_inputs(first, second)
+        return [VoteLesson(odds[some], trust[some], problem.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -251,34 +250,25 @@ def _fit_pairs(
     _fit(scorer, loss, config)
 
 
-def _fit_votes(
-    scorer: nn.Module, lessons: list[VoteLesson], config: EvidencePretrainConfig
-) -> None:
+def _fit_votes(voter: nn.Module, lessons: list[VoteLesson], config: EvidencePretrainConfig) -> None:
     """Cross-entropy of the class, on 12 lessons x 256 nodes a step."""
     if not lessons:
         return
-    widest = max(MOST_CLASSES, *(len(lesson.log_prior) for lesson in lessons))
-    pad = [widest - len(lesson.log_prior) for lesson in lessons]
-    evidence = torch.stack(
-        [F.pad(lesson.evidence, (0, 0, 0, p)) for lesson, p in zip(lessons, pad, strict=True)]
-    )  # [E, K, widest, F]
-    prior = torch.stack(
-        [
-            F.pad(lesson.log_prior, (0, p), value=-1e4)
-            for lesson, p in zip(lessons, pad, strict=True)
-        ]
-    )
-    context = torch.stack([lesson.context for lesson in lessons])
+    widest = max(len(lesson.log_prior) for lesson in lessons)
+    padded = [(lesson, widest - len(lesson.log_prior)) for lesson in lessons]
+    odds = torch.stack([F.pad(lesson.odds, (0, 0, 0, n)) for lesson, n in padded])
+    prior = torch.stack([F.pad(lesson.log_prior, (0, n), value=-1e4) for lesson, n in padded])
+    trust = torch.stack([lesson.trust for lesson in lessons])
     truth = torch.stack([lesson.truth for lesson in lessons])
 
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.randint(len(lessons), (12, 1), generator=generator).to(truth.device)
         k = torch.randint(truth.shape[1], (12, min(256, truth.shape[1])), generator=generator)
         k = k.to(truth.device)
-        out = scorer(evidence[e, k], context[e[:, 0], None, None]) + prior[e[:, 0], None]
+        out = voter(odds[e, k], trust[e, k]) + prior[e[:, 0], None]
         return F.cross_entropy(out.flatten(0, 1), truth[e, k].flatten())
 
-    _fit(scorer, loss, config)
+    _fit(voter, loss, config)
 
 
 def _fit(

@@ -7,21 +7,21 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.evidence.channels import Channel, absent
-from graphglow.evidence.context import VOTED_CONTEXT
+from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import GROUPS, SECOND_EVIDENCE, logit
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
     FirstRound,
     SecondRound,
+    calibration,
     first_round,
     second_evidence,
     second_pairs,
     second_round,
-    vote_channel,
     weights_of,
 )
 from graphglow.evidence.scorer import Scorer, contributions
-from graphglow.evidence.votes import vote_evidence
+from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
@@ -59,6 +59,8 @@ class RefinedGraph:
     num_nodes: int
     chance: float
     """How likely two random nodes are of one class: log-odds count from here."""
+    calibration: float
+    """Added to all log-odds, by the pairs that have two labels."""
     pairs: Tensor
     pair_probability: Tensor
     pair_log_odds: Tensor
@@ -98,8 +100,14 @@ def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:
     problem = first.problem
     if len(problem.seen) < 2:
         return absent(problem)
-    evidence = vote_evidence(problem, first.channels | second.channels, second.graph)
-    return vote_channel(problem, learner.vote(evidence, second.context))
+    return vote_channel(problem, learner.vote(*vote_inputs(first, second)))
+
+
+def vote_inputs(first: FirstRound, second: SecondRound) -> tuple[Tensor, Tensor]:
+    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
+    place = FIRST_CONTEXT.index("labels_per_class")
+    channels = first.channels | second.channels
+    return vote_evidence(first.problem, channels, first.context[place : place + 2])
 
 
 def _refined(
@@ -113,6 +121,8 @@ def _refined(
     learner: Learner,
 ) -> RefinedGraph:
     excess = learner.pair_scores(1, evidence, context)
+    shift = calibration(problem, pairs, excess)
+    excess = excess + shift
     probability = (excess + logit(problem.chance)).sigmoid()
     kept = excess > 0
     in_input = evidence[kept, SECOND_EVIDENCE.index("edge")] > 0
@@ -130,6 +140,7 @@ def _refined(
         context=dict(zip(VOTED_CONTEXT, context.tolist(), strict=True)),
         num_nodes=problem.num_nodes,
         chance=problem.chance,
+        calibration=shift,
         pairs=pairs,
         pair_probability=probability,
         pair_log_odds=excess,
@@ -150,7 +161,8 @@ def _all_classes(problem: Problem, probabilities: Tensor) -> Tensor | None:
 def explain_pairs(scorer: Scorer, refined: RefinedGraph, which: Tensor) -> dict[str, Tensor]:
     """What each kind of evidence adds to the log-odds of candidates; all of it adds up to them.
 
-    ``chance`` is the log-odds of two random nodes and ``this graph`` what the context alone says.
+    ``chance`` is the log-odds of two random nodes, ``this graph`` what the context alone says, and
+    ``labelled pairs`` the calibration by them.
 
     Args:
         scorer: The second round's.
@@ -164,4 +176,5 @@ def explain_pairs(scorer: Scorer, refined: RefinedGraph, which: Tensor) -> dict[
     context = torch.tensor(list(refined.context.values()), device=refined.pairs.device)
     shares = contributions(scorer, refined.pair_evidence[which], context, groups)
     named = dict(zip([*GROUPS, "this graph"], shares.unbind(1), strict=True))
-    return named | {"chance": torch.full_like(shares[:, 0], logit(refined.chance))}
+    everywhere = {"labelled pairs": refined.calibration, "chance": logit(refined.chance)}
+    return named | {k: torch.full_like(shares[:, 0], v) for k, v in everywhere.items()}

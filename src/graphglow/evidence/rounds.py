@@ -6,14 +6,9 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.candidates import candidate_pairs
-from graphglow.evidence.channels import (
-    Channel,
-    leave_one_out_scores,
-    ridge_channel,
-    spread_channel,
-)
-from graphglow.evidence.context import first_context, second_context
-from graphglow.evidence.pairs import agreement, cosines, first_evidence, moments
+from graphglow.evidence.channels import Channel, ridge_channel, spread_channel
+from graphglow.evidence.context import first_context, labelled_pairs, second_context
+from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.views import FIRST, SECOND, first_views, second_views
 from graphglow.graphs.adjacency import normalised_adjacency
@@ -62,13 +57,14 @@ def first_round(problem: Problem, generator: torch.Generator) -> FirstRound:
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     pairs = candidate_pairs(problem, near, list(channels.values()))
     evidence = first_evidence(problem, views, scales, channels, pairs)
-    context = first_context(problem, channels)
+    context = first_context(problem, channels, pairs)
     return FirstRound(problem, views, scales, channels, context, pairs, evidence)
 
 
 def second_round(first: FirstRound, excess: Tensor, generator: torch.Generator) -> SecondRound:
     """Views and channels over the graph that the first round's log-odds over chance [M] make."""
-    problem, weight = first.problem, weights_of(excess)
+    problem = first.problem
+    weight = weights_of(excess + calibration(problem, first.pairs, excess))
     graph = normalised_adjacency(first.pairs, weight, problem.num_nodes)
     views = second_views(first.views, graph)
     scales = {name: moments(views[name], generator) for name in SECOND}
@@ -101,10 +97,25 @@ def second_evidence(
     return torch.cat([torch.stack(compared, 2).flatten(1), *agreed, excess[:, None] / 4], 1)
 
 
-def vote_channel(problem: Problem, logits: Tensor) -> Channel:
-    """The mixed answer as a channel: [N, C] logits over the class shares."""
-    probabilities = (logits + problem.prior.log()).softmax(1)
-    return Channel(probabilities, leave_one_out_scores(problem, probabilities))
+def calibration(problem: Problem, pairs: Tensor, excess: Tensor) -> float:
+    """What to add to log-odds so that, among pairs with two labels, as many are of one class as
+    is said; the evidence about them is of leave-one-out predictions.
+
+    A normal prior of deviation 0.7 stands against the pairs, which count no more than twice the
+    labels in all, since they share nodes.
+    """
+    both, same = labelled_pairs(problem, pairs)
+    count = len(same)
+    if count == 0 or len(problem.seen) < 2:
+        return 0.0
+    weight = min(1.0, 2 * len(problem.labelled) / count)
+    logits = excess[both].double() + logit(problem.chance)
+    shift = torch.zeros((), dtype=torch.float64, device=logits.device)
+    for _ in range(12):  # Newton's method
+        p = (logits + shift).sigmoid()
+        slope = weight * (p - same).sum() + shift / 0.49
+        shift = shift - slope / (weight * (p * (1 - p)).sum() + 1 / 0.49)
+    return float(shift.clamp(-3, 3))
 
 
 def weights_of(excess: Tensor) -> Tensor:
