@@ -11,6 +11,7 @@ line per run and method; a table of means at the end.
 """
 
 import argparse
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -57,6 +58,8 @@ CONDITIONS = ("half", "twenty", "five", "false edges", "lost edges")
 SETTINGS = ((5e-4, 0.5), (5e-3, 0.5), (5e-5, 0.0))
 """Weight decay and dropout; by validation, for every line alike."""
 UNITS, EPOCHS, RATE, EVERY = 64, 200, 0.01, 4
+LARGE = 500_000
+"""Files above this many bytes have workers of their own: they need more memory."""
 
 
 SHORT = {"evidence": "EV", "untrained": "unt", "instant": "inst", "mixed": "mix"}
@@ -192,7 +195,6 @@ def train_lines(
     members = {r: [s for s in range(sets) if drop[s] == r] for r in rates}
 
     def forward(training: bool) -> Tensor:
-        h = torch.empty(lines, nodes, sets, UNITS, device=device)
         parts = []
         for rate in rates if training else [0.0]:
             which = members[rate] if training else list(range(sets))
@@ -300,11 +302,6 @@ def run_cell(path: str, condition: str, seed: int, learner_file: str, device: st
     for name, s in latent.items():
         graphs[name] = s
         graphs[f"{name}/2"] = mixture(a, s, 0.5)
-    sharp = refined["evidence"]
-    graphs["evidence sharp"] = normalised_adjacency(
-        sharp.edge_index, sharp.edge_weight.square() / 2, nodes
-    )
-    graphs["evidence self"] = mixture(graphs["mlp"], latent["evidence"], 0.5)
     torch.backends.cuda.matmul.allow_tf32 = True  # of the GNNs, not of the evidence
     answers, scores = train_lines(gnn_features(data, device), list(graphs.values()), data, seed)
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -327,26 +324,15 @@ def run_cell(path: str, condition: str, seed: int, learner_file: str, device: st
         methods[name] = ["gcn", f"{name}/2", name]
         methods[f"{name} S"] = [name]
         methods[f"{name} instant"] = [f"{name} instant"]
-    methods["evidence sharp"] = ["evidence sharp"]
-    methods["evidence self"] = ["evidence self"]
     picked = {m: max(options, key=lambda o: lines[o][1]) for m, options in methods.items()}
     mixtures = {"gcn+mlp mixed": ["gcn", "mlp"], "knn mixed": ["gcn", "knn/2", "knn", "mlp"]}
     for name in refined:
-        mixtures[f"{name} mixed"] = ["gcn", f"{name}/2", name, "mlp", f"{name} instant"]
-        mixtures[f"{name} soft"] = mixtures[f"{name} mixed"]
         mixtures[f"{name} gnn mixed"] = ["gcn", f"{name}/2", name, "mlp"]
-    mixtures["evidence more mixed"] = [
-        *mixtures["evidence mixed"], "evidence sharp", "evidence self"
-    ]  # fmt: skip
+        mixtures[f"{name} mixed"] = [*mixtures[f"{name} gnn mixed"], f"{name} instant"]
     for name, options in mixtures.items():
-        some = [lines[o][0] for o in options]
-        weights = mixing_weights([p[val] for p in some], y[val])
-        if name.endswith("soft"):
-            right = torch.tensor([lines[o][1] for o in options], device=device)
-            top = float(right.max().clamp(0.05, 0.95))
-            error = (top * (1 - top) / len(val)) ** 0.5
-            weights = ((right - right.max()) / (0.5 * error)).softmax(0)
-        lines[name] = judged(mixed(some, weights))
+        some = [lines[o] for o in options]
+        weights = mixing_weights([score for _, score in some], len(val))
+        lines[name] = judged(mixed([p for p, _ in some], weights))
         picked[name] = name
     accuracy = {
         name: float((p[test].argmax(1) == y[test]).float().mean()) for name, (p, _) in lines.items()
@@ -398,11 +384,13 @@ def pretrain_fold(files: list[str], out: str, device: str, config: EvidencePretr
 
 def run_cell_safely(*cell: str) -> list[dict]:
     quiet()
+    faulthandler.dump_traceback_later(150, exit=False)
     try:
         return run_cell(*cell)
     except Exception:
         return [{"error": traceback.format_exc(), "cell": list(map(str, cell))}]
     finally:
+        faulthandler.cancel_dump_traceback_later()
         torch.cuda.empty_cache()
 
 
@@ -456,8 +444,9 @@ def main() -> None:
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS))
     parser.add_argument("--targets", nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--large-seeds", type=int, default=5, help="of files above 500 kB")
+    parser.add_argument("--large-seeds", type=int, default=5, help="of large files")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--large-workers", type=int, default=2, help="for large files")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--config", type=json.loads, default={}, help="of the pre-training")
     parser.add_argument("--commit", default=os.environ.get("COMMIT", ""))
@@ -477,7 +466,10 @@ def main() -> None:
     started = time.perf_counter()
     spawn = multiprocessing.get_context("spawn")
     rows: list[dict] = []
-    with ProcessPoolExecutor(args.workers, mp_context=spawn) as pool:
+    with (
+        ProcessPoolExecutor(args.workers, mp_context=spawn) as pool,
+        ProcessPoolExecutor(args.large_workers, mp_context=spawn) as large_pool,
+    ):
         learners, training = {}, []
         if args.learner is None:
             for fold in sorted({FOLDS[family(t)] for t in targets}):
@@ -491,13 +483,16 @@ def main() -> None:
         for done in as_completed(training):
             print(round(time.perf_counter() - started), done.result(), flush=True)
         size = {n: Path(f).stat().st_size for n, f in files.items()}
-        cells = [
-            (files[t], c, seed, str(args.learner or learners[FOLDS[family(t)]]), args.device)
-            for t in sorted(targets, key=lambda t: -size[t])
-            for c in args.conditions
-            for seed in range(args.seeds if size[t] < 5e5 else min(args.seeds, args.large_seeds))
-        ]
-        jobs = [pool.submit(run_cell_safely, *cell) for cell in cells]
+        jobs = []
+        for seed in range(args.seeds):
+            for t in sorted(targets, key=lambda t: -size[t]):
+                large = size[t] > LARGE
+                if large and seed >= args.large_seeds:
+                    continue
+                learner = str(args.learner or learners[FOLDS[family(t)]])
+                for c in args.conditions:
+                    cell = (files[t], c, seed, learner, args.device)
+                    jobs.append((large_pool if large else pool).submit(run_cell_safely, *cell))
         args.out.parent.mkdir(parents=True, exist_ok=True)
         with args.out.open("w") as out:
             for done in as_completed(jobs):

@@ -10,7 +10,7 @@ from graphglow.graphs.adjacency import normalised_adjacency
 
 
 def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
-    """A graph of 300 to ``max_nodes`` nodes, 2 to 10 classes and mean degree 1.5 to 30.
+    """A graph of 300 to ``max_nodes`` nodes, 2 to 10 classes and mean degree 1.5 to 80.
 
     Half of them are homophilous to a random degree, half have a random class-to-class matrix;
     degrees are heavy-tailed in half; a third have labels that are diffused over the graph instead
@@ -27,7 +27,7 @@ def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
     classes = int(draw(2, 10.99))
     share = torch.rand(classes, generator=generator) + draw(0.05, 1.0)
     y = torch.multinomial(share, nodes, replacement=True, generator=generator)
-    degree = torch.tensor(draw(0.4, 3.4)).exp().item()
+    degree = min(torch.tensor(draw(0.4, 4.4)).exp().item(), nodes / 12)
     homophily = draw(0, 1)
     if draw(0, 1) < 0.5:
         mixing = torch.full((classes, classes), (1 - homophily) / classes)
@@ -71,7 +71,7 @@ def _features(y: Tensor, edge_index: Tensor, generator: torch.Generator) -> Tens
         return low + (high - low) * float(torch.rand((), generator=generator))
 
     nodes, classes = len(y), int(y.max()) + 1
-    signal = draw(0, 1) ** 2 * 2
+    signal = draw(0, 1) ** 2 * 2 if draw(0, 1) < 0.8 else 0.0  # a fifth say nothing
     if draw(0, 1) < 0.5:
         width = int(torch.tensor(draw(1.6, 5.5)).exp())
         clusters = int(draw(1, 3.99))  # of one class: several centres

@@ -114,8 +114,9 @@ def calibration(problem: Problem, pairs: Tensor, excess: Tensor) -> float:
     for _ in range(12):  # Newton's method
         p = (logits + shift).sigmoid()
         slope = weight * (p - same).sum() + shift / 0.49
-        shift = shift - slope / (weight * (p * (1 - p)).sum() + 1 / 0.49)
-    return float(shift.clamp(-3, 3))
+        step = slope / (weight * (p * (1 - p)).sum() + 1 / 0.49)
+        shift = shift - step.clamp(-0.5, 0.5)
+    return float(shift)
 
 
 def weights_of(excess: Tensor) -> Tensor:
