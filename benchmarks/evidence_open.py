@@ -378,6 +378,7 @@ def pretrain_fold(files: list[str], out: str, device: str, config: EvidencePretr
     learner.provenance["source_weights"] = [round(w, 3) for w in weights]
     learner.provenance["command"] = "benchmarks/evidence_open.py"
     learner.to("cpu").save(out)
+    torch.cuda.empty_cache()
     return {"out": out, "seconds": learner.provenance["seconds"],
             "scale": learner.logit_scale.tolist()}  # fmt: skip
 

@@ -5,6 +5,7 @@ answers. To choose one by few validation nodes is noisy; to mix those that are a
 within what so few nodes can tell, is seldom worse than it and often better.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -19,7 +20,7 @@ def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
     """
     accuracy = torch.tensor(accuracies, dtype=torch.float32)
     best = float(accuracy.max().clamp(0.05, 0.95))
-    error = (best * (1 - best) / max(1, nodes)) ** 0.5
+    error = math.sqrt(best * (1 - best) / max(1, nodes))
     return ((accuracy - accuracy.max()) / (0.5 * error)).softmax(0)
 
 

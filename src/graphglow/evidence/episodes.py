@@ -134,7 +134,7 @@ def _with_noise(x: Tensor, generator: torch.Generator) -> Tensor:
         deviation = x.float().std(0, keepdim=True)
         noise = torch.randn(x.shape, generator=generator)
         return x + 3 * _uniform(generator) * deviation * noise
-    entries = x.to_sparse_coo().coalesce()
+    entries = x.to_sparse().coalesce()
     kept = torch.rand(entries.values().numel(), generator=generator) < 0.05 + _uniform(generator)
     return torch.sparse_coo_tensor(
         entries.indices()[:, kept], entries.values()[kept], x.shape, check_invariants=False
@@ -162,7 +162,7 @@ def _random_pairs(nodes: int, count: int, generator: torch.Generator) -> Tensor:
 
 
 def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
-    return x[rows] if x.layout == torch.strided else x.to_sparse_coo().index_select(0, rows)
+    return x[rows] if x.layout == torch.strided else x.to_sparse().index_select(0, rows)
 
 
 def _uniform(generator: torch.Generator) -> float:

@@ -66,8 +66,9 @@ class EvidenceLearner(nn.Module):
         scores: Tensor = scorer(evidence, context)
         if self.trained or len(scores) < 2:
             return scores
-        mean, deviation = self.logit_scale[round_]
-        return (scores - scores.mean()) / scores.std().clamp_min(1e-6) * deviation + mean
+        mean, deviation = self.logit_scale[round_].tolist()
+        scaled: Tensor = (scores - scores.mean()) / scores.std().clamp_min(1e-6) * deviation + mean
+        return scaled
 
     @torch.no_grad()
     def refine(

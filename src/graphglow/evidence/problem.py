@@ -129,7 +129,7 @@ def feature_rows(x: Tensor | None, num_nodes: int, device: torch.device | str) -
         return None
     if x.ndim != 2 or x.shape[0] != num_nodes:
         raise InputError(f"x must have one row per node ({num_nodes}); got {tuple(x.shape)}")
-    entries = x.to_sparse_coo().coalesce() if x.layout != torch.strided else None
+    entries = x.to_sparse().coalesce() if x.layout != torch.strided else None
     values = (x if entries is None else entries.values()).float()
     if not bool(values.isfinite().all()):
         raise InputError("x must be finite; got NaN or infinity")

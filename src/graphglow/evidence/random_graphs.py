@@ -1,5 +1,7 @@
 """Random graphs: sources of every kind of use and uselessness of edges and features."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -93,4 +95,4 @@ def _diffused(edge_index: Tensor, field: Tensor, steps: int) -> Tensor:
     adj = normalised_adjacency(edge_index, None, len(field))
     for _ in range(steps):
         field = times(adj, field)
-    return F.normalize(field - field.mean(0), dim=0) * len(field) ** 0.5
+    return F.normalize(field - field.mean(0), dim=0) * math.sqrt(len(field))

@@ -29,7 +29,8 @@ from graphglow.ops.sparse import SparseMatrix
 class Learner(Protocol):
     """What the rounds need of a learner."""
 
-    vote: nn.Module
+    @property
+    def vote(self) -> nn.Module: ...
 
     def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor: ...
 

@@ -100,11 +100,13 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     values, vectors = torch.linalg.eigh((z.T @ z).double().cpu())
     keep = values.argsort(descending=True)[:width]
     scale = values[keep].clamp_min(0).sqrt()
-    return q @ (vectors[:, keep] * scale).to(q)
+    mixing: Tensor = vectors[:, keep] * scale
+    return q @ mixing.to(q)
 
 
 def _orthonormal(columns: Tensor) -> Tensor:
-    return torch.linalg.qr(columns)[0]
+    q: Tensor = torch.linalg.qr(columns)[0]
+    return q
 
 
 def _starts(sorted_index: Tensor, size: int) -> Tensor:

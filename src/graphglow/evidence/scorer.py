@@ -1,5 +1,7 @@
 """The scorer: the small frozen network that turns evidence and context into log-odds."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -59,4 +61,4 @@ def contributions(scorer: Scorer, f: Tensor, c: Tensor, groups: list[list[int]])
 
 
 def _initial(rows: int, columns: int, generator: torch.Generator) -> Tensor:
-    return torch.randn(rows, columns, generator=generator) / rows**0.5
+    return torch.randn(rows, columns, generator=generator) / math.sqrt(rows)
