@@ -10,7 +10,14 @@ import graphglow
 from graphglow.cli import main
 from graphglow.commands.files import read_learner
 from graphglow.graphs import DATASETS
-from graphglow.pretrained import FOLDER, PRETRAINED, learner_file, load_learner, load_pretrained
+from graphglow.pretrained import (
+    EVIDENCE,
+    FOLDER,
+    PRETRAINED,
+    learner_file,
+    load_learner,
+    load_pretrained,
+)
 
 REPO = Path(__file__).parents[2]
 FAST = ["--target", "wine", "--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
@@ -37,7 +44,7 @@ def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
 
 
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
-    assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
+    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {*PRETRAINED, EVIDENCE}
     assert all(name in DATASETS for of in PRETRAINED.values() for name in of)
     assert load_pretrained("universal").config.delta == "truncate"
 
