@@ -32,7 +32,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig, pretrain_evidence
-from graphglow.evidence.answers import mixed, mixing_weights
+from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
 from graphglow.evidence.candidates import nearest
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import entries, times
@@ -325,6 +325,9 @@ def run_cell(path: str, condition: str, seed: int, learner_file: str, device: st
         methods[f"{name} S"] = [name]
         methods[f"{name} instant"] = [f"{name} instant"]
     picked = {m: max(options, key=lambda o: lines[o][1]) for m, options in methods.items()}
+    share = graph_by_leave_one_out(refined["evidence"].channel_scores)
+    by_loo = {None: "mlp", 0.0: "evidence", 0.5: "evidence/2", 1.0: "gcn"}
+    picked["evidence by loo"] = by_loo[share]
     mixtures = {"gcn+mlp mixed": ["gcn", "mlp"], "knn mixed": ["gcn", "knn/2", "knn", "mlp"]}
     for name in refined:
         mixtures[f"{name} gnn mixed"] = ["gcn", f"{name}/2", name, "mlp"]
