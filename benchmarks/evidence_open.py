@@ -8,6 +8,7 @@ line per run and method; a table of means at the end.
     python benchmarks/evidence_open.py --graphs data/open --out results/evidence_open.jsonl
     python benchmarks/evidence_open.py --graphs data/exam --learner evidence.safetensors \
         --conditions given --seeds 5 --out results/evidence_exam.jsonl
+    python benchmarks/evidence_open.py --table --out results/evidence_exam.jsonl
 """
 
 import argparse
@@ -32,7 +33,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig, pretrain_evidence
-from graphglow.evidence.answers import mixed, mixing_weights
+from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
 from graphglow.evidence.candidates import nearest
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import entries, times
@@ -325,6 +326,9 @@ def run_cell(path: str, condition: str, seed: int, learner_file: str, device: st
         methods[f"{name} S"] = [name]
         methods[f"{name} instant"] = [f"{name} instant"]
     picked = {m: max(options, key=lambda o: lines[o][1]) for m, options in methods.items()}
+    share = graph_by_leave_one_out(refined["evidence"].channel_scores)
+    by_loo = {None: "mlp", 0.0: "evidence", 0.5: "evidence/2", 1.0: "gcn"}
+    picked["evidence by loo"] = by_loo[share]
     mixtures = {"gcn+mlp mixed": ["gcn", "mlp"], "knn mixed": ["gcn", "knn/2", "knn", "mlp"]}
     for name in refined:
         mixtures[f"{name} gnn mixed"] = ["gcn", f"{name}/2", name, "mlp"]
@@ -396,49 +400,49 @@ def run_cell_safely(*cell: str) -> list[dict]:
 
 
 def means(rows: list[dict]) -> str:
-    """Mean accuracy by condition, by family and in all; the worst cells; calibration."""
+    """Mean accuracy by condition, family or target, and in all; the worst cells; calibration."""
     table: dict[tuple, list[float]] = defaultdict(list)
     for row in rows:
         table[row["target"], row["condition"], row["method"]].append(100 * row["accuracy"])
     cell = {key: float(np.mean(values)) for key, values in table.items()}
+    kind = {row["target"]: row["family"] for row in rows}
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = sorted({(t, c) for t, c, _ in cell})
     for t, c in cells:
         cell[t, c, "better"] = max(cell[t, c, "gcn"], cell[t, c, "mlp"])
-    columns = ["better", *methods]
-    short = columns
+    columns = short = ["better", *methods]
     for word, less in SHORT.items():
         short = [m.replace(word, less) for m in short]
     lines = [" " * 22 + "".join(f"{m[:8]:>9}" for m in short)]
 
-    def line(name: str, some: list[tuple]) -> None:
-        values = [np.mean([cell[t, c, m] for t, c in some]) for m in columns]
+    def line(name: str, some: list[tuple]) -> np.ndarray:
+        values = np.array([np.mean([cell[t, c, m] for t, c in some]) for m in columns])
         lines.append(f"{name[:17]:17}{len(some):4d} " + "".join(f"{v:9.1f}" for v in values))
+        return values
 
     for condition in dict.fromkeys(c for _, c in cells):
         line(condition, [k for k in cells if k[1] == condition])
-    for kind in sorted({family(t) for t, _ in cells}):
-        line(kind, [k for k in cells if family(k[0]) == kind])
+    if len(kind) <= 12:
+        for target in sorted(kind):
+            line(target, [k for k in cells if k[0] == target])
+    families = sorted(set(kind.values()))
+    by_kind = [line(f, [k for k in cells if kind[k[0]] == f]) for f in families]
     line("all", cells)
-    kinds = sorted({family(t) for t, _ in cells})
-    by_kind = [
-        [np.mean([cell[t, c, m] for t, c in cells if family(t) == k]) for m in columns]
-        for k in kinds
-    ]
     lines.append(f"{'mean of families':21} " + "".join(f"{v:9.1f}" for v in np.mean(by_kind, 0)))
     for m in [m for m in methods if m.startswith("evidence")]:
         gaps = sorted((cell[t, c, m] - cell[t, c, "better"], t, c) for t, c in cells)
         worst = "; ".join(f"{g:.1f} {t} {c}" for g, t, c in gaps[:6])
         lines.append(f"worst of {m}: {worst}")
-    ece = [row["ece"] for row in rows if row["method"] == "gcn"]
+    ece = [row["ece"] for row in rows if row["method"] == "evidence"]
     lines.append(f"calibration error: mean {np.mean(ece):.3f}, largest {np.max(ece):.3f}")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--graphs", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--graphs", type=Path, default=Path("data/open"))
+    parser.add_argument("--out", type=Path, default=Path("results/evidence_open.jsonl"))
+    parser.add_argument("--table", action="store_true", help="only print that of the rows in --out")
     parser.add_argument("--learner", type=Path, help="evaluate this one instead of folds")
     parser.add_argument("--final", type=Path, help="also pre-train on all graphs, into this file")
     parser.add_argument("--keep", type=Path, default=Path("evidence_folds"))
@@ -452,6 +456,9 @@ def main() -> None:
     parser.add_argument("--config", type=json.loads, default={}, help="of the pre-training")
     parser.add_argument("--commit", default=os.environ.get("COMMIT", ""))
     args = parser.parse_args()
+    if args.table:
+        print(means([json.loads(line) for line in args.out.read_text().splitlines()]))
+        return
     files = {p.stem: str(p) for p in sorted(args.graphs.glob("*.npz"))}
     targets = args.targets or list(files)
     config = EvidencePretrainConfig(**args.config)

@@ -1,9 +1,12 @@
 """The learner: files, refinement of awkward graphs, explanations, and what it may not read."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch_geometric.data import Data
 
+import graphglow
 from graphglow.errors import InputError
 from graphglow.evidence import (
     EvidenceLearner,
@@ -12,9 +15,10 @@ from graphglow.evidence import (
     pretrain_evidence,
     random_graph,
 )
-from graphglow.evidence.answers import mixed, mixing_weights
+from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
 from graphglow.storage import load_tensors, save_tensors
 
+SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "evidence.safetensors"
 TINY = EvidencePretrainConfig(
     first_episodes=4, vote_episodes=4, second_episodes=4, max_nodes=300, pairs=512, nodes=64,
     steps=30,
@@ -209,6 +213,7 @@ def test_the_control_has_the_scale_of_the_trained_one():
         (changed(edge_index=torch.tensor([[0], [60]])), "edge_index must lie"),
         (changed(edge_index=torch.rand(2, 3)), "must hold integers"),
         (changed(edge_weight=torch.ones(3)), "one value per edge"),
+        (changed(edge_weight=-torch.ones(180)), "finite and >= 0"),
         (changed(x=torch.full((60, 2), torch.nan)), "must be finite"),
         (changed(y=torch.rand(60)), "integer class"),
         (changed(train_mask=torch.ones(3, dtype=torch.bool)), "train_mask must have"),
@@ -233,3 +238,31 @@ def test_answers_as_good_as_the_best_are_mixed():
     torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.0]), atol=1e-3, rtol=0)
     p = mixed([torch.eye(3), torch.ones(3, 3) / 3, torch.eye(3)], weights)
     torch.testing.assert_close(p.sum(1), torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("none", "given", "refined", "expected"),
+    [(0.5, 0.1, 0.2, None), (0.1, 0.5, 0.2, 1.0), (0.1, 0.2, 0.5, 0.0), (0.1, 0.3, 0.32, 0.5)],
+)
+def test_lambda_by_leave_one_out(none, given, refined, expected):
+    gains = {"x": none, "aax": given, "ssx": refined}
+    scores = {name: {"likelihood": gain} for name, gain in gains.items()}
+    assert graph_by_leave_one_out(scores) == expected
+
+
+def test_the_shipped_learner_loads_and_says_where_it_is_from():
+    learner = EvidenceLearner.load(SHIPPED)
+    assert learner.trained
+    assert len(learner.provenance["sources"]) == 25
+    paper = {"cora", "citeseer", "pubmed", "amherst41", "johnshopkins55", "reed98", "cornell5"}
+    assert not paper & set(learner.provenance["sources"])
+
+
+def test_the_shipped_learner_finds_the_classes_of_a_plain_graph():
+    data = graph(nodes=150, labels=15)
+    refined = EvidenceLearner.load(SHIPPED).refine(data)
+    hidden = ~data.train_mask
+    right = refined.predict_proba().argmax(1) == data.y
+    assert right[hidden].float().mean() > 0.9
+    y = data.y[refined.edge_index]
+    assert (y[0] == y[1]).float().mean() > 0.8

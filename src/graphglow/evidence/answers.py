@@ -1,4 +1,4 @@
-"""Several answers to one question, mixed by how they do on validation nodes.
+"""Several answers to one question: mixed by validation nodes, or chosen without any.
 
 The input graph alone, no graph, the refined graph, both, and the instant predictions are all
 answers. To choose one by few validation nodes is noisy; to mix those that are as good as the best,
@@ -6,7 +6,7 @@ within what so few nodes can tell, is seldom worse than it and often better.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -27,3 +27,24 @@ def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
 def mixed(answers: Sequence[Tensor], weights: Tensor) -> Tensor:
     """``sum_a w_a p_a``: [N, C] each -> [N, C]."""
     return torch.einsum("a,anc->nc", weights.to(answers[0]), torch.stack(list(answers)))
+
+
+def graph_by_leave_one_out(
+    scores: Mapping[str, Mapping[str, float]], *, margin: float = 0.05
+) -> float | None:
+    """Lambda of ``lambda A + (1 - lambda) S`` without validation nodes; None means no graph.
+
+    The channels of x, A^2 x and S^2 x are linear GNNs on no graph, on the input's and on the
+    refined one; their leave-one-out log-loss gains are compared. Within ``margin`` of each other
+    the two graphs are mixed evenly.
+
+    Args:
+        scores: ``channel_scores`` of a refined graph.
+        margin: A smaller lead is none.
+    """
+    none, given, refined = (scores[name]["likelihood"] for name in ("x", "aax", "ssx"))
+    if none > max(given, refined) + margin:
+        return None
+    if abs(given - refined) <= margin:
+        return 0.5
+    return float(given > refined)

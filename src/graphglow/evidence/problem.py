@@ -189,7 +189,11 @@ def _edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor | None]:
             f"edge_weight must have one value per edge ({edge_index.shape[1]}); "
             f"got {tuple(weight.shape)}"
         )
-    return edge_index.long(), None if weight is None else weight.flatten()
+    if weight is None:
+        return edge_index.long(), None
+    if not bool((weight.isfinite() & (weight >= 0)).all()):
+        raise InputError("edge_weight must be finite and >= 0; got NaN, infinity or less than 0")
+    return edge_index.long(), weight.flatten()
 
 
 def _labels(data: Data, num_nodes: int) -> tuple[Tensor, Tensor]:

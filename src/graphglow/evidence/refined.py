@@ -93,34 +93,6 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
     added = second_evidence(first, second, vote, pairs, before)
     evidence = torch.cat([evidence, added], 1)
     context = torch.cat([second.context, vote.scores])
-    return _refined(problem, first, second, vote, pairs, evidence, context, learner)
-
-
-def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:
-    """The channels' answers mixed by the learner; absent with fewer than two classes."""
-    problem = first.problem
-    if len(problem.seen) < 2:
-        return absent(problem)
-    return vote_channel(problem, learner.vote(*vote_inputs(first, second)))
-
-
-def vote_inputs(first: FirstRound, second: SecondRound) -> tuple[Tensor, Tensor]:
-    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
-    place = FIRST_CONTEXT.index("labels_per_class")
-    channels = first.channels | second.channels
-    return vote_evidence(first.problem, channels, first.context[place : place + 2])
-
-
-def _refined(
-    problem: Problem,
-    first: FirstRound,
-    second: SecondRound,
-    vote: Channel,
-    pairs: Tensor,
-    evidence: Tensor,
-    context: Tensor,
-    learner: Learner,
-) -> RefinedGraph:
     excess = learner.pair_scores(1, evidence, context)
     shift = calibration(problem, pairs, excess)
     excess = excess + shift
@@ -147,6 +119,21 @@ def _refined(
         pair_log_odds=excess,
         pair_evidence=evidence,
     )
+
+
+def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:
+    """The channels' answers mixed by the learner; absent with fewer than two classes."""
+    problem = first.problem
+    if len(problem.seen) < 2:
+        return absent(problem)
+    return vote_channel(problem, learner.vote(*vote_inputs(first, second)))
+
+
+def vote_inputs(first: FirstRound, second: SecondRound) -> tuple[Tensor, Tensor]:
+    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
+    place = FIRST_CONTEXT.index("labels_per_class")
+    channels = first.channels | second.channels
+    return vote_evidence(first.problem, channels, first.context[place : place + 2])
 
 
 def _all_classes(problem: Problem, probabilities: Tensor) -> Tensor | None:
