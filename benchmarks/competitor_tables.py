@@ -6,18 +6,15 @@
 Of several rows of one run the newest counts.
 """
 
-import argparse
 import statistics
 import sys
 from pathlib import Path
 
 from graphglow.baselines import METHODS
-from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.paper.numbers import BOTH_TABLES
+from graphglow.experiments.paper import BOTH_TABLES, GRAPHS
 from graphglow.experiments.runs.rows import ResultRow, read_rows
-from marked_page import rewrite
+from marked_page import markdown, write_page
 
-ROOT = Path(__file__).resolve().parents[1]
 CITATION = ("cora", "citeseer", "pubmed")
 SOCIAL = ("amherst41", "johnshopkins55", "reed98", "cornell5")
 OWN_FIGURES = {  # test accuracy in %: of the method's own paper, and for link what we set out for
@@ -45,11 +42,6 @@ def newest(path: Path) -> list[ResultRow]:
 def series(row: ResultRow) -> str:
     """The method, and the backbone where it is not the usual one."""
     return row.cell.rpartition("/")[0]
-
-
-def markdown(titles: list[str], cells: list[list[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *cells]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def methods_table() -> str:
@@ -118,21 +110,15 @@ def ordered(rows: list[ResultRow]) -> list[ResultRow]:
     return sorted(rows, key=lambda row: (places[row.method], series(row)))
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--rows", type=Path, default=ROOT / "results" / "competitors.jsonl")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "competitors.md")
-    args = parser.parse_args()
-    rows = newest(args.rows)
-    tables = {
+def tables(results: Path) -> dict[str, str]:
+    rows = newest(results / "competitors.jsonl")
+    return {
         "methods": methods_table(),
         "citation": accuracy_table(rows, CITATION),
         "social": accuracy_table(rows, SOCIAL),
         "cost": cost_table(rows),
     }
-    return rewrite(args.page, tables, check=args.check)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_page("competitors.md", tables))

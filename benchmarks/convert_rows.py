@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.paper.lines import NAMES
+from graphglow.experiments.paper import NAMES
 from graphglow.experiments.runs.rows import line_of, row_of
 from graphglow.storage import atomic_path
 

@@ -5,7 +5,7 @@
 
 Random graphs (``scale_graph``) are cut into as many parts as there are ranks, in a process of its
 own, and read shard by shard. Each size is a line of ``results/distributed.jsonl``, beside what the
-cost model says (``graphglow.training.distributed.cost``). On GPUs each rank has one.
+cost model says (``distributed_cost.py``). On GPUs each rank has one.
 """
 
 import argparse
@@ -18,14 +18,10 @@ from typing import Any
 
 import torch
 
+import distributed_cost as cost
+from distributed_cost import Job, Machine
+from graphglow.experiments.bench import measure
 from graphglow.experiments.bench.config import stamped
-from graphglow.experiments.bench.measure import (
-    bytes_now,
-    in_fresh_process,
-    peak_since_reset,
-    reset_peak,
-    tensor_peak,
-)
 from graphglow.graphs import scale_graph
 from graphglow.storage import append_line
 from graphglow.structure import LearnerConfig, StructureLearner
@@ -34,19 +30,17 @@ from graphglow.training.distributed import (
     GraphArrays,
     Ranks,
     Shard,
-    cost,
     join,
     read_shard,
     write_shards,
 )
-from graphglow.training.distributed.cost import Job, Machine
 from graphglow.training.distributed.task import ShardTask
 
 
 def main() -> None:
     options = parsed()
     with join(options.device) as ranks:
-        base = bytes_now(ranks.device)
+        base = measure.reset_peak(ranks.device)
         machine = measured_machine(ranks)
         for nodes in options.nodes:
             row = one_size(nodes, options, ranks, machine, base)
@@ -87,7 +81,7 @@ def one_size(
     root = options.folder or Path(tempfile.gettempdir()) / "graphglow-shards"
     folder = root / f"{'-'.join(map(str, shape))}-{options.partition}"
     if ranks.rank == 0 and not folder.exists():
-        in_fresh_process(write, folder, *shape, options.partition)
+        measure.in_fresh_process(write, folder, *shape, options.partition)
     ranks.wait()
     shard = read_shard(folder, ranks)
     config = TransferConfig(
@@ -100,7 +94,7 @@ def one_size(
     learner = StructureLearner(width).to(ranks.device).requires_grad_(False)
     task = ShardTask(shard, learner, config, ranks)
     epoch(task)  # not timed
-    reset_peak(ranks.device)
+    measure.reset_peak(ranks.device)
     times, sent = [], 0.0
     for _ in range(options.epochs):
         ranks.wait()
@@ -109,8 +103,8 @@ def one_size(
         sent = ranks.traffic.sent - before
         ranks.wait()
         times.append(time.perf_counter() - began)
-    resident = peak_since_reset(ranks.device) - base
-    peak = tensor_peak(lambda: epoch(task), ranks.device)
+    resident = measure.peak_since_reset(ranks.device) - base
+    peak = measure.tensor_peak(lambda: epoch(task), ranks.device)
     structure = task.evaluate().structure
     assert structure is not None  # there is a learner
     job = job_of(task, shard, structure.chosen_backend)

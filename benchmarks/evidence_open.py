@@ -38,7 +38,7 @@ from graphglow.evidence.candidates import nearest
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import entries, times
 from graphglow.evidence.views import first_views
-from graphglow.graphs.adjacency import normalised_adjacency
+from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
 FAMILIES = {

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphglow.experiments.paper import NAMES
 from graphglow.experiments.paper.cells import Cell
-from graphglow.experiments.paper.lines import NAMES
 from graphglow.experiments.runs.config import ReproduceConfig, as_compared, merged
 from graphglow.experiments.runs.learners import (
     Lesson,
@@ -42,7 +42,7 @@ from graphglow.graphs import DATASETS
 from graphglow.pretrained import FOLDER, PRETRAINED
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig
-from marked_page import rewrite
+from marked_page import ROOT, markdown, rewrite
 
 # minutes on a CPU; P = 400, T = 4 and 80 epochs did no better (docs/pretrained.md)
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -52,7 +52,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 TRANSFER: dict[str, Any] = {}
 """On every target: fields of TransferConfig."""
 
-ROOT = Path(__file__).resolve().parents[1]
 METHODS = ("graphglow", "random-theta", "gcn")
 
 
@@ -136,15 +135,15 @@ def hold_out(names: Sequence[str], args: argparse.Namespace) -> None:
 
 def made_table(folder: Path) -> str:
     """The files of the package, and how each came about."""
-    lines = ["| name | sources | validation, mean | seconds | on | commit |", "|---" * 6 + "|"]
+    lines = []
     for path in sorted(folder.glob("*.safetensors")):
         if path.stem in SETTINGS:
             made = StructureLearner.load(path).provenance
-            origin = made["provenance"]
-            figures = f"{100 * made['validation_accuracy']:.1f} | {made['seconds']:.0f}"
-            where = f"{origin['machine']['gpu'] or 'CPU'} | {origin['commit']}"
-            lines.append(f"| `{path.stem}` | {', '.join(made['sources'])} | {figures} | {where} |")
-    return "\n".join(lines) + "\n"
+            score, origin = f"{100 * made['validation_accuracy']:.1f}", made["provenance"]
+            sources, where = ", ".join(made["sources"]), origin["machine"]["gpu"] or "CPU"
+            figures = [score, f"{made['seconds']:.0f}", where, origin["commit"]]
+            lines.append([f"`{path.stem}`", sources, *figures])
+    return markdown(["name", "sources", "validation, mean", "seconds", "on", "commit"], lines)
 
 
 def hold_out_table(path: Path) -> str:
@@ -154,12 +153,12 @@ def hold_out_table(path: Path) -> str:
         if row.test_accuracy is not None:
             methods = found.setdefault((row.series, row.target), {})
             methods.setdefault(row.method, []).append(100 * row.test_accuracy)
-    lines = [f"| name | held out | {' | '.join(METHODS)} |", "|---" * 5 + "|"]
+    lines = []
     for (series, target), methods in sorted(found.items()):
         name, comma, rest = series.partition(",")
-        figures = " | ".join(shown(methods.get(method, [])) for method in METHODS)
-        lines.append(f"| `{name}`{comma}{rest} | {target} | {figures} |")
-    return "\n".join(lines) + "\n"
+        figures = [shown(methods.get(method, [])) for method in METHODS]
+        lines.append([f"`{name}`{comma}{rest}", target, *figures])
+    return markdown(["name", "held out", *METHODS], lines)
 
 
 def shown(scores: list[float]) -> str:

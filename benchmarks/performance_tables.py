@@ -7,7 +7,6 @@
 on one machine the newest counts.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphglow.experiments.bench.config import Row, shown
-from marked_page import NO_ROWS, rewrite
+from marked_page import NO_ROWS, markdown, write_page
 
-ROOT = Path(__file__).resolve().parents[1]
 MODEL = ("refinements", "pivots", "precision", "delta", "seed")
 CASES = {
     "op": ("nodes", "pivots", "width", "features", "precision", "backend"),
@@ -157,11 +155,6 @@ def machine(row: Row) -> str:
     return f"{where}, torch {made['versions']['torch']}"
 
 
-def markdown(titles: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *cells]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def table(name: str, rows: Sequence[Row]) -> str:
     """The table of one benchmark for each machine; columns that stay empty are left out."""
     by_machine: dict[str, dict[tuple[object, ...], Row]] = {}
@@ -198,16 +191,10 @@ def bars(rows: Sequence[Row]) -> str:
     return markdown(["what", "bar", "aim", "measured", "met"], lines)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; 1 if stale")
-    parser.add_argument("--results", type=Path, default=ROOT / "results")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
-    args = parser.parse_args(words)
-    rows = read_rows(args.results)
-    made = {"bars": bars(rows), **{name: table(name, rows) for name in COLUMNS}}
-    return rewrite(args.page, made, check=args.check)
+def tables(results: Path) -> dict[str, str]:
+    rows = read_rows(results)
+    return {"bars": bars(rows), **{name: table(name, rows) for name in COLUMNS}}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_page("performance.md", tables))

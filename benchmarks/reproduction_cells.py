@@ -5,7 +5,7 @@ deviations, the best of a column and tests are those of ``graphglow report``.
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from graphglow.experiments.paper.cells import EXPERIMENTS
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.rows import ResultRow
 from graphglow.report.comparison import ALONE, LEFT_OUT, Cell, compare
+from marked_page import markdown
 
 NOTHING = "-"
 SEEDS = ReproduceConfig.seeds
@@ -161,12 +162,6 @@ def scores(grid: Grid, *, first: str = "method") -> str:
 
 
 # How things are written
-
-
-def markdown(titles: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table; lines within it must be of the same length."""
-    whole = [list(titles), ["---"] * len(titles), *map(list, lines)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in whole)
 
 
 def percent(share: float) -> str:

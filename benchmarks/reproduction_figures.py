@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.paper import GRAPHS, numbers
+from graphglow.experiments import paper as numbers
+from graphglow.experiments.paper import GRAPHS, LEARNED_ON, NAMES, OWN_LINES
 from graphglow.experiments.paper.cells import DAMAGED_GRAPHS, DAMAGES
-from graphglow.experiments.paper.lines import LEARNED_ON, NAMES, OWN_LINES
 from graphglow.experiments.runs.rows import ResultRow
 from graphglow.report.curves import meaning, measured_graphs
-from marked_page import NO_ROWS
+from marked_page import NO_ROWS, markdown
 from reproduction_cells import (
     NOTHING,
     TITLES,
@@ -23,7 +23,6 @@ from reproduction_cells import (
     by_target,
     grid_of,
     machine,
-    markdown,
     percent,
     points,
     score,

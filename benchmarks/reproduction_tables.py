@@ -13,10 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.paper import GRAPHS
+from graphglow.experiments.paper import GRAPHS, PRETRAINED
 from graphglow.experiments.paper.cells import EXPERIMENTS
 from graphglow.experiments.paper.cells import Cell as CellOfPaper
-from graphglow.experiments.paper.lines import PRETRAINED
 from graphglow.experiments.runs.config import (
     as_compared,
     config_kind,
@@ -25,11 +24,10 @@ from graphglow.experiments.runs.config import (
     tuned_settings,
 )
 from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.experiments.runs.rows import ResultRow, origins, without_repeats
+from graphglow.experiments.runs.rows import ResultRow, counted, origins, without_repeats
 from graphglow.experiments.search.settings import Settings, read_settings
-from graphglow.experiments.wording import counted
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
-from marked_page import NO_ROWS, rewrite
+from marked_page import NO_ROWS, ROOT, markdown, rewrite
 from reproduction_cells import (
     NOTHING,
     SEEDS,
@@ -39,7 +37,6 @@ from reproduction_cells import (
     Shown,
     columns,
     grid_of,
-    markdown,
     percent,
     points,
     score,
@@ -56,7 +53,6 @@ from reproduction_figures import (
     time_table,
 )
 
-ROOT = Path(__file__).resolve().parents[1]
 JUDGED = {
     "graphglow": "random-theta",
     "graphglow-on": "random-on",

@@ -7,15 +7,13 @@ Rows are those of ``benchmarks/distributed.py`` (``results/distributed.jsonl``) 
 on a GPU, of ``graphglow bench scale`` and ``op``. Of several rows of one case the newest counts.
 """
 
-import argparse
 import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from graphglow.experiments.bench.config import Row
-from graphglow.training.distributed.cost import (
+from distributed_cost import (
     Job,
     Machine,
     bytes_sent,
@@ -24,10 +22,9 @@ from graphglow.training.distributed.cost import (
     kept_bytes,
     seconds,
 )
-from marked_page import NO_ROWS, rewrite
-from performance_tables import markdown
+from graphglow.experiments.bench.config import Row
+from marked_page import NO_ROWS, markdown, write_page
 
-ROOT = Path(__file__).resolve().parents[1]
 NVLINK, BETWEEN_MACHINES = 450e9, 50e9
 """Bytes per second that one GPU sends: to others of its machine (8), and to other machines."""
 LATENCY = 20e-6
@@ -214,21 +211,15 @@ def megabytes(count: float) -> str:
     return f"{count / 1e6:,.3g}" if count < 1e9 else f"{count / 1e6:,.0f}"
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; 1 if it is stale")
-    parser.add_argument("--results", type=Path, default=ROOT / "results")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "scaling.md")
-    args = parser.parse_args(words)
-    scale = read(args.results / "bench_scale.jsonl")
-    machine = h200(read(args.results / "bench_op.jsonl"))
-    made = {
-        "ranks": ranks_table(read(args.results / "distributed.jsonl")),
+def tables(results: Path) -> dict[str, str]:
+    scale = read(results / "bench_scale.jsonl")
+    machine = h200(read(results / "bench_op.jsonl"))
+    return {
+        "ranks": ranks_table(read(results / "distributed.jsonl")),
         "one_gpu": one_gpu_table(scale, machine),
         "predictions": predictions(scale, machine),
     }
-    return rewrite(args.page, made, check=args.check)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_page("scaling.md", tables))

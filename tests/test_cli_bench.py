@@ -5,9 +5,8 @@ import json
 import pytest
 
 from graphglow.cli import main
-from graphglow.commands import bench as bench_module
 from graphglow.commands.bench import COLUMNS, PARTS
-from graphglow.experiments.bench import measure
+from graphglow.experiments.bench import measure, op, transfers
 
 OP = ["bench", "op", "--nodes", "20", "30", "--pivots", "4", "--width", "8", "--features", "4"]
 OP += ["--min-seconds", "0.005", "--device", "cpu"]
@@ -58,14 +57,14 @@ def test_benchmarks_that_train(capsys, name):
 def test_a_fit_is_said(capsys, monkeypatch):
     rows = [{"nodes": 10**5, "epoch_ms": 1.0, "backend": "auto"}]
     fit = {"kind": "fit", "exponent": 1.04, "fitted_nodes": [10**5, 10**6]}
-    monkeypatch.setattr(bench_module, "run_scale", lambda config: [*rows, fit])
+    monkeypatch.setattr(transfers, "run_scale", lambda config: [*rows, fit])
     assert main(["bench", "scale", "--device", "cpu"]) == 0
     assert "nodes^1.04 from 100,000" in capsys.readouterr().out
 
 
 def test_what_did_not_fit_is_said(capsys, monkeypatch):
     row = {"nodes": 10**9, "epoch_ms": None, "peak_bytes": None, "out_of_memory": True}
-    monkeypatch.setattr(bench_module, "run_scale", lambda config: [row])
+    monkeypatch.setattr(transfers, "run_scale", lambda config: [row])
     assert main(["bench", "scale", "--device", "cpu"]) == 0
     assert "out of memory" in capsys.readouterr().out
 
@@ -87,9 +86,13 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
         (["op", "--nodez", "3"], "perhaps you meant"),
         (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),
         (["op", "--nodes", "0"], "nodes must be >= 1; got 0"),
+        (["op", "--nodes", "--device", "cpu"], "at least one case; got none"),
         (["op", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
         (["epoch", "--targets", "corra"], "nearest: cora"),
-        (["scale", "--backend", "linear"], "backend linear must go with --delta affine"),
+        (
+            ["scale", "--backend", "linear"],
+            "backend linear must go with a learner whose delta is affine",
+        ),
         (["batch", "--seeds", "0"], "seeds must be >= 2; got 0"),
     ],
 )
@@ -106,7 +109,7 @@ def test_a_file_that_cannot_be_written_is_found_before_measuring(capsys, tmp_pat
         raise AssertionError("measured")
         yield
 
-    monkeypatch.setattr(bench_module, "run_op", never)
+    monkeypatch.setattr(op, "run_op", never)
     assert main([*OP, "--out", str(tmp_path)]) == 2
     (tmp_path / "file").touch()
     assert main([*OP, "--out", str(tmp_path / "file" / "rows.jsonl")]) == 2

@@ -83,7 +83,9 @@ def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     edges.to_csv("payments.csv", index=False)
     status, out, err = run(*words, *COLUMNS, "--json")
     assert (status, out, len(err.splitlines())) == (2, "", 1)
-    assert "got payee 'zoe' in row 5 (the header is row 1), and 1 more such rows; --skip-un" in err
+    assert (
+        "'payee' of payments.csv must name nodes of the nodes table; got 'zoe', and 1 more" in err
+    )
     status, out, err = run(*words, *COLUMNS, "--skip-unknown-edges", "--json")
     assert (status, len(err.splitlines())) == (0, 1)
     assert err.startswith("graphglow: note: 2 of 40 edges of payments.csv are left out: ")
@@ -190,21 +192,21 @@ def test_a_column_that_is_left_out_has_no_role_either():
 def test_a_missing_table_is_named_before_its_columns(run):
     words = ["--target", "people.csv+gone.csv", *COLUMNS, *GLOW]
     status, _, err = run("transfer", "--learner", "universal", *words)
-    assert (status, err) == (2, "graphglow: the table of edges must exist; got gone.csv\n")
+    assert (status, err) == (2, "graphglow: both tables of a graph must exist; got no gone.csv\n")
 
 
 def test_unknown_ends_of_edges_are_counted():
     frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
     edges = pd.DataFrame({"source": [1, 77, 78, 2], "target": [2, 3, 4, 5]})
-    with pytest.raises(InputError, match=r"got source '77' in row 1 .*, and 1 more such rows"):
+    with pytest.raises(InputError, match=r"got '77', and 1 more such rows"):
         load_graph((frame, edges))
 
 
 @pytest.mark.parametrize("weight", [1e39, 1e308])
-def test_weights_beyond_reason_are_named_with_their_row(weight):
+def test_weights_beyond_reason_are_refused(weight):
     frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
     edges = pd.DataFrame({"source": [1, 2], "target": [2, 3], "weight": [1.0, weight]})
-    with pytest.raises(InputError, match=r"'weight' .* numbers from 0 to 1e\+30; got .* row 1"):
+    with pytest.raises(InputError, match=r"'weight' of the DataFrame must be .*; got 1e\+"):
         load_graph((frame, edges))
 
 

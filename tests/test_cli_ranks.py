@@ -136,7 +136,7 @@ def test_a_folder_of_shards_is_trained_by_one_process_too(run, tmp_path):
         (["--predictions", tmp_path / "p.csv"], "must be a folder"),
         (["--out", tmp_path / "r.st"], "must write --predictions FOLDER only"),
         (["--resume"], "--resume must go with --predictions FOLDER"),
-        (["--split-seed", "1"], "must keep its split and columns"),
+        (["--split-seed", "1"], "must keep their split and columns"),
     ):
         assert said in run(*words, *more).refuses()
 

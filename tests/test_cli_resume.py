@@ -144,7 +144,7 @@ def test_a_run_that_has_ended_is_not_made_again(run, words, out):
     words = [*words, "--epochs", "2", "--resume"]
     assert run(*words).status == 0
     before = out.read_bytes()
-    assert "its run has ended (--overwrite makes it anew)" in run(*words).refuses()
+    assert "whose run has ended (--overwrite makes it anew)" in run(*words).refuses()
     assert out.read_bytes() == before
     assert run(*words, "--overwrite").status == 0
 
@@ -217,8 +217,8 @@ def test_a_result_without_room_says_how_to_go_on(run, words, out, monkeypatch, c
 def test_a_file_in_the_place_of_the_checkpoints_is_called_one(run, words, out):
     Path(f"{out}.checkpoints").touch()
     assert run(*words, "--epochs", "1000000").refuses() == (
-        f"graphglow: the place for checkpoints must be a folder; got {out}.checkpoints, which is "
-        "none\n"
+        "graphglow: the place for checkpoints must be a writable folder; "
+        f"got {out}.checkpoints (File exists)\n"
     )
 
 
@@ -227,7 +227,7 @@ def test_a_bad_time_between_checkpoints_is_called_by_its_flag(run, home, words, 
     pretrain = ["pretrain", "--sources", home / "g.npz", *FAST, "--out", out]
     for job in (words, pretrain):
         said = run(*job, "--checkpoint-seconds", seconds).refuses()
-        assert said == f"graphglow: --checkpoint-seconds must be >= 0; got {seconds}\n"
+        assert said.startswith(f"graphglow: --checkpoint-seconds must be >= 0; got {seconds};")
     assert list(out.parent.iterdir()) == []
 
 

@@ -33,10 +33,10 @@ def test_tables_are_made_of_the_newest_row_of_each_run(tmp_path, run_script):
         row("random-theta (linkx)", "reed98", 0, 0.71),
         {"kind": "trial", "method": "gcn", "target": "cora", "provenance": ORIGIN},
     ]
-    file, page = tmp_path / "rows.jsonl", tmp_path / "page.md"
+    file, page = tmp_path / "competitors.jsonl", tmp_path / "page.md"
     file.write_text("".join(json.dumps(r) + "\n" for r in rows))
     page.write_text((REPO / "docs" / "competitors.md").read_text())
-    where = ("--rows", file, "--page", page)
+    where = ("--results", tmp_path, "--page", page)
     assert run_script(SCRIPT, *where, "--check") == 1
     assert run_script(SCRIPT, *where) == 0
     assert run_script(SCRIPT, *where, "--check") == 0

@@ -95,7 +95,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "load_pretrained" in (tmp_path / "api.html").read_text()
+    assert "load_learner" in (tmp_path / "api.html").read_text()
 
 
 def test_every_page_is_in_the_navigation() -> None:

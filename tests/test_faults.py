@@ -256,7 +256,7 @@ def test_a_folder_that_takes_no_checkpoints_is_refused_from_python(tmp_path, mon
         pass
     folder = tmp_path / "run"
     assert str(caught.value) == (
-        f"the folder for checkpoints must be writable; got {folder} ({os.strerror(code)})"
+        f"the place for checkpoints must be a writable folder; got {folder} ({os.strerror(code)})"
     )
 
 

@@ -99,17 +99,12 @@ MODEL = {
     "capture": True,
     "seed": 0,
     "device": "cpu",
-    "learner_learning_rate": 0.02,
 }
+LEARNER_RATE = 0.02
 
 
 def transfer_config(**changes):
-    settings = MODEL | {
-        "epochs": 5,
-        "patience": None,
-        "train_learner": False,
-        "objective": objective(),
-    }
+    settings = MODEL | {"epochs": 5, "patience": None}
     return TransferConfig(**(settings | changes))
 
 
@@ -117,6 +112,7 @@ def pretrain_config(**changes):
     settings = MODEL | {
         "learner": learner().config,
         "objective": objective(),
+        "learner_learning_rate": LEARNER_RATE,
         "episodes": 1,
         "epochs": 4,
         "patience": 4,
@@ -135,7 +131,7 @@ def task(*configs, data=None, theta=None, trained=None, seeds=None):
     theta = theta or learner()
     along = None
     if trained is not None:
-        along = Trained(Adam(theta.parameters(), configs[0].learner_learning_rate), trained)
+        along = Trained(Adam(theta.parameters(), LEARNER_RATE), trained)
     graph = prepare(data or small_data()).to("cpu", torch.get_default_dtype())
     return GraphTask(graph, theta, WIDTH, configs, seeds=seeds, trained=along)
 

@@ -16,7 +16,7 @@ foreign = [file for file in files if not file.startswith(("graphglow", "../../..
 assert not foreign, f"a wheel of the package and nothing else: {foreign}"
 assert any(file.endswith("LICENSE") for file in files)
 
-learner = graphglow.load_pretrained("universal")
+learner = graphglow.load_learner("universal")
 data = graphglow.load_graph("wine")
 result = graphglow.transfer(learner, data, graphglow.TransferConfig(num_pivots=50, epochs=20))
 assert result.test_accuracy is not None

@@ -5,7 +5,7 @@ graph it has never seen, where only a small GNN is trained::
 
     import graphglow
 
-    learner = graphglow.load_pretrained("universal")  # or graphglow.pretrain([graph, ...])
+    learner = graphglow.load_learner("universal")  # or graphglow.pretrain([graph, ...])
     result = graphglow.transfer(learner, graphglow.load_graph("breast_cancer"))
     result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
 
@@ -22,7 +22,7 @@ _HOMES = {
     "METHODS": "graphglow.baselines",
     "Checkpoints": "graphglow.training.checkpoint",
     "EvidenceLearner": "graphglow.evidence",
-    "Explanation": "graphglow.inference.explanation",
+    "Explanation": "graphglow.inference.explain",
     "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.inference.classifier",
     "InputError": "graphglow.errors",
@@ -39,7 +39,6 @@ _HOMES = {
     "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
     "load_learner": "graphglow.pretrained",
-    "load_pretrained": "graphglow.pretrained",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
     "pretrain_evidence": "graphglow.evidence",
@@ -67,12 +66,11 @@ if TYPE_CHECKING:
     from graphglow.graphs import write_graph as write_graph
     from graphglow.graphs.write import to_networkx as to_networkx
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
-    from graphglow.inference.explanation import Explanation as Explanation
+    from graphglow.inference.explain import Explanation as Explanation
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine import refine as refine
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
     from graphglow.pretrained import load_learner as load_learner
-    from graphglow.pretrained import load_pretrained as load_pretrained
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
     from graphglow.structure import StructureLearner as StructureLearner

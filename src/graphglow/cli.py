@@ -6,7 +6,6 @@ once.
 """
 
 import difflib
-import errno
 import importlib
 import os
 import signal
@@ -16,15 +15,10 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType
 
-from graphglow.commands import COMMANDS, MODULES, topology
+from graphglow.commands import COMMANDS, MODULES, NO_ROOM, topology
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
-
-ACROSS_RANKS = ("pretrain", "transfer")
-"""Commands whose work several processes share."""
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 HELP = """\
 usage: graphglow COMMAND [OPTIONS]
@@ -68,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
-                warnings.showwarning = _warn
+                warnings.showwarning = lambda message, *_, **__: _note(f"note: {message}")
                 threading.excepthook = lambda error: None  # of libraries; ours report
             _run(arguments)
         sys.stdout.flush()
@@ -79,16 +73,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return _failed(143, "terminated") if terminated else _failed(130, "interrupted")
-    except (InputError, StoppedError) as error:
-        return _failed(2 if isinstance(error, InputError) else 1, str(error))
+    except InputError as error:
+        return _failed(2, str(error))
+    except StoppedError as error:
+        return _failed(1, str(error))
     except Exception as error:
-        allocator = "OutOfMemoryError" in type(error).__name__ or "allocate memory" in str(error)
-        if isinstance(error, MemoryError) or (allocator and isinstance(error, RuntimeError)):
+        name = type(error).__name__
+        if "MemoryError" in name or "allocate memory" in str(error):
             return _failed(2, f"the job must fit in memory; {error}")
         if isinstance(error, OSError) and error.errno in NO_ROOM:  # files have their own sentence
             return _failed(1, f"standard output must be writable; got {error.strerror}")
         advice = "" if _debugging() else " (GRAPHGLOW_DEBUG=1 shows the traceback)"
-        return _failed(1, f"unexpected {type(error).__name__}: {error}{advice}")
+        return _failed(1, f"unexpected {name}: {error}{advice}")
     finally:
         try:
             sys.stdout.flush()
@@ -105,40 +101,39 @@ def _hearing_sigterm(came: list[int]) -> Iterator[None]:
     them, and who sends it (torchrun) has no time.
     """
 
-    def hear(number: int, frame: FrameType | None) -> None:
+    def hear(number: int, _frame: object) -> None:
         came.append(number)
         raise KeyboardInterrupt
 
-    asked = threading.current_thread() is threading.main_thread() and topology() == "one"
-    asked = asked and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if asked:
-        signal.signal(signal.SIGTERM, hear)
+    main_thread = threading.current_thread() is threading.main_thread()
+    plain = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if not main_thread or not plain or topology() == "ranks":
+        yield
+        return
+    signal.signal(signal.SIGTERM, hear)
     try:
         yield
     finally:
-        if asked:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: list[str]) -> None:
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    name, *rest = arguments or ["--help"]
+    if name in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS)) + 2
         lines = [f"  {name:<{width}} {what}" for name, what in COMMANDS.items()]
         sys.stdout.write(HELP.format(commands="\n".join(lines)))
-    elif arguments[0] in ("-V", "--version"):
+        return
+    if name in ("-V", "--version"):
         sys.stdout.write(f"graphglow {__version__}\n")
-    elif arguments[0] in COMMANDS:
-        _run_command(arguments[0], arguments[1:])
-    else:
-        near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
+        return
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
         rule = f"perhaps {near[0]}" if near else f"must be one of {', '.join(COMMANDS)}"
-        raise InputError(f"unknown command {arguments[0]!r}: {rule}; see graphglow --help")
-
-
-def _run_command(name: str, arguments: list[str]) -> None:
-    if topology() == "ranks" and name not in ACROSS_RANKS:
+        raise InputError(f"unknown command {name!r}: {rule}; see graphglow --help")
+    if topology() == "ranks" and name not in ("pretrain", "transfer"):
         raise InputError(
-            f"several processes must share a {' or a '.join(ACROSS_RANKS)}; "
+            "several processes must share a pretrain or a transfer; "
             f"got {name} on {os.environ['WORLD_SIZE']}, which each would do whole"
         )
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
@@ -148,32 +143,26 @@ def _run_command(name: str, arguments: list[str]) -> None:
     from graphglow.commands.terminal import waiting
 
     with waiting("starting"):  # torch takes seconds to import
-        from graphglow.commands.usage import parse
+        from graphglow.commands.flags import parse
 
         module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
     if hasattr(module, "parse"):  # its flags depend on the arguments
-        module.parse(arguments)()
+        module.parse(rest)()
     else:
-        parse(getattr(module, name), arguments, getattr(module, "PARTS", None))()
-
-
-def _warn(message: Warning | str, *_where: object, **_more: object) -> None:
-    _print_error(f"note: {message}")
+        parse(getattr(module, name), rest, getattr(module, "PARTS", None))()
 
 
 def _failed(status: int, message: str) -> int:
     if _debugging():
         traceback.print_exc()
-    _print_error(message)
+    _note(message)
     return status
 
 
-def _print_error(message: str) -> None:
-    """Print one line, with nothing in it that a terminal would obey."""
-    line = " ".join(message.split())
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-    with suppress(OSError):  # no room for words is no reason to stop
-        print(f"graphglow: {line}", file=sys.stderr, flush=True)
+def _note(message: str) -> None:
+    from graphglow.commands.terminal import note  # loads rich, which help need not wait for
+
+    note(message)
 
 
 def _debugging() -> bool:

@@ -75,24 +75,19 @@ def _to_disk(path: Path) -> None:
 
 
 def try_lock(path: Path) -> BinaryIO | None:
-    """Take the lock that lies on ``path``, or return None where another process has it.
-
-    It is held until the file is closed, or the process ends in whatever way. An absent file is
-    made; what is not a regular file is refused.
-    """
+    """Take the lock that lies on ``path``, or return None where another process has it."""
     try:
-        return _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return wait_for_lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return None
 
 
-def wait_for_lock(path: Path) -> BinaryIO:
-    """Take the lock that lies on ``path`` as soon as nobody else has it; see :func:`try_lock`."""
-    return _locked(path, fcntl.LOCK_EX)
+def wait_for_lock(path: Path, how: int = fcntl.LOCK_EX) -> io.FileIO:
+    """Take the lock that lies on ``path`` as soon as nobody else has it.
 
-
-def _locked(path: Path, how: int) -> io.FileIO:
-    """Open to read and append, never waiting for somebody at the other end of a pipe, and lock."""
+    It is held until the file, open to read and append, is closed, or the process ends in whatever
+    way. An absent file is made; what is not a regular file is refused, and not waited for.
+    """
     while True:
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
         with ExitStack() as on_failure:
@@ -114,7 +109,7 @@ def append_line(path: str | Path, line: str) -> None:
     path = Path(path)
     with _writable(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path, fcntl.LOCK_EX) as file:
+        with wait_for_lock(path) as file:
             size = file.seek(0, os.SEEK_END)
             if size:
                 file.seek(size - 1)
@@ -131,16 +126,12 @@ def append_line(path: str | Path, line: str) -> None:
 def existing_file(path: str | Path, what: str) -> Path:
     """Return ``path`` if it is a readable file; raise one sentence naming ``what`` if not."""
     path = Path(path)
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError) as error:  # absent, too long, in a folder that is closed to us
-        raise InputError(f"{what} must exist; got {path}") from error
-    if stat.S_ISDIR(mode):
+    if not os.path.exists(path):
+        raise InputError(f"{what} must exist; got {path}")
+    if path.is_dir():
         raise InputError(f"{what} must be a file; got the folder {path}")
-    if not stat.S_ISREG(mode):
-        raise InputError(f"{what} must be a regular file; got {path}")
-    if not os.access(path, os.R_OK):
-        raise InputError(f"{what} must be readable; got {path}")
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise InputError(f"{what} must be a regular file that can be read; got {path}")
     return path
 
 
@@ -197,17 +188,15 @@ def load_tensors(
     except InputError:
         raise
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
-        reason = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
         raise InputError(
-            f"{path} must be a graphglow {kind} file; it is foreign or truncated{reason}"
+            f"{path} must be a graphglow {kind} file; it is foreign or truncated"
         ) from error
 
 
 def _check_meta(meta: Any, kind: str, path: Path) -> None:
-    if not isinstance(meta, dict):
-        raise InputError(f"{path} must be a graphglow {kind}; got a foreign safetensors file")
-    if meta.get("kind") != kind:
-        raise InputError(f"{path} must be a graphglow {kind}; got a {meta.get('kind')!r} file")
+    if not isinstance(meta, dict) or meta.get("kind") != kind:
+        found = repr(meta.get("kind")) if isinstance(meta, dict) else "foreign safetensors"
+        raise InputError(f"{path} must be a graphglow {kind}; got a {found} file")
     version = meta.get("version")
     if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
         raise InputError(

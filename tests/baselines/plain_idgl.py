@@ -5,7 +5,7 @@ import torch
 from small_fits import float64, small_data
 from torch.nn import functional
 
-from graphglow.baselines.idgl import IDGL, IDGLAnchor, IDGLAnchorConfig, IDGLConfig
+from graphglow.baselines.idgl import IDGL, IDGLAnchorConfig, IDGLConfig
 from graphglow.gnn import Dropout
 from graphglow.graphs import check_graph
 
@@ -40,7 +40,7 @@ def built(kind, graph, **changes):
     if kind == "idgl":
         return IDGL(graph, IDGLConfig(**(SETTINGS | changes))).to(FLOAT64)
     changes = {"num_anchors": 9} | changes
-    return IDGLAnchor(graph, IDGLAnchorConfig(**(SETTINGS | changes))).to(FLOAT64)
+    return IDGL(graph, IDGLAnchorConfig(**(SETTINGS | changes))).to(FLOAT64)
 
 
 def seeded(seed):

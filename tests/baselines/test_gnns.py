@@ -95,9 +95,9 @@ def test_every_setting_reaches_the_model():
     assert built("gcn", small_data(), hidden=5, num_layers=3).gnn.weights[1].shape == (5, 5)
     assert built("gat", small_data(), attention_heads=4).gnn.heads == [4, 1]
     assert len(built("gcnii", small_data(), num_layers=4).gnn.weights) == 4
-    assert built("gcnii", small_data(), teleport=0.4).gnn.settings.teleport == 0.4
+    assert built("gcnii", small_data(), teleport=0.4).gnn.shape.teleport == 0.4
     assert built("gpr", small_data(), steps=3).gnn.gamma.shape == (4,)
-    assert built("appnp", small_data(), teleport=0.25).gnn.settings.teleport == 0.25
+    assert built("appnp", small_data(), teleport=0.25).gnn.shape.teleport == 0.25
 
 
 def test_defaults_are_those_of_the_papers():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphglow.baselines.hypergradient import AdamState, Bilevel, Inputs, Objective, adam
+from graphglow.baselines.lds import AdamState, Bilevel, Inputs, Objective, adam
 
 FLOAT64 = torch.float64
 NODES, WIDTHS, RATE = 9, (5, 6, 3), 0.05

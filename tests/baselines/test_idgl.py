@@ -21,17 +21,11 @@ from plain_idgl import (
 from small_fits import float64, small_data
 
 from graphglow.baselines import METHODS
-from graphglow.baselines.idgl import IDGLAnchorConfig, IDGLConfig
-from graphglow.baselines.learned_graph import (
-    FeatureSimilarity,
-    LearnedGraph,
-    PenaltyRates,
-    cut_similarity,
-)
+from graphglow.baselines.feature_similarity import FeatureSimilarity, cut_similarity
+from graphglow.baselines.idgl import IDGLAnchorConfig, IDGLConfig, LearnedGraph
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.graphs import check_graph
-from graphglow.training.loop import Loop
 
 
 @BOTH
@@ -65,7 +59,7 @@ def test_each_regulariser_is_the_double_sum_of_the_paper(kind, rates):
     model = built(kind, graph, smoothness=alpha, connectivity=beta, sparsity=gamma)
     similarity = model.features(model.heads_x, model.config.cut)
     learned = model.latent(similarity)
-    ours = learned.penalty(model.distances, PenaltyRates(*rates))
+    ours = learned.penalty(model.distances, model.config)
     a = plain_similarity(model, graph.x, model.heads_x)
     expected = plain_penalty(model, a)
     torch.testing.assert_close(ours, expected)
@@ -175,8 +169,9 @@ def test_gradcheck_of_messages_and_penalty_on_a_cut_graph():
     assert ((q @ q.T).abs() > 1e-3).all()  # away from the jump at the cut
 
     def used(q, v):
-        graph = LearnedGraph.of(cut_similarity(q, q, 0.0))
-        return graph.propagate(graph.propagate(v)), graph.penalty(distances, PenaltyRates(3, 2, 1))
+        graph = LearnedGraph(cut_similarity(q, q, 0.0))
+        rates = IDGLConfig(smoothness=3.0, connectivity=2.0, sparsity=1.0)
+        return graph.propagate(graph.propagate(v)), graph.penalty(distances, rates)
 
     assert torch.autograd.gradcheck(used, (q, v))
 
@@ -202,32 +197,6 @@ def test_dropout_is_drawn_from_its_generator_alone(kind):
     for one, other in zip(*losses, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-14)
     assert not torch.allclose(losses[0][0], built(kind, graph).loss(nothing_dropped()))
-
-
-def trained(kind, graph, epochs=40, **changes):
-    method = METHODS["idgl" if kind == "idgl" else "idgl-anchor"]
-    extra = {"num_anchors": 20} if kind == "anchor" else {}
-    config = method.config(hidden=8, refinements=3, epochs=epochs, device="cpu", **extra | changes)
-    task = method.build(graph, [config])
-    history = Loop(task, config.epochs, config.epochs).run()
-    return history[0], task.logits()
-
-
-@BOTH
-def test_learns_a_separable_graph(kind):
-    graph = float64(small_data(num_nodes=60, homophily=0.9, noise=0.3))
-    history, logits = trained(kind, graph, learning_rate=0.05)
-    assert history[-1].loss < 0.5 * history[0].loss
-    assert (logits[graph.test].argmax(1) == graph.y[graph.test]).double().mean() > 0.9
-
-
-@BOTH
-def test_the_same_seed_gives_the_same_run(kind):
-    graph = graph_with()
-    one, other, third = (trained(kind, graph, epochs=4, seed=seed) for seed in (0, 0, 1))
-    assert one[0] == other[0]
-    assert torch.equal(one[1], other[1])
-    assert not torch.equal(one[1], third[1])
 
 
 def saved_matrices(model, columns):

@@ -190,17 +190,6 @@ def test_a_seed_decides_everything():
     assert not torch.equal(runs[0][0].model.noise, runs[2][0].model.noise)
 
 
-def test_it_learns_a_separable_graph():
-    graph = small_graph(num_nodes=120, noise=0.3, homophily=0.95, dtype=torch.float32)
-    settings = {"other_probability": 1e-5, "edge_probability": 0.99, "kl_weight": 1e-3}
-    task, history = trained(
-        graph, epochs=40, dropout=0.5, hidden=16, learning_rate=0.02, **settings
-    )
-    assert history[-1].loss < 0.5 * history[0].loss
-    correct = task.logits().argmax(1)[graph.test] == graph.y[graph.test]
-    assert correct.double().mean() > 0.9
-
-
 @pytest.mark.slow
 def test_labels_tell_helpful_edges_from_harmful_ones():
     """With all nodes labelled and no prior, edges between classes lose against those within."""

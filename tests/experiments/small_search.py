@@ -8,8 +8,7 @@ import torch
 
 from graphglow.baselines import METHODS
 from graphglow.experiments.search.space import SearchConfig
-from graphglow.experiments.search.study import Work, search
-from graphglow.experiments.search.trials import opened
+from graphglow.experiments.search.study import open_storage, search
 from graphglow.graphs import check_graph, synthetic_graph
 
 FAST = SearchConfig(trials=3, seeds_per_trial=2, epochs=2, pretrain_epochs=1, device="cpu")
@@ -43,21 +42,17 @@ def found(method="gcn", data=None, config=FAST, **more):
 
 
 def work_in(folder):
-    return Work(
-        storage=folder / "t.db", learners=folder / "learners", settings=folder / "settings.json"
-    )
+    names = {"storage": "t.db", "learners": "learners", "settings": "settings.json"}
+    return {what: folder / name for what, name in names.items()}
 
 
 def drawn(work, study=None):
     """Values and scores of the settled trials, in order, as the storage has them."""
-    with opened(work.storage) as storage:
-        name = study or optuna.get_all_study_names(storage)[0]
-        loaded = optuna.load_study(storage=storage, study_name=name)
-        return [
-            (trial.params, trial.value)
-            for trial in loaded.get_trials()
-            if trial.state == optuna.trial.TrialState.COMPLETE
-        ]
+    storage = open_storage(work["storage"])
+    name = study or optuna.get_all_study_names(storage)[0]
+    loaded = optuna.load_study(storage=storage, study_name=name)
+    complete = [optuna.trial.TrialState.COMPLETE]
+    return [(trial.params, trial.value) for trial in loaded.get_trials(states=complete)]
 
 
 def with_space(monkeypatch, name="gcn", **space):

@@ -6,12 +6,11 @@ import pytest
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
-from graphglow.experiments.paper import numbers
+from graphglow.experiments import paper as numbers
+from graphglow.experiments.paper import CONTROLS, NAMES, OWN_LINES, PRETRAINED
 from graphglow.experiments.paper.cells import ABLATIONS, EXPERIMENTS, Cell, select_cells, split_of
-from graphglow.experiments.paper.lines import CONTROLS, NAMES, OWN_LINES, PRETRAINED
-from graphglow.experiments.runs.config import ReproduceConfig, configs_of, in_parts, merged
+from graphglow.experiments.runs.config import ReproduceConfig, merged, run_of
 from graphglow.experiments.runs.rows import same_run
-from graphglow.experiments.runs.run import run_facts
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS
 from graphglow.training import PretrainConfig, TransferConfig
@@ -24,8 +23,8 @@ def cells(name):
     return {cell.key: cell for cell in EXPERIMENTS[name]()}
 
 
-def run_of(cell, seed=0, settings=NONE, config=PLAIN):
-    return same_run(run_facts(cell, configs_of(cell, seed, settings, config)))
+def key_of(cell, seed=0, settings=NONE, config=PLAIN):
+    return same_run(run_of(cell, seed, settings, config).facts())
 
 
 @EVERY
@@ -39,7 +38,7 @@ def test_cells_are_whole(name):
         assert bool(cell.sources) == (cell.method in PRETRAINED)
         assert cell.target not in cell.sources
         assert cell.damage is None or cell.damage.kind in PERTURBATIONS
-        assert run_of(cell) is not None  # its settings exist
+        assert key_of(cell) is not None  # its settings exist
 
 
 @EVERY
@@ -73,7 +72,7 @@ def test_sources_of_the_tables():
 def test_what_sees_no_source_is_one_run_in_both_tables():
     one, two = cells("table1"), cells("table2")
     assert one.keys() == two.keys()
-    shared = {cell.method for key, cell in one.items() if run_of(cell) == run_of(two[key])}
+    shared = {cell.method for key, cell in one.items() if key_of(cell) == key_of(two[key])}
     assert shared == {*numbers.BOTH_TABLES, *CONTROLS}
 
 
@@ -91,42 +90,42 @@ def test_what_sees_no_source_is_one_run_in_both_tables():
 )
 def test_the_same_run_in_several_figures(a, b):
     one, other = cells(a[0])[a[1]], cells(b[0])[b[1]]
-    assert run_of(one) == run_of(other)
-    assert run_of(one, seed=1) != run_of(one)
+    assert key_of(one) == key_of(other)
+    assert key_of(one, seed=1) != key_of(one)
 
 
 def test_runs_that_differ_in_anything_are_different():
-    runs = [run_of(cell) for cell in EXPERIMENTS["ablation"]() if cell.target == "cora"]
+    runs = [key_of(cell) for cell in EXPERIMENTS["ablation"]() if cell.target == "cora"]
     assert len(set(runs)) == len(ABLATIONS) + 1
     table = cells("table2")
     plain = {key: cell for key, cell in table.items() if key.split("/")[0] not in OWN_LINES}
-    assert len({run_of(cell) for cell in plain.values()}) == len(plain)
+    assert len({key_of(cell) for cell in plain.values()}) == len(plain)
     damaged = [c for c in EXPERIMENTS["edges"]() if c.method == "gcn" and c.target == "citeseer"]
-    assert len({run_of(cell) for cell in damaged}) == 3 * 5 + 1
+    assert len({key_of(cell) for cell in damaged}) == 3 * 5 + 1
     observed = cells("homophily")["graphglow/reed98"]
-    assert run_of(observed) != run_of(table["graphglow/reed98"])
+    assert key_of(observed) != key_of(table["graphglow/reed98"])
 
 
 def test_the_device_is_no_part_of_a_run_and_epochs_are():
     cell = cells("table1")["gcn/cora"]
-    assert run_of(cell, config=ReproduceConfig(device="cpu")) == run_of(cell)
-    assert run_of(cell, config=ReproduceConfig(epochs=7)) != run_of(cell)
+    assert key_of(cell, config=ReproduceConfig(device="cpu")) == key_of(cell)
+    assert key_of(cell, config=ReproduceConfig(epochs=7)) != key_of(cell)
     glow = cells("table1")["graphglow/cora"]
-    assert run_of(glow, config=ReproduceConfig(pretrain_epochs=7)) != run_of(glow)
+    assert key_of(glow, config=ReproduceConfig(pretrain_epochs=7)) != key_of(glow)
 
 
 def test_ablations_reach_pretraining_and_transfer():
     made = cells("ablation")
-    run, before = configs_of(made["no-iteration/cora"], 3, NONE, PLAIN)
+    _, run, before = run_of(made["no-iteration/cora"], 3, NONE, PLAIN)
     assert (run.refinements, before.refinements, run.seed, before.seed) == (1, 1, 3, 0)
     several = ReproduceConfig(learners=2)
-    assert configs_of(made["no-iteration/cora"], 3, NONE, several).pretraining.seed == 1
+    assert run_of(made["no-iteration/cora"], 3, NONE, several).pretraining.seed == 1
     tuned = {"pretrain": {"objective": {"entropy": 0.7, "sparsity": 0.2}}}
     settings = Settings({"graphglow": {"cora": tuned}})
-    before = configs_of(made["no-regularisation/cora"], 0, settings, PLAIN).pretraining
+    before = run_of(made["no-regularisation/cora"], 0, settings, PLAIN).pretraining
     assert (before.objective.smoothness, before.objective.sparsity) == (0, 0)
     assert before.objective.entropy == 0.7
-    run, before = configs_of(made["pivots-by-degree/cora"], 0, NONE, PLAIN)
+    _, run, before = run_of(made["pivots-by-degree/cora"], 0, NONE, PLAIN)
     assert run.pivots_by_degree
     assert before.pivots_by_degree
 
@@ -137,42 +136,41 @@ def test_attention_is_pretrained_with_the_settings_of_graphglow():
         "pretrain": {"learner": {"num_heads": 6, "embedding_size": 16}},
         "transfer": {"dropout": 0.2},
     }
-    run, before = configs_of(cell, 0, Settings({"graphglow": {"cora": tuned}}), PLAIN)
+    _, run, before = run_of(cell, 0, Settings({"graphglow": {"cora": tuned}}), PLAIN)
     assert isinstance(run, TransferConfig)
     assert isinstance(before, PretrainConfig)
     assert (before.learner.similarity, before.learner.num_heads) == ("attention", 6)
     assert (run.dropout, before.dropout) == (0.2, 0.5)
-    assert in_parts({}) == ({}, {})
 
 
 def test_figures_have_the_best_settings_with_the_learned_graph_on():
     cell = cells("edges")["delete/0.1/graphglow/citeseer"]
     off, on = {"transfer": {"input_weight": 1.0}}, {"transfer": {"input_weight": 0.5}}
     known = Settings().having("graphglow", "citeseer", off, cell.sources)
-    assert configs_of(cell, 0, known, PLAIN).run.input_weight == 1.0  # none other is known
+    assert run_of(cell, 0, known, PLAIN).config.input_weight == 1.0  # none other is known
     known = known.having("graphglow-on", "citeseer", on, cell.sources)
-    assert configs_of(cell, 0, known, PLAIN).run.input_weight == 0.5
+    assert run_of(cell, 0, known, PLAIN).config.input_weight == 0.5
     table = cells("table2")
-    assert configs_of(table["graphglow/citeseer"], 0, known, PLAIN).run.input_weight == 1.0
-    assert configs_of(table["graphglow-on/citeseer"], 0, known, PLAIN).run.input_weight == 0.5
+    assert run_of(table["graphglow/citeseer"], 0, known, PLAIN).config.input_weight == 1.0
+    assert run_of(table["graphglow-on/citeseer"], 0, known, PLAIN).config.input_weight == 0.5
 
 
 def test_sources_and_target_have_one_encoder():
     cell = cells("table2")["graphglow/cora"]
     known = Settings().having("graphglow", "cora", {"transfer": {"encoder": "mlp"}}, cell.sources)
-    assert configs_of(cell, 0, known, PLAIN).pretraining.encoder == "mlp"
+    assert run_of(cell, 0, known, PLAIN).pretraining.encoder == "mlp"
 
 
 def test_settings_are_those_of_the_sources_where_known():
     cell = cells("table2")["graphglow/reed98"]
     known = Settings().having("graphglow", "reed98", {"transfer": {"dropout": 0.1}}, cell.sources)
     known = known.having("graphglow", "reed98", {"transfer": {"dropout": 0.3}}, ["amherst41"])
-    assert configs_of(cell, 0, known, PLAIN).run.dropout == 0.1
+    assert run_of(cell, 0, known, PLAIN).config.dropout == 0.1
 
 
 def test_settings_that_do_not_exist_are_refused():
     with pytest.raises(InputError, match=r"GNNConfig must be among .*; got 'wings'"):
-        configs_of(cells("table1")["gcn/cora"], 0, Settings({"gcn": {"cora": {"wings": 2}}}), PLAIN)
+        run_of(cells("table1")["gcn/cora"], 0, Settings({"gcn": {"cora": {"wings": 2}}}), PLAIN)
 
 
 def test_merging_goes_into_settings_and_changes_nothing():

@@ -14,7 +14,7 @@ from graphglow.experiments.demo import (
 )
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import DATASETS
-from graphglow.pretrained import PRETRAINED, load_pretrained
+from graphglow.pretrained import PRETRAINED, load_learner
 
 TINY = replace(
     DEMO,
@@ -46,7 +46,7 @@ def test_every_method_runs_on_every_target_and_seed(result: DemoResult) -> None:
 
 
 def test_demo_says_how_it_was_made(result: DemoResult) -> None:
-    made = load_pretrained(DEMO.learner).provenance
+    made = load_learner(DEMO.learner).provenance
     assert result.pretraining["name"] == DEMO.learner
     assert result.pretraining["sources"] == list(PRETRAINED[DEMO.learner])
     assert result.pretraining["val_accuracy"] == made["validation_accuracy"]

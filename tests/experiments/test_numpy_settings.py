@@ -9,8 +9,8 @@ import pytest
 from graphglow.errors import InputError
 from graphglow.experiments.bench.config import BenchConfig, ModelBench
 from graphglow.experiments.bench.op import OpBench
-from graphglow.experiments.bench.scale import ScaleBench
-from graphglow.experiments.runs.plan import ReproduceConfig
+from graphglow.experiments.bench.transfers import ScaleBench
+from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.search.space import SearchConfig
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graphglow.experiments.paper import numbers
+from graphglow.experiments import paper as numbers
 
 TEX = Path(__file__).parents[3] / "shared" / "paper.tex"
 PRINTED = {

@@ -19,7 +19,6 @@ from graphglow.experiments.runs.rows import (
     without_repeats,
 )
 
-MANY = "damaged lines, the first: line 1: not JSON"
 PLAIN = {
     "experiment": "table1", "cell": "gcn/cora", "label": "GCN", "method": "gcn", "target": "cora",
     "split": "public", "seed": 0, "test_accuracy": 0.5, "val_accuracy": 0.5, "train_seconds": 1.0,
@@ -50,11 +49,11 @@ def changed(**parts):
 
 
 def test_a_row_is_read_as_it_was_written(tmp_path):
-    given = row(sources=["a", "b"], x=3, paper=0.6, metrics={"m": 1, "l": [1, None, float("nan")]})
+    given = row(sources=["a", "b"], x=3, paper=0.6, metrics={"m": 1, "l": [1, None]})
     read = row_of(given)
     assert read.sources == ("a", "b")
     assert (read.x, read.paper, read.test_accuracy) == (3.0, 0.6, 0.5)
-    assert read.metrics == {"m": 1.0, "l": (1.0, None, None)}
+    assert read.metrics == {"m": 1.0, "l": (1.0, None)}
     append_row(tmp_path / "rows.jsonl", read)
     assert read_rows(tmp_path / "rows.jsonl").rows == [read]
     (tmp_path / "packed.jsonl.gz").write_bytes(
@@ -71,44 +70,31 @@ def test_seconds_that_were_not_taken_with_care_are_none():
     assert row_of(row(timed=False)).seconds is None
 
 
-def test_other_kinds_are_counted(tmp_path):
+def test_other_kinds_are_skipped(tmp_path):
     trial = {"benchmark": "competitors", "kind": "trial", "val_accuracy": [0.5]}
     bench = {"benchmark": "op", "nodes": 3}
     path = write_rows(tmp_path / "rows.jsonl", [trial, row(), bench, {"anything": 1}])
     file = read_rows(path)
     assert len(file.rows) == 1
-    assert file.skipped == (
-        f"{path}: 3 lines skipped (1 of a search, 1 of the benchmark op, 1 of another kind)"
-    )
+    assert file.skipped == f"{path}: 3 lines skipped (the first: line 1: no row of a run)"
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"test_accuracy": 66.1}, "test_accuracy must lie in [0, 1]; got 66.1"),
-        ({"test_accuracy": "0.5"}, "test_accuracy must be a number"),
-        ({"test_accuracy": float("nan")}, "test_accuracy must lie in"),
-        ({"train_seconds": 10**400}, "train_seconds must lie in"),
-        ({"seed": 1.5}, "seed must be a whole number"),
-        ({"seed": True}, "seed must be a whole number"),
-        ({"seed": -1}, "seed must be a whole number in [0, 4294967295]; got -1"),
-        ({"train_seconds": -3}, "train_seconds must lie in [0, 1e+12]; got -3"),
-        ({"train_seconds": float("inf")}, "train_seconds must lie in"),
-        ({"paper_std": 1.6}, "paper_std must lie in [0, 1]"),
-        ({"processes": 0}, "processes must lie in [1,"),
-        ({"x": 1e300}, "x must lie in"),
-        ({"label": "a" * 10_000}, "label must have at most 300 characters; got 10,000"),
-        ({"error": "a" * 10_000}, "error must have at most 5000 characters"),
-        ({"metrics": {"m": 1e300}}, "metrics.m must lie in"),
-        ({"metrics": {"m": [True]}}, "metrics.m must be a number"),
-        ({"metrics": {"m": [10**400]}}, "metrics.m must lie in"),
-        ({"sources": [1]}, "sources must be text; got 1"),
-        ({"target": None}, "target must be text"),
-        ({"label": ""}, "label must be text"),
-        ({"metrics": [1]}, "metrics must be an object"),
-        ({"metrics": {"m": "high"}}, "metrics.m must be a number"),
-        ({"metrics": {"m": ["high"]}}, "metrics.m must be a number"),
-        ({"sources": "cora"}, "sources must be a list"),
+        ({"test_accuracy": "0.5"}, "test_accuracy must be of type int or float; got '0.5'"),
+        ({"train_seconds": [1]}, "train_seconds must be of type int or float"),
+        ({"seed": 1.5}, "seed must be of type int; got 1.5"),
+        ({"seed": True}, "seed must be of type int"),
+        ({"seed": None}, "seed must be of type int; got None"),
+        ({"timed": 1}, "timed must be of type bool"),
+        ({"target": None}, "target must be of type str"),
+        ({"config": [1]}, "config must be of type dict"),
+        ({"metrics": [1]}, "metrics must be of type dict"),
+        ({"metrics": {"m": "high"}}, "metrics must be numbers or lists of them"),
+        ({"metrics": {"m": [[1]]}}, "metrics must be numbers or lists of them"),
+        ({"metrics": {"m": [10**400]}}, "metrics must be numbers or lists of them"),
+        ({"sources": "cora"}, "sources must be of type list"),
     ],
 )
 def test_a_damaged_row_is_left_out_and_named(tmp_path, changes, said):
@@ -119,18 +105,17 @@ def test_a_damaged_row_is_left_out_and_named(tmp_path, changes, said):
     assert said in damaged
 
 
-def test_lines_that_are_no_objects_are_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_module, "LONGEST_LINE", 300_000)
+def test_lines_that_are_no_objects_are_named(tmp_path):
     path = tmp_path / "rows.jsonl"
-    deep, long = "[" * 100_000 + "]" * 100_000, json.dumps(row(label="a" * 900_000))
-    path.write_text(f'{{"cut": \n\n{json.dumps(row())}\n[1]\n{deep}\n{long}\n{json.dumps(row())}\n')
+    deep = "[" * 100_000 + "]" * 100_000
+    nan = json.dumps(row(test_accuracy=float("nan")))
+    path.write_text(f'{{"cut": \n\n{json.dumps(row())}\n[1]\n{deep}\n{nan}\n')
     file = read_rows(path)
-    assert len(file.rows) == 2
+    assert [one.test_accuracy for one in file.rows] == [0.5, None]
     assert file.damaged == [
         "line 1: not JSON",
-        "line 4: must be a JSON object",
-        "line 5: nested too deeply",
-        "line 6: longer than 300,000 bytes",
+        "line 4: no row of a run",
+        "line 5: not JSON",
     ]
 
 
@@ -141,14 +126,10 @@ def test_files_without_rows_are_said_for_what_they_are(tmp_path):
         read_rows(tmp_path)
     path = tmp_path / "rows.jsonl"
     for content, said in (
-        (b"", "skipped (an empty file)"),
-        (b'{"a": 1}\n', "1 line skipped (1 of another kind)"),
-        (b"hello\n", "skipped (text that is no lines of JSON)"),
-        (b'{"cut\n', "1 line skipped (1 damaged line: line 1: not JSON)"),
-        (b'{"cut\n' * 1000, f"1,000 lines skipped (1,000 {MANY})"),
-        (b'{"cut\n' * 1001, f"the first 1,000 lines skipped, the rest not read (1,000 {MANY})"),
-        (b"\xff\xfe\x00", "skipped (a binary file)"),
-        (b"\x00\n" * 5000, "skipped (a binary file)"),
+        (b"", "skipped (no rows in it)"),
+        (b'{"a": 1}\n', "1 line skipped (no rows in it; line 1: no row of a run)"),
+        (b'{"cut\n' * 2, "2 lines skipped (no rows in it; the first: line 1: not JSON)"),
+        (b"\xff\xfe\x00", "1 line skipped (no rows in it; line 1: not JSON)"),
     ):
         path.write_bytes(content)
         assert read_rows(path).skipped == f"{path}: {said}"
@@ -158,7 +139,7 @@ def test_files_without_rows_are_said_for_what_they_are(tmp_path):
 def test_a_packed_file_is_not_unpacked_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(row_module, "MOST_BYTES", 5000)
     path = tmp_path / "rows.jsonl.gz"
-    path.write_bytes(gzip.compress(b" " * 10_000 + b"\n" + b" " * 10_000))
+    path.write_bytes(gzip.compress(b" " * 10_000))
     with pytest.raises(InputError, match="it holds more than 5,000 bytes"):
         read_rows(path)
     path.write_bytes(gzip.compress(json.dumps(row()).encode())[:-9])
@@ -191,7 +172,7 @@ def test_what_runs_of_one_cell_may_differ_in(parts):
         {"config": {"epochs": 3}},
         {"config": {"patience": 100}},
         {"config": {"precision": "bfloat16"}},
-        {"config": {"objective": {"entropy": 0.5}}},
+        {"pretraining": {"objective": {"entropy": 0.5}}},
         {"pretraining": {"epochs": 3}},
         {"pretraining": {"learner": {"delta": "affine"}}},
         {"sources": ("a",)},
@@ -205,16 +186,12 @@ def test_what_makes_another_setting(parts):
     assert same_settings(replace(GLOW, pretraining={})) != same_settings(GLOW)
 
 
-def test_rows_of_others_and_nested_ones_are_compared_as_they_are():
+def test_rows_of_others_are_compared_as_they_are():
     def theirs(**config):
         return same_settings(row_of(row(method="mine", config=config)))
 
     assert theirs(width=3) == theirs(width=3, seed=1)
     assert theirs(width=3) != theirs(width=4)
-    lists, objects = [], {}
-    for _ in range(200_000):
-        lists, objects = [lists], {"width": objects}
-    assert theirs(width=lists) == theirs(width=objects) == ""
 
 
 def test_of_repeated_rows_the_last_counts():

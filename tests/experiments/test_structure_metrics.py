@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.experiments.paper import numbers
+from graphglow.experiments import paper as numbers
 from graphglow.experiments.structure_metrics import (
     edge_homophily,
     heard_over_edges,
@@ -71,6 +71,8 @@ def test_variance_weighs_classes_by_their_nodes_and_leaves_out_the_deaf():
 
 @pytest.mark.parametrize(
     "settings",
+    [{}, {"similarity": "attention"}, {"neighbours": 3}, {"delta": "affine"}],
+    ids=["cosine", "attention", "knn", "affine"],
 )
 def test_a_factored_graph_is_heard_as_the_full_matrix(settings, monkeypatch):
     monkeypatch.setattr("graphglow.experiments.structure_metrics.BLOCK_ELEMENTS", 32)

@@ -72,7 +72,7 @@ def fresh(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20, **settings)
         hidden=HIDDEN,
         num_layers=num_layers,
         encoder=encoder,
-        settings=cls.settings_class(**settings),
+        **settings,
     )
     return cls(shape, torch.Generator().manual_seed(seed)).double()
 

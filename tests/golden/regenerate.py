@@ -60,15 +60,15 @@ MODEL = {
     "capture": False,
     "seed": 11,
     "device": "cpu",
-    "learner_learning_rate": 0.02,
 }
 PRETRAIN = MODEL | {
+    "learner_learning_rate": 0.02,
     "episodes": 1,
     "epochs": 10,
     "patience": 10,
     "schedule": "in turn",
 }  # two sources: 20 steps
-TRANSFER = MODEL | {"epochs": 20, "patience": None, "train_learner": False}
+TRANSFER = MODEL | {"epochs": 20, "patience": None}
 
 
 def graph(seed):
@@ -101,7 +101,7 @@ def pretrain_losses():
 def transfer_losses():
     """The same of 20 steps under a frozen, random learner."""
     learner = StructureLearner(LearnerConfig(**LEARNER), seed=5)
-    config = TransferConfig(**TRANSFER, objective=ObjectiveConfig(**OBJECTIVE))
+    config = TransferConfig(**TRANSFER)
     return rows(transfer(learner, graph(3), config).history)
 
 

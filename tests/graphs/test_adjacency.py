@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphglow.graphs.adjacency import normalised_adjacency, undirected_edges
+from graphglow.graphs.graph import normalised_adjacency, undirected_edges
 
 
 def plain(edge_index, edge_weight, num_nodes):

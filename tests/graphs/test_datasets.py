@@ -275,7 +275,9 @@ def test_a_question_that_nobody_sees_is_a_sentence(package, tmp_path, monkeypatc
     facts = {"url": "file:///nothing", **FACTS["ogbn-products"]}
     monkeypatch.setattr(datasets, "ogb_facts", lambda name: facts)
     monkeypatch.setattr(url, "decide_download", lambda url: input("Will you proceed?") == "y")
-    with pytest.raises(InputError, match=r"downloaded by ogb, which asks first: python -c .*; got"):
+    with pytest.raises(
+        InputError, match=r"downloadable by the package ogb, which asks first .*; got"
+    ):
         load_graph("ogb:ogbn-products", data_root=tmp_path)
 
 
@@ -292,9 +294,7 @@ def test_a_missing_file_is_one_sentence(root, gone):
 
 
 def test_other_names():
-    with pytest.raises(
-        InputError, match=r"must be one of ogbn-arxiv, .*nearest: ogbn-arxiv.*; got"
-    ):
+    with pytest.raises(InputError, match=r"must be one of ogbn-arxiv, .*; got 'arxiv'"):
         load_graph("ogb:arxiv")
     with pytest.raises(InputError, match="must be one of ogbn-arxiv"):
         load_graph("ogb:ogbl-ppa")
@@ -302,5 +302,5 @@ def test_other_names():
 
 def test_without_the_package(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ogb", None)
-    with pytest.raises(InputError, match=r'needs the package ogb.*pip install "graphglow\[ogb\]"'):
+    with pytest.raises(InputError, match=r'the package ogb.*pip install "graphglow\[ogb\]"'):
         load_graph("ogb:ogbn-arxiv", data_root=tmp_path)

@@ -103,28 +103,13 @@ def files(folder):
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 
 
-def test_the_data_root_is_only_read_and_the_cache_is_used(reed, tmp_path, capfd):
+def test_the_data_root_is_only_read(reed, tmp_path, capfd):
     before = files(reed)
     first = load_graph("reed98", data_root=reed)  # the folder is called Reed98 here
     assert files(reed) == before
-    assert len(files(tmp_path / "cache")) == 1
     again = load_graph("reed98", data_root=reed)
     assert all(torch.equal(first[k], again[k]) for k in ("x", "y", "edge_index", "train_mask"))
     assert capfd.readouterr() == ("", "")
-
-
-def test_a_damaged_cache_is_made_anew(reed, tmp_path):
-    load_graph("reed98", data_root=reed)
-    (cached,) = (tmp_path / "cache" / "graphglow").iterdir()
-    cached.write_bytes(cached.read_bytes()[:1000])
-    assert load_graph("reed98", data_root=reed).num_nodes == 962
-    assert cached.stat().st_size > 1000
-
-
-def test_without_a_cache_folder_it_still_loads(reed, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert load_graph("reed98", data_root=reed).num_nodes == 962
 
 
 def test_damaged_raw_files(reed):
@@ -244,10 +229,10 @@ def test_columns_of_what_is_no_table_are_refused(source, tmp_path, small_graph):
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        ("people.csv+gone.csv", "the table of edges must exist; got gone.csv"),
-        ("gone.csv+people.csv", "the table of nodes must exist; got gone.csv"),
-        ("a.csv+b.parquet", "the tables of nodes and edges must exist; got a.csv and b.parquet"),
-        ("people.csv+gone", "the table of edges must exist; got gone"),
+        ("people.csv+gone.csv", "both tables of a graph must exist; got no gone.csv"),
+        ("gone.csv+people.csv", "both tables of a graph must exist; got no gone.csv"),
+        ("a.csv+b.parquet", "both tables of a graph must exist; got no a.csv and b.parquet"),
+        ("people.csv+gone", "both tables of a graph must exist; got no gone"),
     ],
 )
 def test_half_a_pair_of_tables(source, said, tmp_path, monkeypatch):

@@ -144,29 +144,30 @@ BAD = {
     ),
     "no features": (
         lambda g: [(a.pop("age"), a.pop("tall"), a.pop("note")) for a in g.nodes.values()],
-        "must have features: an attribute x (a list), or attributes that are numbers, dates or "
-        "text; got label",
+        "graph must have at least one feature column; got none",
     ),
     "text among numbers": (
         lambda g: [a.update(note=n) for a, n in zip(g.nodes.values(), "12x4", strict=True)],
-        "column 'note' of graph must be numbers in every filled cell, as most are; got 'x' in "
-        "node 'c'",
+        "column 'note' of graph must be numbers in every filled cell; got 'x'",
     ),
-    "x on one node": (lambda g: g.add_node("a", x=[1.0]), "x of node 1 of graph must be a list of"),
+    "x on one node": (
+        lambda g: g.add_node("a", x=[1.0]),
+        "x of graph must be a list of numbers, of one length, at every",
+    ),
     "x of two lengths": (
         lambda g: [g.add_node(n, x=[1.0] * (i + 1)) for i, n in enumerate("abcd")],
-        "must have one length for all nodes; got 1 and 4",
+        "at every node (all input arrays must have the same shape)",
     ),
     "x of text": (
         lambda g: [g.add_node(n, x="tall") for n in "abcd"],
-        "x of node 0 of graph must be a list of numbers; got 'tall'",
+        "x of graph must be a list of numbers",
     ),
     "nan in x": (
         lambda g: [g.add_node(n, x=[float("nan")]) for n in "abcd"],
         "x must be finite; got nan at node 0, column 0",
     ),
     "text weight": (lambda g: g.add_edge("a", "b", weight="much"), "edge weights of graph must be"),
-    "split": (lambda g: g.add_node("c", split="later"), "blank; got 'later' in node 'c'"),
+    "split": (lambda g: g.add_node("c", split="later"), "blank; got 'later'"),
 }
 
 
@@ -226,6 +227,8 @@ def test_a_frame_of_features_is_encoded():
     frame = pd.DataFrame({"a": [1, 3, None], "b": ["x", "y", "x"]})
     data = load_graph(sp.csr_array(ADJACENCY), x=frame, y=[0, 1, 0])
     assert data.x.tolist() == [[-1, 1, 0], [1, 0, 1], [0, 1, 0]]
+    numbered = frame.set_axis([0, 1], axis=1).set_axis([7, 7, 8])
+    assert torch.equal(load_graph(sp.csr_array(ADJACENCY), x=numbered, y=[0, 1, 0]).x, data.x)
 
 
 def test_a_matrix_without_labels():
@@ -236,17 +239,17 @@ def test_a_matrix_without_labels():
 @pytest.mark.parametrize(
     ("adjacency", "given", "message"),
     [
-        (ADJACENCY[:2], {}, "must be square [N, N]; got shape (2, 3)"),
-        (ADJACENCY * 1j, {}, "must hold numbers; got complex128"),
+        (ADJACENCY[:2], {}, "must be square [N, N] and hold numbers; got shape (2, 3)"),
+        (ADJACENCY * 1j, {}, "hold numbers; got shape (3, 3) of complex128"),
         (ADJACENCY, {"x": None}, "must come with node features x; got none"),
         (ADJACENCY, {"x": X[:2]}, "x must have one row per node (3); got 2 rows"),
-        (ADJACENCY, {"x": [["a"]] * 3}, "x of the graph must hold numbers; got <U1"),
+        (ADJACENCY, {"x": [["a"]] * 3}, "x must hold numbers [N, D]; got others"),
         (ADJACENCY, {"y": None}, "a graph must have labels y [N]; got y of type NoneType"),
         (ADJACENCY, {"y": [0, 1]}, "y must have one label per node (3); got shape (2,)"),
         (
             ADJACENCY,
             {"y": np.eye(3)},
-            "y of the graph must have one label per node; got shape (3, 3)",
+            "y must have one label per node (3); got shape (9,)",
         ),
         (-ADJACENCY, {}, "edge_weight must be finite and non-negative"),
         (ADJACENCY * np.nan, {}, "edge_weight must be finite and non-negative"),

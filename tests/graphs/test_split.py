@@ -85,7 +85,7 @@ BAD = {
         {"train": [True], "val": [1], "test": []},
         "must have one entry per node (12); got 1",
     ),
-    "empty": ({"train": [], "val": [1], "test": []}, "at least one labelled node; got none"),
+    "empty": ({"train": [], "val": [1], "test": []}, "at least one labelled node for training"),
 }
 
 

@@ -63,9 +63,9 @@ def test_large_graphs_are_drawn_in_linear_memory():
         ({"num_features": 0}, "num_features must be >= 1; got 0"),
         ({"homophily": 1.1}, "homophily must lie in [0, 1]; got 1.1"),
         ({"homophily": float("nan")}, "homophily must lie in [0, 1]; got nan"),
-        ({"feature_noise": -1.0}, "feature_noise must be finite and >= 0; got -1.0"),
-        ({"average_degree": 0.0}, "average_degree must give at least one edge; got 0.0"),
-        ({"average_degree": float("inf")}, "at least one edge; got inf"),
+        ({"feature_noise": -1.0}, "feature_noise must lie in [0, 1e+30]; got -1.0"),
+        ({"average_degree": 0.0}, "average_degree must give at least one edge"),
+        ({"average_degree": float("inf")}, "at least one edge"),
         ({"num_nodes": 20, "average_degree": 9}, "at most half of the pairs"),
     ],
 )
@@ -128,9 +128,9 @@ def test_the_seed_fixes_a_scale_graph():
         ({"num_nodes": 9}, "num_nodes must be at least two per class (10); got 9"),
         ({"num_nodes": 100, "num_classes": 1}, "num_classes must be >= 2; got 1"),
         ({"num_nodes": 100, "num_features": 0}, "num_features must be >= 1; got 0"),
-        ({"num_nodes": 100, "average_degree": 0.0}, "must give at least one edge; got 0.0"),
+        ({"num_nodes": 100, "average_degree": 0.0}, "must give at least one edge"),
         ({"num_nodes": 100, "average_degree": 100.0}, "below the number of nodes (100); got 100.0"),
-        ({"num_nodes": 100, "average_degree": float("nan")}, "at least one edge; got nan"),
+        ({"num_nodes": 100, "average_degree": float("nan")}, "at least one edge"),
     ],
 )
 def test_bad_scale_arguments(arguments, message):

@@ -41,7 +41,6 @@ def check(data) -> None:
 FORMS = {
     "plain": lambda text: text.encode(),
     "byte order mark": lambda text: text.encode("utf-8-sig"),
-    "utf-16": lambda text: text.encode("utf-16"),
     "crlf": lambda text: text.replace("\n", "\r\n").encode(),
     "cr": lambda text: text.replace("\n", "\r").encode(),
     "no last newline": lambda text: text.rstrip("\n").encode(),
@@ -51,7 +50,6 @@ FORMS = {
     "bars": lambda text: text.replace(",", "|").encode(),
     "semicolons": lambda text: text.replace(",", ";").encode(),
     "decimal commas": lambda text: text.replace(",", ";").replace(".", ",").encode(),
-    "told separator": lambda text: ("sep=;\n" + text.replace(",", ";")).encode(),
     "quotes": lambda text: re.sub(r"[^,\n]+", r'"\g<0>"', text).encode(),
     "spaces": lambda text: text.replace(",", ", ").encode(),
     "index of pandas": lambda text: "".join(f"{i or ''},{r}\n" for i, r in _rows(text)).encode(),
@@ -67,7 +65,6 @@ def _rows(text):
     [
         *((form, "csv") for form in FORMS),
         ("plain", "csv.gz"),
-        ("utf-16", "csv.gz"),
         ("tabs", "tsv"),
     ],
 )
@@ -118,27 +115,23 @@ def test_short_rows_end_in_blanks(tmp_path):
     assert load(tmp_path, NODES.replace("cyd,,4", "cyd")).x[2, 0] == 0.0
 
 
-def test_rows_are_those_of_a_spreadsheet(tmp_path):
-    nodes = 'sep=,\n\nid,label,f\n"two\nlines",u,1\n\nbob,v,2\nbob,u,3\n'
-    with pytest.raises(InputError) as caught:
-        load(tmp_path, nodes)
-    assert "got 'bob' in row 6 and row 7 (the header is row 3)" in str(caught.value)
-
-
 BAD = {
     "latin-1": (
         "id,label,f\nann,u,1\nbob,\xe4,2\n".encode("latin-1"),
         "it cannot be read ('utf-8' codec can't decode byte",
     ),
-    "spreadsheet": (b"PK\x03\x04" + bytes(range(256)), "got a spreadsheet or an archive"),
+    "spreadsheet": (
+        b"PK\x03\x04" + bytes(range(256)),
+        "must be a CSV table with a header, in UTF-8; it cannot be read",
+    ),
     "half a quote": (
         b'id,label,f\nann,u,1\nbob,"v,2\n',
         "it cannot be read (Error tokenizing data. C error: EOF inside string starting at row 2",
     ),
     "blank": (b"\n\n \n", "must be a CSV table with a header; it is empty"),
-    "foreign": (b"<html></html>", "must have an id column, called id, node_id, node; got the"),
+    "foreign": (b"<html></html>", "must have an id column, called id, node_id, node "),
     "zeros": (b"\x00" * 50, "nodes.csv must "),
-    "spaces": (b"id label f\nann u 1\n", "got the columns id label f"),
+    "spaces": (b"id label f\nann u 1\n", "got id label f"),
 }
 
 
@@ -168,7 +161,7 @@ def test_parts(tmp_path):
             (tmp_path / name / f"part-{i}.csv").write_text(part)
     check(load_graph(tmp_path))
     (tmp_path / "edges" / "part-2.csv").write_text(EDGES + "ann,bob,1\nann,cyd,1\nann,zoe,1\n")
-    with pytest.raises(InputError, match=r"'zoe' in row 6 of .*part-2.csv \(the header is row 1\)"):
+    with pytest.raises(InputError, match=r"'target' of .*edges must name .*; got 'zoe'"):
         load_graph(tmp_path)
     (tmp_path / "nodes" / "part-2.csv").write_text("id,label\n")
     with pytest.raises(InputError, match="must have the same columns; got 'f' in only one of"):
@@ -251,14 +244,10 @@ def test_parts_of_parquet(tmp_path):
     assert data.node_id == nodes["id"].tolist()
     bad = edges[:3].assign(target=["n1", "zoe", "n2"])
     bad.to_parquet(tmp_path / "edges" / "part-1.parquet")
-    with pytest.raises(
-        InputError, match=r"target 'zoe' in row 2 of .*part-1.parquet \(counted from"
-    ):
+    with pytest.raises(InputError, match=r"'target' of .*edges must name .*; got 'zoe'"):
         load_graph(tmp_path)
     nodes.assign(id="new", f="text")[:1].to_parquet(tmp_path / "nodes" / "part-9.parquet")
-    with pytest.raises(
-        InputError, match="must be numbers in every filled cell, as most are; got 'text'"
-    ):
+    with pytest.raises(InputError, match="must be numbers in every filled cell; got 'text'"):
         load_graph(tmp_path)
 
 
@@ -303,13 +292,13 @@ def test_the_index_of_pandas(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"id": ["a", None, "b"]}, r"got a blank in row 2 \(counted from 1\)"),
-        ({"id": ["a", "b", "a"]}, r"got 'a' in row 1 and row 3 \(counted from 1\)"),
+        ({"id": ["a", None, "b"]}, "an id in every row; got a blank"),
+        ({"id": ["a", "b", "a"]}, "unique ids; got 'a'"),
         (
             {"f": [1.0, np.inf, 2.0]},
-            r"column 'f' of .* must be finite .*; got 'inf' in row 2 \(counted",
+            r"column 'f' of .* must be finite .*; got inf",
         ),
-        ({"f": [[1.0], [2.0], [3.0]]}, "must hold numbers, dates, text or booleans; got list<"),
+        ({"f": [[1.0], [2.0], [3.0]]}, "must be numbers, dates, text or booleans; got ndarray"),
     ],
 )
 def test_bad_cells(change, message, tmp_path):

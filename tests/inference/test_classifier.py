@@ -90,7 +90,7 @@ def test_no_nodes_give_no_predictions(fitted):
 def test_score_refuses_what_it_cannot_compare(fitted, data):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score([0, 1], [0])
-    with pytest.raises(InputError, match="label"):
+    with pytest.raises(ValueError, match="Mix of label input types"):
         fitted.score([0, 1], ["a", "b"])
     unlabelled = data.clone()
     unlabelled.y[5] = -1

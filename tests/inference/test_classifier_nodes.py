@@ -150,7 +150,7 @@ def test_settings_are_parameters_of_their_own():
     assert clone(clf).get_params()["config__seed"] == 5
     both = clf.set_params(config=TransferConfig(dropout=0.1), config__epochs=4)
     assert both.config == TransferConfig(dropout=0.1, epochs=4)
-    with pytest.raises(InputError, match=r"config__\* must name a setting.*got config__speed"):
+    with pytest.raises(InputError, match=r"config__\* must name a setting.*speed"):
         clf.set_params(config__speed=1)
     with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
         clf.set_params(speed=1)

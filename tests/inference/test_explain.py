@@ -199,7 +199,7 @@ def test_a_backbone_whose_scores_are_no_sum_is_refused(backbone):
     [
         (lambda r: r.explain("n99"), r"the id of a node \(nearest: n"),
         (lambda r: r.explain(5), "the id of a node"),
-        (lambda r: r.explain("N5"), r"nearest: n5\)"),
+        (lambda r: r.explain("N5"), r"nearest: n5,"),
         (lambda r: r.explain("n5", 0), "top_k must be >= 1"),
         (lambda r: r.explain("n5", label="pink"), "one of red, green, blue; got 'pink'"),
         (lambda r: r.explain("n5", label="red", against="red"), "another class; got red twice"),

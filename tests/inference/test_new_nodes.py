@@ -202,7 +202,7 @@ X = torch.ones(2, 8)
         (X, [[40, 1, 2]], {}, r"edges must have shape \[2, E\]; got \(1, 3\)"),
         (X, [[40], [1]], {"edge_weight": [1, 2]}, "edge_weight must have one value per edge"),
         (X, [[40], [1]], {"edge_weight": [-1.0]}, "finite and non-negative"),
-        (X, [[40], [1]], {"edge_weight": [1e31]}, r"must be at most 1e\+30; got 1e\+31"),
+        (X, [[40], [1]], {"edge_weight": [1e31]}, r"at most 1e\+30; got 1e\+31"),
         (X, None, {"edge_weight": [1.0]}, "must come with edges"),
         (X, None, {"node_id": ["a"]}, r"one id per new node \(2\); got 1"),
     ],

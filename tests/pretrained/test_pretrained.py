@@ -10,14 +10,7 @@ import graphglow
 from graphglow.cli import main
 from graphglow.commands.files import read_learner
 from graphglow.graphs import DATASETS
-from graphglow.pretrained import (
-    EVIDENCE,
-    FOLDER,
-    PRETRAINED,
-    learner_file,
-    load_learner,
-    load_pretrained,
-)
+from graphglow.pretrained import FOLDER, PRETRAINED, learner_file, load_learner
 
 REPO = Path(__file__).parents[2]
 FAST = ["--target", "wine", "--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
@@ -29,7 +22,7 @@ def weights(learner: graphglow.StructureLearner) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
-    learner = graphglow.load_pretrained(name)
+    learner = graphglow.load_learner(name)
     assert learner_file(name).stat().st_size < 20_000
     made = learner.provenance
     assert made["trained"]
@@ -44,13 +37,13 @@ def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
 
 
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
-    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {*PRETRAINED, EVIDENCE}
+    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {*PRETRAINED, "evidence"}
     assert all(name in DATASETS for of in PRETRAINED.values() for name in of)
-    assert load_pretrained("universal").config.delta == "truncate"
+    assert load_learner("universal").config.delta == "truncate"
 
 
 def test_each_load_is_a_learner_of_its_own() -> None:
-    one, other = load_pretrained("Universal"), load_pretrained("universal")
+    one, other = load_learner("Universal"), load_learner("universal")
     with torch.no_grad():
         next(one.parameters()).zero_()
     assert weights(other).abs().sum() > 0
@@ -60,17 +53,16 @@ def test_each_load_is_a_learner_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("univrsal", "one of universal; got 'univrsal' (nearest: universal)"),
-        ("xyz", "one of universal; got 'xyz'"),
-        ("sharp", "one of universal; got 'sharp'"),
-        ("", "got ''"),
+        ("univrsal", "must be universal or an existing file; got 'univrsal' (nearest: universal)"),
+        ("xyz", "must be universal or an existing file; got 'xyz'"),
+        ("sharp", "must be universal or an existing file; got 'sharp'"),
         ("universal.safetensors", "nearest: universal"),
-        (3, "named by a text; got 3"),
+        (3, "a name or a file; got int"),
     ],
 )
 def test_an_unknown_name_lists_the_known_ones(name: str, said: str) -> None:
     with pytest.raises(graphglow.InputError) as error:
-        load_pretrained(name)
+        load_learner(name)
     assert said in str(error.value)
 
 

@@ -119,6 +119,7 @@ def sweep_rows(seeds: int = 3) -> Iterator[dict[str, Any]]:
                     cell=f"{name}/{value}/cora",
                     label=f"GraphGLOW, {name}",
                     method="graphglow",
+                    series=name,
                     seed=seed,
                     x=value,
                     config={setting: value},

@@ -27,30 +27,26 @@ def chart_of(*records: dict[str, object]) -> Chart:
     return sweep_chart(section.sweeps[0], page_styles([section]))
 
 
-def test_curves_have_means_spreads_and_levels() -> None:
+def test_curves_have_means_and_spreads() -> None:
     sweep = only(
         sweeps(
             read(
-                row(cell="a", x=0.2, seed=0, test_accuracy=0.5, paper=0.4),
-                row(cell="a", x=0.2, seed=1, test_accuracy=0.7, paper=0.4),
+                row(cell="a", x=0.2, seed=0, test_accuracy=0.5),
+                row(cell="a", x=0.2, seed=1, test_accuracy=0.7),
                 row(cell="b", x=0.1, test_accuracy=0.9),
-                row(cell="c", label="MLP", method="mlp", test_accuracy=0.3),
+                row(cell="c", label="MLP", method="mlp", test_accuracy=0.3),  # for the table
             )
         )
     )
     assert sweep.curves.columns == (0.1, 0.2)
     assert cells(sweep)[1].mean == pytest.approx(0.6)
     assert cells(sweep)[1].std == pytest.approx(0.1 * 2**0.5)
-    assert [cell.paper for cell in cells(sweep)] == [None, 0.4]
-    (level,) = sweep.levels.lines
-    assert (level.name, level.scored[0].mean) == ("MLP", 0.3)
+    assert [line.name for line in sweep.curves.lines] == ["GCN"]
 
 
 def test_what_is_swept_is_named_and_kept_apart() -> None:
     found = sweeps(read(*(r for r in sweep_rows() if r["experiment"] == "sensitivity")))
     assert [sweep.axis for sweep in found] == ["weight of the input graph (lambda)", "pivots (P)"]
-    by_setting = read(*(row(cell=f"p{p}", x=p, config={"num_pivots": p}) for p in (5, 10)))
-    assert only(sweeps(by_setting)).axis == "pivots (P)"
     unknown = read(*(row(cell=f"p{p}", x=p) for p in (5, 10)))
     assert only(sweeps(unknown)).axis == "x"
 
@@ -69,24 +65,24 @@ def test_lists_are_histories_at_their_epochs() -> None:
     assert [cell.runs for cell in cells(sweep)] == [2, 1, 2]
     assert (sweep.quantity, sweep.axis) == ("homophily", "epoch")
     given = only(sweeps(read(row(metrics={"h": [3, 2], "input_h": 1.5, "input_other": 2}))))
-    assert [(c.name, c.scored[0].mean) for c in given.levels.lines] == [("input graph", 1.5)]
+    level = given.curves.lines[1]
+    assert (level.name, [cell.mean for cell in level.scored]) == ("input graph", [1.5, 1.5])
     assert only(sweeps(read(row(metrics={"loss": [3, 2]})))).curves.columns == (1, 2)
     assert sweeps(read(row(metrics={"loss": [None, None]}))) == []
 
 
-def test_a_chart_has_a_line_a_band_and_the_paper() -> None:
+def test_a_chart_has_a_line_in_a_band() -> None:
     records = [
-        row(cell=f"{x}", x=x, seed=seed, test_accuracy=0.5 + seed / 10, paper=0.6)
+        row(cell=f"{x}", x=x, seed=seed, test_accuracy=0.5 + seed / 10)
         for x in (1, 2)
         for seed in (0, 1)
     ]
-    sections = experiment_sections(read(*records, row(cell="c", label="MLP", method="mlp")))
+    sections = experiment_sections(read(*records))
     styles = page_styles(sections)
-    band, line, paper, level = sweep_chart(sections[0].sweeps[0], styles).figure["data"]
+    band, line = sweep_chart(sections[0].sweeps[0], styles).figure["data"]
     assert line["y"] == pytest.approx([55, 55])
     assert band["fill"] == "toself"
-    assert paper["y"] == [60, 60]
-    assert level["y"] == [50, 50]
+    assert band["y"] == pytest.approx([62.0711, 62.0711, 47.9289, 47.9289])
     assert line["line"]["color"] == styles["GCN"].colour
 
 
@@ -136,7 +132,7 @@ def test_a_single_curve_needs_no_legend_and_says_its_ends() -> None:
         for p, a in ((50, 0.8), (100, 0.9), (2000, 0.7))
     ]
     chart = chart_of(*records)
-    assert chart.caption == "Highest mean 90 at 100, lowest 70 at 2000."
+    assert "GCN from 80 to 70" in chart.alt
     assert not chart.figure["layout"]["showlegend"]
     axis = chart.figure["layout"]["xaxis"]
     assert axis["type"] == "log"  # a factor of 40
@@ -173,13 +169,9 @@ def test_learned_graphs_share_a_chart_with_the_input_graph_and_are_compared_with
     rows = read(*(row(seed=s, metrics=metrics | {"epoch": [0, 5], "n": 1}) for s in (0, 1)))
     sweep = only(sweeps(rows))
     assert (sweep.quantity, sweep.axis) == ("homophily", "epoch")
-    lines = [*sweep.curves.lines, *sweep.levels.lines]
-    assert [line.name for line in lines] == [
-        "learned, two steps",
-        "learned, to pivots",
-        "input graph",
-    ]
-    assert [line.scored[-1].mean for line in lines] == pytest.approx([0.02, 0.4, 0.05])
+    ends = {line.name: line.scored[-1].mean for line in sweep.curves.lines}
+    known = {"learned, two steps": 0.02, "input graph": 0.05, "learned, to pivots": 0.4}
+    assert ends == pytest.approx(known)
     found = measured_graphs(rows)
     assert found.columns == ("input graph", "learned, two steps", "learned, to pivots")
     (line,) = found.lines

@@ -20,7 +20,7 @@ def written(folder: Path, rows: list[dict[str, object]], *transfers: object, **m
     return Page((folder / "page.html").read_text(encoding="utf-8"))
 
 
-def test_page_is_well_formed_small_and_loads_nothing(
+def test_page_is_well_formed_loads_nothing_and_plotly_knows_its_charts(
     tmp_path: Path, transfer: graphglow.TransferResult
 ) -> None:
     page = written(tmp_path, [*table_rows(), *sweep_rows()], transfer, title="A title")
@@ -31,6 +31,11 @@ def test_page_is_well_formed_small_and_loads_nothing(
     assert not {"link", "iframe", "img"} & set(page.seen)
     assert (tmp_path / "page.html").stat().st_size < 6e6
     assert is_report(tmp_path / "page.html")
+    raw = (tmp_path / "page.html").read_text(encoding="utf-8")
+    figures = json.loads(raw.partition('id="figures">')[2].partition("</script>")[0])
+    assert len(figures) >= 15
+    for figure in figures.values():
+        go.Figure(figure)  # a property that it does not know is an error
 
 
 def test_hostile_names_are_text(tmp_path: Path, transfer: graphglow.TransferResult) -> None:
@@ -60,29 +65,18 @@ def test_embedded_json_cannot_end_its_element_and_has_no_nan() -> None:
     assert json.loads(text) == given | {"n": [1.5, None], "array": [0, 1]}
 
 
-def test_every_chart_is_one_that_plotly_knows(
-    tmp_path: Path, transfer: graphglow.TransferResult
-) -> None:
-    written(tmp_path, [*table_rows(), *sweep_rows()], transfer)
-    raw = (tmp_path / "page.html").read_text(encoding="utf-8")
-    figures = json.loads(raw.partition('id="figures">')[2].partition("</script>")[0])
-    assert len(figures) >= 15
-    for figure in figures.values():
-        go.Figure(figure)  # a property that it does not know is an error
-
-
 def test_bold_signs_marks_and_damage_are_said(tmp_path: Path) -> None:
     rows = [row(seed=seed, test_accuracy=0.5 + seed / 100, paper=0.6) for seed in range(3)]
     ours = {"cell": "g", "label": "GraphGLOW", "method": "graphglow", "paper": 0.55}
     rows += [row(**ours, seed=s, test_accuracy=0.7 + s / 100) for s in range(3)]
-    rows += [row(**ours, seed=0, test_accuracy=0.7), row(test_accuracy=50)]
+    rows += [row(**ours, seed=0, test_accuracy=0.7), row(test_accuracy="50")]
     page = written(tmp_path, rows)
     assert page.strong == ["71.0"]
     assert "\u22129.0" in page.text
     assert "+16.0" in page.text
     assert "+20.0 points against GCN, p < 0.001" in page.text
     assert "\u25b2" in page.text
-    assert "line 8: test_accuracy must lie in [0, 1]; got 50" in page.text
+    assert "line 8: test_accuracy must be of type int or float; got '50'" in page.text
     assert "1 row repeats a cell and seed" in page.text
     words = " ".join(page.text.split())
     assert "GraphGLOW1 of 1 target higher on 1, lower on 0of 1+16.0 pointson average0 of 1" in words
@@ -117,7 +111,6 @@ def test_cells_of_a_backbone_alone_are_marked_and_explained(tmp_path: Path) -> N
     assert "\u2020 lambda = 1 won on validation, here or where the settings come from" in words
     assert "above by 20.0 p < 0.001" in words  # against GCN, which has no learned graph
     assert "One pre-trained learner serves all seeds of a cell" in words
-    assert "Runs by device: 6 on cpu, 3 on cuda" in words
 
 
 def test_learned_graphs_that_no_message_goes_over_are_said_to_be_so(tmp_path: Path) -> None:
@@ -140,16 +133,15 @@ def test_times_of_several_machines_are_not_to_be_compared(tmp_path: Path) -> Non
     other = {"machine": {"cpu": "x", "cores": 1, "gpu": "G"}}
     rows = [row(), row(cell="b", method="mlp", label="MLP", provenance=other, device="cuda")]
     page = written(tmp_path, rows)
-    assert "Times were taken on different machines (G; none, 0 CPU cores)" in page.text
+    assert "Times were taken on different machines (G; none)" in page.text
 
 
-def test_failures_and_times_that_were_not_taken_alone_are_said(tmp_path: Path) -> None:
+def test_failures_are_said_and_times_without_care_are_not_shown(tmp_path: Path) -> None:
     failed = {"cell": "b", "label": "LDS", "method": "lds", "test_accuracy": None}
     failed |= {"train_seconds": None, "timed": False, "error": "must fit in memory; got 9 GB"}
-    rows = [row(processes=2), row(cell="c", label="MLP", method="mlp", timed=False), row(**failed)]
+    rows = [row(), row(cell="c", label="MLP", method="mlp", timed=False), row(**failed)]
     page = written(tmp_path, rows)
     assert "No result from LDS on cora: must fit in memory; got 9 GB." in page.text
-    assert "Some runs shared their machine" in page.text
     assert page.text.count("1 run, 1 s") == 1
     assert "Accuracy against training time" not in page.text  # one time alone
 

@@ -2,14 +2,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from synthetic_rows import CLASSES, NODE
+from synthetic_rows import NODE
 
 import graphglow
-from graphglow.report.structure import LearnedStructure, fair_order, sample_by_class
-from graphglow.report.structure_charts import (
-    confusion_chart,
+from graphglow.report.structure import (
+    LearnedStructure,
+    fair_order,
     graph_chart,
     homophily_chart,
+    sample_by_class,
     similarity_chart,
     training_chart,
 )
@@ -57,22 +58,17 @@ def test_shares_count_labelled_edges_by_number_and_weight(structure: LearnedStru
 
 def test_new_edges_are_not_in_the_input_graph(structure: LearnedStructure) -> None:
     known = {frozenset(e) for e in structure.result.data.edge_index.T.tolist()}
-    new, old = structure.strongest(new=True), structure.strongest(new=False)
+    new = structure.strongest()
     assert new
-    assert old
     assert not [edge for edge in new if frozenset((edge.source, edge.target)) in known]
-    assert all(frozenset((edge.source, edge.target)) in known for edge in old)
     assert len({frozenset((edge.source, edge.target)) for edge in new}) == len(new)
     weights = [edge.weight for edge in new]
     assert weights == sorted(weights, reverse=True)
-    for edge in [*new, *old]:
-        assert edge.weight == pytest.approx(edge.input_part + edge.learned_part, rel=1e-5)
-    assert all(edge.input_part == 0 for edge in new)
+    assert weights[-1] > 0
 
 
 def test_confusions_count_test_nodes(structure: LearnedStructure) -> None:
     counts = structure.confusion()
-    assert counts is not None
     test = structure.result.graph.test
     assert counts.sum() == len(test)
     assert counts.trace() / counts.sum() == pytest.approx(structure.result.test_accuracy)
@@ -111,25 +107,22 @@ def test_a_very_large_graph_has_no_refined_graph(
 ) -> None:
     monkeypatch.setattr("graphglow.report.structure.LARGEST_REFINED", 10)
     assert structure.refined_edges is None
-    assert structure.strongest(new=True) == []
+    assert structure.strongest() == []
     assert structure.drawing(30).new_edges.shape == (2, 0)
 
 
 def test_text_in_charts_has_no_tags_of_the_data(structure: LearnedStructure) -> None:
-    counts = structure.confusion()
-    assert counts is not None
     charts = [
         similarity_chart(structure, structure.similarities(30, 10)),
         graph_chart(structure, structure.drawing()),
         homophily_chart(structure),
-        confusion_chart(CLASSES, counts),
         training_chart(structure.result.history),
     ]
     for chart in charts:
         for tag in ("<img", "<script", "</script", "<b>bold"):
             assert tag not in str(chart.figure)
     assert "&lt;img" in str(charts[1].figure)
-    assert "Sampled by class: 31 of 60 nodes and 9 of 12 pivots" in charts[0].caption
+    assert "31 of 60 nodes and 9 of 12 pivots, sampled by class" in charts[0].caption
 
 
 def test_the_heat_map_has_lines_between_classes(structure: LearnedStructure) -> None:

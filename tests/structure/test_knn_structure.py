@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import EPS, propagate_over, similarity
-from graphglow.ops.knn import entry_products
 from graphglow.structure import BlendedStructure, LearnerConfig, PivotStructure, StructureLearner
-from graphglow.structure.latent import KNNStructure, most_similar
+from graphglow.structure.latent import KNNStructure
 
 
 def factors(n=13, p=6, width=4, batch=(), seed=0):
@@ -113,14 +110,7 @@ def test_one_gradient_alone_is_the_same(wanted):
     torch.testing.assert_close(gradients(leaves)[0], together[wanted])
 
 
-def test_layers_share_one_search_and_their_gradients_add_up(monkeypatch):
-    calls = []
-
-    def counted(*args):
-        calls.append(args)
-        return most_similar(*args)
-
-    monkeypatch.setattr("graphglow.structure.latent.most_similar", counted)
+def test_layers_share_one_gamma_and_their_gradients_add_up():
     v, q, k = factors()
     q = q.clone().requires_grad_()
     structure, gamma = knn(q, k, 2), masked_gamma(q, k, 2)
@@ -129,39 +119,7 @@ def test_layers_share_one_search_and_their_gradients_add_up(monkeypatch):
     torch.testing.assert_close(
         *(torch.autograd.grad(out.square().sum(), q)[0] for out in (found, expected))
     )
-    assert len(calls) == 1
-
-
-@settings(max_examples=20, deadline=None)
-@given(
-    n=st.integers(1, 20),
-    p=st.integers(1, 9),
-    neighbours=st.integers(1, 10),
-    rows=st.integers(1, 25),
-    batch=st.sampled_from([(), (1,), (2,)]),
-)
-def test_the_size_of_the_blocks_does_not_show(n, p, neighbours, rows, batch):
-    _, q, k = factors(n, p, batch=batch)
-    whole, blocks = most_similar(q, k, 0.0, neighbours), most_similar(q, k, 0.0, neighbours, rows)
-    positive = whole.values > 0  # of zeros, any may be kept
-    assert torch.equal(positive, blocks.values > 0)
-    assert torch.equal(whole.pivots[positive], blocks.pivots[positive])
-    torch.testing.assert_close(whole.values, blocks.values)
-    left, right = q.flatten(0, -2), k.flatten(0, -2)
-    columns = whole.to_nodes.col.view(len(left), -1)
-    products = [entry_products(left, right, columns, size) for size in (10**6, rows)]
-    torch.testing.assert_close(*products)
-    torch.testing.assert_close(products[0][positive.flatten(0, -2)], whole.values[positive])
-
-
-def test_both_layouts_are_the_same_matrix_and_its_transpose():
-    kept = most_similar(*factors(batch=(2,))[1:], 0.0, 3)
-    dense = kept.to_nodes.to_dense()
-    torch.testing.assert_close(kept.to_pivots.to_dense(), dense.T)
-    gamma = knn(*factors(batch=(2,))[1:], 3).gamma()
-    torch.testing.assert_close(dense, torch.block_diag(*gamma))
-    order = kept.to_pivots.order
-    assert torch.equal(kept.to_pivots.values[order], kept.to_nodes.values)
+    assert structure._dense_gamma is structure._dense_gamma
 
 
 def test_at_most_k_pivots_per_node_and_always_the_same_among_equals():
@@ -206,22 +164,6 @@ def test_memory_that_was_never_written_does_not_show(nan_filled_memory):
     assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (v, q, k)))
 
 
-def test_no_block_is_larger_than_allowed(monkeypatch):
-    sizes = []
-
-    def measured(q, k, **settings):
-        gamma = similarity(q, k, **settings)
-        sizes.append(gamma.numel())
-        return gamma
-
-    monkeypatch.setattr("graphglow.ops.knn.similarity", measured)
-    monkeypatch.setattr("graphglow.ops.knn.BLOCK_ELEMENTS", 30)
-    _, q, k = factors(batch=(2,))
-    knn(q, k, 2).gamma()
-    assert max(sizes) <= 30
-    assert sum(sizes) == 2 * 13 * 6
-
-
 def test_rows_of_gamma_are_the_rows_of_the_whole():
     _, q, k = factors(batch=(2,))
     structure = knn(q, k, 2)
@@ -244,7 +186,7 @@ def test_a_learner_with_neighbours_keeps_the_largest_of_its_gamma(weighted, simi
     z, pivots = factors()[1], torch.tensor([3, 1, 8, 12])
     few = StructureLearner(config, seed=1).double().structure(z, pivots)
     gamma = StructureLearner(whole, seed=1).double().structure(z, pivots).gamma()
-    assert few.chosen_backend == "sparse"
+    assert few.chosen_backend == "dense"
     assert ((few.gamma() > 0).sum(1) <= 2).all()
     largest = gamma.sort(descending=True).values[:, :2]
     torch.testing.assert_close(few.gamma().sort(descending=True).values[:, :2], largest)
@@ -253,7 +195,7 @@ def test_a_learner_with_neighbours_keeps_the_largest_of_its_gamma(weighted, simi
 @pytest.mark.parametrize("named", [{"backend": "dense"}, {"precision": "bfloat16"}])
 def test_a_named_backend_or_precision_is_refused(named):
     learner = StructureLearner(LearnerConfig(embedding_size=4, neighbours=2))
-    with pytest.raises(InputError, match="sparse products; got"):
+    with pytest.raises(InputError, match="must have backend auto"):
         learner.structure(torch.ones(5, 4), torch.tensor([0, 1]), **named)
 
 

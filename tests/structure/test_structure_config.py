@@ -83,7 +83,7 @@ def test_an_affine_delta_needs_a_cosine(similarity):
 )
 def test_without_weights_nothing_that_needs_them_is_taken(changes):
     (name,) = changes
-    with pytest.raises(InputError, match=f"^{name} must .* where nothing is weighted; got "):
+    with pytest.raises(InputError, match=rf"^where nothing is weighted, .*{name}.*; got "):
         LearnerConfig(**{"weighted": False, "num_heads": 1, **changes})
 
 

@@ -66,8 +66,6 @@ def test_a_pretraining_of_any_kind_goes_on(tmp_path, changes):
     [
         {},
         {"patience": 2, "learning_rate": 0.1},
-        {"train_learner": True},
-        {"train_learner": True, "objective": objective(supervision="reinforce")},
         {"pivots_by_degree": True, "backend": "chunked"},
         {"backbone": "gat", "tolerance": 0.03},
     ],

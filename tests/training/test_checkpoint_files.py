@@ -12,8 +12,6 @@ from dying_runs import (
     SOURCES,
     TARGET,
     TRANSFER,
-    Dying,
-    Killed,
     assert_same_result,
     eager,
     killed,
@@ -109,17 +107,6 @@ def test_with_all_damaged_the_run_begins_anew_and_says_so(tmp_path):
     assert_same_result(result, unbroken())
 
 
-def test_a_damaged_one_does_not_push_out_a_whole_one(tmp_path):
-    killed(transferred, tmp_path, 6)
-    flip(tmp_path / "checkpoint-000006.safetensors")
-    with pytest.warns(InputWarning), pytest.raises(Killed):
-        transferred(Dying(tmp_path, 1))
-    assert [path.name[-14:-12] for path in eager(tmp_path).files()] == ["05", "06", "07"]
-    (tmp_path / "checkpoint-000007.safetensors").write_bytes(b"")
-    with pytest.warns(InputWarning):
-        assert_same_result(transferred(eager(tmp_path)), unbroken())
-
-
 def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch):
     killed(transferred, tmp_path, 4)
     before = {path: path.read_bytes() for path in eager(tmp_path).files()}
@@ -142,12 +129,14 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch
 
 
 OTHER = {
-    "in the setting learning_rate (0.02 there, 0.03 here)": {
+    r"config\.learning_rate \(0\.02 there, 0\.03 here\)": {
         "config": transfer_config(learning_rate=0.03)
     },
-    "in the graph or its split": {"data": small_data(seed=3, noise=0.50001)},
-    "in the graph (small-3 there, small-4 here)": {"data": small_data(seed=4)},
-    "in the learner": {"theta": learner(seed=1)},
+    r"graph\.content \(\w+ there, \w+ here\)": {"data": small_data(seed=3, noise=0.50001)},
+    r"graph\.name \(small-3 there, small-4 here\), graph\.content \(.*\)": {
+        "data": small_data(seed=4)
+    },
+    r"learner \(\w+ there, \w+ here\)": {"theta": learner(seed=1)},
 }
 
 
@@ -156,27 +145,24 @@ def test_another_run_is_refused_by_what_differs(tmp_path, named):
     config = transfer_config()
     killed(lambda c: transferred(c, config=config), tmp_path, 2)
     before = sorted(tmp_path.iterdir())
-    with pytest.raises(InputError) as caught:
+    sentence = rf"must be of the same run; got {tmp_path}, which differs in {named}$"
+    with pytest.raises(InputError, match=sentence):
         transferred(eager(tmp_path), **({"config": config} | OTHER[named]))
-    assert f"checkpoints must be of the same run; got {tmp_path}, which differs" in str(
-        caught.value
-    )
-    assert str(caught.value).endswith(f"differs {named}")
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_sources_in_another_order_are_another_run(tmp_path):
     killed(pretrained, tmp_path, 2)
-    with pytest.raises(InputError, match=r"source 1 \(small-1 there, small-2 here\)"):
+    with pytest.raises(InputError, match=r"sources\.1\.name \(small-1 there, small-2 here\)"):
         pretrained(eager(tmp_path), sources=SOURCES[::-1])
-    with pytest.raises(InputError, match=r"the command \(pretrain there, transfer here\), .*more"):
+    with pytest.raises(InputError, match=r"command \(pretrain there, transfer here\), .*more"):
         transferred(eager(tmp_path))
 
 
 def test_another_version_is_another_run(tmp_path, monkeypatch):
     killed(transferred, tmp_path, 2)
     monkeypatch.setattr(checkpoint, "__version__", "9.9")
-    with pytest.raises(InputError, match=r"the version of graphglow .* 9\.9 here"):
+    with pytest.raises(InputError, match=r"versions\.graphglow .* 9\.9 here"):
         transferred(eager(tmp_path))
 
 
@@ -236,7 +222,7 @@ def test_senseless_settings_are_refused(tmp_path, settings):
 
 def test_a_file_where_the_folder_should_be_is_refused(tmp_path):
     (tmp_path / "run").write_text("mine")
-    with pytest.raises(InputError, match=r"must be a folder; got .*/run, which is none"):
+    with pytest.raises(InputError, match=r"must be a writable folder; got .*/run \(File exists\)"):
         transferred(eager(tmp_path / "run"))
     assert (tmp_path / "run").read_text() == "mine"
 
@@ -256,18 +242,6 @@ def test_a_checkpoint_can_be_read_by_people(tmp_path):
     assert {name.split(".")[0] for name in tensors} == {
         *("course", "theta", "visit", "task_0", "task_1")
     }
-
-
-def test_a_folder_that_another_has_made_meanwhile_is_left_alone(tmp_path):
-    one, other = eager(tmp_path / "run"), eager(tmp_path / "run")
-    with one:
-        one.remove()
-        other.__enter__()
-    assert (tmp_path / "run" / "lock").exists()
-    with pytest.raises(InputError, match="another process"):
-        one.__enter__()
-    other.__exit__(None, None, None)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_alone_is_refused(tmp_path):

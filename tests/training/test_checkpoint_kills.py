@@ -51,7 +51,7 @@ def commands(folder):
         "pretrain": ["pretrain", "--sources", *graphs, "--epochs", "15", *learner, *MODEL],
         "transfer": [
             *("transfer", "--learner", str(folder / "pretrain.st"), "--target", graphs[0]),
-            *("--epochs", "60", "--train-learner", *MODEL),
+            *("--epochs", "60", *MODEL),
         ],
     }
 

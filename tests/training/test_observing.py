@@ -5,7 +5,7 @@ import torch
 
 from graphglow.structure import BlendedStructure
 from graphglow.training import transfer
-from graphglow.training.loop import Loop, Observer
+from graphglow.training.loop import Loop
 from graphglow.training.transfer import StructureObserver
 from tiny_graphs import learner, same_tensors, small_data, task, transfer_config
 
@@ -15,14 +15,15 @@ DATA = small_data()
 @pytest.mark.parametrize(("every", "epochs", "looks"), [(1, 3, [0, 1, 2, 3]), (5, 12, [0, 5, 10])])
 def test_looks_come_before_training_and_then_every_so_often(every, epochs, looks):
     seen = []
-    Loop(task(transfer_config()), epochs, epochs).run(observer=Observer(every, seen.append))
+    observer = StructureObserver(every, lambda epoch, latent, pivots: seen.append(epoch))
+    transfer(learner(), DATA, transfer_config(epochs=epochs), observer=observer)
     assert seen == looks
 
 
 def test_a_run_that_stops_is_not_looked_at_any_more():
     seen = []
     made = task(transfer_config(learning_rate=1e-9))
-    (history,) = Loop(made, 50, 3).run(observer=Observer(1, seen.append))
+    (history,) = Loop(made, 50, 3).run(look=seen.append)
     assert len(history) < 50
     assert seen == [0, *(epoch.epoch for epoch in history)]
 

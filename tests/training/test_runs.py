@@ -35,7 +35,6 @@ DIFFERENT = {  # a setting -> a value other than that of the tests' configs
     "learner_learning_rate": 0.5,
     "epochs": 17,
     "patience": 11,
-    "train_learner": True,
     "objective": objective(entropy=0.9),
     "learner": learner(num_heads=3).config,
     "episodes": 5,
@@ -63,16 +62,6 @@ def test_every_other_setting_is_refused_by_name(make, name):
             Runs.of(batch)
         assert repr(DIFFERENT[name]) in str(e.value)
         assert "\n" not in str(e.value)
-
-
-def test_configs_of_two_kinds_are_refused():
-    with pytest.raises(InputError, match="one kind of config; got TransferConfig and PretrainC"):
-        Runs.of([transfer_config(), pretrain_config()])
-
-
-def test_an_empty_batch_is_refused():
-    with pytest.raises(InputError, match="at least one run; got none"):
-        Runs.of([])
 
 
 STACKED = ("input_weight", "structure_momentum", "learning_rate", "weight_decay")

@@ -16,7 +16,7 @@ from graphglow.structure.objective import (
 )
 from graphglow.training.config import Runs
 from graphglow.training.refine import inference, refine
-from graphglow.training.supervision import LearnerLoss
+from graphglow.training.task import LearnerLoss
 from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9])

@@ -52,9 +52,6 @@ SHARED = [
     ("epochs", 0),
     ("epochs", "many"),
     ("patience", 0),
-    ("learner_learning_rate", 0),
-    ("learner_learning_rate", NAN),
-    ("learner_learning_rate", INFINITY),
     ("refinements", np.bool_(True)),
     ("dropout", np.bool_(False)),
     ("num_pivots", np.float64(10)),
@@ -71,6 +68,12 @@ def test_a_setting_out_of_range_is_refused(config, field, value):
     with pytest.raises(InputError, match=rf"^{field} must .*; got ") as caught:
         config(**{field: value})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, NAN, INFINITY])
+def test_the_learners_learning_rate_must_be_positive(value):
+    with pytest.raises(InputError, match=r"^learner_learning_rate must .*; got "):
+        PretrainConfig(learner_learning_rate=value)
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5])

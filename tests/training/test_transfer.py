@@ -18,6 +18,8 @@ from graphglow.baselines.gnns import GNNConfig
 from graphglow.errors import InputError
 from graphglow.pretrained import load_learner
 from graphglow.training import transfer, transfer_many
+from graphglow.training.loop import Loop
+from graphglow.training.task import accuracy
 from tiny_graphs import (
     WIDTH,
     learner,
@@ -25,6 +27,7 @@ from tiny_graphs import (
     pretrain_config,
     same_tensors,
     small_data,
+    task,
     transfer_config,
 )
 
@@ -37,13 +40,12 @@ def losses(result):
     return [epoch.loss for epoch in result.history]
 
 
-@pytest.mark.parametrize("train_learner", [True, False])
-def test_the_callers_learner_is_never_touched(train_learner):
+def test_the_callers_learner_is_never_touched():
     theta = learner()
     theta.node_weight.requires_grad_(False)
     theta.train()
     before, provenance = copy.deepcopy(theta), dict(theta.provenance)
-    transfer(theta, small_data(), transfer_config(train_learner=train_learner))
+    transfer(theta, small_data(), transfer_config())
     assert same_tensors(theta, before)
     assert theta.provenance == provenance
     assert theta.training
@@ -59,16 +61,8 @@ def test_theta_is_bit_identical_after_transfer():
     assert not any(p.requires_grad for p in result.learner.parameters())
 
 
-def test_training_the_learner_changes_the_copy_only():
-    theta = learner()
-    result = transfer(theta, small_data(), transfer_config(epochs=10, train_learner=True))
-    assert not same_tensors(result.learner, theta)
-    assert result.method == "graphglow*"
-
-
-@pytest.mark.parametrize("train_learner", [True, False])
-def test_the_same_seed_gives_the_same_result_twice(train_learner):
-    config = transfer_config(dropout=0.5, train_learner=train_learner, seed=3)
+def test_the_same_seed_gives_the_same_result_twice():
+    config = transfer_config(dropout=0.5, seed=3)
     one, other = (transfer(learner(), small_data(), config) for _ in range(2))
     assert losses(one) == losses(other)
     assert torch.equal(one.predict_proba(), other.predict_proba())
@@ -111,7 +105,7 @@ def test_another_process_gives_the_same_result():
     program = (
         "import sys, json, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
         "from tiny_graphs import *; from graphglow.training import transfer\n"
-        "r = transfer(learner(), small_data(), transfer_config(dropout=0.5, train_learner=True))\n"
+        "r = transfer(learner(), small_data(), transfer_config(dropout=0.5))\n"
         "print(json.dumps([[e.loss for e in r.history], r.predict_proba().tolist()]))"
     )
     done = subprocess.run(
@@ -121,7 +115,7 @@ def test_another_process_gives_the_same_result():
         check=True,
         env=os.environ | {"PYTHONHASHSEED": "77"},
     )
-    here = transfer(learner(), small_data(), transfer_config(dropout=0.5, train_learner=True))
+    here = transfer(learner(), small_data(), transfer_config(dropout=0.5))
     assert json.loads(done.stdout) == [losses(here), here.predict_proba().tolist()]
 
 
@@ -149,18 +143,15 @@ def test_patience_ends_a_run_that_no_longer_improves():
 
 @pytest.mark.parametrize("supervision", ["nwgm", "gumbel", "reinforce"])
 def test_every_supervision_trains_a_separable_graph(supervision):
+    """GraphGLOW*: the learner is trained on the target."""
     theta = learner()
-    config = transfer_config(
-        epochs=30,
-        learning_rate=0.1,
-        refinements=2,
-        train_learner=True,
-        objective=objective(supervision=supervision),
-    )
-    result = transfer(theta, separable_data(), config)
-    assert result.test_accuracy >= 0.9
-    assert not same_tensors(result.learner, theta)
-    assert losses(result)[-1] < 0.7 * losses(result)[0]
+    config = transfer_config(learning_rate=0.1, refinements=2)
+    terms = objective(supervision=supervision)
+    made = task(config, data=separable_data(), theta=theta, trained=terms)
+    (history,) = Loop(made, 30, 30).run()
+    assert float(accuracy(made.logits(), made.graph.test, made.graph.y[made.graph.test])) >= 0.9
+    assert not same_tensors(theta, learner())
+    assert history[-1].loss < 0.7 * history[0].loss
 
 
 def test_a_frozen_random_learner_trains_a_separable_graph():
@@ -194,11 +185,10 @@ def test_any_number_of_pivots_is_legal(num_pivots):
         {"tied": True},
     ],
 )
-@pytest.mark.parametrize("train_learner", [True, False])
-def test_every_learner_trains(changes, train_learner):
-    result = transfer(
-        learner(**changes), small_data(), transfer_config(train_learner=train_learner, dropout=0.3)
-    )
+def test_every_learner_trains(changes):
+    made = task(transfer_config(), theta=learner(**changes), trained=objective())
+    assert all(made.train_step()[0].isfinite() for _ in range(3))
+    result = transfer(learner(**changes), small_data(), transfer_config(dropout=0.3))
     assert result.predict_proba().isfinite().all()
     torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(40))
 
@@ -290,9 +280,8 @@ def test_transfer_on_the_input_graph_alone_is_the_plain_gnn():
     assert torch.equal(one.predict_proba(), other.predict_proba())
 
 
-@pytest.mark.parametrize("train_learner", [True, False])
-def test_a_loss_that_blows_up_is_refused_in_one_sentence(train_learner):
-    config = transfer_config(learning_rate=1e30, epochs=20, train_learner=train_learner)
+def test_a_loss_that_blows_up_is_refused_in_one_sentence():
+    config = transfer_config(learning_rate=1e30, epochs=20)
     with pytest.raises(InputError, match="loss must stay finite") as caught:
         transfer(learner(), small_data(), config)
     assert "\n" not in str(caught.value)

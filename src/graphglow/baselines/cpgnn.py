@@ -59,54 +59,40 @@ class CPGNNConfig(RunConfig):
         at_least("pretrain_epochs", self.pretrain_epochs, 0)
 
 
-class MLPEstimator(nn.Module):
-    """Class logits from the features alone: relu(X W_1 + b_1) W_2 + b_2.
+class BeliefEstimator(nn.Module):
+    """Class logits relu(X * W + b) * W' + b' [N, C], where * is a product (mlp) or ChebNet's layer.
 
-    Shapes:
-        graph.x [N, D] -> [N, C]
+    ChebNet (Defferrard et al., NeurIPS 2016): X * W is sum_k T_k(L~) X W_k, k = 0 .. 2, with
+    L~ = 2 L / lambda_max - I and L = I - D^-1/2 A D^-1/2. The largest eigenvalue is replaced by its
+    bound, 2, so that L~ = -D^-1/2 A D^-1/2. The polynomials, 1, L~ and 2 L~^2 - 1, are summed by
+    Clenshaw's rule on X W_k, which is narrower than X; the W_k stand side by side, so that X is
+    read once.
     """
 
-    MAPS = 1
-
-    def __init__(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
+    def __init__(self, graph: Graph, config: CPGNNConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.weight_in = self._weights(graph.num_features, hidden, generator)
-        self.weight_out = self._weights(hidden, graph.num_classes, generator)
-        self.bias_in, self.bias_out = vector(hidden), vector(graph.num_classes)
+        chebyshev = config.estimator == "cheb"
+        self.operator = weighted_neighbours(graph, "symmetric") if chebyshev else None  # -L~
+
+        def weights(rows: int, columns: int) -> nn.Parameter:
+            maps = [glorot(rows, columns, generator).data for _ in range(3 if chebyshev else 1)]
+            return nn.Parameter(torch.cat(maps, dim=1))
+
+        self.weight_in = weights(graph.num_features, config.hidden)
+        self.weight_out = weights(config.hidden, graph.num_classes)
+        self.bias_in, self.bias_out = vector(config.hidden), vector(graph.num_classes)
         self.x = graph.x
 
     def forward(self, dropout: Dropout | None) -> Tensor:
-        hidden = self.mix(drop_features(self.x, dropout) @ self.weight_in) + self.bias_in
+        hidden = self._mix(drop_features(self.x, dropout) @ self.weight_in) + self.bias_in
         hidden = drop(torch.relu(hidden), dropout)  # [N, H]
-        return self.mix(hidden @ self.weight_out) + self.bias_out
+        return self._mix(hidden @ self.weight_out) + self.bias_out
 
-    def mix(self, products: Tensor) -> Tensor:
-        """What a layer makes of its input's products with W_0 .. : [N, MAPS F] -> [N, F]."""
-        return products
-
-    def _weights(self, rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
-        """W_0 .. side by side, so that the input is read once: [rows, MAPS columns]."""
-        maps = [glorot(rows, columns, generator).data for _ in range(self.MAPS)]
-        return nn.Parameter(torch.cat(maps, dim=1))
-
-
-class ChebyshevEstimator(MLPEstimator):
-    """ChebNet (Defferrard et al., NeurIPS 2016): each layer is sum_k T_k(L~) X W_k, k = 0 .. 2.
-
-    L~ = 2 L / lambda_max - I with L = I - D^-1/2 A D^-1/2. Its largest eigenvalue is replaced by
-    its bound, 2, so that L~ = -D^-1/2 A D^-1/2. The polynomials, 1, L~ and 2 L~^2 - 1, are summed
-    by Clenshaw's rule on X W_k, which is narrower than X.
-    """
-
-    MAPS = 3
-
-    def __init__(self, graph: Graph, hidden: int, generator: torch.Generator) -> None:
-        super().__init__(graph, hidden, generator)
-        self.operator = weighted_neighbours(graph, "symmetric")  # -L~
-
-    def mix(self, products: Tensor) -> Tensor:
+    def _mix(self, products: Tensor) -> Tensor:
         """sum_k T_k(L~) v_k of the columns v_k that W_k made."""
-        v0, v1, v2 = products.chunk(self.MAPS, dim=1)
+        if self.operator is None:
+            return products
+        v0, v1, v2 = products.chunk(3, dim=1)
         return v0 - self.operator @ (v1 - 2 * (self.operator @ v2)) - v2
 
 
@@ -132,8 +118,7 @@ class CPGNN(Model):
         super().__init__(graph, config)
         self.steps, self.co_training = config.propagations, config.co_training
         generator = torch.Generator().manual_seed(config.seed)
-        estimator = MLPEstimator if config.estimator == "mlp" else ChebyshevEstimator
-        self.estimator = estimator(graph, config.hidden, generator)
+        self.estimator = BeliefEstimator(graph, config, generator)
         self.compatibility = vector(graph.num_classes, graph.num_classes)
         self.weighing = weighted_neighbours(graph, config.adjacency)
 
@@ -144,10 +129,6 @@ class CPGNN(Model):
         for _ in range(self.steps):
             beliefs = start + self.weighing @ (beliefs @ self.compatibility)
         return beliefs
-
-    def prior_loss(self, dropout: Dropout) -> Tensor:
-        """What the estimator is pre-trained on."""
-        return self.training_loss(self.estimator(dropout))
 
     def loss(self, dropout: Dropout) -> Tensor:
         prior = self.estimator(dropout)
@@ -162,8 +143,7 @@ class CPGNN(Model):
     @torch.no_grad()
     def start_compatibility(self) -> None:
         """Set H_bar from the training labels and the estimator's beliefs."""
-        beliefs = self.estimator(None).softmax(-1)
-        counts = class_pairs(self.graph, beliefs)
+        counts = class_pairs(self.graph, self.estimator(None).softmax(-1))
         self.compatibility.copy_(sinkhorn(counts) - 1 / self.graph.num_classes)
 
     def optimizers(self, config: RunConfig) -> list[Adam]:
@@ -176,10 +156,8 @@ class CPGNN(Model):
 class CPGNNTask(ModelTask):
     """CPGNN in training: the first step pre-trains the estimator and sets H_bar, within the clock.
 
-    All epochs that the loop sees, and early stopping chooses from, are of the whole model. The
-    estimator's Adam goes on from where pre-training left it. On a GPU pre-training is a CUDA graph
-    of its own; the loop's first step is one that it does not record (see :class:`Replay`), so that
-    the record of an epoch holds no pre-training.
+    The estimator's Adam goes on from where pre-training left it. On a GPU pre-training is a CUDA
+    graph of its own; the loop does not record its own first step (see :class:`Replay`).
     """
 
     model: CPGNN
@@ -190,30 +168,26 @@ class CPGNNTask(ModelTask):
         self.pretrained = False
 
     def train_step(self) -> tuple[Tensor, Tensor]:
-        """Update all weights once; before the first time, pre-train."""
         if not self.pretrained:
-            self._pretrain()
+            replay = Replay(self.generators, self.graph.y.device, enabled=self.capture)
+            for _ in range(self.pretrain_epochs):
+                replay(self._pretrain_step)
+            self.model.start_compatibility()
             self.pretrained = True
         return super().train_step()
-
-    def _pretrain(self) -> None:
-        replay = Replay(self.generators, self.graph.y.device, enabled=self.capture)
-        for _ in range(self.pretrain_epochs):
-            replay(self._pretrain_step)
-        self.model.start_compatibility()
 
     def _pretrain_step(self) -> None:
         optimizer, _ = self.optimizers
         optimizer.zero_grad()
-        self.model.prior_loss(self.dropout).backward()  # type: ignore[no-untyped-call]
+        loss = self.model.training_loss(self.model.estimator(self.dropout))
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
 
 def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
     """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2, or D^-1 A."""
-    pattern = graph.neighbours
-    here = torch.arange(graph.num_nodes, device=graph.y.device)
-    here = here.repeat_interleave(pattern.crow.diff().long())  # [E]
+    pattern, (here, there) = graph.neighbours, graph.entries
+    here = here[here != there]  # [E]
     degree = pattern.crow.diff().to(pattern.values.dtype)  # [N]
     if kind == "mean":
         return pattern.with_values(1 / degree[here])
@@ -224,25 +198,15 @@ def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
 
 
 def class_pairs(graph: Graph, beliefs: Tensor) -> Tensor:
-    """Y^T A B~: how much of each class the training nodes of a class have as neighbours.
-
-    Shapes:
-        beliefs [N, C] -> [C, C]
-    """
-    labels = torch.zeros_like(beliefs)
+    """Y^T A B~: how much of each class the training nodes of a class have as neighbours: [C, C]."""
     known = nn.functional.one_hot(graph.y[graph.train], graph.num_classes).to(beliefs.dtype)
-    labels[graph.train] = known
-    mixed = beliefs.clone()
-    mixed[graph.train] = known
+    labels = torch.zeros_like(beliefs).index_copy_(0, graph.train, known)
+    mixed = beliefs.index_copy(0, graph.train, known)
     return labels.T @ (graph.neighbours @ mixed)
 
 
 def sinkhorn(counts: Tensor) -> Tensor:
-    """Scale rows and columns of a non-negative matrix until both sum to one (Sinkhorn-Knopp).
-
-    Shapes:
-        counts [C, C] -> [C, C], in float64
-    """
+    """Scale rows and columns of counts [C, C] until both sum to 1 (Sinkhorn-Knopp), in float64."""
     scaled = counts.double()
     scaled = scaled + SMOOTHING * scaled.mean() + torch.finfo(torch.float32).tiny
     for _ in range(SINKHORN_STEPS):
@@ -261,11 +225,11 @@ def row_sum_penalty(compatibility: Tensor) -> Tensor:
 
 
 METHOD = Method(
-    family="gnn",
-    summary="CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
-    config=CPGNNConfig,
-    build=of_model(CPGNN, CPGNNTask),
-    space={
+    "gnn",
+    "CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
+    CPGNNConfig,
+    of_model(CPGNN, CPGNNTask),
+    {
         **GNN_SPACE,
         "estimator": get_args(Estimator),
         "propagations": (1, 2),

@@ -1,6 +1,6 @@
 """A Bernoulli probability for every pair of nodes, and graphs drawn from them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -65,10 +65,10 @@ class EdgeProbabilities:
 
     def draw(self, generator: torch.Generator) -> Sample:
         """One graph."""
-        hits = (
-            block._replace(values=_uniform(block.values, generator) < block.values)
-            for block in self.blocks(self.flat)
-        )
+        hits = []
+        for block in self.blocks(self.flat):
+            uniform = torch.empty_like(block.values).uniform_(generator=generator)
+            hits.append(block._replace(values=uniform < block.values))
         if self.dense:
             return self._dense(hits)
         keys = torch.cat([self._keys(block, _places(block.values)) for block in hits])
@@ -103,10 +103,7 @@ class EdgeProbabilities:
     def descend(self, left: Tensor, right: Tensor) -> None:
         """Subtract the gradient ``left @ right.T`` with respect to A, and project to [0, 1].
 
-        A pair is both A_ij and A_ji: its gradient is the sum of the two.
-
-        Shapes:
-            left, right [N, K]
+        A pair is both A_ij and A_ji: its gradient is the sum of the two. left, right [N, K].
         """
         rows, columns = torch.cat([left, right], 1), torch.cat([right, left], 1)  # [N, 2K]
         for block in self.blocks(self.flat):
@@ -130,7 +127,7 @@ class EdgeProbabilities:
         crow[1:] = torch.bincount(row, minlength=self.num_nodes).cumsum(0)
         return SparseMatrix.symmetric(crow, col, self.flat.new_ones(len(keys)), self.num_nodes)
 
-    def _dense(self, hits: Iterator[Block]) -> Tensor:
+    def _dense(self, hits: Iterable[Block]) -> Tensor:
         """From the pairs drawn in each block."""
         size = (self.num_nodes, self.num_nodes)
         full = torch.empty(size, dtype=torch.bool, device=self.flat.device)
@@ -157,10 +154,6 @@ def _layout(num_nodes: int) -> Iterator[tuple[int, int, int]]:
     height = block_rows(num_nodes)
     for start in range(0, num_nodes, height):
         yield start, min(start + height, num_nodes), num_nodes - start
-
-
-def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.empty_like(like).uniform_(generator=generator)
 
 
 def _places(hits: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """The one door to every competitor: same splits, same early stopping, same clock.
 
-graphglow fit --method gcn --target cora
-
 A competitor is a line of :data:`METHODS`, which the doors and the tests walk. What is known of a
 method, its search space among it, stands beside its code.
 """
@@ -10,7 +8,6 @@ import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,14 +15,13 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.baselines import cpgnn, idgl, lds, vgcn
-from graphglow.baselines.controls import CONTROLS
-from graphglow.baselines.gnns import PURE_GNNS
+from graphglow.baselines.gnns import CONTROLS, PURE_GNNS
 from graphglow.baselines.memory import check_fits
 from graphglow.baselines.method import Method
 from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
-from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
-from graphglow.structure import LearnerConfig
+from graphglow.graphs import Graph, check_graph, graph_of
+from graphglow.structure.config import LearnerConfig, delta_facts
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
     out_of_memory_says,
@@ -34,7 +30,7 @@ from graphglow.training.device import (
     resolve_device,
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
-from graphglow.training.task import accuracy
+from graphglow.training.result import RunResult
 
 METHODS: dict[str, Method] = {
     **PURE_GNNS,
@@ -49,15 +45,8 @@ METHODS: dict[str, Method] = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FitResult:
-    """A competitor's predictions at its best epoch. Accuracies are fractions in [0, 1].
-
-    ``val_accuracy`` is on the nodes that early stopping looked at; ``test_accuracy`` is None where
-    the graph has no test nodes.
-
-    Shapes:
-        logits [N, C]
-    """
+class FitResult(RunResult):
+    """A competitor's predictions at its best epoch."""
 
     data: Data
     graph: Graph
@@ -65,63 +54,21 @@ class FitResult:
     backbone: str | None
     config: RunConfig
     logits: Tensor
+    """[N, C], on the CPU."""
     history: list[Epoch]
     train_seconds: float
     seconds: float
     peak_memory_bytes: int
     device: str
 
-    def __repr__(self) -> str:
-        facts = self.summary()
-        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
-        return f"FitResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
+    def _scores(self) -> Tensor:
+        return self.logits
 
-    def predict_proba(self) -> Tensor:
-        """Class probabilities of every node: [N, C]."""
-        return self.logits.softmax(dim=1)
-
-    def predict(self) -> Tensor:
-        """The most probable class of every node: [N]."""
-        return self.logits.argmax(dim=1)
-
-    def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``.
-
-        An existing file is replaced.
-        """
-        write_predictions(self.data, self.predict_proba(), path)
-
-    @property
-    def val_accuracy(self) -> float:
-        return self._accuracy_on(self.graph.val)
-
-    @property
-    def test_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
-
-    def _accuracy_on(self, nodes: Tensor) -> float:
-        nodes = nodes.cpu()
-        return float(accuracy(self.logits, nodes, self.data.y[nodes]))
-
-    @property
-    def epochs(self) -> int:
-        """Epochs run."""
-        return len(self.history)
-
-    def summary(self) -> dict[str, Any]:
-        """The facts of the run, as the command line's ``--json`` prints them."""
-        delta = getattr(self.config, "delta", LearnerConfig.delta)
+    def _about(self) -> dict[str, Any]:
         return {
-            "target": self.graph.name,
             "method": self.method,
             "backbone": self.backbone,
-            **({} if delta == LearnerConfig.delta else {"delta": delta}),
-            "test_accuracy": self.test_accuracy,
-            "val_accuracy": self.val_accuracy,
-            "epochs": self.epochs,
-            "train_seconds": self.train_seconds,
-            "total_seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
+            **delta_facts(getattr(self.config, "delta", LearnerConfig.delta)),
             "device": self.device,
             "seed": self.config.seed,
         }
@@ -143,8 +90,6 @@ def fit(
 ) -> FitResult:
     """Train a competitor on ``data``, under the protocol of :func:`graphglow.transfer`.
 
-    The epoch with the best validation accuracy is kept, as everywhere.
-
     Args:
         name: A method of ``graphglow.METHODS``.
         data: The graph.
@@ -156,11 +101,7 @@ def fit(
 
 
 def fit_many(
-    name: str,
-    data: Data,
-    configs: Sequence[RunConfig],
-    *,
-    on_epoch: OnEpoch | None = None,
+    name: str, data: Data, configs: Sequence[RunConfig], *, on_epoch: OnEpoch | None = None
 ) -> list[FitResult]:
     """Train a competitor several times, as one batched program where the method allows it.
 
@@ -174,10 +115,8 @@ def fit_many(
         on_epoch: Called for every epoch of every run.
     """
     method = method_named(name)
-    if not isinstance(configs, Sequence):
-        raise InputError(f"fit_many needs a list of configs; got {type(configs).__name__}")
-    if len(configs) == 0:
-        raise InputError("fit_many needs at least one config; got none")
+    if not isinstance(configs, Sequence) or len(configs) == 0:
+        raise InputError(f"fit_many needs a list of one or more configs; got {configs!r}")
     for config in configs:
         if type(config) is not method.config:
             raise InputError(
@@ -187,29 +126,30 @@ def fit_many(
     data = check_graph(data)
     if method.batched and len(configs) > 1:
         check_same_shape(configs)
-        return _train(name, method, data, configs, on_epoch)
+        return _train(name, data, configs, on_epoch)
     return [
-        _train(name, method, data, [config], of_run(on_epoch, run))[0]
-        for run, config in enumerate(configs)
+        _train(name, data, [config], of_run(on_epoch, run))[0] for run, config in enumerate(configs)
     ]
 
 
 def _train(
-    name: str,
-    method: Method,
-    data: Data,
-    configs: Sequence[RunConfig],
-    on_epoch: OnEpoch | None,
+    name: str, data: Data, configs: Sequence[RunConfig], on_epoch: OnEpoch | None
 ) -> list[FitResult]:
+    method = METHODS[name]
     began = time.perf_counter()
     first = configs[0]
     device = resolve_device(first.device)
     graph = graph_of(data).to(device)
     reset_peak_memory(device)
+    advice = f"; {method.lighter} needs far less" if method.lighter else ""
     if method.memory is not None:
-        needed = method.memory(graph, first)
-        check_fits(name, needed, graph.name, device, method.lighter)
-    with out_of_memory_says(_advice(name, method, graph, len(configs))):
+        check_fits(name, method.memory(graph, first), graph.name, device, advice)
+    at_once = f", {len(configs)} runs at once," if len(configs) > 1 else ""
+    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
+    with out_of_memory_says(
+        f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
+        f"edges{at_once} it does not{advice}"
+    ):
         task = method.build(graph, configs)
         loop = Loop(task, first.epochs, first.patience or first.epochs)
         train_began = time.perf_counter()
@@ -234,13 +174,3 @@ def _train(
         )
         for run, config in enumerate(configs)
     ]
-
-
-def _advice(name: str, method: Method, graph: Graph, runs: int) -> str:
-    at_once = f", {runs} runs at once," if runs > 1 else ""
-    lighter = f"; {method.lighter} needs far less" if method.lighter else ""
-    edges = (graph.adj.col.numel() - graph.num_nodes) // 2
-    return (
-        f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
-        f"edges{at_once} it does not{lighter}"
-    )

@@ -1,7 +1,4 @@
-"""IDGL: a graph and the embeddings on it refine each other; and IDGL-Anchor, linear in the nodes.
-
-The learned graph is a dense matrix: between all nodes, or between the nodes and a few anchors.
-"""
+"""IDGL: a graph and the embeddings on it refine each other; IDGL-Anchor, linear in the nodes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,15 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from graphglow.baselines.learned_graph import (
-    AnchorGraph,
-    FeatureSimilarity,
-    Latent,
-    LearnedGraph,
-    PenaltyRates,
-    cut_similarity,
-    squared,
-)
+from graphglow.baselines.feature_similarity import FeatureSimilarity, cut_similarity
 from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space, of_model
 from graphglow.checks import at_least, in_unit_interval, number, rate
 from graphglow.errors import InputError
@@ -27,15 +16,13 @@ from graphglow.gnn import Dropout
 from graphglow.gnn.backbones.backbone import glorot
 from graphglow.gnn.dropout import drop_features
 from graphglow.graphs import Graph
+from graphglow.ops import EPS
 from graphglow.ops.embeddings import unit_heads
 from graphglow.training.config import RunConfig
 
-Pair = tuple[Tensor, Tensor]
-
 KEPT_ENTRIES = 200_000_000
-"""The learned graphs of all refinements are kept for the backward pass up to this many entries
-(800 MB in float32); beyond, each is made again there: a third more work, and T times less memory.
-"""
+"""Learned graphs are kept for the backward pass up to this many entries in all (800 MB in float32);
+beyond, each is made again there: a third more work, and T times less memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +56,8 @@ class IDGLConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        at_least("num_heads", self.num_heads, 1)
-        at_least("refinements", self.refinements, 1)
+        for name in ("hidden", "num_heads", "refinements"):
+            at_least(name, getattr(self, name), 1)
         in_unit_interval("input_weight", self.input_weight)
         in_unit_interval("structure_momentum", self.structure_momentum)
         if not 0 <= number("metric_dropout", self.metric_dropout) < 1:
@@ -83,10 +69,6 @@ class IDGLConfig(RunConfig):
     def cut(self) -> float:
         """Epsilon; from 1 on, out of reach of a cosine that rounding made larger than 1."""
         return self.threshold if self.threshold < 1 else self.threshold + 1
-
-    @property
-    def rates(self) -> PenaltyRates:
-        return PenaltyRates(self.smoothness, self.connectivity, self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +83,77 @@ class IDGLAnchorConfig(IDGLConfig):
         at_least("num_anchors", self.num_anchors, 1)
 
 
-class Round(NamedTuple):
-    """Step t of the refinement, as the loss sees it.
+def penalty(graph: Tensor, inverse: Tensor, distances: Tensor | None, config: IDGLConfig) -> Tensor:
+    """L_G: alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
 
-    Shapes:
-        logits [N, C], penalty []; active: [] whether the step counts, None if it does for certain
+    ``inverse`` is 1 / (A 1); ``distances`` are d, of the features; None where alpha is 0.
     """
+    n = len(inverse)
+    total = inverse.new_zeros(())
+    if distances is not None:  # row by row: no third matrix is made
+        inner = torch.bmm(graph[:, None], distances[:, :, None]).sum()
+        total = total + config.smoothness / (2 * n * n) * inner
+    if config.connectivity > 0:
+        total = total + config.connectivity / n * inverse.log().sum()
+    if config.sparsity > 0:
+        total = total + config.sparsity / (n * n) * squared(graph)
+    return total
+
+
+def squared(weights: Tensor) -> Tensor:
+    """|A|_F^2."""
+    norm: Tensor = torch.linalg.vector_norm(weights)
+    return norm.square()
+
+
+class LearnedGraph:
+    """A [N, N], symmetric, with the inverses of its row sums [N, 1] (clamped at EPS)."""
+
+    def __init__(self, weights: Tensor) -> None:
+        self.weights = weights
+        self.inverse = weights.sum(1, keepdim=True).clamp_min(EPS).reciprocal()
+
+    def propagate(self, v: Tensor) -> Tensor:
+        """f(A) v, f the row normalisation: [N, F] -> [N, F]."""
+        return (self.weights @ v) * self.inverse
+
+    def penalty(self, distances: Tensor | None, config: IDGLConfig) -> Tensor:
+        """L_G of A."""
+        return penalty(self.weights, self.inverse, distances, config)
+
+
+class AnchorGraph(LearnedGraph):
+    """R [N, s] with the inverses of its row sums Delta [N, 1] and column sums Lambda [s, 1].
+
+    With all nodes as anchors, R is IDGL's A (its columns in the anchors' order) and a message takes
+    two steps of IDGL's, ``f(A) f(A)``: "anchors = all nodes is IDGL" holds for what is learned, not
+    for how far it reaches.
+    """
+
+    def __init__(self, weights: Tensor) -> None:
+        super().__init__(weights)
+        self.inverse_columns = weights.sum(0)[:, None].clamp_min(EPS).reciprocal()
+
+    def propagate(self, v: Tensor) -> Tensor:
+        """Delta^-1 R Lambda^-1 R^T v, from nodes to anchors and back."""
+        at_anchors = (self.weights.T @ v) * self.inverse_columns  # [s, F]
+        return (self.weights @ at_anchors) * self.inverse
+
+    def penalty(self, distances: Tensor | None, config: IDGLConfig) -> Tensor:
+        """L_G of the anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
+        graph = self.weights
+        if config.smoothness > 0 or config.sparsity > 0:
+            graph = self.weights.T @ (self.weights * self.inverse)
+        return penalty(graph, self.inverse_columns, distances, config)
+
+
+class Round(NamedTuple):
+    """Step t of the refinement, as the loss sees it."""
 
     logits: Tensor
     penalty: Tensor
     active: Tensor | None
+    """Whether the step counts; None if it does for certain."""
 
 
 class IDGL(Model):
@@ -124,7 +167,12 @@ class IDGL(Model):
 
     f normalises rows. It ends after T steps, or when |A^(t) - A^(t-1)|^2 <= delta |A^(1)|^2. The
     loss is L^(1) + sum_{i=2..t} L^(i) / t, each L^(i) the cross-entropy plus L_G of A^(i)
-    (:meth:`LearnedGraph.penalty`); predictions are the last step's.
+    (:func:`penalty`); predictions are the last step's.
+
+    IDGL-Anchor (section 3.4), in O(N s) and never N x N, has R between nodes and s anchors in place
+    of A, and messages in two steps, ``f(A)`` becoming ``Delta^-1 R Lambda^-1 R^T``. The graph that
+    is regularised is the anchors', ``R^T Delta^-1 R`` [s, s]; the stopping rule compares R^(t).
+    Anchors are drawn once per run.
 
     Differs from the paper, or says what it does not: L_0 is D^-1/2 (A + I) D^-1/2, with the
     self-loops that all methods here have. A row without similarity receives zero, and its degree
@@ -134,7 +182,7 @@ class IDGL(Model):
     than delta allows, so that in training all T count anyway.
 
     Shapes:
-        heads_x [m, D], heads_z [m, hidden]; A [N, N]
+        heads_x [m, D], heads_z [m, hidden]; A [N, N]; R [N, s], anchors [s]
     """
 
     def __init__(self, graph: Graph, config: IDGLConfig) -> None:
@@ -145,20 +193,15 @@ class IDGL(Model):
         self.weight_out = glorot(config.hidden, graph.num_classes, generator)
         self.heads_x = glorot(config.num_heads, graph.num_features, generator)
         self.heads_z = glorot(config.num_heads, config.hidden, generator)
-        self.anchors = self.draw_anchors(generator)
+        self.anchors, self.latent = None, LearnedGraph
+        if isinstance(config, IDGLAnchorConfig):
+            order = torch.randperm(graph.num_nodes, generator=generator)
+            self.anchors = order[: config.num_anchors].to(graph.y.device)
+            self.latent = AnchorGraph
         self.features = FeatureSimilarity(graph.x, self.anchors)
         self.distances = self.features.distances() if config.smoothness > 0 else None
-        columns = graph.num_nodes if self.anchors is None else len(self.anchors)
         self.wait = graph.y.device.type == "cpu"
-        self.recompute = not keeps_all(graph.num_nodes * columns, config)
-
-    def draw_anchors(self, generator: torch.Generator) -> Tensor | None:
-        """The nodes that all others are compared with; None means all."""
-        return None
-
-    def latent(self, weights: Tensor) -> Latent:
-        """The learned graph from A^(t)."""
-        return LearnedGraph.of(weights)
+        self.recompute = not keeps_all(graph.num_nodes, config)
 
     def loss(self, dropout: Dropout) -> Tensor:
         first, *others = self.rounds(dropout)
@@ -173,13 +216,10 @@ class IDGL(Model):
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        logits: Tensor | None = None
-        for step in self.rounds(None):
-            if logits is None or step.active is None:
-                logits = step.logits
-            else:
-                logits = torch.where(step.active, step.logits, logits)
-        assert logits is not None
+        steps = self.rounds(None)
+        logits = next(steps).logits
+        for new, _, active in steps:
+            logits = new if active is None else torch.where(active, new, logits)
         return logits
 
     def rounds(self, dropout: Dropout | None) -> Iterator[Round]:
@@ -188,8 +228,9 @@ class IDGL(Model):
         compared = dropout and replace(dropout, rates=(config.metric_dropout,))
         first = self.latent(self.features(self.heads_x, config.cut, compared))  # A^(1)
         xw = drop_features(self.graph.x, dropout) @ self.weight_in
-        fixed = self.graph.adj @ xw, first.propagate(xw)  # the same in all steps, [N, hidden]
-        z, logits, penalty = self._layers(first, first, fixed, fixed[1], _mask(xw, dropout))
+        fixed = [self.graph.adj @ xw, first.propagate(xw)]  # the same in all steps, [N, hidden]
+        passed = [*fixed, fixed[1]]
+        z, logits, penalty = self._layers(first, first, passed, _mask(xw, dropout))
         yield Round(logits, penalty, None)
         before = first.weights.detach()
         limit = config.tolerance * squared(before)
@@ -213,35 +254,25 @@ class IDGL(Model):
             before = weights
 
     def _next_step(
-        self,
-        z: Tensor,
-        first: Latent,
-        xw: Tensor,
-        fixed: Pair,
-        mask: Tensor | None,
+        self, z: Tensor, first: LearnedGraph, xw: Tensor, fixed: list[Tensor], mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """From Z^(t-1): Z^(t), logits, L_G and A^(t)."""
         q = unit_heads(z, self.heads_z)
         k = q if self.anchors is None else q.index_select(0, self.anchors)
         learned = self.latent(cut_similarity(q, k, self.config.cut))
-        made = self._layers(learned, first, fixed, learned.propagate(xw), mask)
-        return *made, learned.weights.detach()
+        passed = [*fixed, learned.propagate(xw)]
+        return *self._layers(learned, first, passed, mask), learned.weights.detach()
 
     def _layers(
-        self,
-        learned: Latent,
-        first: Latent,
-        fixed: Pair,
-        through_learned: Tensor,
-        mask: Tensor | None,
+        self, learned: LearnedGraph, first: LearnedGraph, passed: list[Tensor], mask: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both layers on M, and L_G; of the first layer the messages are there already."""
-        z = torch.relu(self._mix(*fixed, through_learned))
+        """Both layers on M, and L_G; of the first layer the messages are passed already."""
+        z = torch.relu(self._mix(*passed))
         z = z if mask is None else z * mask
         v = z @ self.weight_out
         from_first = first.propagate(v)
         from_learned = from_first if learned is first else learned.propagate(v)
-        penalty = learned.penalty(self.distances, self.config.rates)
+        penalty = learned.penalty(self.distances, self.config)
         return z, self._mix(self.graph.adj @ v, from_first, from_learned), penalty
 
     def _mix(self, through_input: Tensor, through_first: Tensor, through_learned: Tensor) -> Tensor:
@@ -249,34 +280,14 @@ class IDGL(Model):
         return torch.lerp(latent, through_input, self.config.input_weight)
 
 
-class IDGLAnchor(IDGL):
-    """IDGL-Anchor (Chen, Wu and Zaki, NeurIPS 2020, section 3.4): O(N s), never N x N.
-
-    As :class:`IDGL`, with R_up between nodes and s anchors in place of A, and messages in two
-    steps, ``f(A)`` becoming ``Delta^-1 R Lambda^-1 R^T``. With all nodes as anchors, R is IDGL's A
-    (its columns in the anchors' order) and a message takes two steps of IDGL's, ``f(A) f(A)``:
-    "anchors = all nodes is IDGL" holds for what is learned, not for how far it reaches.
-
-    The graph that is regularised is the anchors': ``R^T Delta^-1 R`` [s, s], whose row sums are
-    Lambda, in O(N s^2) time. The stopping rule compares R^(t), as IDGL compares A^(t). Anchors are
-    drawn once per run.
-
-    Shapes:
-        R [N, s], anchors [s]
-    """
-
-    config: IDGLAnchorConfig
-
-    def draw_anchors(self, generator: torch.Generator) -> Tensor:
-        order = torch.randperm(self.graph.num_nodes, generator=generator)
-        return order[: self.config.num_anchors].to(self.graph.y.device)
-
-    def latent(self, weights: Tensor) -> Latent:
-        return AnchorGraph.of(weights)
+def columns_of(num_nodes: int, config: IDGLConfig) -> int:
+    """Of a learned graph: one per node, or per anchor."""
+    return min(getattr(config, "num_anchors", num_nodes), num_nodes)
 
 
-def keeps_all(entries: int, config: IDGLConfig) -> bool:
-    """Whether all learned graphs, of so many entries each, are kept for the backward pass."""
+def keeps_all(num_nodes: int, config: IDGLConfig) -> bool:
+    """Whether all learned graphs are kept for the backward pass."""
+    entries = num_nodes * columns_of(num_nodes, config)
     return entries * (config.refinements - 1) <= KEPT_ENTRIES
 
 
@@ -286,34 +297,26 @@ def _mask(like: Tensor, dropout: Dropout | None) -> Tensor | None:
     return dropout.mask(like, tuple(like.shape))
 
 
-def memory_of(graph: Graph, config: IDGLConfig, columns: int) -> int:
-    """Bytes at the peak of training, of learned graphs with N x ``columns`` entries.
+def memory(graph: Graph, config: IDGLConfig) -> int:
+    """Bytes at the peak of training.
 
-    At the peak there are A^(1) and either all later graphs, or two and their difference where they
-    are made again; then three more for the gradient of A^(1), one use's part of it and its
-    symmetric part. Sparse features need two dense copies of a head's share; dense ones, the
-    weighted unit vectors of all heads.
+    There are A^(1) and either all later graphs, or two and their difference where they are made
+    again; then three more for the gradient of A^(1), one use's part of it and its symmetric part.
+    Sparse features need two dense copies of a head's share; dense ones, the weighted unit vectors
+    of all heads. Regularised are the distances, or all that is made of the anchors' graphs.
     """
     n, features = graph.num_nodes, graph.num_features
-    kept = config.refinements - 1 if keeps_all(n * columns, config) else min(2, config.refinements)
-    learned = n * columns * (1 + kept + 3)
+    columns = columns_of(n, config)
+    kept = config.refinements - 1 if keeps_all(n, config) else min(2, config.refinements)
     if isinstance(graph.x, Tensor):
         compared = 3 * n * features * config.num_heads
     else:
         compared = 2 * max(n, columns) * features + 6 * config.num_heads * len(graph.x.values)
+    regularised = n * n if config.smoothness > 0 else 0
+    if isinstance(config, IDGLAnchorConfig):
+        regularised = columns * (config.refinements + 3) * (n + columns)
     hidden = n * config.hidden * (config.num_heads * 2 + 8) * config.refinements
-    return 4 * (learned + compared + hidden)
-
-
-def _memory(graph: Graph, config: IDGLConfig) -> int:
-    distances = 4 * graph.num_nodes**2 if config.smoothness > 0 else 0
-    return memory_of(graph, config, graph.num_nodes) + distances
-
-
-def _anchor_memory(graph: Graph, config: IDGLAnchorConfig) -> int:
-    anchors = min(config.num_anchors, graph.num_nodes)
-    regularised = anchors * (config.refinements + 3) * (graph.num_nodes + anchors)
-    return memory_of(graph, config, anchors) + 4 * regularised
+    return 4 * (n * columns * (1 + kept + 3) + compared + regularised + hidden)
 
 
 SPACE: Space = {
@@ -331,21 +334,21 @@ SPACE: Space = {
 """Appendix C, and the weight decay that all methods search."""
 
 METHOD = Method(
-    family="structure",
-    summary="IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
-    config=IDGLConfig,
-    build=of_model(IDGL),
-    space=SPACE,
+    "structure",
+    "IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
+    IDGLConfig,
+    of_model(IDGL),
+    SPACE,
     backbone="gcn",
-    memory=_memory,
+    memory=memory,
     lighter="idgl-anchor",
 )
 ANCHOR_METHOD = Method(
-    family="structure",
-    summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
-    config=IDGLAnchorConfig,
-    build=of_model(IDGLAnchor),
-    space={**SPACE, "num_anchors": (700, 1000, 1400)},
+    "structure",
+    "IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
+    IDGLAnchorConfig,
+    of_model(IDGL),
+    {**SPACE, "num_anchors": (700, 1000, 1400)},
     backbone="gcn",
-    memory=_anchor_memory,
+    memory=memory,
 )

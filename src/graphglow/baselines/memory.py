@@ -1,22 +1,18 @@
 """Whether a method fits, said before it starts: from sizes, never from a crash."""
 
-import os
 from pathlib import Path
 
 import torch
 
 from graphglow.errors import InputError
 
-CGROUP = Path("/sys/fs/cgroup")
+MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 
-def check_fits(
-    name: str, needed: int, graph: str, device: torch.device, lighter: str | None
-) -> None:
-    """Raise unless ``needed`` bytes are free on ``device``, with what would fit instead."""
+def check_fits(name: str, needed: int, graph: str, device: torch.device, advice: str) -> None:
+    """Raise unless ``needed`` bytes are free on ``device``, with ``advice`` at the end."""
     free = free_bytes(device)
     if free is not None and needed > free:
-        advice = f"; {lighter} needs far less" if lighter else ""
         raise InputError(
             f"{name} must fit in memory; on {graph}, with these settings, it would need about "
             f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free on {device.type}{advice}"
@@ -24,34 +20,27 @@ def check_fits(
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Memory that can still be had on ``device``; None where the system does not say."""
+    """Memory that can still be had on ``device``; None where the system does not say.
+
+    On a CPU: what the kernel says can be had without swapping, and what a container's limit leaves;
+    cached files can be dropped, so they do not count.
+    """
     if device.type == "cuda":
         torch.cuda.empty_cache()
         return int(torch.cuda.mem_get_info(device)[0])
-    return min(
-        (size for size in (_available(), _left_in_group()) if size is not None), default=None
-    )
-
-
-def _available() -> int | None:
-    """What the kernel says can be had without swapping, or else all there is."""
     try:
-        facts = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        return int(facts["MemAvailable"].split()[0]) * 1024
-    except (OSError, ValueError, KeyError):
-        pass
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
+        free = _facts(MEMINFO)["MemAvailable:"] * 1024
+    except (OSError, KeyError):  # not on Linux
         return None
-
-
-def _left_in_group() -> int | None:
-    """What a container's limit leaves; cached files can be dropped, so they do not count."""
     try:
-        limit = int((CGROUP / "memory.max").read_text())
         used = int((CGROUP / "memory.current").read_text())
-        facts = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-        return limit - used + int(facts.get("inactive_file", 0))
+        cached = _facts(CGROUP / "memory.stat").get("inactive_file", 0)
+        return min(free, int((CGROUP / "memory.max").read_text()) - used + cached)
     except (OSError, ValueError):  # no such limit
-        return None
+        return free
+
+
+def _facts(file: Path) -> dict[str, int]:
+    """Lines of a name and a number."""
+    lines = (line.split() for line in file.read_text().splitlines())
+    return {name: int(number) for name, number, *_ in lines}

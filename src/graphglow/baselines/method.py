@@ -1,5 +1,6 @@
 """What a competitor is: a line of the table of methods, and a model with a loss and logits."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -30,21 +31,19 @@ WEIGHT_DECAY = (0.0, 5e-5, 5e-4, 5e-3, 2e-2)
 GNN_SPACE: Space = {**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY}
 """What methods with a hidden layer search at least."""
 
+Build = Callable[[Graph, Sequence[Any]], Task]
+"""From a graph and the configs of one or more runs to what the loop trains."""
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class Method:
-    """A competitor.
-
-    ``build`` turns a graph and the configs of one or more runs into what the loop trains; more
-    than one only where ``batched``. ``memory`` estimates, from sizes alone, the bytes that
-    training takes where these grow with N^2.
-    """
+    """A competitor."""
 
     family: Family
     summary: str
     """What it is and where it comes from, in a line."""
     config: type[RunConfig]
-    build: Callable[[Graph, Sequence[Any]], Task]
+    build: Build
     space: Space
     """The settings that ``search`` tries, by field of the config: Appendix C where it has them."""
     backbone: str | None = None
@@ -52,6 +51,7 @@ class Method:
     batched: bool = False
     """Whether several runs can be trained as one program."""
     memory: Callable[[Graph, Any], int] | None = None
+    """The bytes that training takes, estimated from sizes alone, where these grow with N^2."""
     lighter: str | None = None
     """What to try, in the error, where it does not fit."""
 
@@ -60,14 +60,11 @@ class Model(nn.Module):
     """A competitor on one graph.
 
     To add one: subclass, give it ``forward(dropout)``, logits [N, C] where dropout is None in
-    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``; the command
-    line, the checks and the tests pick it up from there. Weights are drawn from a generator seeded
-    with ``config.seed``; what a training step draws comes from ``dropout`` and its generator alone,
-    and evaluation draws nothing, or the same every time.
+    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``. Weights are
+    drawn from a generator seeded with ``config.seed``; what a training step draws comes from
+    ``dropout`` alone, and evaluation draws nothing, or the same every time.
 
-    Args:
-        graph: On its device already, in the dtype to compute in.
-        config: The method's own settings.
+    The graph is on its device already, in the dtype to compute in.
     """
 
     def __init__(self, graph: Graph, config: RunConfig) -> None:
@@ -93,34 +90,42 @@ class Model(nn.Module):
         return supervised_loss(logits, graph.train, graph.y[graph.train])
 
 
-class ModelTask:
-    """A competitor in training: what :class:`~graphglow.training.loop.Loop` drives.
-
-    Args:
-        model: On its device already.
-        config: How to train it.
-    """
+class SingleTask(ABC):
+    """One run of a competitor: what :class:`~graphglow.training.loop.Loop` drives."""
 
     count = 1
 
-    def __init__(self, model: Model, config: Any) -> None:
-        self.model, self.graph, self.capture = model, model.graph, config.capture
-        generator = torch.Generator(self.graph.y.device).manual_seed(config.seed)
-        self.dropout = Dropout((config.dropout,), (generator,))
-        self.optimizers = model.optimizers(config)
-        self.val_labels = self.graph.y[self.graph.val]
-        self.one = torch.ones((), dtype=torch.int64, device=self.graph.y.device)
+    def __init__(self, graph: Graph, config: RunConfig) -> None:
+        self.graph, self.capture = graph, config.capture
+        generator = torch.Generator(graph.y.device).manual_seed(config.seed)
+        self.dropout, self.generators = Dropout((config.dropout,), (generator,)), (generator,)
+        self.val_labels = graph.y[graph.val]
+        self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
 
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]:
-        return self.dropout.generators
+    @abstractmethod
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [N, C]."""
+
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss and accuracy on the validation nodes."""
+        logits = self.logits()
+        loss = supervised_loss(logits, self.graph.val, self.val_labels)
+        return loss, accuracy(logits, self.graph.val, self.val_labels)
+
+
+class ModelTask(SingleTask):
+    """A :class:`Model` in training."""
+
+    def __init__(self, model: Model, config: Any) -> None:
+        super().__init__(model.graph, config)
+        self.model, self.optimizers = model, model.optimizers(config)
 
     @property
     def weights(self) -> list[Tensor]:
         return [optimizer.flat for optimizer in self.optimizers]
 
     def train_step(self) -> tuple[Tensor, Tensor]:
-        """Update all weights once."""
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss = self.model.loss(self.dropout)
@@ -130,20 +135,13 @@ class ModelTask:
         return loss.detach(), self.one
 
     @torch.no_grad()
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy on the validation nodes."""
-        logits = self.model.logits()
-        loss = supervised_loss(logits, self.graph.val, self.val_labels)
-        return loss, accuracy(logits, self.graph.val, self.val_labels)
-
-    @torch.no_grad()
     def logits(self) -> Tensor:
         return self.model.logits()
 
 
 def of_model(
     model: Callable[[Graph, Any], Any], task: Callable[[Any, Any], Task] = ModelTask
-) -> Callable[[Graph, Sequence[Any]], Task]:
+) -> Build:
     """The ``build`` of a method that is a :class:`Model`."""
 
     def build(graph: Graph, configs: Sequence[Any]) -> Task:

@@ -11,13 +11,13 @@ Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like Graph
 ``graphglow pretrain --learner.similarity attention``, then ``graphglow transfer``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import product
 from typing import Any
 
 from graphglow.baselines.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
-from graphglow.checks import at_least, step_size
-from graphglow.errors import InputError
+from graphglow.checks import step_size
 from graphglow.graphs import Graph
 from graphglow.ops import Backend, Precision
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
@@ -32,6 +32,12 @@ EVERY_NODE = 2**31 - 1
 """A number of pivots: at most the number of nodes is used."""
 
 
+def shared_settings(config: ModelConfig) -> dict[str, Any]:
+    """Those that a variant's config and :class:`LearnerConfig` both name."""
+    names = {f.name for f in fields(config)} & {f.name for f in fields(LearnerConfig)}
+    return {name: getattr(config, name) for name in names}
+
+
 @dataclass(frozen=True, kw_only=True)
 class VariantConfig(ModelConfig):
     """GraphGLOW with a structure learner that has no weights."""
@@ -41,7 +47,7 @@ class VariantConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("embedding_size", self.embedding_size, 1)
+        LearnerConfig(**shared_settings(self))  # refuses bad ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +59,6 @@ class KNNConfig(VariantConfig):
     backend: Backend = field(default="auto", init=False)  # fixed: its messages are sparse products
     precision: Precision = field(default="float32", init=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("neighbours", self.neighbours, 1)
-
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedConfig(VariantConfig):
@@ -65,10 +67,6 @@ class WeightedConfig(VariantConfig):
     num_heads: int = 4
     """H: number of heads. The paper searches 4 and 6."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("num_heads", self.num_heads, 1)
-
 
 @dataclass(frozen=True, kw_only=True)
 class RandomConfig(WeightedConfig):
@@ -76,10 +74,6 @@ class RandomConfig(WeightedConfig):
 
     delta: Delta = "truncate"
     """Truncate cuts similarities at 0; affine maps a cosine s to (1 + s) / 2."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        LearnerConfig(delta=self.delta)  # refuses bad ones
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,44 +99,10 @@ class TrainedConfig(WeightedConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.objective, ObjectiveConfig):
-            raise InputError(
-                f"objective must be an ObjectiveConfig; got {type(self.objective).__name__}"
-            )
         step_size("learner_learning_rate", self.learner_learning_rate)
 
 
-def _learner(config: VariantConfig, settings: dict[str, Any]) -> StructureLearner:
-    """The learner of one run; what its config and :class:`LearnerConfig` both name is shared."""
-    names = {f.name for f in fields(config)} & {f.name for f in fields(LearnerConfig)}
-    sizes = {name: getattr(config, name) for name in names}
-    return StructureLearner(LearnerConfig(**sizes, **settings), seed=config.seed)
-
-
-def fixed(**settings: Any) -> Callable[[Graph, Sequence[Any]], Task]:
-    """The ``build`` of a variant whose learner has these settings and is not trained."""
-
-    def build(graph: Graph, configs: Sequence[Any]) -> Task:
-        learner = stack_learners([_learner(config, settings) for config in configs])
-        learner = learner.to(graph.y.device).requires_grad_(False)
-        return GraphTask(graph, learner, configs[0].embedding_size, configs)
-
-    return build
-
-
-def trained(**settings: Any) -> Callable[[Graph, Sequence[Any]], Task]:
-    """The ``build`` of a variant whose learner has these settings and is trained on the target."""
-
-    def build(graph: Graph, configs: Sequence[Any]) -> Task:
-        (config,) = configs
-        learner = _learner(config, settings).to(graph.y.device)
-        along = Trained(Adam(learner.parameters(), config.learner_learning_rate), config.objective)
-        return GraphTask(graph, learner, config.embedding_size, configs, trained=along)
-
-    return build
-
-
-WITHOUT_WEIGHTS = {"weighted": False, "num_heads": 1}
+WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
 REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 LINEAR_SPACE: Space = {
@@ -163,65 +123,74 @@ BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
 OBJECTIVES: Space = {
     "objective": tuple(
         ObjectiveConfig(smoothness=alpha, sparsity=rho)
-        for alpha in REGULARISERS
-        for rho in REGULARISERS
+        for alpha, rho in product(REGULARISERS, repeat=2)
     )
 }
 """alpha and rho of Appendix C, each pair."""
+TRAINED_SPACE: Space = {**PIVOT_SPACE, **OBJECTIVES}
 
 
 def _variant(
     summary: str,
-    build: Callable[[Graph, Sequence[Any]], Task],
     config: type[VariantConfig] = VariantConfig,
     space: Space = PIVOT_SPACE,
+    **learner_settings: Any,
 ) -> Method:
-    return Method(
-        family="graphglow",
-        summary=summary,
-        config=config,
-        build=build,
-        space=space,
-        backbone="gcn",
-        batched=config is not TrainedConfig,
-    )
+    """The learner is trained on the target where the config says how, else fixed."""
+
+    def learner_of(run: VariantConfig) -> StructureLearner:
+        settings = LearnerConfig(**shared_settings(run), **learner_settings)
+        return StructureLearner(settings, seed=run.seed)
+
+    def build(graph: Graph, configs: Sequence[Any]) -> Task:
+        first, trained = configs[0], None
+        learner = stack_learners([learner_of(each) for each in configs]).to(graph.y.device)
+        if config is TrainedConfig:
+            theta = Adam(learner.parameters(), first.learner_learning_rate)
+            trained = Trained(theta, first.objective)
+        else:
+            learner.requires_grad_(False)
+        return GraphTask(graph, learner, first.embedding_size, configs, trained=trained)
+
+    batched = config is not TrainedConfig
+    return Method("graphglow", summary, config, build, space, backbone="gcn", batched=batched)
 
 
 VARIANTS: dict[str, Method] = {
     "graphglow-dot": _variant(
         "GraphGLOW_dp: dot products of embeddings, no weights, only the GNN is trained",
-        fixed(similarity="dot", **WITHOUT_WEIGHTS),
+        similarity="dot",
+        **WITHOUT_WEIGHTS,
     ),
     "graphglow-knn": _variant(
         "GraphGLOW_knn: the k most similar pivots by cosine, only the GNN is trained",
-        fixed(**WITHOUT_WEIGHTS),
         KNNConfig,
         {**PIVOT_SPACE, "neighbours": (5, 10, 20, 50)},  # Appendix C has no k
+        **WITHOUT_WEIGHTS,
     ),
     "graphglow-cosine": _variant(
         "GraphGLOW_cos: cosines of embeddings, no weights, only the GNN is trained",
-        fixed(**WITHOUT_WEIGHTS),
+        **WITHOUT_WEIGHTS,
     ),
     "graphglow-attention": _variant(
         "GraphGLOW_at, but trained on the target: attention instead of weighted cosines",
-        trained(similarity="attention"),
         TrainedConfig,
-        {**PIVOT_SPACE, **OBJECTIVES},
+        TRAINED_SPACE,
+        similarity="attention",
     ),
     "graphglow-star": _variant(
         "GraphGLOW*: the same architecture, its learner trained on the target",
-        trained(),
         TrainedConfig,
-        {**PIVOT_SPACE, **OBJECTIVES},
+        TRAINED_SPACE,
     ),
     "random-theta": _variant(
-        "control: GraphGLOW with a random structure learner, never trained", fixed(), RandomConfig
+        "control: GraphGLOW with a random structure learner, never trained", RandomConfig
     ),
     "graphglow-linear": _variant(
         "control: random theta over all pairs of nodes, nothing cut, in linear time",
-        fixed(delta="affine"),
         LinearConfig,
         LINEAR_SPACE,
+        delta="affine",
     ),
 }
 """By their names behind ``fit``.

@@ -52,9 +52,8 @@ class VGCNConfig(RunConfig):
         for name in ("edge_probability", "other_probability"):
             if not 0 < number(name, getattr(self, name)) < 1:
                 raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
-        step_size("temperature", self.temperature)
-        step_size("prior_temperature", self.prior_temperature)
-        step_size("posterior_learning_rate", self.posterior_learning_rate)
+        for name in ("temperature", "prior_temperature", "posterior_learning_rate"):
+            step_size(name, getattr(self, name))
         rate("kl_weight", self.kl_weight)
 
 
@@ -96,23 +95,18 @@ class VGCN(Model):
         self.edges = self.places[here[upper], there[upper]].long()
         pairs = torch.empty(graph.num_nodes * (graph.num_nodes - 1) // 2, device=device)
         self.posterior = nn.Parameter(self.prior_logits(pairs))
-        self.noise = self._evaluation_noise(pairs)
+        # L / tau of every other evaluation draw, in 16 bits: noise needs no more
+        rows = -(-config.eval_samples // 2)
+        self.noise = pairs.new_empty((rows, len(pairs)), dtype=torch.float16)
+        noisy = torch.Generator(device).manual_seed(config.seed + 2**32)  # no run's seed
+        for row in self.noise:
+            uniform = pairs.uniform_(generator=noisy)
+            row.copy_(uniform.logit_(torch.finfo(pairs.dtype).eps).div_(config.temperature))
 
     def prior_logits(self, like: Tensor) -> Tensor:
         """alpha_0: [M]."""
         edge, other = map(_logit, (self.config.edge_probability, self.config.other_probability))
         return torch.full_like(like, other).index_fill_(0, self.edges, edge)
-
-    def _evaluation_noise(self, like: Tensor) -> Tensor:
-        """L / tau of every other evaluation draw, in 16 bits: noise needs no more."""
-        config = self.config
-        generator = torch.Generator(like.device).manual_seed(config.seed + 2**32)  # no run's seed
-        rows = -(-config.eval_samples // 2)
-        noise = like.new_empty((rows, len(like)), dtype=torch.float16)
-        for row in noise:
-            uniform = torch.empty_like(like).uniform_(generator=generator)
-            row.copy_(uniform.logit_(torch.finfo(like.dtype).eps).div_(config.temperature))
-        return noise
 
     def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
         """The GCN on the graph A = sigmoid(y), y = (alpha + L) / tau: [M] -> [N, C]."""
@@ -179,11 +173,8 @@ def unfolding(num_nodes: int, device: torch.device | str) -> Tensor:
     Nodes are cut into two halves of a = N // 2 and b = N - a. The list holds the pairs across as
     [a, b], then those within as [b - 1, a]: above its diagonal entry (r, c) is the pair (r, c)
     of the first half, and on and below it the pair (r + 1, c) of the second. So nothing is kept
-    twice, and all is whole matrices: thin ones can be multiplied into it. On the matrix's own
-    diagonal, which no pair stands for, is 0.
-
-    Shapes:
-        [N, N], of 32 bits, into M = N (N - 1) / 2 pairs
+    twice, and all is whole matrices. On the diagonal of the result [N, N], which no pair stands
+    for, is 0.
     """
     a, b = _halves(num_nodes)
     pairs = torch.arange(num_nodes * (num_nodes - 1) // 2, dtype=torch.int32, device=device)
@@ -214,11 +205,7 @@ class _Unfold(torch.autograd.Function):
 
 
 def unfolded(pairs: Tensor, places: Tensor) -> Tensor:
-    """The symmetric matrix of ``pairs``, zero on its diagonal, by the ``places`` of `unfolding`.
-
-    Shapes:
-        pairs [M], places [N, N] -> [N, N]
-    """
+    """The symmetric matrix [N, N] of ``pairs`` [M], by the places of :func:`unfolding`."""
     out: Tensor = _Unfold.apply(pairs, places)  # type: ignore[no-untyped-call]
     return out
 
@@ -234,10 +221,9 @@ def _logit(probability: float) -> float:
 def memory(graph: Graph, config: VGCNConfig) -> int:
     """Bytes at training's peak, in its backward pass, counted in numbers per pair of nodes.
 
-    Kept between steps are posterior, mean, square and best (4), the places (2), and the
-    evaluation's noise (half a number a row). A step keeps of each draw A (2), y and its sigmoid
-    (2) and what the KL is made of (3); its backward adds the gradient so far, and of A the draw's
-    own gradient, a part of it and their transposes (8).
+    Kept are posterior, mean, square and best (4), the places (2), and the evaluation's noise (half
+    a number a row); of each draw A (2), y and its sigmoid (2) and what the KL is made of (3). Then
+    the gradient so far, and of A the draw's own gradient, a part of it and their transposes (8).
     """
     pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
     kept = 6 + 0.5 * -(-config.eval_samples // 2)
@@ -245,11 +231,11 @@ def memory(graph: Graph, config: VGCNConfig) -> int:
 
 
 METHOD = Method(
-    family="structure",
-    summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
-    config=VGCNConfig,
-    build=of_model(VGCN),
-    space={
+    "structure",
+    "VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
+    VGCNConfig,
+    of_model(VGCN),
+    {
         **GNN_SPACE,
         "edge_probability": (0.25, 0.5, 0.75, 0.99),
         "temperature": (0.1, 0.5),

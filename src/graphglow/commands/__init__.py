@@ -1,5 +1,6 @@
 """The subcommands, a function each; flags come from the function's signature."""
 
+import errno
 import os
 from typing import Literal
 
@@ -21,7 +22,9 @@ COMMANDS: dict[str, str] = {
 """Name and first docstring line of each command, here so that help need not import torch."""
 
 MODULES = {
-    "datasets": "demo",
+    "demo": "report",
+    "datasets": "graphs",
+    "shard": "graphs",
     "pretrain": "train",
     "transfer": "train",
     "refine": "results",
@@ -30,20 +33,20 @@ MODULES = {
 }
 """Where a command is, if not in a module of its name."""
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-def topology(target: str = "", *, folder: bool = False) -> Literal["one", "ranks", "shards"]:
-    """Whether this is one process, one of several ranks, or one that trains on shards.
+
+def topology(target: str = "", *, folder: bool = False) -> Literal["one", "ranks"]:
+    """Whether this is one process, or one that works as one of several ranks, be there only one.
 
     Args:
-        target: The graph. A folder of shards is trained as ranks do it, be there only one.
+        target: The graph; a folder of shards is trained as ranks do it.
         folder: Whether predictions go to a folder, as ranks write them; one rank alone does so
             if torchrun has started it.
     """
-    if os.environ.get("WORLD_SIZE", "1") != "1" or (folder and "TORCHELASTIC_RUN_ID" in os.environ):
-        return "ranks"
-    if os.path.isdir(os.path.expanduser(target)):
-        from graphglow.training.distributed import is_shard_folder
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    if target and not several:
+        from graphglow.graphs.files import SHARDS, holds
 
-        if is_shard_folder(target):
-            return "shards"
-    return "one"
+        several = holds(target, SHARDS) or (folder and "TORCHELASTIC_RUN_ID" in os.environ)
+    return "ranks" if several else "one"

@@ -2,32 +2,35 @@
 
 import json as json_text
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from tyro.conf import arg
 
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import UNUSED, DataRoot, Json
-from graphglow.commands.terminal import print_json, printable, say, show, strict, waiting
+from graphglow.commands.flags import DataRoot, Json, said
+from graphglow.commands.terminal import print_json, say, show_rows, strict, waiting
+from graphglow.errors import InputError
+from graphglow.experiments.bench import op as eq11
 from graphglow.experiments.bench import transfers
 from graphglow.experiments.bench.config import BenchConfig, Row, shown, stamped
-from graphglow.experiments.bench.op import OpBench, run_op
-from graphglow.experiments.bench.scale import ScaleBench, run_scale
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 
-RowsFile = Annotated[
-    Path | None,
-    arg(
-        metavar="FILE.jsonl",
-        help="Add the rows to this file, one JSON line each, as they are measured.",
-        help_behavior_hint="(optional)",
-    ),
-]
-UnusedRoot = Annotated[Path | None, arg(metavar="FOLDER", help=UNUSED, help_behavior_hint="")]
+ADDED = "Add the rows to this file, one JSON line each, as they are measured."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shared:
+    """Flags of all benchmarks."""
+
+    out: Annotated[Path | None, said(ADDED, "FILE.jsonl", "(optional)")] = None
+    data_root: DataRoot = None
+    json: Json = False
+
+
+Flags = Annotated[Shared, arg(name="")]
 
 
 def bench() -> None:
@@ -39,63 +42,37 @@ def bench() -> None:
     """
 
 
-def op(
-    config: Annotated[OpBench, arg(name="")],
-    out: RowsFile = None,
-    data_root: UnusedRoot = None,
-    json: Json = False,
-) -> None:
+def op(config: Annotated[eq11.OpBench, arg(name="")], flags: Flags) -> None:
     """Time the node-pivot message passing (Eq. 11), backend against backend, with its roofline."""
-    _report("op", config, run_op(config), out, json)
+    _report("op", config, eq11.run_op(config), flags)
 
 
-def epoch(
-    config: Annotated[transfers.EpochBench, arg(name="")],
-    out: RowsFile = None,
-    data_root: DataRoot = None,
-    json: Json = False,
-) -> None:
+def epoch(config: Annotated[transfers.EpochBench, arg(name="")], flags: Flags) -> None:
     """Time the epochs of a transfer on graphs by name, with a learner that was never trained."""
-    _report("epoch", config, transfers.run_epoch(config, data_root), out, json)
+    _report("epoch", config, transfers.run_epoch(config, flags.data_root), flags)
 
 
-def batch(
-    config: Annotated[transfers.BatchBench, arg(name="")],
-    out: RowsFile = None,
-    data_root: DataRoot = None,
-    json: Json = False,
-) -> None:
+def batch(config: Annotated[transfers.BatchBench, arg(name="")], flags: Flags) -> None:
     """Time several seeds trained as one batch against one seed, and compare their results."""
-    _report("batch", config, transfers.run_batch(config, data_root), out, json)
+    _report("batch", config, transfers.run_batch(config, flags.data_root), flags)
 
 
-def scale(
-    config: Annotated[ScaleBench, arg(name="")],
-    out: RowsFile = None,
-    data_root: UnusedRoot = None,
-    json: Json = False,
-) -> None:
+def scale(config: Annotated[transfers.ScaleBench, arg(name="")], flags: Flags) -> None:
     """Time an epoch on random graphs of growing size, and fit the growth."""
-    _report("scale", config, run_scale(config), out, json)
+    _report("scale", config, transfers.run_scale(config), flags)
 
 
-def memory(
-    config: Annotated[transfers.MemoryBench, arg(name="")],
-    out: RowsFile = None,
-    data_root: DataRoot = None,
-    json: Json = False,
-) -> None:
+def memory(config: Annotated[transfers.MemoryBench, arg(name="")], flags: Flags) -> None:
     """Peak memory of a transfer, backend against backend, each in a process of its own."""
-    _report("memory", config, transfers.run_memory(config, data_root), out, json)
+    _report("memory", config, transfers.run_memory(config, flags.data_root), flags)
 
 
 PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale, "memory": memory}
 
 
-def _report(
-    name: str, config: BenchConfig, rows: Iterable[Row], out: Path | None, json: bool
-) -> None:
+def _report(name: str, config: BenchConfig, rows: Iterable[Row], flags: Shared) -> None:
     """Measure; write rows as they come; then show them all."""
+    out = flags.out
     if out is not None:
         out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
     device = resolve_device(config.device)
@@ -105,27 +82,20 @@ def _report(
             if out is not None:
                 append_line(out, json_text.dumps(strict(row), allow_nan=False))
             measured.append(row)
-    if json:
+    if not measured:
+        raise InputError("a benchmark must have at least one case; got none")
+    if flags.json:
         print_json({"command": "bench", "benchmark": name, "out": out, "rows": measured})
         return
-    _show(name, [row for row in measured if row.get("kind") != "fit"])
-    for row in (row for row in measured if row.get("kind") == "fit"):
+    cases = [row for row in measured if row.get("kind") != "fit"]
+    fields = [field for field in COLUMNS[name] if any(shown(row, field) for row in cases)]
+    titles = [TITLES.get(field, field.replace("_", "\n")) for field in fields]
+    show_rows(titles, [[shown(row, field) or "-" for field in fields] for row in cases])
+    for row in measured[len(cases) :]:
         say(f"epoch time grows as nodes^{row['exponent']:.2f} from {min(row['fitted_nodes']):,}")
     machine = measured[0]["provenance"]["machine"]
     chip = machine["gpu"] if device.type == "cuda" else f"{machine['cpu']} CPU"
     say(f"on {chip}, {measured[0]['threads']} threads" + (f"; rows in {out}" if out else ""))
-
-
-def _show(name: str, rows: list[Row]) -> None:
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)  # fits in 80 columns
-    fields = [field for field in COLUMNS[name] if any(shown(row, field) for row in rows)]
-    for field in fields:
-        text = any(isinstance(row.get(field), str) for row in rows)
-        title = TITLES.get(field, field.replace("_", "\n"))
-        table.add_column(title, justify="left" if text else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(printable(shown(row, field) or "-") for field in fields))
-    show(table)
 
 
 COLUMNS = {

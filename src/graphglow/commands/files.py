@@ -1,6 +1,5 @@
 """What commands read and write: learners, output files, checkpoints."""
 
-import errno
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -11,11 +10,12 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
-from graphglow import pretrained
+from graphglow.commands import NO_ROOM
 from graphglow.commands.flags import said
 from graphglow.commands.terminal import note
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
+from graphglow.graphs.table_file import require_pyarrow
 from graphglow.pretrained import load_learner
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.checkpoint import Checkpoints
@@ -23,7 +23,6 @@ from graphglow.training.checkpoint import Checkpoints
 TENSOR_SUFFIXES = (".safetensors", ".st")
 UNTRAINED = ("untrained", "random")
 """What ``--learner`` calls one that was never trained; the second is its name of old."""
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
@@ -32,16 +31,8 @@ def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureL
         size = LearnerConfig.embedding_size if embedding_size is None else embedding_size
         return StructureLearner(LearnerConfig(embedding_size=size), seed=seed)
     if embedding_size is not None:
-        raise InputError(
-            f"--embedding-size must go with --learner untrained; got --learner {name}, which has "
-            "its own"
-        )
+        raise InputError(f"--embedding-size must go with --learner untrained; got {name}")
     return load_learner(name, also=UNTRAINED[:1])
-
-
-def learner_file(name: str | None) -> Path | None:
-    """The file that ``--learner`` is read from, as an input of :func:`check_output`."""
-    return None if name is None or name in UNTRAINED else pretrained.learner_file(name)
 
 
 def check_output(
@@ -57,11 +48,11 @@ def check_output(
             raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
+    if path.suffix.lower() == ".parquet":
+        require_pyarrow()
     try:
-        if path.is_dir():
-            raise InputError(f"the output path must be a file; got the folder {path}")
         if path.exists() and not path.is_file():
-            raise InputError(f"the output path must be a regular file; got {path}")
+            raise InputError(f"the output path must be a regular file, and no folder; got {path}")
         if os.path.lexists(path) and not overwrite:
             raise InputError(f"the output file must not exist, or pass --overwrite; got {path}")
         folder = path.absolute().parent
@@ -70,9 +61,8 @@ def check_output(
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", suffix=path.suffix, dir=folder):
             pass  # the name that an atomic write will use
     except OSError as error:
-        raise InputError(
-            f"the output path must be writable; got {path} ({error.strerror})"
-        ) from error
+        reason = error.strerror
+        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
     return path
 
 
@@ -94,37 +84,33 @@ class CheckpointFlags:
     resume: Annotated[bool, FlagCreatePairsOff, said(RESUME, hint="")] = False
     checkpoint_seconds: Annotated[float, said(SECONDS, "SECONDS")] = 10.0
 
+    def __post_init__(self) -> None:
+        if not self.checkpoint_seconds >= 0:  # nor is NaN
+            raise InputError(f"--checkpoint-seconds must be >= 0; got {self.checkpoint_seconds:g}")
+
     def may_replace(self, out: Path | None, *, overwrite: bool, flag: str = "--out FILE") -> bool:
         """Whether an existing output may be replaced: asked for, or by the run that it is of.
 
         A run that was killed between writing its output and removing its checkpoints finds both.
-        When the checkpoints were begun, the output was not there, or might be overwritten.
         """
         if out is None and self.resume:
-            raise InputError(
-                f"--resume must go with {flag}, beside which checkpoints lie; got none"
-            )
+            raise InputError(f"--resume must go with {flag}, beside which checkpoints lie")
         if out is None or overwrite or not self.resume:
             return overwrite
         out = out.expanduser()
-        unfinished = bool(Checkpoints(checkpoint_folder(out)).files())
+        unfinished = bool(Checkpoints(_folder(out)).files())
         if out.exists() and not unfinished:
-            raise InputError(
-                f"--resume must have an unfinished run to go on with; got {out}, which is there, "
-                "and no checkpoints beside it: its run has ended (--overwrite makes it anew)"
-            )
+            rule = "--resume must have an unfinished run to go on with"
+            raise InputError(f"{rule}; got {out}, whose run has ended (--overwrite makes it anew)")
         return unfinished
 
     @contextmanager
     def kept(self, out: Path | None) -> Iterator[Checkpoints | None]:
         """Let the run in the block save itself beside ``out``; if it ends well, nothing is left."""
-        seconds = self.checkpoint_seconds
-        if not seconds >= 0:  # nor is NaN
-            raise InputError(f"--checkpoint-seconds must be >= 0; got {seconds:g}")
         if out is None:
             yield None
             return
-        folder = checkpoint_folder(out)
+        folder, seconds = _folder(out), self.checkpoint_seconds
         with Checkpoints(folder, every_seconds=seconds, resume=self.resume) as checkpoints:
             try:
                 yield checkpoints
@@ -144,6 +130,6 @@ class CheckpointFlags:
 Checkpointing = Annotated[CheckpointFlags, OmitArgPrefixes]
 
 
-def checkpoint_folder(out: Path) -> Path:
+def _folder(out: Path) -> Path:
     """Where the checkpoints of a run are, by the file that it will write."""
     return out.with_name(f"{out.name}.checkpoints")

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Annotated
 
 from tyro.conf import arg
@@ -10,9 +9,8 @@ from tyro.conf import arg
 from graphglow import baselines
 from graphglow.baselines import METHODS, method_named
 from graphglow.baselines.method import Family
-from graphglow.commands import COMMANDS, usage
+from graphglow.commands import COMMANDS, flags
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import GraphName, Json, OptionalFile, Overwrite, Reading, by_heading
 from graphglow.commands.terminal import epoch_bar, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
@@ -26,17 +24,17 @@ FAMILIES: dict[Family, str] = {
 }
 
 
-def command_for(kind: type[RunConfig]) -> usage.Command:
+def command_for(kind: type[RunConfig]) -> flags.Command:
     """``fit`` with the settings of ``kind`` as flags."""
 
     def fit(  # noqa: D417 (the flags and the config say the rest)
         method: Annotated[str, arg(metavar="NAME")],
-        target: GraphName,
-        reading: Reading,
-        config: Annotated[RunConfig, by_heading(kind)],
-        predictions: OptionalFile = None,
-        overwrite: Overwrite = False,
-        json: Json = False,
+        target: flags.GraphName,
+        reading: flags.Reading,
+        config: Annotated[RunConfig, flags.by_heading(kind)],
+        predictions: flags.OptionalFile = None,
+        overwrite: flags.Overwrite = False,
+        json: flags.Json = False,
     ) -> None:
         """Train a competitor on a graph, under the same protocol as transfer.
 
@@ -72,42 +70,25 @@ def parse(arguments: list[str]) -> Callable[[], None]:
     except argparse.ArgumentError:
         raise InputError("--method must be followed by a name; see graphglow fit --help") from None
     if name is None and {"-h", "--help"} & {*arguments}:
-        return usage.parse(fit, ["--help"], description=_overview())
+        return flags.parse(fit, ["--help"], description=_overview())
     if name is None:
         raise InputError("required options are missing: --method NAME; see graphglow fit --help")
     method = method_named(name)
-    for word in arguments:
-        _check_flag(word.split("=")[0], name)
-    return usage.parse(
+    about = f"Train {name} on a graph: {method.summary}."
+    return flags.parse(
         command_for(method.config),
         arguments,
-        description=(
-            f"Train {name} on a graph: {method.summary}.\n\n"
-            f"Example: graphglow fit --method {name} --target wine --json"
-        ),
+        description=f"{about}\n\nExample: graphglow fit --method {name} --target wine --json",
         prog=f"graphglow fit --method {name}",
     )
-
-
-def _check_flag(flag: str, name: str) -> None:
-    """Raise if the flag is a setting of other methods only."""
-    field = flag.removeprefix("--").removeprefix("no-").split(".")[0].replace("-", "_")
-    settings = {n: {f.name for f in fields(m.config) if f.init} for n, m in METHODS.items()}
-    owners = [other for other, names in settings.items() if field in names]
-    if flag.startswith("--") and owners and name not in owners:
-        raise InputError(
-            f"{flag} must go with a method that has it ({', '.join(owners)}); got --method {name}"
-        )
 
 
 def _overview() -> str:
     """What there is to fit, by family."""
     width = max(map(len, METHODS)) + 2
     lines = [COMMANDS["fit"], "", "Example: graphglow fit --method gcn --target wine --json", ""]
-    lines += [
-        "Below are the settings that all methods have; graphglow fit --method gcn --help shows all",
-        "settings of gcn, with its own defaults.",
-    ]
+    lines += ["Below are settings of all methods; graphglow fit --method gcn --help shows all of"]
+    lines += ["gcn, with its own defaults."]
     for family, title in FAMILIES.items():
         lines += ["", title]
         lines += [f"  {n:<{width}}{m.summary}" for n, m in METHODS.items() if m.family == family]

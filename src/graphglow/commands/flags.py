@@ -1,18 +1,25 @@
-"""Flags that several commands share, each said once; how graphs are read; settings by heading."""
+"""The command line by tyro: shared flags, each said once; settings by heading; one-line errors."""
 
+import contextlib
+import functools
 import inspect
-from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
+import io
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import tyro
 from torch_geometric.data import Data
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
-from graphglow.graphs.table_columns import LEAVE_OUT
+from graphglow.graphs.tables import LEAVE_OUT
 from graphglow.training.config import GROUPS, LARGEST_SEED, Device
+
+Command = Callable[..., None]
 
 UNUSED = "No effect here; every command takes it."
 GRAPH = (
@@ -20,15 +27,10 @@ GRAPH = (
     "people.csv+relations.csv."
 )
 COLUMNS = (
-    "Which columns of your tables are what, where they are not called so: id=person label=risk "
-    "split=part (nodes), source=payer target=payee weight=amount (edges). leave_out=NAME, once or "
-    "more, is a column that is not to be read."
+    "Columns of your tables that are not called so: id=person label=risk split=part (nodes), "
+    "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read."
 )
-SKIP = (
-    "Leave out edges of your tables that name ids which no node has, and say how many; otherwise "
-    "they are an error."
-)
-ROOT = "Where the raw files of named graphs are."
+SKIP = "Leave out edges that name ids which no node has, and say how many; else they are an error."
 WIDTH = "Width of the embeddings, with --learner untrained only; others have their own."
 JSON = "Print one JSON object, as the last line of standard output, instead of a table."
 
@@ -45,23 +47,28 @@ File = Annotated[Path, said(None, "FILE")]
 SavedTransfer = Annotated[Path, said("A saved transfer, from graphglow transfer --out.", "FILE")]
 Columns = Annotated[tuple[str, ...], said(COLUMNS, "ROLE=NAME ...", "(optional)")]
 SkipUnknownEdges = Annotated[bool, FlagCreatePairsOff, said(SKIP, hint="")]
-SplitSeed = Annotated[int | None, said(None, "INT", "(default: 0)")]
-DataRoot = Annotated[Path | None, said(ROOT, "FOLDER", "(default: $GRAPHGLOW_DATA, else data/)")]
+DataRoot = Annotated[
+    Path | None,
+    said("Folder of named graphs' files.", "FOLDER", "(default: $GRAPHGLOW_DATA, else data/)"),
+]
 EmbeddingSize = Annotated[int | None, said(WIDTH, "INT", "(default: that of pretrain)")]
 Json = Annotated[bool, FlagCreatePairsOff, said(JSON, hint="")]
 Overwrite = Annotated[bool, FlagCreatePairsOff, said("Replace the output if it exists.", hint="")]
-UnusedSeed = Annotated[int, said(UNUSED)]
-UnusedDevice = Annotated[Device, said(UNUSED)]
-UnusedDataRoot = Annotated[Path | None, said(UNUSED, "FOLDER", "")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoEffect:
-    """Flags of all commands, for those that have no use for them."""
+class NoSeed:
+    """Flags of all commands, for those that compute nothing."""
 
-    seed: UnusedSeed = 0
-    device: UnusedDevice = "auto"
-    data_root: UnusedDataRoot = None
+    seed: Annotated[int, said(UNUSED)] = 0
+    device: Annotated[Device, said(UNUSED)] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoEffect(NoSeed):
+    """Flags of all commands, for those that read no named graph either."""
+
+    data_root: Annotated[Path | None, said(UNUSED, "FOLDER", "")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,42 +79,27 @@ class GraphFlags:
     skip_unknown_edges: SkipUnknownEdges = False
     split_file: OptionalFile = None
     """An .npz file with index arrays train, val and test."""
-    split_seed: SplitSeed = None
+    split_seed: Annotated[int | None, said(None, "INT", "(default: 0)")] = None
     """Seed of the random 50/25/25 split where a graph has no split of its own."""
     data_root: DataRoot = None
     one_graph: ClassVar[bool] = True
     """Whether a seed must be of use to the graph, and not to some of several."""
 
+    def __post_init__(self) -> None:
+        if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
+            raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
+
     def read(self, name: str) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
-        seed = self.drawn_with()
-        data = load_graph(
-            name,
-            columns=read_columns(self.columns),
-            skip_unknown_edges=self.skip_unknown_edges,
-            data_root=self.data_root,
-            split_file=self.split_file,
-            split_seed=seed,
-        )
-        if self.one_graph and self.split_seed is not None and data.split in ("public", "own"):
+        given: dict[str, Any] = vars(self) | {"columns": read_columns(self.columns)}
+        data = load_graph(name, **given | {"split_seed": self.split_seed or 0})
+        drawn = data.split.startswith("random")
+        if self.one_graph and self.split_seed is not None and not drawn:
             raise InputError(
                 "--split-seed draws a split and must not go with a graph that has one; got "
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
         return data, data.split
-
-    def drawn_with(self) -> int:
-        """The seed of a random split: the one that was given, or 0."""
-        if self.split_seed is None:
-            return 0
-        if not 0 <= self.split_seed <= LARGEST_SEED:
-            raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
-        if self.split_file is not None:
-            raise InputError(
-                "--split-seed draws a split and must not go with --split-file, which is one; "
-                f"got --split-seed {self.split_seed} and --split-file {self.split_file}"
-            )
-        return self.split_seed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,21 +118,17 @@ ReadingMany = Annotated[ManyGraphFlags, OmitArgPrefixes]
 def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
     """``--columns id=person leave_out=notes`` as ``load_graph`` takes it."""
     columns: dict[str, str | list[str]] = {}
-    left_out: list[str] = []
     for text in given:
-        role, sign, name = text.partition("=")
+        role, _, name = text.partition("=")
         role = role.strip().lower().replace("-", "_")
-        if not (role and sign and name):
+        if not (role and name):
             raise InputError(
                 f"--columns must be pairs such as id=person leave_out=notes; got {text!r}"
             )
-        if role in columns:
+        if role in columns and role != LEAVE_OUT:
             raise InputError(f"--columns must say once which column is {role}; got it twice")
-        if role == LEAVE_OUT:
-            left_out.append(name)
-        else:
-            columns[role] = name
-    return columns | ({LEAVE_OUT: left_out} if left_out else {})
+        columns[role] = [*columns.get(role, ()), name] if role == LEAVE_OUT else name
+    return columns
 
 
 FIRST = ("backbone", "epochs", "seed", "device")
@@ -153,19 +141,17 @@ def by_heading(config: type[Any]) -> Any:
     Each heading is a class that has all settings, of which the others are no flags; so flags keep
     the names, defaults and words of the settings. Nested settings come last, with their prefix.
     """
-    groups = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
     own = config.__name__.removesuffix("Config").lower()
-    places: dict[str, list[str]] = {}
+    group_of = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
+    headings = {own: config.__doc__} | {group: kind.__doc__ for group, kind in GROUPS.items()}
+    places: dict[str, list[str]] = {place: [] for place in ("first", *headings, "nested")}
     for one in fields(config):
         if one.init:
-            place = "first" if one.name in FIRST else groups.get(one.name, own)
-            place = "nested" if is_dataclass(one.type) else place
-            places.setdefault(place, []).append(one.name)
-    headings = {own: config.__doc__} | {name: kind.__doc__ for name, kind in GROUPS.items()}
-    order = ("first", *headings, "nested")
-    places = {place: places[place] for place in order if place in places}
+            place = "first" if one.name in FIRST else group_of.get(one.name, own)
+            places["nested" if is_dataclass(one.type) else place].append(one.name)
+    places = {place: names for place, names in places.items() if names}
     markers = {place: OmitArgPrefixes if place in headings else arg(name="") for place in places}
-    parts = {place: _part(config, names, headings.get(place)) for place, names in places.items()}
+    parts = {p: _part(config, names, headings.get(p)) for p, names in places.items()}
     flags = make_dataclass("Flags", [(p, Annotated[parts[p], markers[p]]) for p in places])
 
     def build(**given: Any) -> Any:
@@ -178,12 +164,9 @@ def by_heading(config: type[Any]) -> Any:
 
 def _part(config: type[Any], shown: Sequence[str], heading: str | None) -> type[Any]:
     """``config`` with flags for some of its settings; it checks nothing, the whole does."""
+    plain = config()
     hidden = [
-        (
-            one.name,
-            Annotated[one.type, Fixed, Suppress],
-            field(default_factory=one.default_factory) if one.default is MISSING else one.default,
-        )
+        (one.name, Annotated[one.type, Fixed, Suppress], getattr(plain, one.name))
         for one in fields(config)
         if one.init and one.name not in shown
     ]
@@ -191,3 +174,83 @@ def _part(config: type[Any], shown: Sequence[str], heading: str | None) -> type[
     return make_dataclass(
         config.__name__, hidden, bases=(config,), namespace=unchecked, frozen=True, kw_only=True
     )
+
+
+def parse(
+    command: Command,
+    arguments: list[str],
+    parts: Mapping[str, Command] | None = None,
+    *,
+    description: str | None = None,
+    prog: str | None = None,
+) -> Callable[[], None]:
+    """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage.
+
+    Where there are ``parts`` (``bench op``), the first argument names the one to bind, and
+    ``command`` itself is only its help. ``--help`` prints and raises ``SystemExit(0)``.
+    """
+    prog = prog or f"graphglow {command.__name__}"
+    captured = io.StringIO()
+    read: Callable[..., Callable[[], None]] = functools.partial(tyro.cli, _binding(command))
+    if parts:
+        bindings = {name: _binding(part) for name, part in parts.items()}
+        read = functools.partial(tyro.extras.subcommand_cli_from_dict, bindings)
+        description = inspect.getdoc(command)
+    try:
+        with contextlib.redirect_stderr(captured):
+            return read(prog=prog, description=description, args=arguments)
+    except SystemExit as request:
+        if request.code in (0, None):
+            raise
+        raise InputError(f"{_one_line(captured.getvalue())}; see {prog} --help") from None
+
+
+def _binding(command: Command) -> Callable[..., Callable[[], None]]:
+    """A function with the flags of ``command`` that does not run it yet."""
+
+    @functools.wraps(command)  # tyro reads the signature and docstring of what is wrapped
+    def bind(*args: object, **kwargs: object) -> Callable[[], None]:
+        return functools.partial(command, *args, **kwargs)
+
+    return bind
+
+
+OUR_WORDS = (
+    (r"^Missing from graphglow [^:]+", "required options are missing"),
+    (r"^Error parsing (\S+): invalid literal for int.*?: ", r"\1 must be a whole number; got "),
+    (r"^Error parsing (\S+): could not convert \S+ to float: ", r"\1 must be a number; got "),
+    (r"^Error parsing (\S+): Could not .* for arguments: \[(.*)\]", r"bad value for \1; got \2"),
+    (r"^Error parsing [a-z_]+: ", ""),  # of a heading: our own sentence follows
+    (r"^Error parsing (\S+):", r"bad value for \1:"),
+    (
+        r"^[Ii]nvalid choice (.+) for argument '(.+)'\. Expected one of \((.*)\)",
+        lambda m: f"{m[2]} must be one of {m[3].replace(chr(39), '').rstrip(',')}; got {m[1]}",
+    ),
+    (r"^[Mm]issing value for argument '(.+)'\. Expected.*", r"\1 must be followed by a value"),
+    (r"\bUnrecognized options", "unknown options"),
+    ("Perhaps you meant", "perhaps you meant"),
+)
+"""What tyro says, as a pattern, and how we say it."""
+
+
+def _one_line(box: str) -> str:
+    """Reduce tyro's box, a title and then sections of text between rules, to one line.
+
+    The title is left out, and so are explanations of options and the pointer to the help; a
+    section that is a headline and a list (indented by four) keeps both.
+    """
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines() or [""]
+    title = 1 if lines[0].startswith("\u256d") else 2  # where not UTF-8, a rule follows
+    body = [line[2:].rstrip(" \u2502") for line in lines[title:] if line[0] != "\u2570"]
+    parts = []
+    for section in re.split(r"^[\u2500-]+$", "\n".join(body), flags=re.MULTILINE):
+        words = [line for line in section.splitlines() if line.strip()]
+        if not words or re.match(r"(Argument|For full) helptext", words[0]):
+            continue
+        listed = [line.strip() for line in words[1:] if re.match(r" {4}\S", line)]
+        headline = f"{words[0].rstrip(':')}: {', '.join(listed)}"
+        parts.append(headline if listed else " ".join(map(str.strip, words)))
+    text = "; ".join(parts)
+    for theirs, ours in OUR_WORDS:
+        text = re.sub(theirs, ours, text)
+    return text[:1].lower() + text[1:].rstrip(". ")

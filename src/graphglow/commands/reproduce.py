@@ -1,5 +1,6 @@
 """``graphglow reproduce``."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -7,9 +8,8 @@ from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
-from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from graphglow.commands import terminal
@@ -20,10 +20,16 @@ from graphglow.experiments.paper.cells import select_cells
 from graphglow.experiments.runs import reproduce as runs
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
-from graphglow.experiments.runs.plan import Plan, make_plan
-from graphglow.experiments.runs.reproduce import Interrupted, OnProgress, Outcome, Progress
-from graphglow.experiments.search.settings import Settings, check_settings, read_settings
-from graphglow.experiments.wording import counted, shortened
+from graphglow.experiments.runs.reproduce import (
+    OnProgress,
+    Plan,
+    Progress,
+    found_rows,
+    learner_folder,
+    make_plan,
+)
+from graphglow.experiments.runs.rows import counted, shortened
+from graphglow.experiments.search.settings import check_settings, read_settings
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file
 
@@ -78,102 +84,77 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     out = out.expanduser()
     if out.suffix or out.is_file():  # rows are added, not lost
         out = check_output(out, overwrite=True, suffixes=(".jsonl",))
-    files = runs.found_rows(out)
-    tuned = _tuned(settings)
-    for file in files:
-        if file.damaged:
-            note(file.skipped)
+    files = found_rows(out)
+    if settings is None and not SETTINGS.exists():
+        note(f"there is no {SETTINGS}: every method runs with its default settings")
+    elif settings is not None:
+        existing_file(settings.expanduser(), "the settings file")
+    tuned = read_settings(settings or SETTINGS)
+    for sentence in check_settings(tuned, settings or SETTINGS):
+        note(sentence)
+    for sentence in [file.skipped for file in files if file.damaged]:
+        note(sentence)
     if left_out:
         said = shortened(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
-        cells_said = counted(len(left_out), "cell")
-        note(f"{cells_said} left out, without a source among those given: {said}")
+        where = "left out, without a source among those given"
+        note(f"{counted(len(left_out), 'cell')} {where}: {said}")
     if dry_run:
         rows = [row for file in files for row in file.rows]
-        plan = make_plan(cells, config, tuned, rows, runs.learner_folder(out))
+        plan = make_plan(cells, config, tuned, rows, learner_folder(out))
         absent = without_files(plan.graphs, data_root)
         _say_plan(plan, out, absent, json=json)
         if absent:
-            where = data_folder(data_root)
-            note(
-                f"the raw files of {', '.join(absent)} are not all in {where}; runs need them: see "
-                "--data-root"
-            )
+            where = f"are not all in {data_folder(data_root)}; runs need them: see --data-root"
+            note(f"the raw files of {', '.join(absent)} {where}")
         return
     try:
         with _bar() as on_progress:
             outcome = runs.reproduce(
                 cells, out, config, tuned, data_root=data_root, on_progress=on_progress
             )
-    except Interrupted as stopped:
-        note(f"{counted(stopped.rows, 'row')} written to {out} and kept; the same command goes on "
-             "from there")  # fmt: skip
+    except KeyboardInterrupt:
+        note(f"the rows written to {out} are kept; the same command goes on from there")
         raise
     if json:
         names = list(dict.fromkeys(cell.experiment for cell in cells))
-        terminal.print_json(
-            {"command": "reproduce", "experiments": names, "out": out, **outcome._asdict()}
-        )
-    else:
-        _say(outcome, out)
-
-
-def _tuned(path: Path | None) -> Settings:
-    """The settings of a file; without one that was named, of the usual one if it is there."""
-    if path is None:
-        path = SETTINGS
-        if not path.exists():
-            note(f"there is no {path}: every method runs with its default settings")
-            return Settings()
-    path = existing_file(path.expanduser(), "the settings file")
-    tuned = read_settings(path)
-    for sentence in check_settings(tuned, path):
-        note(sentence)
-    return tuned
-
-
-def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
-    if json:
-        missing = [
-            {"experiment": cell.experiment, "cell": cell.key, "seed": wanted.configs.run.seed}
-            for wanted in plan.wanted.values()
-            for cell in wanted.cells
-        ]
-        facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
-        facts |= {"runs": len(plan.wanted), "learners": len(plan.lessons)}
-        terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
+        facts = {"command": "reproduce", "experiments": names, "out": out}
+        terminal.print_json(facts | outcome._asdict())
         return
-    table = Table(title=f"Rows in {escape(str(out))}", title_justify="left")
-    table.add_column("experiment")
-    for name in ("done", "failed", "from others", "with others", "missing"):
-        table.add_column(name, justify="right")
-    for experiment, counts in plan.counts.items():
-        table.add_row(experiment, *(f"{count:,}" for count in counts.values()))
-    terminal.show(table)
-    on: dict[str, list[str]] = {}
-    for wanted in plan.wanted.values():
-        on.setdefault(wanted.cells[0].method, []).append(wanted.cells[0].target)
-    for method, targets in on.items():
-        terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
-    learners = counted(len(plan.lessons), "learner")
-    before = f", and {learners} pre-trained first" if plan.lessons else ""
-    terminal.say(f"{counted(len(plan.wanted), 'run is', 'runs are')} to be made{before}")
-
-
-def _say(outcome: Outcome, out: Path) -> None:
     failed = f" ({outcome.failed:,} failed)" if outcome.failed else ""
     copied = counted(outcome.copied, "row taken", "rows taken")
     also = f", {copied} from other experiments" if outcome.copied else ""
-    if outcome.made or outcome.copied:
-        taken = f"{outcome.seconds:.0f} s"
-        terminal.say(f"{counted(outcome.made, 'run')} made{failed}{also}, in {taken}")
-    else:
-        terminal.say("nothing was missing")
-    for error, count in sorted(outcome.errors.items(), key=lambda item: -item[1])[:ERRORS_SHOWN]:
+    made = f"{counted(outcome.made, 'run')} made{failed}{also}, in {outcome.seconds:.0f} s"
+    terminal.say(made if outcome.made or outcome.copied else "nothing was missing")
+    for error, count in Counter(outcome.errors).most_common(ERRORS_SHOWN):
         terminal.say(terminal.printable(f"failed {counted(count, 'time')}: {error}"))
     if outcome.failed:
         terminal.say("--retry-failed makes these again")
     shown = out if out.suffix else out / "*.jsonl*"
     terminal.say(f"rows: {out}\nnext: graphglow report {shown} --out report.html")
+
+
+def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
+    if json:
+        missing = [
+            {"experiment": run.cell.experiment, "cell": run.cell.key, "seed": run.config.seed}
+            for twins in plan.runs
+            for run in twins
+        ]
+        facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
+        facts |= {"runs": len(plan.runs), "learners": len(plan.lessons)}
+        terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
+        return
+    columns = ("experiment", "done", "failed", "from others", "with others", "missing")
+    rows = [(name, *(f"{n:,}" for n in counts.values())) for name, counts in plan.counts.items()]
+    terminal.show_rows(columns, rows, f"Rows in {out}")
+    on: dict[str, list[str]] = {}
+    for first, *_ in plan.runs:
+        on.setdefault(first.cell.method, []).append(first.cell.target)
+    for method, targets in on.items():
+        terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
+    learners = counted(len(plan.lessons), "learner")
+    before = f", and {learners} pre-trained first" if plan.lessons else ""
+    terminal.say(f"{counted(len(plan.runs), 'run is', 'runs are')} to be made{before}")
 
 
 @contextmanager
@@ -182,15 +163,13 @@ def _bar() -> Iterator[OnProgress | None]:
     if not terminal.interactive():
         yield None
         return
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    facts = TextColumn("{task.fields[facts]}")
-    with Bar(*columns, facts, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reproducing", total=None, facts="")
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), "{task.description}")
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
 
         def on_progress(now: Progress) -> None:
-            more = f" and {len(now.running) - 1} more" if len(now.running) > 1 else ""
             failed = f"{now.failed} failed  " if now.failed else ""
-            said = f"{failed}{''.join(now.running[:1])}{more}"
-            bar.update(task, total=now.total, completed=now.done, facts=escape(said))
+            said = f"{failed}{shortened(now.running, most=1)}"
+            bar.update(task, total=now.total, completed=now.done, description=escape(said))
 
         yield on_progress

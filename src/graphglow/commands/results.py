@@ -1,7 +1,6 @@
 """``graphglow refine``, ``predict`` and ``explain``: what is made of a trained transfer."""
 
-from dataclasses import asdict, fields
-from pathlib import Path
+from dataclasses import asdict
 from typing import Annotated
 
 from torch_geometric.data import Data
@@ -9,14 +8,13 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import check_output, learner_file, read_learner
-from graphglow.commands.terminal import percent, print_json, say, show_facts, tell, waiting
+from graphglow.commands.files import check_output, read_learner
+from graphglow.commands.terminal import print_json, say, tell, waiting
 from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
-from graphglow.graphs.table_file import require_pyarrow
 from graphglow.graphs.write import WRITERS, prediction_file
-from graphglow.inference.explanation import Explanation
+from graphglow.pretrained import learner_file
 from graphglow.training import TransferConfig, TransferResult
 
 Shared = Annotated[flags.NoEffect, arg(name="")]
@@ -53,17 +51,19 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     """
     from graphglow.experiments.structure_metrics import graph_facts
 
-    inputs = (learner_file(learner), target, result, reading.split_file)
+    inputs = (learner and learner_file(learner), target, result, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
-    if out.suffix.lower() == ".parquet":
-        require_pyarrow()
     at_least("top_k", top_k, 1)
     split = None
     if result is not None:
-        others = {"learner": learner, "target": target, **vars(reading)}
-        others |= {"data_root": None, "embedding_size": embedding_size}  # the first does no harm
-        given = [name for name, value in others.items() if value not in (None, (), False)]
-        trained = _saved(result, config, given)
+        given = {"learner": learner, "target": target, "embedding_size": embedding_size}
+        given |= vars(reading) | vars(config)
+        plain = vars(flags.GraphFlags()) | vars(TransferConfig())
+        plain |= {"device": config.device, "data_root": reading.data_root}  # these do no harm
+        if others := [name for name, value in given.items() if value != plain.get(name)]:
+            named = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+            raise InputError(f"--result has its own settings and must come alone; got {named} too")
+        trained = TransferResult.load(result.expanduser())
     elif learner is None or target is None:
         raise InputError(
             "refine needs --learner and --target, or --result; see graphglow refine --help"
@@ -100,18 +100,6 @@ def _by_weight(graph: Data) -> float | None:
     same = known & (y[source] == y[target])
     whole = float(weight[known].sum())
     return float(weight[same].sum()) / whole if whole > 0 else None
-
-
-def _saved(path: Path, config: TransferConfig, others: list[str]) -> TransferResult:
-    """Load a saved result; refuse settings and ``others`` that it would ignore."""
-    default = TransferConfig()
-    given = [f.name for f in fields(config) if getattr(config, f.name) != getattr(default, f.name)]
-    if config.device == "cpu":  # where a saved result is computed anyway
-        given.remove("device")
-    if given + others:
-        flags = ", ".join(f"--{name.replace('_', '-')}" for name in others + given)
-        raise InputError(f"--result has its own settings and must come alone; got {flags} too")
-    return TransferResult.load(path.expanduser())
 
 
 def predict(  # noqa: D417 (flags.py says the rest)
@@ -179,19 +167,12 @@ def explain(  # noqa: D417 (flags.py says the rest)
     from graphglow.report.explanation import summary, write_explanation
     from graphglow.report.page import PAGES, require_plotly
 
-    at_least("top_k", top_k, 1)
     if out is not None:
-        page = out.suffix.lower() in PAGES
-        out = check_output(
-            out,
-            overwrite=overwrite or (page and is_report(out.expanduser())),
-            suffixes=(*PAGES, ".csv", ".parquet"),
-            inputs=(result,),
-        )
-        if page:
+        replace = overwrite or is_report(out.expanduser())
+        suffixes = (*PAGES, ".csv", ".parquet")
+        out = check_output(out, overwrite=replace, suffixes=suffixes, inputs=(result,))
+        if out.suffix.lower() in PAGES:
             require_plotly()
-        elif out.suffix.lower() == ".parquet":
-            require_pyarrow()
     trained = TransferResult.load(result.expanduser())
     with waiting("explaining"):
         why = trained.explain(node, top_k, label=label, against=against)
@@ -201,23 +182,10 @@ def explain(  # noqa: D417 (flags.py says the rest)
         print_json({"command": "explain", **asdict(why), "out": out})
         return
     say(summary(why))
-    show_facts("Contributions", _contributions(why))
+    columns = ["id", "label", "input_part", "latent_part", "contribution", "share"]
+    say(why.to_frame()[columns].to_string(index=False, na_rep="-", float_format="{:+.4f}".format))
+    others = f"{why.others_input + why.others_latent:+.4f} by {why.num_others} others"
+    rest = f"{others}, {why.own:+.4f} without a message, {why.bias:+.4f} for all nodes alike"
+    say(f"score: {why.score:+.4f}, the sum of these and {rest}")
     if out is not None:
         say(f"written to: {out.absolute()}")
-
-
-def _contributions(why: Explanation) -> dict[str, str]:
-    shown = {
-        f"{one.id} ({one.label or 'unlabelled'})": f"{one.contribution:+.4f} = "
-        f"{one.input_part:+.4f} by the input graph {one.latent_part:+.4f} by the learned graph, "
-        f"share {percent(one.share)}"
-        for one in why.contributions
-    }
-    if why.num_others:
-        shown[f"{why.num_others} others"] = (
-            f"{why.others_input + why.others_latent:+.4f} = {why.others_input:+.4f} by the input "
-            f"graph {why.others_latent:+.4f} by the learned graph"
-        )
-    if why.own:
-        shown["without a message"] = f"{why.own:+.4f}"
-    return shown | {"the same for all nodes": f"{why.bias:+.4f}", "score": f"{why.score:+.4f}"}

@@ -8,9 +8,7 @@ from typing import Annotated, Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-from rich.progress import Progress as Bar
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from torch_geometric.data import Data
 from tyro.conf import arg
 
@@ -20,7 +18,6 @@ from graphglow.commands.files import check_output
 from graphglow.commands.flags import GraphFlags, Json, ManyGraphFlags, OptionalLearner
 from graphglow.errors import InputError
 from graphglow.experiments.runs.executor import open_executor, ray_address
-from graphglow.experiments.search import study
 from graphglow.experiments.search.settings import read_settings
 from graphglow.experiments.search.space import SearchConfig, check_methods, has_learner
 from graphglow.graphs import DATASETS
@@ -60,8 +57,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
         methods: What to search settings of: names from graphglow fit --help, or graphglow;
             graphglow-backbone and random-backbone choose the GNN too.
         targets: The graphs: names (see graphglow datasets) or files.
-        sources: Graphs that graphglow is pre-trained on, once for each learner's settings; a target
-            is left out of its own sources.
+        sources: Graphs to pre-train graphglow on; a target is left out of its own sources.
         learner: Instead of sources, a learner that comes with graphglow (universal) or a file from
             graphglow pretrain: then only the transfer is searched.
         storage: Where trials are kept: a file (SQLite), or the URL of a database that Optuna takes.
@@ -69,42 +65,43 @@ def search(  # noqa: D417 (the flags and the config say the rest)
         settings: Where the best settings are written, beside those of other methods and targets;
             the facts of each search go to search.jsonl beside it.
         split: The split of the Facebook graphs: that of the paper's authors (split.npz beside the
-            raw files) or a random one. It must be the one that is reported on later: training
-            and validation labels are seen here.
+            raw files) or a random one. It must be the one that is reported on later.
         executor: Where trials are made: local, on this machine; ray, on the Ray cluster that this
-            machine has, or one that is started for it; ray:ADDRESS, on a cluster elsewhere. A
-            worker that dies is replaced. Needs Ray: pip install "graphglow[ray]".
+            machine has or gets; ray:ADDRESS, on another. Needs Ray: pip install "graphglow[ray]".
         processes: Trials (or rounds of --trials-at-once) at the same time. Without it, one; with
             --executor ray, one per CPU of the cluster, or per GPU.
     """
     if not methods or not targets:
-        what = "method" if not methods else "target"
-        raise InputError(f"search needs at least one {what}; got none")
+        raise InputError("search needs at least one method and one target; got none")
     check_methods(methods, sources, learner)
-    if processes is not None:
-        at_least("processes", processes, 1)
+    at_least("processes", 1 if processes is None else processes, 1)
     ray = ray_address(executor)
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
     theta = load_learner(learner) if learner is not None else None
-    work = study.Work(storage=storage, learners=learners.expanduser(), settings=settings)
+    from graphglow.experiments.search import study  # needs Optuna
+
     rows: list[dict[str, Any]] = []
     with (
         open_executor(processes or (1 if ray is None else None), ray, device=config.device) as jobs,
-        _bar(len(methods) * len(targets), config.trials) as on_progress,
+        _bar() as on_progress,
     ):
-        others = {name: _read(name, split, reading)[0] for name in sources}
+        others = [_read(name, split, reading)[0] for name in sources]
         for target in targets:
             data, called = _read(target, split, reading)
+            left = [graph for graph in others if graph.name != data.name]
+            if others and not left:
+                raise InputError(f"sources must be other graphs than the target; got only {target}")
             for method in methods:
-                glow = has_learner(method)
                 row = study.search(
                     method,
                     data,
                     config,
-                    work=work,
-                    sources=_sources(others, data) if glow else (),
-                    learner=theta if glow else None,
+                    storage=storage,
+                    learners=learners.expanduser(),
+                    settings=settings,
+                    sources=left if has_learner(method) else (),
+                    learner=theta if has_learner(method) else None,
                     split=called,
                     on_progress=on_progress,
                     executor=jobs,
@@ -114,9 +111,9 @@ def search(  # noqa: D417 (the flags and the config say the rest)
         raise InputError(f"a trial must succeed; got none in {len(rows)} ({rows[0]['failure']})")
     if json:
         terminal.print_json({"command": "search", "settings": settings, "rows": rows})
-    else:
-        _show(rows)
-        terminal.say(f"settings: {settings}")
+        return
+    _show(rows)
+    terminal.say(f"settings: {settings}")
 
 
 def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
@@ -133,47 +130,31 @@ def _read(name: str, split: Split, reading: GraphFlags) -> tuple[Data, str]:
     return replace(reading, split_file=file, split_seed=None).read(name)[0], "authors"
 
 
-def _sources(graphs: dict[str, Data], target: Data) -> list[Data]:
-    """The sources of a target: never itself."""
-    left = [graph for graph in graphs.values() if graph.name != target.name]
-    if graphs and not left:
-        raise InputError(f"sources must be other graphs than the target; got only {target.name}")
-    return left
-
-
 @contextmanager
-def _bar(studies: int, trials: int) -> Iterator[Callable[[study.Progress], None] | None]:
-    """Yield what moves a bar over the trials of all studies, or None where nobody watches."""
+def _bar() -> Iterator[Callable[[str, int, int, float | None], None] | None]:
+    """Yield what moves a bar over the trials of a study, or None where nobody watches."""
     if not terminal.interactive():
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("searching", total=studies * trials)
-        seen: dict[tuple[str, str], study.Progress] = {}
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("searching")
 
-        def on_progress(now: study.Progress) -> None:
-            seen[now.method, now.target] = now
-            best = f", best {terminal.percent(now.best)}" if now.best is not None else ""
-            bar.update(
-                task,
-                description=escape(f"{now.method} on {now.target}{best}"),
-                total=sum(one.total for one in seen.values()) + (studies - len(seen)) * trials,
-                completed=sum(one.done for one in seen.values()),
-            )
+        def on_progress(study: str, done: int, total: int, best: float | None) -> None:
+            told = escape(f"{study}, best {terminal.percent(best)}")
+            bar.update(task, description=told, total=total, completed=done)
 
         yield on_progress
 
 
 def _show(rows: Sequence[dict[str, Any]]) -> None:
-    table = Table(title="Best settings, by validation accuracy", title_justify="left")
-    for name in ("method", "target", "split", "trials", "failed", "validation"):
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        names = (escape(terminal.printable(row[name])) for name in ("method", "target", "split"))
-        done, best = f"{row['trials']}/{row['budget']}", terminal.percent(row["val_accuracy"])
-        table.add_row(*names, done, str(row["failed"]), best)
-    terminal.show(table)
+    columns = ("method", "target", "split", "trials", "failed", "validation")
+    lines = [
+        (*(row[name] for name in columns[:3]), f"{row['trials']}/{row['budget']}",
+         str(row["failed"]), terminal.percent(row["val_accuracy"]))
+        for row in rows
+    ]  # fmt: skip
+    terminal.show_rows(columns, lines, "Best settings, by validation accuracy")
     for row in rows:
         found = row["failure"] if row["settings"] is None else _dotted(row["settings"])
         terminal.say(f"{row['method']} on {row['target']}: {found}")

@@ -4,19 +4,24 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
     from graphglow.training import Epoch
     from graphglow.training.loop import OnEpoch
+
+
+def interactive() -> bool:
+    """Whether somebody watches."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
 
 
 @contextmanager
@@ -41,8 +46,7 @@ def epoch_bar(label: str, epochs: int, visits: int = 1) -> Iterator["OnEpoch | N
     if not interactive():
         yield None
         return
-    words = TextColumn("{task.description}"), TextColumn("{task.fields[facts]}")
-    columns = (words[0], BarColumn(), words[1], TimeRemainingColumn())
+    columns = ("{task.description}", BarColumn(), "{task.fields[facts]}", TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task(escape(label), total=epochs * visits, facts="")
         visit = -1
@@ -65,12 +69,12 @@ def show(table: Table) -> None:
 
 
 def show_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
-    """Print lines of text as a table; columns with a number in their first row stand right."""
+    """Print lines of text as a table; under names, numbers (by the first row) stand right."""
     lines = [[escape(printable(cell)) for cell in row] for row in rows]
-    table = Table(title=escape(title) or None, title_justify="left", box=SIMPLE_HEAD)
-    table.padding, table.pad_edge = (0, 2, 0, 0), False  # fits in 80 columns
+    table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
+    table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
     for column, first in zip(columns, lines[0], strict=True):
-        number = first.replace(",", "").replace(".", "").isdecimal()
+        number = column and first.translate(str.maketrans("", "", ",.%")).isdecimal()
         table.add_column(column, justify="right" if number else "left", overflow="fold")
     for line in lines:
         table.add_row(*line)
@@ -85,7 +89,8 @@ def say(text: str) -> None:
 
 def note(text: str) -> None:
     """Print one line on standard error, which scripts that read standard output do not see."""
-    print(f"graphglow: {printable(text)}", file=sys.stderr)
+    with suppress(OSError):  # no room for words is no reason to stop
+        print(f"graphglow: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
 
 def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
@@ -95,7 +100,8 @@ def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
         return
     hidden = (*NOT_SHOWN, *(name for name, v in facts.items() if v is None or v is False))
     shown = {name: value for name, value in facts.items() if name not in hidden}
-    show_facts(title, {LABELS.get(n, n.replace("_", " ")): _worded(n, v) for n, v in shown.items()})
+    rows = [(LABELS.get(n, n.replace("_", " ")), _worded(n, v)) for n, v in shown.items()]
+    show_rows(("", ""), rows, title)
 
 
 NOT_SHOWN = ("command", "visit_scores")
@@ -123,18 +129,8 @@ def _worded(name: str, value: Any) -> str:
     return ", ".join(_worded(name, one) for one in value) if isinstance(value, list) else str(value)
 
 
-def show_facts(title: str, shown: Mapping[str, object]) -> None:
-    """Print names and values in two columns."""
-    table = Table(title=escape(printable(title)), title_justify="left", show_header=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, value in shown.items():
-        table.add_row(escape(printable(name)), escape(printable(value)))
-    show(table)
-
-
 def print_json(facts: Mapping[str, Any]) -> None:
-    """Print one line of strict JSON: NaN and infinity become null, paths become text."""
+    """Print one line of strict JSON."""
     sys.stdout.write(json.dumps(strict(facts), allow_nan=False) + "\n")
 
 
@@ -159,7 +155,3 @@ def strict(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return str(value) if isinstance(value, Path) else value
-
-
-def interactive() -> bool:
-    return all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))

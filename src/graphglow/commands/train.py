@@ -1,6 +1,7 @@
 """``graphglow pretrain`` and ``transfer``: the two algorithms, in one process or on several ranks.
 
-Under torchrun every rank works; rank 0 keeps checkpoints, writes the learner and speaks.
+Under torchrun every rank works; rank 0 keeps checkpoints, writes the learner and speaks. Ranks that
+are None stand for a process that is alone.
 """
 
 import os
@@ -18,6 +19,7 @@ from graphglow.commands.files import TENSOR_SUFFIXES, check_output
 from graphglow.commands.terminal import epoch_bar, say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
+from graphglow.pretrained import learner_file
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig, TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
@@ -50,46 +52,43 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
         out: Where to write the learner, as safetensors.
     """
     began = time.perf_counter()
-    alone = config.schedule != "together" and topology() == "one"
-    with joined(config.device, alone=alone) as ranks:
+    with joined(config.device, alone=topology() == "one") as ranks:
         with together(ranks, job="pretrain"):
-            if not alone and config.schedule != "together":
+            if ranks is not None and config.schedule != "together":
                 raise InputError(
                     f"--schedule must be together on several processes; got {config.schedule!r}"
                 )
             if is_first(ranks):
                 replace = checkpoints.may_replace(out, overwrite=overwrite)
                 out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
-            device = resolve_device(config.device) if ranks is None else ranks.device
         with on_first(ranks, checkpoints.kept(out)) as kept:
             with on_first(ranks, waiting("loading graphs")), together(ranks):
-                read = [reading.read(name) for name in sources]
-            graphs = [data for data, _ in read]
+                graphs = [reading.read(name)[0] for name in sources]
             train: Callable[..., StructureLearner] = training.pretrain
-            visits = config.episodes * len(graphs)
-            if ranks is not None:  # they visit all at once; step 1 is heard once of every source
+            if ranks is not None:
                 from graphglow.training.distributed import pretrain_together
 
                 train = partial(pretrain_together, ranks=ranks)
+            visits = config.episodes * len(graphs)
+            if config.schedule == "together":  # step 1 is heard once of every source
                 visits = config.episodes + len(graphs) - 1
             train_began = time.perf_counter()
             with on_first(ranks, epoch_bar("pre-training", config.epochs, visits)) as on_epoch:
                 learner = train(graphs, config, on_epoch=on_epoch, checkpoints=kept)
             train_seconds = time.perf_counter() - train_began
-            learner.provenance["splits"] = [split for _, split in read]
+            made = learner.provenance
+            made["splits"] = [data.split for data in graphs]
             with together(ranks):
                 if is_first(ranks):
                     learner.save(out)
-        if kept is None:  # not the first
-            return
-    made = learner.provenance
+    if kept is None:  # not the first
+        return
+    device = resolve_device(config.device) if ranks is None else ranks.device
     facts: dict[str, Any] = {
         "command": "pretrain",
-        "sources": made["sources"],
-        "splits": made["splits"],
+        **{name: made[name] for name in ("sources", "splits", "visit_scores")},
         "out": out,
         "val_accuracy": made["validation_accuracy"],
-        "visit_scores": made["visit_scores"],
         "train_seconds": train_seconds + kept.seconds_before,
         "total_seconds": time.perf_counter() - began + kept.seconds_before,
         "resumed": kept.resumed,
@@ -133,22 +132,17 @@ def transfer(  # noqa: D417 (the flags and the config say the rest)
             FOLDER that gets the nodes and probabilities of each process as arrays.
     """
     folder = predictions is not None and not predictions.suffix
-    alone = topology(target, folder=folder) == "one"
     result: TransferResult | ShardResult
-    with joined(config.device, alone=alone) as ranks:
+    with joined(config.device, alone=topology(target, folder=folder) == "one") as ranks:
         with together(ranks, job="transfer", predictions=predictions is not None):
             if ranks is not None:
                 predictions = _check_folder(predictions, out, ranks, checkpoints, overwrite)
             else:
-                new = partial(
-                    check_output,
-                    overwrite=checkpoints.may_replace(out, overwrite=overwrite),
-                    inputs=(files.learner_file(learner), target, reading.split_file),
-                )
-                if out is not None:
-                    out = new(out, suffixes=TENSOR_SUFFIXES)
-                if predictions is not None:
-                    predictions = new(prediction_file(predictions))
+                replace = checkpoints.may_replace(out, overwrite=overwrite)
+                inputs = (learner_file(learner), target, reading.split_file)
+                new = partial(check_output, overwrite=replace, inputs=inputs)
+                out = out and new(out, suffixes=TENSOR_SUFFIXES)
+                predictions = predictions and new(prediction_file(predictions))
             theta = files.read_learner(learner, embedding_size, config.seed)
         with on_first(ranks, checkpoints.kept(predictions if ranks else out)) as kept:
             if ranks is None:
@@ -161,11 +155,10 @@ def transfer(  # noqa: D417 (the flags and the config say the rest)
                 more = {"bytes_sent": result.bytes_sent}
             if predictions is not None:
                 result.write_predictions(predictions)
-    if not is_first(ranks):
-        return
-    facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
-    facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
-    tell("Transfer", facts, json=json)
+    if is_first(ranks):
+        facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
+        facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
+        tell("Transfer", facts, json=json)
 
 
 def transferred(
@@ -184,19 +177,12 @@ def transferred(
 
 def was_source(result: TransferResult) -> bool:
     """Whether the learner was pre-trained on a graph of the target's name: then it has seen it."""
-    sources = result.learner.provenance.get("sources")
-    return isinstance(sources, list) and result.graph.name in sources
-
-
-# Several ranks; None stands for a process that is alone.
+    return result.graph.name in (result.learner.provenance.get("sources") or ())
 
 
 @contextmanager
 def joined(device: str, *, alone: bool) -> Iterator["Ranks | None"]:
-    """Meet the other ranks; what another one says is not said again, the exit status is the same.
-
-    Where one command follows another in an outer ``join``, they are ended by its exception.
-    """
+    """Meet the other ranks; what another has said is not said again, the exit status is its own."""
     if alone:
         yield None
         return
@@ -224,6 +210,7 @@ def together(ranks: "Ranks | None", **facts: object) -> Iterator[None]:
 
 
 def is_first(ranks: "Ranks | None") -> bool:
+    """Whether this process speaks and writes for all."""
     return ranks is None or ranks.rank == 0
 
 
@@ -242,24 +229,17 @@ def _check_folder(
     overwrite: bool,
 ) -> Path | None:
     """The folder for predictions, tried on every rank; rank 0 says whether it may be there."""
-    if out is not None:
-        raise InputError(
-            "a transfer of shards, or on several processes, must write --predictions FOLDER only; "
-            f"got --out {out}"
-        )
     place = "--predictions FOLDER on several processes"
+    if out is not None:
+        raise InputError(f"ranks and shards must write --predictions FOLDER only; got --out {out}")
+    replace = checkpoints.may_replace(folder, overwrite=overwrite, flag=place)
     if folder is None:
-        checkpoints.may_replace(None, overwrite=overwrite, flag=place)
         return None
     folder = folder.expanduser()
     if folder.suffix or (os.path.lexists(folder) and not folder.is_dir()):
         raise InputError(f"{place} must be a folder; got the file {folder}")
-    taken = is_first(ranks) and folder.exists()
-    if taken and not checkpoints.may_replace(folder, overwrite=overwrite):
-        raise InputError(
-            f"the folder for predictions must not exist; got {folder} "
-            "(--overwrite writes there all the same)"
-        )
+    if is_first(ranks) and folder.exists() and not replace:
+        raise InputError(f"{place} must not exist, or pass --overwrite; got {folder}")
     check_output(folder / f"nodes-{ranks.rank}.npy", overwrite=True)
     return folder
 
@@ -280,20 +260,18 @@ def _transferred_together(
     from graphglow.training.distributed.agreement import agree, data_identity
 
     cut = distributed.is_shard_folder(target)
-    names = ("split-file", "split-seed", "columns")
-    given = [f"--{n}" for n in names if getattr(reading, n.replace("-", "_")) not in (None, ())]
     with together(ranks):
-        if not cut:
-            data, split = reading.read(target)
-            identity = data_identity(data)["content"]
-        elif given:
-            raise InputError(
-                "a folder of shards must keep its split and columns, which graphglow shard gave "
-                f"it; got {' and '.join(given)} too"
-            )
+        if cut:
+            kind, split = "a folder of shards", "own"
+            identity = distributed.shards_info(target).identity
+            names = ("split_file", "split_seed", "columns")
+            given = [n for n in names if getattr(reading, n) != getattr(flags.GraphFlags, n)]
+            if given:
+                named = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+                raise InputError(f"shards must keep their split and columns; got {named} too")
         else:
-            split, identity = "own", distributed.shards_info(target).identity
-    kind = "a folder of shards" if cut else "one graph"
+            data, split = reading.read(target)
+            kind, identity = "one graph", data_identity(data)["content"]
     agree(ranks, {"kind of target": kind, "graph or split": identity})
     with tempfile.TemporaryDirectory() as folder:
         if not cut:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.graphs.adjacency import undirected_edges
+from graphglow.graphs.graph import undirected_edges
 
 BUDGETS = (0, 1, 2, 3, 5, 10, 20, 0.1, 0.5)
 BUDGET_WEIGHTS = (0.05, 0.08, 0.05, 0.1, 0.16, 0.12, 0.14, 0.12, 0.18)

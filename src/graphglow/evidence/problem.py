@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.rows import Rows, sparse_rows, unit
-from graphglow.graphs.adjacency import normalised_adjacency, undirected_edges
+from graphglow.graphs.graph import normalised_adjacency, undirected_edges
 from graphglow.ops.sparse import SparseMatrix
 
 UNLABELLED_PRIOR = 0.25

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.evidence.rows import times
-from graphglow.graphs.adjacency import normalised_adjacency
+from graphglow.graphs.graph import normalised_adjacency
 
 
 def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:

@@ -22,7 +22,7 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.evidence.scorer import Scorer, contributions
 from graphglow.evidence.votes import vote_channel, vote_evidence
-from graphglow.graphs.adjacency import normalised_adjacency
+from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
 

@@ -11,7 +11,7 @@ from graphglow.evidence.context import first_context, labelled_pairs, second_con
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.views import FIRST, SECOND, first_views, second_views
-from graphglow.graphs.adjacency import normalised_adjacency
+from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0

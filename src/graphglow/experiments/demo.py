@@ -5,8 +5,8 @@ graphglow demo
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from graphglow.experiments.provenance import provenance
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import load_graph
 from graphglow.graphs.split import few_label_split
-from graphglow.pretrained import load_pretrained
+from graphglow.pretrained import load_learner
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferConfig, TransferResult, transfer
 from graphglow.training.config import Device
@@ -28,39 +28,32 @@ from graphglow.training.loop import OnEpoch
 
 METHODS = ("graphglow", "random-theta", "gcn", "logistic-regression")
 NEW_EDGES_SHOWN = 8
+TRANSFER = TransferConfig(
+    encoder="mlp",  # a point above gcn on validation where edges are wrong: within the spread
+    num_pivots=100,  # a tenth of the nodes: the whole demo has 90 s on two cores
+    refinements=2,  # as in pre-training
+    epochs=100,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
     """What the demo runs. Every method sees the same splits, seeds and number of epochs."""
 
-    learner: str
-    """The pre-trained structure learner, by name."""
-    targets: tuple[str, ...]
-    num_seeds: int
-    labels_per_class: int
-    """Training labels of each class on the targets; a quarter of the other nodes validates."""
-    transfer: TransferConfig
-    refined_target: str
-    """The target whose refined graph is described."""
-    top_k: int
+    learner: str = "universal"
+    targets: tuple[str, ...] = ("wine", "breast_cancer", "synthetic-small", "synthetic-noisy")
+    """Two tables without edges of their own, one whose edges help, one with mostly wrong edges."""
+    num_seeds: int = 3
+    labels_per_class: int = 10
+    """Of training; a quarter of the others validates. Where labels abound, features do well."""
+    transfer: TransferConfig = TRANSFER
+    refined_target: str = "synthetic-noisy"
+    """The target whose refined graph is described: where there is most to mend."""
+    top_k: int = 8
+    """The mean degree of that graph, so that edge counts compare."""
 
 
-DEMO = Demo(
-    learner="universal",
-    # Two tables without edges of their own, a graph whose edges help, one with mostly wrong edges.
-    targets=("wine", "breast_cancer", "synthetic-small", "synthetic-noisy"),
-    num_seeds=3,  # of weights, pivots and split
-    labels_per_class=10,  # few, as users have: where labels abound, features alone do well
-    transfer=TransferConfig(
-        encoder="mlp",  # a point above gcn on validation where edges are wrong: within the spread
-        num_pivots=100,  # a tenth of the nodes: the whole demo has 90 s on two cores
-        refinements=2,  # as in pre-training
-        epochs=100,
-    ),
-    refined_target="synthetic-noisy",  # where there is most to mend
-    top_k=8,  # the mean degree of that graph, so that edge counts compare
-)
+DEMO = Demo()
 
 
 @dataclass(frozen=True)
@@ -113,14 +106,8 @@ Watch = Callable[[str, int, int], AbstractContextManager[OnEpoch | None]]
 """``(label, epochs, visits)`` to a context that gives ``on_epoch``: how progress is shown."""
 
 
-@contextmanager
-def unwatched(label: str, epochs: int, visits: int) -> Iterator[None]:
-    """Show no progress."""
-    yield None
-
-
 def run_demo(
-    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", watch: Watch = unwatched
+    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", watch: Watch | None = None
 ) -> DemoResult:
     """Run every method on every target with several seeds, from ``seed`` on.
 
@@ -130,83 +117,50 @@ def run_demo(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _run(demo, seed, device, watch)
+        return _run(demo, seed, device, watch or (lambda *_: nullcontext()))
     finally:
         torch.set_num_threads(threads)
 
 
 def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
     began = time.perf_counter()
-    learner = load_pretrained(demo.learner)
+    learner = load_learner(demo.learner)
     rows: list[Row] = []
     refined: Refined | None = None
     for target in demo.targets:
         for run_seed in range(seed, seed + demo.num_seeds):
             settings = replace(demo.transfer, seed=run_seed, device=device)
-            data = with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
+            data = _with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
             for method in METHODS:
+                about = (target, method, run_seed, f"few labels, seed {run_seed}")
                 if method == "logistic-regression":
-                    scores = logistic_regression(data)
-                else:
-                    label = f"{method} on {target}, seed {run_seed}"
-                    with watch(label, settings.epochs, 1) as on_epoch:
-                        result = _train(method, learner, data, settings, on_epoch)
-                    scores = result.test_accuracy, result.val_accuracy, result.train_seconds
-                    shown = (method, target) == ("graphglow", demo.refined_target)
-                    if refined is None and shown and isinstance(result, TransferResult):
-                        refined = describe_refined(result, demo.top_k)
-                split = f"few labels, seed {run_seed}"
-                rows.append(Row(target, method, run_seed, split, *scores))
+                    rows.append(Row(*about, *_logistic_regression(data)))
+                    continue
+                with watch(
+                    f"{method} on {target}, seed {run_seed}", settings.epochs, 1
+                ) as on_epoch:
+                    result = _train(method, learner, data, settings, on_epoch)
+                scores = result.test_accuracy, result.val_accuracy, result.train_seconds
+                rows.append(Row(*about, *scores))
+                if refined is None and (method, target) == ("graphglow", demo.refined_target):
+                    assert isinstance(result, TransferResult)
+                    refined = describe_refined(result, demo.top_k)
     assert refined is not None, "refined_target must be one of the targets"
+    made, origin = learner.provenance, provenance()
+    machine = origin["machine"]
+    told = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores, 1 torch thread"
     return DemoResult(
         rows=rows,
-        pretraining=_made(demo.learner, learner),
+        pretraining={name: made[name] for name in ("sources", "seed", "seconds")}
+        | {"name": demo.learner, "val_accuracy": made["validation_accuracy"]},
         settings={"transfer": {"--learner": demo.learner, **_changed(demo.transfer)}},
-        versions=versions(),
+        versions={**origin["versions"], "commit": origin["commit"], "machine": told},
         refined=refined,
         seconds=time.perf_counter() - began,
     )
 
 
-def describe_refined(result: TransferResult, top_k: int) -> Refined:
-    """Compare the refined graph with the input graph, and list its strongest new edges."""
-    graph = result.refined_graph(top_k, self_loops=False)
-    num_nodes, y = result.graph.num_nodes, result.data.y
-    known = to_undirected(result.data.edge_index)
-    source, target = graph.edge_index
-    new = ~torch.isin(source * num_nodes + target, known[0] * num_nodes + known[1])
-    order = graph.edge_weight[new].argsort(descending=True, stable=True)[:NEW_EDGES_SHOWN]
-    ids = result.data.get("node_id") or range(num_nodes)
-    pairs, weights = graph.edge_index[:, new][:, order].T, graph.edge_weight[new][order]
-    edges = []
-    for (u, v), weight in zip(pairs.tolist(), weights.tolist(), strict=True):
-        same = bool(y[u] == y[v]) if min(y[u], y[v]) >= 0 else None
-        edges.append(NewEdge(str(ids[u]), str(ids[v]), weight, same))
-    return Refined(
-        target=result.graph.name,
-        nodes=num_nodes,
-        top_k=top_k,
-        before=graph_facts(result.data, undirected=True),
-        after=graph_facts(graph),
-        new_edges=edges,
-    )
-
-
-def _made(name: str, learner: StructureLearner) -> dict[str, Any]:
-    """How the learner came about, long before the demo."""
-    made = learner.provenance
-    return {
-        "name": name,
-        "delta": learner.config.delta,
-        "sources": made["sources"],
-        "seed": made["seed"],
-        "val_accuracy": made["validation_accuracy"],
-        "seconds": made["seconds"],
-    }
-
-
-def with_few_labels(data: Data, per_class: int, seed: int) -> Data:
-    """Set the masks of :func:`few_label_split`, in place; masks must be there."""
+def _with_few_labels(data: Data, per_class: int, seed: int) -> Data:
     parts = few_label_split(data.y, per_class=per_class, seed=seed)
     for name, nodes in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
         data[name] = torch.zeros_like(data[name]).index_fill(0, nodes, True)
@@ -230,12 +184,8 @@ def _train(
     return transfer(learner, data, config, on_epoch=on_epoch)
 
 
-def logistic_regression(data: Data) -> tuple[float | None, float, float]:
-    """The control that sees features and no graph: scikit-learn's, with its own settings.
-
-    Returns:
-        Test and validation accuracy, and the seconds of training.
-    """
+def _logistic_regression(data: Data) -> tuple[float, float, float]:
+    """The control that sees features and no graph: test and validation accuracy, and seconds."""
     from sklearn.linear_model import LogisticRegression
 
     began = time.perf_counter()
@@ -243,16 +193,32 @@ def logistic_regression(data: Data) -> tuple[float | None, float, float]:
     train, val, test = (data[f"{part}_mask"].numpy() for part in ("train", "val", "test"))
     model = LogisticRegression(max_iter=1000).fit(x[train], y[train])
     seconds = time.perf_counter() - began
-    accuracy = float(model.score(x[test], y[test])) if test.any() else None
-    return accuracy, float(model.score(x[val], y[val])), seconds
+    return float(model.score(x[test], y[test])), float(model.score(x[val], y[val])), seconds
 
 
 def _changed(config: TransferConfig) -> dict[str, Any]:
     """The settings that differ from the defaults, as the flags that would set them."""
-    default = TransferConfig()
-    names = [field.name for field in fields(config)]
-    changed = [name for name in names if getattr(config, name) != getattr(default, name)]
-    return {f"--{name.replace('_', '-')}": getattr(config, name) for name in changed}
+    found, default = vars(config), vars(TransferConfig())
+    changed = {name: value for name, value in found.items() if value != default[name]}
+    return {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
+
+
+def describe_refined(result: TransferResult, top_k: int) -> Refined:
+    """Compare the refined graph with the input graph, and list its strongest new edges."""
+    graph = result.refined_graph(top_k, self_loops=False)
+    num_nodes, y = result.graph.num_nodes, result.data.y
+    known = to_undirected(result.data.edge_index)
+    source, target = graph.edge_index
+    new = ~torch.isin(source * num_nodes + target, known[0] * num_nodes + known[1])
+    order = graph.edge_weight[new].argsort(descending=True, stable=True)[:NEW_EDGES_SHOWN]
+    ids = result.data.get("node_id") or range(num_nodes)
+    pairs, weights = graph.edge_index[:, new][:, order].T, graph.edge_weight[new][order]
+    edges = []
+    for (u, v), weight in zip(pairs.tolist(), weights.tolist(), strict=True):
+        same = bool(y[u] == y[v]) if min(y[u], y[v]) >= 0 else None
+        edges.append(NewEdge(str(ids[u]), str(ids[v]), weight, same))
+    before, after = graph_facts(result.data, undirected=True), graph_facts(graph)
+    return Refined(result.graph.name, num_nodes, top_k, before, after, edges)
 
 
 class Summary(NamedTuple):
@@ -266,32 +232,14 @@ class Summary(NamedTuple):
 
 def summarise(rows: list[Row]) -> dict[str, dict[str, Summary]]:
     """Group rows by target, then by method, in the order in which they came."""
-    grouped: dict[str, dict[str, list[Row]]] = {}
-    for row in rows:
-        grouped.setdefault(row.target, {}).setdefault(row.method, []).append(row)
-    return {
-        target: {method: _summary(runs) for method, runs in methods.items()}
-        for target, methods in grouped.items()
-    }
-
-
-def _summary(runs: list[Row]) -> Summary:
-    scores = [row.test_accuracy for row in runs if row.test_accuracy is not None]
-    return Summary(
-        runs=len(runs),
-        mean=round(statistics.mean(scores), 6) if scores else None,  # equal counts are a tie
-        std=statistics.stdev(scores) if len(scores) > 1 else None,
-        seconds=statistics.mean(row.train_seconds for row in runs),
-    )
-
-
-def versions() -> dict[str, str]:
-    """What ran, and on what."""
-    origin = provenance()
-    machine = origin["machine"]
-    return {
-        **origin["versions"],
-        "commit": origin["commit"],
-        "machine": f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores, "
-        f"{torch.get_num_threads()} torch threads",
-    }
+    found: dict[str, dict[str, Summary]] = {}
+    for target, method in dict.fromkeys((row.target, row.method) for row in rows):
+        runs = [row for row in rows if (row.target, row.method) == (target, method)]
+        scores = [row.test_accuracy for row in runs if row.test_accuracy is not None]
+        found.setdefault(target, {})[method] = Summary(
+            runs=len(runs),
+            mean=round(statistics.mean(scores), 6) if scores else None,  # equal counts are a tie
+            std=statistics.stdev(scores) if len(scores) > 1 else None,
+            seconds=statistics.mean(row.train_seconds for row in runs),
+        )
+    return found

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from datetime import datetime, timezone
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from graphglow.version import __version__
 def provenance() -> dict[str, Any]:
     """Command, commit, machine, versions. ``GRAPHGLOW_COMMIT`` speaks where git cannot."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+    triton = next((found.version for found in distributions(name="triton")), None)
     return {
         "command": _command(),
         "commit": os.environ.get("GRAPHGLOW_COMMIT") or _git_commit(),
@@ -30,16 +31,9 @@ def provenance() -> dict[str, Any]:
             "torch": torch.__version__,
             "torch_geometric": torch_geometric.__version__,
             "cuda": torch.version.cuda,
-            "triton": _version("triton"),
+            "triton": triton,
         },
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _command() -> str:
@@ -53,16 +47,10 @@ def _command() -> str:
 @cache
 def _git_commit() -> str:
     """The commit of the source tree, marked where files differ from it."""
-    folder = Path(__file__).resolve().parent
+    words = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    where = Path(__file__).resolve().parent
     try:
-        commit = _git(folder, "rev-parse", "--short", "HEAD")
-        return commit + ("-dirty" if _git(folder, "status", "--porcelain", "-uno") else "")
+        done = subprocess.run(words, cwd=where, capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
-
-
-def _git(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", *words], cwd=folder, capture_output=True, text=True, check=True, timeout=10
-    )
-    return done.stdout.strip()
+    return done.stdout.strip() or "unknown"

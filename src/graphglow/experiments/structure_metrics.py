@@ -1,13 +1,12 @@
 """What a graph, given or learned, says about labels: homophily, and how alike neighbourhoods are.
 
 Everything is a function of the heard labels H [N, C]: H_uc is the weight of the edges from u to
-*other* nodes of class c. For a graph of edges that is one sum over them. For a learned graph, which
-is given by two factors, it is one propagation of one-hot labels, less what comes back to the node
-itself: O(N P (W + C)), and never N x N.
+*other* nodes of class c. For a learned graph, given by two factors, it is one propagation of
+one-hot labels, less what comes back to the node itself: O(N P (W + C)), and never N x N.
 
-"The learned graph" can mean two things. Messages go from node to pivots to node (Eq. 11), and that
-two-step graph is near its mean wherever a node has many pivots. The one-step graph from nodes to
-pivots is what the learner infers. The paper does not say which it measured; rows have both.
+"The learned graph" can mean the two-step graph of messages, from node to pivots to node (Eq. 11),
+or the one-step graph from nodes to pivots, which is what the learner infers (Eq. 9). The paper does
+not say which it measured; rows have both.
 """
 
 from typing import NamedTuple
@@ -18,7 +17,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
-from graphglow.graphs.adjacency import undirected_edges
+from graphglow.graphs.graph import undirected_edges
 from graphglow.ops import EPS
 from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
 from graphglow.structure import BlendedStructure, PivotStructure, Structure
@@ -45,28 +44,20 @@ def graph_facts(data: Data, *, undirected: bool = False) -> GraphFacts:
 
 
 def heard_over_edges(data: Data) -> Tensor:
-    """The heard labels in a graph of edges: both directions of each, no loops, its weights.
-
-    Shapes:
-        -> [N, C] in float64
-    """
-    num_nodes = int(data.num_nodes)
-    low, high, weight = undirected_edges(data.edge_index, data.get("edge_weight"), num_nodes)
-    if weight is None:
-        weight = torch.ones(len(low), dtype=torch.float64)
+    """In a graph of edges, both directions of each, no loops: [N, C] in float64."""
+    given = data.get("edge_weight")
+    low, high, weight = undirected_edges(data.edge_index, given, int(data.num_nodes))
     labels = one_hot(data.y, torch.float64)
-    here, there = torch.cat([low, high]).long(), torch.cat([high, low]).long()
-    message = torch.cat([weight, weight])[:, None] * labels[there]
-    return torch.zeros_like(labels).index_add_(0, here, message)
+    heard = torch.zeros_like(labels)
+    for here, there in ((low.long(), high.long()), (high.long(), low.long())):
+        message = labels[there] if weight is None else weight[:, None] * labels[there]
+        heard.index_add_(0, here, message)
+    return heard
 
 
 @torch.no_grad()
 def heard_over_latent(latent: Structure, y: Tensor) -> Tensor:
-    """The heard labels in a learned graph, whose edges weigh as its messages do (Eq. 11).
-
-    Shapes:
-        y [N] -> [N, C] in float64
-    """
+    """In a learned graph, whose edges weigh as its messages do (Eq. 11): [N, C] in float64."""
     q = _node_pivot(latent).q
     labels = one_hot(y.to(q.device), q.dtype)
     heard = latent.propagate(labels).double()
@@ -76,11 +67,7 @@ def heard_over_latent(latent: Structure, y: Tensor) -> Tensor:
 
 @torch.no_grad()
 def heard_over_pivots(latent: Structure, pivots: Tensor, y: Tensor) -> Tensor:
-    """The labels heard of the pivots alone, in the learned node-pivot graph itself (Eq. 9).
-
-    Shapes:
-        pivots [P], y [N] -> [N, C] in float64
-    """
+    """Of the pivots [P] alone, in the learned node-pivot graph itself (Eq. 9): [N, C]."""
     graph = _node_pivot(latent)
     pivots = pivots.to(graph.q.device)
     labels = one_hot(y.to(graph.q.device), torch.float64)
@@ -126,10 +113,9 @@ def homophily(heard: Tensor, y: Tensor) -> float:
 def neighbourhood_variance(heard: Tensor, y: Tensor) -> float:
     """How far nodes of one class differ in what they hear: the classes' variances, by their size.
 
-    A node's neighbourhood distribution is its row of H as shares. The variance of a class is the
-    mean squared distance from the mean of its nodes (the trace of their covariance); the paper
-    does not say whether it sums or averages over the C shares. Nodes that hear nothing have no
-    distribution and do not count.
+    A node's neighbourhood distribution is its row of H as shares; nodes that hear nothing have none
+    and do not count. The variance of a class is the mean squared distance from the mean of its
+    nodes; the paper does not say whether it sums or averages over the C shares.
     """
     total = heard.sum(1)
     counted = (y >= 0) & (total > 0)

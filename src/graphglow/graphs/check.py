@@ -3,34 +3,30 @@
 Each rule is one sentence: what must hold, then what was received.
 """
 
-import warnings
 from itertools import combinations
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
+from graphglow.graphs.files import note
 from graphglow.graphs.split import MASKS as MASKS
 from graphglow.graphs.split import with_random_split
 from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
-PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
-_passed: WeakIdKeyDictionary = WeakIdKeyDictionary()
-"""Graphs that have passed, with the tensors they had then and how often these had been written."""
+PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 
 def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
-    What has passed, and has not been changed since, is not checked again. Completed means: float32
-    features, int64 labels and edges, a kNN graph over the features where there are no edges, and,
-    where no mask is given, a seeded 50/25/25 split of each class.
+    Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
+    there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each.
 
@@ -43,12 +39,15 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
     """
     if not isinstance(data, Data):
         raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
-    if data in _passed and _same(_passed[data], _tensors(data)):
-        return data.clone()
     data = data.clone()
     data.x = _checked_features(data.x)
-    num_nodes = data.x.shape[0]
-    _check_sizes(data, num_nodes)
+    num_nodes, ids = data.x.shape[0], data.get("node_id")
+    stated = data.num_nodes if "num_nodes" in data else num_nodes
+    _need(stated == num_nodes, f"x must have one row per node ({stated}); got {num_nodes} rows")
+    if ids is not None and len(ids) != num_nodes:
+        raise InputError(f"node_id must have one id per node ({num_nodes}); got {len(ids)}")
+    if data.edge_index is None and data.get("adj_t") is not None:
+        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
     if data.y is None and not need_labels:
         data.y = torch.full((num_nodes,), -1)
     data.y = _checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
@@ -62,37 +61,22 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
     return complete_masks(data, split_seed, need_labels=need_labels)
 
 
-def _tensors(data: Data) -> list[tuple[Tensor | None, int]]:
-    """What is checked, each with its version, which PyTorch counts up when it is written to."""
-    found = [data.get(name) for name in CHECKED]
-    return [(t, t._version if isinstance(t, Tensor) else 0) for t in found]
+def _need(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise InputError(sentence)
 
 
-def _same(a: list[tuple[Tensor | None, int]], b: list[tuple[Tensor | None, int]]) -> bool:
-    return all(t is u and v == w for (t, v), (u, w) in zip(a, b, strict=True))
-
-
-def _check_sizes(data: Data, num_nodes: int) -> None:
-    """What PyG keeps beside x must agree with it."""
-    stated = data.num_nodes if "num_nodes" in data else num_nodes
-    if stated != num_nodes:
-        raise InputError(f"x must have one row per node ({stated}); got {num_nodes} rows")
-    if data.edge_index is None and data.get("adj_t") is not None:
-        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
-    ids = data.get("node_id")
-    if ids is not None and len(ids) != num_nodes:
-        raise InputError(f"node_id must have one id per node ({num_nodes}); got {len(ids)}")
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
 
 
 def _checked_features(x: object) -> Tensor:
     if not isinstance(x, Tensor):
         raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
-    if x.ndim != 2 or x.shape[0] == 0:
-        raise InputError(f"x must have a row for each of at least one node; got {tuple(x.shape)}")
-    if x.shape[1] == 0:
-        raise InputError(f"x must have at least one feature column; got shape {tuple(x.shape)}")
-    if x.is_complex() or x.is_quantized:
-        raise InputError(f"x must hold real numbers; got {x.dtype}")
+    shape = f"got shape {tuple(x.shape)}"
+    _need(x.ndim == 2 and len(x) > 0, f"x must have a row for each of at least one node; {shape}")
+    _need(x.shape[1] > 0, f"x must have at least one feature column; {shape}")
+    _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
     x = x.to_dense() if x.layout != torch.strided else x
     x = x.detach().cpu().to(torch.float32)
     low, high = torch.aminmax(x)  # one pass; NaN comes through
@@ -103,8 +87,7 @@ def _checked_features(x: object) -> Tensor:
             f"x must be finite; got {x[row, column].item()} at node {row}, column {column} "
             f"({int(bad.sum())} such entries)"
         )
-    if low == 0 and high == 0:
-        raise InputError("x must have at least one non-zero entry; got all zeros")
+    _need(bool(low != 0 or high != 0), "x must have at least one non-zero entry; got all zeros")
     return x
 
 
@@ -115,75 +98,49 @@ def _checked_labels(
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
-    if y.ndim != 1 or y.shape[0] != num_nodes:
-        raise InputError(
-            f"y must have one label per node ({num_nodes}); got shape {tuple(y.shape)}"
-        )
-    if y.dtype == torch.bool or y.is_floating_point() or y.is_complex():
-        raise InputError(f"y must hold integer classes (-1 for unlabelled); got {y.dtype}")
+    one_each = f"y must have one label per node ({num_nodes})"
+    _need(y.ndim == 1 and len(y) == num_nodes, f"{one_each}; got shape {tuple(y.shape)}")
+    _need(_is_integer(y), f"y must hold integer classes (-1 for unlabelled); got {y.dtype}")
     y = y.detach().cpu().to(torch.int64)
-    if int(y.min()) < -1:
-        raise InputError(f"y must be -1 (unlabelled) or a class from 0; got {int(y.min())}")
-    classes = torch.unique(y[y >= 0])
-    if len(classes) == 0 and need_labels:
-        raise InputError("y must label at least two classes; got no label at all")
-    if len(classes) == 1 and need_labels:
-        only = class_names[int(classes[0])] if class_names else int(classes[0])
-        raise InputError(f"y must label at least two classes; got only class {only}")
-    if len(classes) and int(classes[-1]) >= num_nodes:
-        raise InputError(
-            f"y must hold classes below the node count {num_nodes}; got {int(classes[-1])}"
-        )
+    low, high = int(y.min()), int(y.max())
+    _need(low >= -1, f"y must be -1 (unlabelled) or a class from 0; got {low}")
+    _need(high < num_nodes, f"y must hold classes below the node count {num_nodes}; got {high}")
+    classes = torch.unique(y[y >= 0]).tolist()
+    if len(classes) < 2 and need_labels:
+        names = class_names or range(num_nodes)
+        got = f"only class {names[classes[0]]}" if classes else "no label at all"
+        raise InputError(f"y must label at least two classes; got {got}")
     return y
 
 
-def _checked_edges(
-    edge_index: object, weight: object, num_nodes: int
-) -> tuple[Tensor, Tensor | None]:
-    if edge_index is None:
+def _checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    if edges is None:
         return torch.empty(2, 0, dtype=torch.int64), None
-    if isinstance(edge_index, EdgeIndex):
-        edge_index = edge_index.as_tensor()
-    if not isinstance(edge_index, Tensor):
-        raise InputError(f"edge_index must be a tensor; got {type(edge_index).__name__}")
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
-        raise InputError(f"edge_index must have shape [2, E]; got {tuple(edge_index.shape)}")
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise InputError(f"edge_index must hold integers; got {edge_index.dtype}")
-    edge_index = edge_index.detach().cpu().to(torch.int64)
-    outside = edge_index[(edge_index < 0) | (edge_index >= num_nodes)]
+    if isinstance(edges, EdgeIndex):
+        edges = edges.as_tensor()
+    if not isinstance(edges, Tensor):
+        raise InputError(f"edge_index must be a tensor; got {type(edges).__name__}")
+    shape = tuple(edges.shape)
+    _need(len(shape) == 2 and shape[0] == 2, f"edge_index must have shape [2, E]; got {shape}")
+    _need(_is_integer(edges), f"edge_index must hold integers; got {edges.dtype}")
+    edges = edges.detach().cpu().to(torch.int64)
+    outside = edges[(edges < 0) | (edges >= num_nodes)]
     if len(outside):
         raise InputError(f"edge_index must lie in [0, {num_nodes - 1}]; got {int(outside[0])}")
     if weight is None:
-        return edge_index, None
-    if not isinstance(weight, Tensor) or weight.numel() != edge_index.shape[1]:
+        return edges, None
+    if not isinstance(weight, Tensor) or weight.numel() != shape[1]:
         got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
-        raise InputError(
-            f"edge_weight must have one value per edge ({edge_index.shape[1]}); got {got}"
-        )
-    if weight.is_complex():
-        raise InputError(f"edge_weight must hold real numbers; got {weight.dtype}")
+        raise InputError(f"edge_weight must have one value per edge ({shape[1]}); got {got}")
+    _need(not weight.is_complex(), f"edge_weight must hold real numbers; got {weight.dtype}")
     weight = weight.detach().cpu().flatten()
-    if not (torch.isfinite(weight).all() and (weight >= 0).all()):
-        raise InputError("edge_weight must be finite and non-negative; got others")
-    if weight.numel() and float(weight.max()) > LARGEST_WEIGHT:
-        raise InputError(f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {weight.max():g}")
-    return edge_index, weight.to(torch.float32)
-
-
-def _say_unlearned(data: Data) -> None:
-    """Warn of classes that a random split has left without a training node."""
-    names = data.get("class_names") or range(int(data.y.max()) + 1)
-    seen = {-1, *data.y[data.train_mask].tolist()}
-    left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
-    if left:
-        listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
-        warnings.warn(
-            f"no training node has the label {listed} in this random split, so that it cannot be "
-            "learned; another split seed or a split of your own can mend that",
-            InputWarning,
-            stacklevel=4,
+    bad = weight[~((weight >= 0) & (weight <= LARGEST_WEIGHT))]  # NaN is neither
+    if len(bad):
+        raise InputError(
+            f"edge_weight must be finite and non-negative, at most {LARGEST_WEIGHT:g}; got "
+            f"{bad[0].item():g}"
         )
+    return edges, weight.to(torch.float32)
 
 
 def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> Data:
@@ -206,19 +163,25 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
         data[name] = _checked_mask(name, data.get(name), data.y)
     for a, b in combinations(MASKS, 2):
         both = int((data[a] & data[b]).sum())
-        if both:
-            raise InputError(
-                f"{PARTS[a]} and {PARTS[b]} nodes must not overlap; got {both} nodes in both "
-                f"({a}, {b})"
-            )
+        rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"
+        _need(both == 0, f"{rule}; got {both} nodes in both ({a}, {b})")
     for name in ("train_mask", "val_mask"):
-        if need_labels and not data[name].any():
-            raise InputError(
-                f"a split must have at least one labelled node for {PARTS[name]} ({name}); got none"
-            )
-    if need_labels:
-        _passed[data] = _tensors(data)
+        rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
+        _need(not need_labels or bool(data[name].any()), f"{rule}; got none")
     return data
+
+
+def _say_unlearned(data: Data) -> None:
+    """Warn of classes that a random split has left without a training node."""
+    names = data.get("class_names") or range(int(data.y.max()) + 1)
+    seen = {-1, *data.y[data.train_mask].tolist()}
+    left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
+    if left:
+        listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
+        note(
+            f"no training node has the label {listed} in this random split, so that it cannot be "
+            "learned; another split seed or a split of your own can mend that"
+        )
 
 
 def _checked_mask(name: str, mask: object, y: Tensor) -> Tensor:
@@ -226,12 +189,9 @@ def _checked_mask(name: str, mask: object, y: Tensor) -> Tensor:
         return torch.zeros_like(y, dtype=torch.bool)
     if not isinstance(mask, Tensor) or mask.shape != y.shape:
         got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-        hint = ""
-        if isinstance(mask, Tensor) and mask.ndim == 2 and len(mask) == len(y):
-            hint = (
-                f" (a column per split: choose one of all masks, data.{name} = data.{name}[:, 0])"
-            )
-        raise InputError(f"{name} must have one entry per node ({len(y)}); got {got}{hint}")
-    if mask.dtype != torch.bool:
-        raise InputError(f"{name} must be boolean; got {mask.dtype}")
+        raise InputError(
+            f"{name} must have one entry per node ({len(y)}); got {got} (of several splits choose "
+            f"one: data.{name} = data.{name}[:, 0])"
+        )
+    _need(mask.dtype == torch.bool, f"{name} must be boolean; got {mask.dtype}")
     return mask.detach().cpu() & (y >= 0)

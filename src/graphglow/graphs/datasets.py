@@ -1,15 +1,13 @@
 """Data sets by name: those of ``DATASETS``, of PyG by class path, and of OGB.
 
 PyG and OGB read their own raw files. What they keep of it for themselves is not used here: it is
-large, or a pickle, or lies in a folder that is the user's; a sparse copy is kept instead.
+large, or a pickle, or lies in a folder that is the user's.
 """
 
 import contextlib
 import difflib
-import hashlib
 import inspect
 import io
-import os
 import pickle
 import re
 import shutil
@@ -18,13 +16,11 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch_geometric
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -33,7 +29,7 @@ from graphglow.graphs.files import one_sentence
 from graphglow.graphs.split import MASKS, mask_from
 from graphglow.graphs.synthetic import synthetic_graph
 from graphglow.ops.knn import knn_edges
-from graphglow.storage import atomic_path, existing_file, load_tensors, save_tensors
+from graphglow.storage import load_tensors, save_tensors
 
 FIELDS = ("x", "y", "edge_index", "edge_weight", *MASKS)
 PLAIN = {
@@ -65,22 +61,36 @@ class DatasetInfo:
     name: str
     kind: str
     """``citation``, ``social``, ``table`` or ``synthetic``."""
-    description: str
+    what: str
     nodes: int
     edges: int
     classes: int
     features: int
-    read: Callable[[Path], Data]
-    """``data_root -> Data``, not yet checked; without masks where the split is drawn by a seed."""
+
+    @property
+    def description(self) -> str:
+        """What it is, how its edges were made and which split it comes with."""
+        drawn = f"; homophily {HOMOPHILY[self.name]}" if self.kind == "synthetic" else ""
+        edges = "; kNN graph" if self.kind == "table" else drawn
+        split = "public split" if self.kind == "citation" else "random 50/25/25 split"
+        return f"{self.what}{edges}; {split}"
 
     @property
     def needs_data(self) -> bool:
         """Whether files under the data root (or a download) are needed."""
         return self.kind in ("citation", "social")
 
+    def read(self, data_root: Path) -> Data:
+        """The graph, not yet checked; without masks where the split is drawn by a seed."""
+        if self.kind == "citation":
+            return read_planetoid(self.name, data_root)
+        if self.kind == "social":
+            return read_facebook100(self.name, data_root)
+        return read_table(self.name) if self.kind == "table" else read_synthetic(self)
 
-def read_planetoid(folder: str, root: Path) -> Data:
-    """Read ``Cora``, ``CiteSeer`` or ``PubMed`` with the public split (Yang et al., 2016)."""
+
+def read_planetoid(name: str, root: Path) -> Data:
+    """Read ``cora``, ``citeseer`` or ``pubmed`` with the public split (Yang et al., 2016)."""
     from torch_geometric.datasets import Planetoid
 
     class Checked(Planetoid):  # type: ignore[misc]
@@ -93,8 +103,8 @@ def read_planetoid(folder: str, root: Path) -> Data:
             super().process()
 
     parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    files = [f"ind.{folder.lower()}.{part}" for part in parts]
-    return _read_raw(lambda home: Checked(home, folder), root, folder, files)
+    files = [f"ind.{name}.{part}" for part in parts]
+    return _read_raw(lambda home: Checked(home, name), root, name, files)
 
 
 class _PlainUnpickler(pickle.Unpickler):
@@ -124,7 +134,7 @@ def read_facebook100(name: str, root: Path) -> Data:
     return _read_raw(lambda home: LINKXDataset(home, name), root, name, ["data.mat"])
 
 
-def read_table(name: str, root: Path) -> Data:
+def read_table(name: str) -> Data:
     """Make a kNN graph of ``digits``, ``wine`` or ``breast_cancer``, which scikit-learn has."""
     from sklearn import datasets
     from sklearn.preprocessing import StandardScaler
@@ -134,12 +144,14 @@ def read_table(name: str, root: Path) -> Data:
     return Data(x=x, edge_index=knn_edges(x), y=torch.from_numpy(target).long())
 
 
-def read_synthetic(name: str, root: Path) -> Data:
+def read_synthetic(info: DatasetInfo) -> Data:
     """Draw one of the random graphs."""
-    seed = list(HOMOPHILY).index(name)
-    classes, nodes = DATASETS[name].classes, DATASETS[name].nodes
-    homophily = HOMOPHILY[name]
-    return synthetic_graph(num_nodes=nodes, num_classes=classes, homophily=homophily, seed=seed)
+    return synthetic_graph(
+        num_nodes=info.nodes,
+        num_classes=info.classes,
+        homophily=HOMOPHILY[info.name],
+        seed=list(HOMOPHILY).index(info.name),
+    )
 
 
 HOMOPHILY = {
@@ -149,92 +161,51 @@ HOMOPHILY = {
     "synthetic-heterophilous": 0.1,
 }
 """Share of edges within a class; the place in this table is the seed."""
-
-
-def _info(
-    read: Callable[[str, Path], Data], kind: str, name: str, text: str, *sizes: int
-) -> DatasetInfo:
-    nodes, edges, classes, features = sizes
-    reader = partial(read, name if kind == "citation" else name.lower())
-    if kind == "synthetic":
-        text += f"; homophily {HOMOPHILY[name]}"
-    split = "public split" if kind == "citation" else "random 50/25/25 split"
-    text = f"{text}; {split}"
-    return DatasetInfo(name.lower(), kind, text, nodes, edges, classes, features, reader)
-
-
-_citation = partial(_info, read_planetoid, "citation")
-_social = partial(_info, read_facebook100, "social")
-_table = partial(_info, read_table, "table")
-_synthetic = partial(_info, read_synthetic, "synthetic")
-_INFOS = (
-    _citation("Cora", "Cora: papers, citations, bag of words", 2708, 5278, 7, 1433),
-    _citation("CiteSeer", "CiteSeer: papers, citations, bag of words", 3327, 4552, 6, 3703),
-    _citation("PubMed", "PubMed: papers, citations, bag of words", 19717, 44324, 3, 500),
-    _social("Amherst41", f"Amherst41: {STUDENTS}", 2235, 90954, 2, 1193),
-    _social("JohnsHopkins55", f"JohnsHopkins55: {STUDENTS}", 5180, 186586, 2, 2406),
-    _social("Reed98", f"Reed98: {STUDENTS}", 962, 18812, 2, 745),
-    _social("Cornell5", f"Cornell5: {STUDENTS}", 18660, 790777, 2, 4735),
-    _table("digits", "Digits: 8 x 8 images of hand-written digits; kNN graph", 1797, 12241, 10, 64),
-    _table("wine", "Wine: chemical analysis of three cultivars; kNN graph", 178, 1199, 3, 13),
-    _table("breast_cancer", "Breast cancer: cell nuclei; kNN graph", 569, 4163, 2, 30),
-    _synthetic("synthetic", "Random graph with helpful edges", 1000, 4000, 5, 32),
-    _synthetic("synthetic-small", "The same, small", 200, 800, 3, 32),
-    _synthetic("synthetic-noisy", "Most edges are wrong", 1000, 4000, 5, 32),
-    _synthetic("synthetic-heterophilous", "Edges avoid the own class", 1000, 4000, 5, 32),
+_ROWS = (
+    ("cora", "citation", "Cora: papers, citations, bag of words", 2708, 5278, 7, 1433),
+    ("citeseer", "citation", "CiteSeer: papers, citations, bag of words", 3327, 4552, 6, 3703),
+    ("pubmed", "citation", "PubMed: papers, citations, bag of words", 19717, 44324, 3, 500),
+    ("amherst41", "social", f"Amherst41: {STUDENTS}", 2235, 90954, 2, 1193),
+    ("johnshopkins55", "social", f"JohnsHopkins55: {STUDENTS}", 5180, 186586, 2, 2406),
+    ("reed98", "social", f"Reed98: {STUDENTS}", 962, 18812, 2, 745),
+    ("cornell5", "social", f"Cornell5: {STUDENTS}", 18660, 790777, 2, 4735),
+    ("digits", "table", "Digits: 8 x 8 images of hand-written digits", 1797, 12241, 10, 64),
+    ("wine", "table", "Wine: chemical analysis of three cultivars", 178, 1199, 3, 13),
+    ("breast_cancer", "table", "Breast cancer: cell nuclei", 569, 4163, 2, 30),
+    ("synthetic", "synthetic", "Random graph with helpful edges", 1000, 4000, 5, 32),
+    ("synthetic-small", "synthetic", "The same, small", 200, 800, 3, 32),
+    ("synthetic-noisy", "synthetic", "Most edges are wrong", 1000, 4000, 5, 32),
+    ("synthetic-heterophilous", "synthetic", "Edges avoid the own class", 1000, 4000, 5, 32),
 )
-DATASETS: dict[str, DatasetInfo] = {info.name: info for info in _INFOS}
+DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
 """Every known name (lower case) and what is known about it."""
 
 
-def _read_raw(build: Callable[[str], Any], root: Path, folder: str, files: Sequence[str]) -> Data:
-    """Return the one graph that ``build`` makes of the ``files`` in ``root/folder/raw``.
+def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: Sequence[str]) -> Data:
+    """Return the one graph that ``build`` makes of the ``files`` in ``root/name/raw``.
 
     PyG wants to write ``processed/`` beside ``raw/``. Here it works in a temporary folder that
-    links to the raw files, and the result is kept, with sparse features, as one small file in the
-    user's cache (``$XDG_CACHE_HOME/graphglow`` or ``~/.cache/graphglow``). Its name holds a hash of
-    the raw files, so changed raw files are read anew. No cache folder is no error. Where files are
-    missing, PyG downloads them.
+    links to the raw files. Where files are missing, PyG downloads them.
     """
-    raw = root / folder / "raw"
-    with contextlib.suppress(OSError):
-        alike = [p / "raw" for p in sorted(root.iterdir()) if p.name.lower() == folder.lower()]
-        raw = next((path for path in alike if path.is_dir()), raw)
+    raw = root / name / "raw"
+    with contextlib.suppress(OSError):  # the folder may be called Cora or cora
+        raw = next((p / "raw" for p in sorted(root.iterdir()) if p.name.lower() == name), raw)
     complete = all((raw / file).is_file() for file in files)
-    cache = _cache_file(raw, folder, files) if complete else None
-    with contextlib.suppress(Exception):  # damaged, or not there: made anew
-        kept = torch.load(cache, weights_only=True)  # type: ignore[arg-type]
-        return Data(**kept | {"x": kept["x"].to_dense()})
     with tempfile.TemporaryDirectory() as temporary:
-        home = Path(temporary, folder)
+        home = Path(temporary, name)
         home.mkdir()
+        rule = f"the raw files in {raw} must be those of the data set {name}; PyG cannot read"
         if complete:
             (home / "raw").symlink_to(raw.resolve(), target_is_directory=True)
-        rule = f"the raw files in {raw} must be those of the data set {folder}; PyG cannot read"
-        if not complete:
-            rule = f"the raw files of {folder} must be in {raw} (set the data root by "
+        else:
+            rule = f"the raw files of {name} must be in {raw} (set the data root by "
             rule += "--data-root or GRAPHGLOW_DATA); they are missing and PyG cannot download"
         with one_sentence(f"{rule} them"), _quiet():
             data = _only(build(temporary)[0])
         if not complete:
             with contextlib.suppress(OSError):  # a root that cannot be written: again next time
                 shutil.copytree(home / "raw", raw, dirs_exist_ok=True)
-    if cache is not None:
-        fields = data.to_dict() | {"x": data.x.to_sparse()}
-        with contextlib.suppress(InputError, OSError), atomic_path(cache) as path:
-            torch.save(fields, path)
     return data
-
-
-def _cache_file(raw: Path, folder: str, files: Sequence[str]) -> Path | None:
-    key = hashlib.blake2b(f"{torch.__version__} {torch_geometric.__version__}".encode())
-    for file in files:
-        key.update(existing_file(raw / file, f"the raw file of {folder}").read_bytes())
-    try:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a home
-        return None
-    return base / "graphglow" / f"{folder.lower()}-{key.hexdigest()[:16]}.pt"
 
 
 def _only(graph: Data) -> Data:
@@ -281,11 +252,12 @@ def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
         raise InputError(
             f"a class path must be {PYG}NAME (other code is not run by its name); got {path!r}"
         )
-    build: Any = getattr(pyg, name, None) if name in pyg.__all__ else None
-    if not isinstance(build, type):
+    if name not in pyg.__all__:
         near = difflib.get_close_matches(name, pyg.__all__, n=3, cutoff=0.5)
-        hint = f" (nearest: {', '.join(near)})" if near else ""
-        raise InputError(f"{PYG}NAME must name a data set of PyG{hint}; got {name!r}")
+        raise InputError(
+            f"{PYG}NAME must name a data set of PyG (nearest: {', '.join(near)}); got {name!r}"
+        )
+    build: Any = getattr(pyg, name)
     arguments = _arguments(given, path)
     if "root" in inspect.signature(build).parameters:
         folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
@@ -328,10 +300,8 @@ def _choose_split(data: Data, seed: int) -> None:
         if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] > 0:
             data[name] = mask[:, seed % mask.shape[1]]
             data.split = f"own number {seed % mask.shape[1]}"
-    if data.get("train_mask") is None or data.get("val_mask") is not None:
+    if data.get("train_mask") is None or data.get("val_mask") is not None or data.y.ndim != 1:
         return
-    if not isinstance(data.y, Tensor) or data.y.ndim != 1:
-        return  # the check says what is wrong
     rest = ~data.train_mask & (data.y >= 0)
     pool = data.train_mask if data.get("test_mask") is not None else rest
     nodes = pool.nonzero()[:, 0]
@@ -353,28 +323,17 @@ def read_ogb(source: str, root: Path) -> Data:
     """
     name = source.removeprefix(OGB)
     if name not in OGB_NAMES:
-        near = difflib.get_close_matches(name, OGB_NAMES, n=1, cutoff=0.5)
-        hint = f" (nearest: {near[0]})" if near else ""
-        rule = f"an OGB data set must be one of {', '.join(OGB_NAMES)}{hint}"
-        raise InputError(f"{rule}; got {name!r}")
+        raise InputError(f"an OGB data set must be one of {', '.join(OGB_NAMES)}; got {name!r}")
     folder = root / "ogb" / name.replace("-", "_")
     if (folder / OGB_KEPT).exists():
         return Data(**load_tensors(folder / OGB_KEPT, "ogb")[0])
-    rule = f"the files of {name} must be in {folder} (set the data root by --data-root or "
-    with one_sentence(f"{rule}GRAPHGLOW_DATA) or be downloadable; got an error"), _quiet():
-        try:
-            tensors = _read_ogb_files(folder, ogb_facts(name))
-        except ImportError as error:
-            raise InputError(
-                f"{source} needs the package ogb, which is not installed; got {error} "
-                '(pip install "graphglow[ogb]")'
-            ) from error
-        except EOFError as error:
-            raise InputError(
-                f"{name} is more than a gigabyte and must be downloaded by ogb, which asks first: "
-                "python -c 'from ogb.nodeproppred import NodePropPredDataset as D; "
-                f'D("{name}", "{folder.parent}")\'; got no folder {folder / "raw"}'
-            ) from error
+    rule = (
+        f"the files of {name} must be in {folder} (set the data root by --data-root or "
+        "GRAPHGLOW_DATA) or be downloadable by the package ogb, which asks first where it is more "
+        'than a gigabyte (pip install "graphglow[ogb]"); got an error'
+    )
+    with one_sentence(rule), _quiet():
+        tensors = _read_ogb_files(folder, ogb_facts(name))
     with contextlib.suppress(InputError):  # a folder that may only be read: so again next time
         save_tensors(folder / OGB_KEPT, "ogb", tensors, {"name": name})
     return Data(**tensors)
@@ -391,14 +350,15 @@ def ogb_facts(name: str) -> Mapping[str, str]:
 
 def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
     """Read raw files: x [N, F], y [N] (-1 for none), edge_index [2, E] and a mask [N] per part."""
+    import pandas as pd
     from ogb.io import read_graph_raw
     from ogb.utils import url
 
     raw = folder / "raw"
     if not raw.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        if not url.decide_download(facts["url"]):  # it asks where it is more than a gigabyte
-            raise EOFError
+        if not url.decide_download(facts["url"]):
+            raise EOFError("nobody could be asked")
         archive = Path(url.download_url(facts["url"], str(folder.parent)))
         url.extract_zip(str(archive), str(folder.parent))
         archive.unlink()
@@ -410,7 +370,7 @@ def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> dict[str, Tensor]
     else:
         inverse = facts["add_inverse_edge"] == "True"
         graph = read_graph_raw.read_csv_graph_raw(str(raw), add_inverse_edge=inverse)[0]
-        labels = _column(raw / "node-label.csv.gz")
+        labels = pd.read_csv(raw / "node-label.csv.gz", header=None)[0].to_numpy()
     if labels.dtype.kind == "f":  # blanks of ogbn-papers100M
         labels = np.where(np.isnan(labels), -1, labels)
     tensors = {
@@ -419,13 +379,7 @@ def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> dict[str, Tensor]
         "edge_index": torch.from_numpy(np.asarray(graph["edge_index"])),
     }
     for theirs, ours in OGB_SPLITS.items():
-        index = _column(folder / "split" / facts["split"] / f"{theirs}.csv.gz")
+        part = folder / "split" / facts["split"] / f"{theirs}.csv.gz"
+        index = pd.read_csv(part, header=None)[0].to_numpy()
         tensors[ours] = mask_from(index, len(labels), f"{theirs} of {folder.name}")
     return tensors
-
-
-def _column(path: Path) -> np.ndarray:
-    """The one column of a table without a header."""
-    import pandas as pd
-
-    return np.asarray(pd.read_csv(path, header=None)[0])

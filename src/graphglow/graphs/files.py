@@ -1,6 +1,6 @@
 """Graphs and splits as arrays in a file: ``.npz``, and ``.pt`` with a PyG ``Data`` or a dict.
 
-Nothing is unpickled, and no packed file may unpack to more than ``FREE`` bytes, or ``RATIO`` times
+Nothing is unpickled, and no packed file may unpack to more than ``UNPACKED`` bytes, or 200 times
 its own size where that is more; ``GRAPHGLOW_UNPACK_LIMIT``, a number of GiB, goes before both.
 """
 
@@ -22,20 +22,18 @@ from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.split import SPLITS, mask_from
 from graphglow.storage import existing_file
 
-FREE = 256 * 2**20
-RATIO = 200
-DENSE = 4 * 2**30
-"""Bytes that sparse features may take once they are dense."""
+UNPACKED = 2**30
 VARIABLE = "GRAPHGLOW_UNPACK_LIMIT"
 SHARDS = "shards.json"
 """What makes a folder one of shards."""
 ARRAYS = ("x.npy", "edge_index.npy", "y.npy")
 """What makes a folder one of arrays."""
-TENSORS = ("x", "y", "edge_index", "edge_weight", "edge_input_weight", "edge_latent_weight")
+WEIGHTS = ("edge_weight", "edge_input_weight", "edge_latent_weight")
+TENSORS = ("x", "y", "edge_index", "adj_t", *WEIGHTS)
 OWN_NAMES = ("node_id", "class_names")
 PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
 """Plain containers that PyG itself does not register as safe to load."""
@@ -51,6 +49,11 @@ def one_sentence(rule: str) -> Iterator[None]:
     except Exception as error:
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(f"{rule} ({line:.200})") from error
+
+
+def note(sentence: str) -> None:
+    """Say that something of the input is not used, or read in a way that might not be meant."""
+    warnings.warn(sentence, InputWarning, stacklevel=3)
 
 
 def own_path(source: str | Path) -> Path:
@@ -86,17 +89,11 @@ def pair_of_tables(source: str) -> tuple[Path, Path] | None:
     return next((pair for pair in pairs_of_paths(source) if all(map(is_there, pair))), None)
 
 
-def check_unpacked(size: int, path: Path, free: int | None = None) -> None:
+def check_unpacked(size: int, path: Path) -> None:
     """Raise if what is in ``path`` would take ``size`` bytes, and that is too much."""
     told = os.environ.get(VARIABLE, "").strip()
-    limit = float(max(free or FREE, RATIO * path.stat().st_size))
-    if told:
-        try:
-            limit = float(told) * 2**30
-        except ValueError:
-            limit = math.nan
-        if not limit > 0:
-            raise InputError(f"{VARIABLE} must be a number of GiB above 0; got {told!r}")
+    with one_sentence(f"{VARIABLE} must be a number of GiB; got {told!r}"):
+        limit = float(told) * 2**30 if told else max(UNPACKED, 200 * path.stat().st_size)
     if size > limit:
         raise InputError(
             f"{path} must unpack to at most {limit / 2**20:,.0f} MiB; got "
@@ -106,15 +103,12 @@ def check_unpacked(size: int, path: Path, free: int | None = None) -> None:
 
 
 def check_gzip(path: Path) -> None:
-    """The same of a table in a ``.gz``, which does not say its size: so much is read, and no more.
-
-    It may be less: cells take more room in memory than their letters.
-    """
+    """The same of a ``.gz``, which does not say its size: so much is read, and no more."""
     size = 0
     with gzip.open(path, "rb") as packed:
         while some := packed.read(2**20):
             size += len(some)
-            check_unpacked(size, path, FREE // 16)
+            check_unpacked(size, path)
 
 
 def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
@@ -144,10 +138,8 @@ def apply_split_file(data: Data, path: str | Path) -> Data:
                 f"{path} must hold the arrays train, val and test; "
                 f"got {', '.join(sorted(arrays)) or 'nothing'}"
             )
-        mask = mask_from(arrays[name], int(data.num_nodes), f"{name} of {path}")
-        if name != "test" and not (mask & (data.y >= 0)).any():
-            raise InputError(f"{name} of {path} must hold at least one labelled node; got none")
-        data[f"{name}_mask"] = mask
+        where, num_nodes = f"{name} of {path}", int(data.num_nodes or 0)
+        data[f"{name}_mask"] = mask_from(arrays[name], num_nodes, where)
     data.split = f"file:{path}"
     return data
 
@@ -165,22 +157,16 @@ def read_npz(path: Path, need_labels: bool = True) -> Data:
 
 def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
     """The sparse convention in our own names; entries other than 1 are weights."""
-    adj = _csr(arrays, "adj", path)
     fields: dict[str, Any] = {n: arrays[n] for n in (*SPLITS, *OWN_NAMES) if n in arrays}
-    fields["edge_index"], fields["edge_weight"] = edges_of(adj)
+    fields["edge_index"], fields["edge_weight"] = edges_of(_csr(arrays, "adj", path))
     if "attr_matrix" in arrays:
         fields["x"] = arrays["attr_matrix"]
     elif "attr_indptr" in arrays:
         features = _csr(arrays, "attr", path)
-        check_unpacked(4 * math.prod(features.shape), path, DENSE)
+        check_unpacked(4 * math.prod(features.shape), path)
         fields["x"] = features.astype(np.float32).toarray()
     if "labels" in arrays:
         fields["y"] = arrays["labels"]
-    if "x" in fields and fields["x"].shape[:1] != adj.shape[:1]:
-        raise InputError(
-            f"attributes of {path} must have one row per node ({adj.shape[0]}); got "
-            f"{len(fields['x'])}"
-        )
     return fields
 
 
@@ -197,16 +183,14 @@ def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:
 def _csr(arrays: dict[str, np.ndarray], name: str, path: Path) -> Any:
     from scipy.sparse import csr_array
 
-    rule = f"{path} must hold a CSR matrix as {name}_data, {name}_indices, {name}_indptr and "
-    with one_sentence(f"{rule}{name}_shape; got none"):
-        rows, columns = (int(size) for size in arrays[f"{name}_shape"])
+    rule = f"{path} must hold a CSR matrix of numbers as {name}_data, {name}_indices, "
+    with one_sentence(f"{rule}{name}_indptr and {name}_shape; got another"):
+        shape = tuple(int(size) for size in arrays[f"{name}_shape"])
         parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-        matrix = csr_array(parts, shape=(rows, columns))
+        matrix = csr_array(parts, shape=shape)
         matrix.check_format(full_check=True)  # or its indices point anywhere
-        if matrix.dtype.kind not in "biuf":
-            raise ValueError(f"{name}_data of type {matrix.dtype}")
-    if name == "adj" and rows != columns:
-        raise InputError(f"the adjacency of {path} must be square; got {rows} x {columns}")
+        if matrix.dtype.kind not in "biuf" or (name == "adj" and shape[0] != shape[1]):
+            raise ValueError(f"{name} of type {matrix.dtype} and shape {shape}")
     return matrix
 
 
@@ -228,25 +212,20 @@ def read_pt(path: Path, need_labels: bool = True) -> Data:
         fields = content.to_dict() if isinstance(content, Data) else content
     if not isinstance(fields, dict):
         raise InputError(f"{rule}; got {type(content).__name__}")
-    fields = {name: value for name, value in fields.items() if isinstance(name, str)}
     for name, value in fields.items():
-        if isinstance(value, Tensor):
-            _check_tensor(value, f"{name} of {path}", path)
+        if not isinstance(value, Tensor):
+            continue
+        size, what = value.numel() * value.element_size(), f"{name} of {path}"
+        if value.device.type != "cpu" or value.is_quantized or value.is_nested:
+            raise InputError(f"{what} must hold plain numbers; got a tensor of another kind")
+        if value.layout != torch.strided:
+            check_unpacked(size, path)
+        elif size > value.untyped_storage().nbytes():
+            raise InputError(
+                f"{what} must hold all its numbers; got an expanded tensor of shape "
+                f"{tuple(value.shape)} (save x.contiguous())"
+            )
     return graph_from_fields(fields, str(path), need_labels)
-
-
-def _check_tensor(tensor: Tensor, what: str, path: Path) -> None:
-    """Raise unless a tensor holds numbers that are in the file, each where it says it is."""
-    size = tensor.numel() * tensor.element_size()
-    if tensor.device.type != "cpu" or tensor.is_quantized or tensor.is_nested:
-        raise InputError(f"{what} must hold plain numbers; got a tensor of another kind")
-    if tensor.layout != torch.strided:
-        check_unpacked(size, path, DENSE)
-    elif size > tensor.untyped_storage().nbytes():
-        raise InputError(
-            f"{what} must hold all its numbers; got an expanded tensor of shape "
-            f"{tuple(tensor.shape)} (save x.contiguous())"
-        )
 
 
 def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool = True) -> Data:
@@ -261,18 +240,16 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
     if fields.get("x") is None or (need_labels and fields.get("y") is None):
         found = ", ".join(sorted(map(str, fields))[:10]) or "nothing"
         raise InputError(f"{what} must hold x{' and y' if need_labels else ''}; got {found}")
-    if fields.get("edge_index") is None and fields.get("adj_t") is not None:
-        raise InputError(f"{what} must hold edges as edge_index [2, E]; got adj_t only")
-    _refuse_misspelt(fields, what)
+    known = {*TENSORS, *OWN_NAMES, *SPLITS, *(f"{name}_mask" for name in SPLITS)}
+    for name in set(map(str, fields)) - known:  # a random split would be used in place of "tarin"
+        if near := difflib.get_close_matches(name, known - set(fields), n=1, cutoff=0.75):
+            raise InputError(f"{what} must spell {near[0]} so; got {name!r}")
     data = Data()
     for name in TENSORS:
         value = fields.get(name)
         if name == "y" and isinstance(value, np.ndarray) and value.dtype.kind in "US":
-            if value.ndim != 1:
-                rule = f"y of {what} must have one label per node"
-                raise InputError(f"{rule}; got shape {value.shape}")
             text = np.char.decode(value, "utf-8", "replace") if value.dtype.kind == "S" else value
-            data.y, data.class_names = encode_labels(text, f"y of {what}")
+            data.y, data.class_names = encode_labels(text.reshape(-1), f"y of {what}")
         elif value is not None:
             data[name] = _tensor(value, f"{name} of {what}")
     for name in SPLITS:
@@ -280,7 +257,7 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
         if value is not None:
             where = f"{name} of {what}"
             index = _tensor(value, where)
-            if index.is_floating_point() or index.is_complex():
+            if index.is_floating_point() or index.is_complex():  # NumPy does not know all of them
                 raise InputError(f"{where} must hold node indices or booleans; got {index.dtype}")
             num_nodes = len(data.x) if data.x.ndim else 0
             data[f"{name}_mask"] = mask_from(index.numpy(), num_nodes, where)
@@ -289,7 +266,7 @@ def graph_from_fields(fields: Mapping[str, object], what: str, need_labels: bool
         value = value.tolist() if isinstance(value, np.ndarray | Tensor) else value
         if isinstance(value, list):
             if not all(isinstance(one, str | int | float) for one in value):
-                raise InputError(f"{name} of {what} must be text or numbers; got something else")
+                raise InputError(f"{name} of {what} must be text or numbers; got others")
             data[name] = value
     if isinstance(fields.get("feature_columns"), dict):  # how a table was encoded
         data.feature_columns = fields["feature_columns"]
@@ -307,13 +284,3 @@ def _tensor(value: object, what: str) -> Tensor:
         return torch.from_numpy(value.astype(value.dtype.newbyteorder("="), copy=False))
     except TypeError as error:  # text, objects, dates
         raise InputError(f"{what} must hold numbers; got {value.dtype}") from error
-
-
-def _refuse_misspelt(fields: Mapping[str, object], what: str) -> None:
-    """An array called ``tarin`` would be passed over, and a random split used, without a word."""
-    known = [*TENSORS, *SPLITS, *OWN_NAMES, *(f"{name}_mask" for name in SPLITS)]
-    missing = [name for name in known if name not in fields]
-    for name in fields:
-        near = difflib.get_close_matches(str(name), missing, n=1, cutoff=0.75)
-        if name not in known and near:
-            raise InputError(f"{what} must spell {near[0]} so; got {str(name)!r}")

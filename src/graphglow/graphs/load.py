@@ -2,47 +2,28 @@
 
 import difflib
 import os
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from scipy.sparse import issparse
 from torch_geometric.data import Data, Dataset
 
-from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.check import check_graph, complete_masks
+from graphglow.errors import InputError
+from graphglow.graphs import files, objects
+from graphglow.graphs.check import check_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
-from graphglow.graphs.files import (
-    ARRAYS,
-    SHARDS,
-    apply_split_file,
-    holds,
-    is_there,
-    own_path,
-    pair_of_tables,
-    pairs_of_paths,
-    read_npz,
-    read_pt,
-)
-from graphglow.graphs.objects import (
-    from_dgl,
-    from_networkx,
-    from_scipy,
-    is_dgl,
-    is_networkx,
-    is_scipy,
-    read_graphml,
-)
-from graphglow.graphs.split import MASKS, with_random_split
-from graphglow.graphs.table_columns import Columns
+from graphglow.graphs.files import ARRAYS, SHARDS, holds, is_there, own_path
+from graphglow.graphs.split import with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
-from graphglow.graphs.tables import read_tables
+from graphglow.graphs.tables import Columns, read_tables
+from graphglow.storage import existing_file
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
-    ".pt": read_pt,
-    ".pth": read_pt,
-    ".npz": read_npz,
-    ".graphml": read_graphml,
+    ".pt": files.read_pt,
+    ".pth": files.read_pt,
+    ".npz": files.read_npz,
+    ".graphml": objects.read_graphml,
 }
 """Suffix -> reader, which is told whether a graph without labels is an error."""
 ACCEPTED = (
@@ -105,7 +86,7 @@ def load_graph(
         "need_labels": need_labels,
         "skip_unknown_edges": skip_unknown_edges,
     }
-    if (x is not None or y is not None) and not is_scipy(source):
+    if (x is not None or y is not None) and not issparse(source):
         raise InputError(
             f"x and y go with a SciPy adjacency matrix only; got {type(source).__name__}"
         )
@@ -113,15 +94,9 @@ def load_graph(
         data = _read_name_or_path(source, data_folder(data_root), split_seed, tables)
     else:
         data = _read_object(source, x, y, tables)
-    if split_file is None:
-        data = check_graph(data, split_seed=split_seed, need_labels=need_labels)
-    else:
-        for mask in MASKS:
-            data.pop(mask, None)
-        with warnings.catch_warnings():  # of a random split that is not used
-            warnings.simplefilter("ignore", InputWarning)
-            data = check_graph(data, need_labels=need_labels)
-        data = complete_masks(apply_split_file(data, split_file), split_seed)
+    if split_file is not None:
+        data = files.apply_split_file(data, split_file)
+    data = check_graph(data, split_seed=split_seed, need_labels=need_labels)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     return data
@@ -133,30 +108,20 @@ def data_folder(data_root: str | Path | None) -> Path:
 
 
 def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
-    pair = isinstance(source, tuple | list) and len(source) == 2 and source[0] is not None
-    pair = pair and all(t is None or isinstance(t, str | Path) or is_frame(t) for t in source)
+    pair = (source, None) if is_frame(source) else source
+    pair = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (None, None)
+    if pair[0] is not None and all(isinstance(t, str | Path | None) or is_frame(t) for t in pair):
+        data = read_tables(*pair, **tables)
+        data.name = "graph"
+        return data
+    _refuse_columns(type(source).__name__, tables["columns"])
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
-    if tables["columns"] and not (pair or is_frame(source)):
-        _refuse_columns(type(source).__name__, tables["columns"])
     if isinstance(source, Data):
         data = source.clone()
         data.pop("split", None)
-    elif is_frame(source) or pair:
-        data = read_tables(*(source if pair else (source, None)), **tables)
-    elif is_scipy(source):
-        data = from_scipy(source, x=x, y=y, name="the graph")
-    elif is_dgl(source):
-        data = from_dgl(source)
-    elif is_networkx(source):
-        name = str(source.name or "graph")
-        data = from_networkx(source, name=name, need_labels=tables["need_labels"])
-        data.name = source.name
     else:
-        raise InputError(
-            "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a "
-            f"NetworkX graph, DGL graph or SciPy sparse matrix; got {type(source).__name__}"
-        )
+        data = objects.from_object(source, x=x, y=y, need_labels=tables["need_labels"])
     data.name = str(data.get("name") or "graph")
     return data
 
@@ -173,24 +138,22 @@ def _read_name_or_path(
     elif given and is_there(path):
         data = _read_file(path, tables)
         name = _stem(path) if path.is_file() else path.resolve().name
-    elif (pair := pair_of_tables(given)) is not None:
+    elif (pair := files.pair_of_tables(given)) is not None:
         data, name = read_tables(*pair, **tables), _stem(pair[0])
+    elif name.startswith(OGB):
+        _refuse_columns(given, tables["columns"])
+        data, name = read_ogb(given, root), given.removeprefix(OGB)
+        data.split = "public"
+    elif is_dataset_path(given):
+        _refuse_columns(given, tables["columns"])
+        data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
     else:
-        if tables["columns"]:
-            _refuse_missing_files(given)
-            _refuse_columns(given, tables["columns"])
-        if name.startswith(OGB):
-            data, name = read_ogb(given, root), given.removeprefix(OGB)
-            data.split = "public"
-        elif is_dataset_path(given):
-            data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
-        else:
-            _refuse_missing_files(given)
-            near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
-            raise InputError(
-                f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
-                f"({ACCEPTED}); got {given!r}"
-            )
+        _refuse_missing_files(given)
+        near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
+        raise InputError(
+            f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
+            f"({ACCEPTED}); got {given!r}"
+        )
     data.name = name
     return data
 
@@ -212,13 +175,10 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
     A table alone is one of nodes without edges, except that ``nodes.csv`` in a folder with
     ``edges.csv`` stands for the folder.
     """
-    if not os.access(path, os.R_OK):
-        raise InputError(f"a graph file must be readable; got {path}")
     if path.is_dir():
         _refuse_shards_and_arrays(path)
         return read_tables(path, **tables)
-    if not path.is_file():
-        raise InputError(f"a graph file must be a regular file; got {path}")
+    existing_file(path, "a graph file")
     if is_table_file(path):
         beside_edges = path.name.lower() in {f"nodes{suffix}" for suffix in SUFFIXES}
         return read_tables(path.parent if beside_edges else path, **tables)
@@ -226,8 +186,6 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
     if reader is None:
         raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
     _refuse_columns(str(path), tables["columns"])
-    if path.stat().st_size == 0:
-        raise InputError(f"a graph file must not be empty; got {path}")
     return reader(path, tables["need_labels"])
 
 
@@ -246,11 +204,9 @@ def _refuse_shards_and_arrays(path: Path) -> None:
 
 def _refuse_missing_files(source: str) -> None:
     """Raise where a file, or two as ``people.csv+relations.csv``, is meant that is not there."""
-    for pair in pairs_of_paths(source):
-        missing = [path for path in pair if not is_there(path)]
-        if all(path.name.lower().endswith(SUFFIXES) for path in pair) or len(missing) == 1:
-            what = "the table of nodes" if missing[0] == pair[0] else "the table of edges"
-            what = what if len(missing) == 1 else "the tables of nodes and edges"
-            raise InputError(f"{what} must exist; got {' and '.join(map(str, missing))}")
+    for pair in files.pairs_of_paths(source):
+        missing = [str(path) for path in pair if not is_there(path)]
+        if len(missing) == 1 or all(path.name.lower().endswith(SUFFIXES) for path in pair):
+            raise InputError(f"both tables of a graph must exist; got no {' and '.join(missing)}")
     if source.lower().endswith((*SUFFIXES, *READERS)) or "/" in source or os.sep in source:
         raise InputError(f"a graph file must exist; got {source}")

@@ -6,7 +6,6 @@ None of them is imported unless the object, or the file, needs it.
 import json
 import sys
 import warnings
-from contextlib import suppress
 from datetime import date
 from numbers import Real
 from pathlib import Path
@@ -14,14 +13,15 @@ from typing import Any
 from xml.parsers import expat
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.graphs.features import encode_columns, encode_labels
-from graphglow.graphs.files import edges_of, one_sentence
-from graphglow.graphs.table_file import Table, is_frame, open_table
+from graphglow.graphs.files import edges_of, note, one_sentence
+from graphglow.graphs.table_file import is_frame, open_table
 from graphglow.graphs.tables import add_masks
 
 LABELS = ("y", "class", "label")
@@ -39,24 +39,22 @@ DGL_FIELDS = {
 DGL_WEIGHTS = ("weight", "w", "edge_weight")
 
 
-def is_networkx(source: object) -> bool:
+def from_object(source: Any, *, x: Any, y: Any, need_labels: bool) -> Data:
+    """Turn a graph of any of these libraries into a ``Data``, not yet checked."""
     networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
-    return networkx is not None and isinstance(source, networkx.Graph)
-
-
-def is_scipy(source: object) -> bool:
-    scipy = sys.modules.get("scipy.sparse")
-    return scipy is not None and bool(scipy.issparse(source))
-
-
-def is_dgl(source: object) -> bool:
-    """Whether ``source`` is a graph of DGL, told by where its class comes from."""
-    home = type(source).__module__.split(".")[0]
-    return home == "dgl" and hasattr(source, "ndata") and hasattr(source, "edges")
-
-
-class _PrologRead(Exception):
-    """The first element has come: there is no document type."""
+    if sp.issparse(source):
+        return from_scipy(source, x=x, y=y)
+    if networkx is not None and isinstance(source, networkx.Graph):
+        name = str(source.name or "graph")
+        data = from_networkx(source, name=name, need_labels=need_labels)
+        data.name = name
+        return data
+    if type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
+        return from_dgl(source)
+    raise InputError(
+        "a graph must be a name, a path, a pair of tables, a torch_geometric Data or a NetworkX "
+        f"graph, DGL graph or SciPy sparse matrix; got {type(source).__name__}"
+    )
 
 
 def read_graphml(path: Path, need_labels: bool = True) -> Data:
@@ -69,15 +67,12 @@ def read_graphml(path: Path, need_labels: bool = True) -> Data:
     def refuse(*_: object) -> None:
         raise InputError(f"{path} must be GraphML without a document type; got <!DOCTYPE ...>")
 
-    def stop(*_: object) -> None:
-        raise _PrologRead
-
     parser = expat.ParserCreate()
-    parser.StartDoctypeDeclHandler, parser.StartElementHandler = refuse, stop
+    parser.StartDoctypeDeclHandler = refuse
     rule = f"{path} must be a GraphML file; it is damaged or foreign"
     with one_sentence(rule), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NetworkX's of what it passes over
-        with path.open("rb") as file, suppress(_PrologRead):
+        with path.open("rb") as file:
             parser.ParseFile(file)
         graph = nx.read_graphml(path)
     return from_networkx(graph, name=str(path), need_labels=need_labels)
@@ -104,26 +99,23 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
     keys = set().union(*attributes)
     label = next((key for key in LABELS if key in keys), None)
     if label is None and need_labels:
-        raise InputError(
-            f"nodes of {name} must have an attribute {', '.join(LABELS)}; got {_listed(keys)}"
-        )
-
-    def node_name(position: int) -> str:
-        return f"node {nodes[position]!r}"
+        found = ", ".join(sorted(map(str, keys))) or "no attributes"
+        raise InputError(f"nodes of {name} must have an attribute {', '.join(LABELS)}; got {found}")
 
     def column(key: Any) -> Any:
         return pd.Series([a.get(key) for a in attributes], dtype=object, name=str(key))
 
-    y, class_names = encode_labels(column(label), f"{label} of {name}", node_name)
-    x = _vectors(attributes, name) if "x" in keys else None
-    if x is None:
+    y, class_names = encode_labels(column(label), f"{label} of {name}")
+    if "x" in keys:
+        x = _vectors(attributes, name)
+    else:
         columns = [column(key) for key in sorted(keys - NOT_FEATURES, key=str)]
-        frame = _frame([c for c in columns if _is_feature(c, name)], keys, name)
-        x, _ = encode_columns(frame, Table(name, [], data=frame, nodes=nodes))
+        kept = {c.name: _plain(c) for c in columns if _is_feature(c, name)}
+        x, _ = encode_columns(pd.DataFrame(kept, index=range(len(nodes))), name)
     data = Data(x=x, y=y, class_names=class_names)
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
     if "split" in keys:
-        add_masks(data, column("split"), f"split of {name}", node_name)
+        add_masks(data, column("split"), f"split of {name}")
     _add_edges(data, graph, nodes, name)
     return data
 
@@ -147,24 +139,14 @@ def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str) -> None:
 
 
 def _vectors(attributes: list[dict[str, Any]], name: str) -> Tensor:
-    rows = []
-    for number, value in enumerate(a.get("x") for a in attributes):
-        try:
-            array = np.asarray(json.loads(value) if isinstance(value, str) else value)
-            with np.errstate(over="ignore"):  # infinity, which the check refuses
-                rows.append(np.atleast_1d(array).astype(np.float32))
-        except (TypeError, ValueError, OverflowError, RecursionError):
-            array = np.empty((0, 0))
-        if value is None or array.ndim > 1:
-            raise InputError(
-                f"x of node {number} of {name} must be a list of numbers; got {str(value)[:40]!r}"
-            )
-    lengths = {len(row) for row in rows}
-    if len(lengths) > 1:
-        raise InputError(
-            f"x of {name} must have one length for all nodes; got {min(lengths)} and {max(lengths)}"
-        )
-    return torch.from_numpy(np.stack(rows))
+    """The attribute ``x`` of all nodes, lists of numbers or their JSON: [N, D]."""
+    with (
+        one_sentence(f"x of {name} must be a list of numbers, of one length, at every node"),
+        np.errstate(over="ignore"),  # infinity, which the check refuses
+    ):
+        given = [a["x"] for a in attributes]
+        rows = [np.atleast_1d(json.loads(x) if isinstance(x, str) else x) for x in given]
+        return torch.from_numpy(np.stack(rows).astype(np.float32))
 
 
 def _is_feature(column: Any, name: str) -> bool:
@@ -172,57 +154,43 @@ def _is_feature(column: Any, name: str) -> bool:
     given = (value for value in column if value is not None)
     other = next((value for value in given if not isinstance(value, NUMBER | date | str)), None)
     if other is not None:
-        warnings.warn(
+        note(
             f"attribute {column.name!r} of {name} is left out: features must be numbers, dates or "
-            f"text; got {type(other).__name__}",
-            InputWarning,
-            stacklevel=2,
+            f"text; got {type(other).__name__}"
         )
     return other is None
 
 
-def _frame(columns: list[Any], keys: set[Any], name: str) -> Any:
-    """Attributes as a table; booleans are numbers here."""
-    import pandas as pd
-
-    if not columns:
-        raise InputError(
-            f"nodes of {name} must have features: an attribute x (a list), or attributes that are "
-            f"numbers, dates or text; got {_listed(keys)}"
-        )
-    frame = {}
-    for column in columns:
-        numbers = all(isinstance(value, NUMBER | None) for value in column)
-        frame[column.name] = column.map(_float).astype(float) if numbers else column
-    return pd.DataFrame(frame)
+def _plain(column: Any) -> Any:
+    """An attribute as pandas knows it; booleans are numbers here."""
+    if not all(isinstance(value, NUMBER | None) for value in column):
+        return column
+    with one_sentence(f"attribute {column.name!r} must hold numbers that are finite"):
+        return column.astype(float)
 
 
-def _float(value: Any) -> float:
-    try:
-        return float("nan") if value is None else float(value)
-    except OverflowError:  # an integer beyond floats: infinity, which is refused
-        return float("inf")
-
-
-def _listed(keys: set[Any]) -> str:
-    return ", ".join(sorted(map(str, keys))) or "no attributes"
-
-
-def from_scipy(adjacency: Any, *, x: Any, y: Any, name: str) -> Data:
+def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
     """Make a graph, not yet checked; entries other than 1 are weights, zeros are no edges.
 
     ``x`` [N, D] is an array, a SciPy sparse matrix, a tensor, or a DataFrame, whose columns are
     encoded as those of a nodes table; ``y`` [N] holds integers (-1 for unlabelled) or text.
     """
-    if adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:
+    shape, kind = adjacency.shape, adjacency.dtype
+    if len(shape) != 2 or shape[0] != shape[1] or kind.kind not in "biuf":
         raise InputError(
-            f"an adjacency matrix must be square [N, N]; got shape {adjacency.shape} in {name}"
+            f"an adjacency matrix must be square [N, N] and hold numbers; got shape {shape} of "
+            f"{kind}"
         )
-    if adjacency.dtype.kind not in "biuf":
-        raise InputError(f"an adjacency matrix must hold numbers; got {adjacency.dtype}")
     if x is None:
         raise InputError("an adjacency matrix must come with node features x; got none")
-    data = Data(x=_features_of(x, name), num_nodes=adjacency.shape[0])
+    if is_frame(x):
+        table = open_table(x)
+        x, _ = encode_columns(table.frame(table.columns), table.what)
+    elif not isinstance(x, Tensor):
+        with one_sentence("x must hold numbers [N, D]; got others"):
+            array = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
+        x = torch.from_numpy(array)
+    data = Data(x=x, num_nodes=shape[0])
     data.edge_index, weight = edges_of(adjacency)
     if weight is not None:
         data.edge_weight = weight
@@ -232,23 +200,8 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any, name: str) -> Data:
     elif labels.dtype.kind in "biu":
         data.y = torch.from_numpy(labels.astype(np.int64))
     else:
-        if labels.ndim != 1:
-            raise InputError(f"y of {name} must have one label per node; got shape {labels.shape}")
-        data.y, data.class_names = encode_labels(labels, f"y of {name}")
+        data.y, data.class_names = encode_labels(labels.reshape(-1), "y")
     return data
-
-
-def _features_of(x: Any, name: str) -> Tensor:
-    """Features in any of the forms that people keep them in, as a tensor [N, D]."""
-    if isinstance(x, Tensor):
-        return x
-    if is_frame(x):
-        table = open_table(x)
-        return encode_columns(table.data, table)[0]
-    array = np.asarray(x.toarray() if hasattr(x, "toarray") else x)
-    if array.dtype.kind not in "biuf":
-        raise InputError(f"x of {name} must hold numbers; got {array.dtype}")
-    return torch.from_numpy(array.astype(np.float32))
 
 
 def from_dgl(graph: Any) -> Data:

@@ -8,10 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.adjacency import undirected_edges
-
-SPARE = 1.3
-"""Candidates drawn for each edge that is wanted: some of them are edges already."""
+from graphglow.graphs.graph import undirected_edges
 
 
 def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:
@@ -23,16 +20,14 @@ def delete_edges(data: Data, ratio: float, *, seed: int) -> Data:
     Shapes:
         edge_index [2, E] -> [2, E']
     """
-    _check(ratio)
-    num_nodes = int(data.num_nodes)
+    generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
     edges = _keys(data.edge_index[0], data.edge_index[1], num_nodes)  # [E]
     known = _edges(data)  # [M]
     gone = round(ratio * len(known))
     if gone and gone == len(known):
         raise InputError(f"deleting edges must leave one at least; got {gone} of {len(known)}")
-    drawn = torch.randperm(len(known), generator=_generator(seed))[:gone]
-    kept = ~torch.isin(edges, known[drawn])
-    return _with_edges(data, kept)
+    drawn = torch.randperm(len(known), generator=generator)[:gone]
+    return _with_edges(data, ~torch.isin(edges, known[drawn]))
 
 
 def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
@@ -44,8 +39,7 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
     Shapes:
         edge_index [2, E] -> [2, E + 2 * round(ratio * M)]
     """
-    _check(ratio)
-    num_nodes = int(data.num_nodes)
+    generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
     known = _edges(data)
     wanted = round(ratio * len(known))
     pairs = num_nodes * (num_nodes - 1) // 2
@@ -54,13 +48,14 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
             f"edges can be added while at most half of the {pairs} pairs of nodes are joined; "
             f"got {len(known)} edges and {wanted} more"
         )
-    generator, new = _generator(seed), known.new_empty(0)
+    new = known.new_empty(0)
     while len(new) < wanted:
-        draws = int(SPARE * (wanted - len(new))) + 16
+        draws = int(1.3 * (wanted - len(new))) + 16  # some are edges already
         u, v = torch.randint(num_nodes, (2, draws), generator=generator)
         keys = _keys(u, v, num_nodes)[u != v]
         new = torch.cat([new, keys[~torch.isin(keys, known)]])
-        new = _first_of_each(new)
+        first = np.unique(new.numpy(), return_index=True)[1]  # each once, in the order they came
+        new = new[torch.from_numpy(np.sort(first))]
     low, high = new[:wanted] // num_nodes, new[:wanted] % num_nodes
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])])
     changed = _with_edges(data, None)
@@ -76,15 +71,12 @@ def shuffle_features(data: Data, ratio: float, *, seed: int) -> Data:
     """Return a copy in which the share ``ratio`` of the nodes has another node's features.
 
     The rows of nodes drawn at random are dealt out anew among them, so that none keeps its own.
-    Additive noise would need a scale, which means something else on every kind of feature, and
-    would fill sparse ones; this keeps all rows as they are, and only puts them in wrong places.
 
     Shapes:
         x [N, D] -> [N, D]
     """
-    _check(ratio)
-    num_nodes = int(data.num_nodes)
-    nodes = torch.randperm(num_nodes, generator=_generator(seed))[: round(ratio * num_nodes)]
+    generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
+    nodes = torch.randperm(num_nodes, generator=generator)[: round(ratio * num_nodes)]
     changed = data.clone()
     changed.x[nodes] = data.x[nodes.roll(1)]
     return changed
@@ -98,12 +90,9 @@ PERTURBATIONS: dict[str, Callable[..., Data]] = {
 """``(data, ratio, *, seed) -> Data``, by name."""
 
 
-def _check(ratio: float) -> None:
+def _generator(ratio: float, seed: int) -> torch.Generator:
     if not 0 <= ratio < 1:
         raise InputError(f"ratio must lie in [0, 1); got {ratio}")
-
-
-def _generator(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
@@ -117,12 +106,6 @@ def _edges(data: Data) -> Tensor:
     num_nodes = int(data.num_nodes)
     low, high, _ = undirected_edges(data.edge_index, None, num_nodes)
     return low.long() * num_nodes + high
-
-
-def _first_of_each(keys: Tensor) -> Tensor:
-    """Without repetitions, in the order in which they came."""
-    first = np.unique(keys.numpy(), return_index=True)[1]
-    return keys[torch.from_numpy(np.sort(first))]
 
 
 def _with_edges(data: Data, kept: Tensor | None) -> Data:

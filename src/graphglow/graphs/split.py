@@ -17,7 +17,7 @@ def random_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     Shapes:
         y [N], -1 for unlabelled  ->  train, val, test: sorted node indices
     """
-    return _parts(_shuffled(y, seed))
+    return split_in_parts(_shuffled(y, seed))
 
 
 def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,7 +37,7 @@ def stratified_split(y: Tensor, *, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     rank[by_class] = torch.arange(len(order)) - first.repeat_interleave(count)
     share = (rank + 0.5) / count[code]  # below 1 / 2 for half of each class
     share[rank == 0] = 0  # one of each class comes first
-    return _parts(order[share.argsort(stable=True)])
+    return split_in_parts(order[share.argsort(stable=True)])
 
 
 def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -62,7 +62,8 @@ def _shuffled(y: Tensor, seed: int) -> Tensor:
     return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
 
 
-def _parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def split_in_parts(order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The first half, the next quarter and the rest, each sorted."""
     n_train, n_val = max(1, len(order) // 2), max(1, len(order) // 4)
     train, val, test = torch.tensor_split(order, [n_train, n_train + n_val])
     return train.sort()[0], val.sort()[0], test.sort()[0]
@@ -87,14 +88,13 @@ def mask_from(array: np.ndarray, num_nodes: int, what: str) -> Tensor:
         if len(array) != num_nodes:
             raise InputError(f"{what} must have one entry per node ({num_nodes}); got {len(array)}")
         return torch.from_numpy(array.copy())
-    if not np.issubdtype(array.dtype, np.integer) and len(array):
-        raise InputError(f"{what} must hold node indices or booleans; got {array.dtype}")
-    if len(array) == num_nodes > 2 and set(np.unique(array)) <= {0, 1}:
-        raise InputError(f"{what} must hold node indices or booleans; got a mask of 0 and 1")
-    index = torch.from_numpy(array.astype(np.int64))
-    if len(index) and (int(index.min()) < 0 or int(index.max()) >= num_nodes):
-        worst = int(index.min()) if int(index.min()) < 0 else int(index.max())
-        raise InputError(f"{what} must lie in [0, {num_nodes - 1}]; got {worst}")
+    mask_of_numbers = len(array) == num_nodes > 2 and np.isin(array, (0, 1)).all()
+    if len(array) and (array.dtype.kind not in "iu" or mask_of_numbers):
+        got = "a mask of 0 and 1" if mask_of_numbers else array.dtype
+        raise InputError(f"{what} must hold node indices or booleans; got {got}")
+    outside = array[(array < 0) | (array >= num_nodes)]
+    if len(outside):
+        raise InputError(f"{what} must lie in [0, {num_nodes - 1}]; got {outside[0]}")
     mask = torch.zeros(num_nodes, dtype=torch.bool)
-    mask[index] = True
+    mask[torch.from_numpy(array.astype(np.int64))] = True
     return mask

@@ -1,14 +1,13 @@
 """Random graphs with classes, of any size, homophily and noise: for demos, tests and scaling."""
 
-import math
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import at_least, in_unit_interval, rate
 from graphglow.errors import InputError
-from graphglow.graphs.adjacency import normalised_adjacency
-from graphglow.graphs.graph import Graph
+from graphglow.graphs.graph import Graph, normalised_adjacency
+from graphglow.graphs.split import split_in_parts
 
 SCALE_HOMOPHILY = 0.8
 SCALE_NOISE = 3.0
@@ -42,8 +41,10 @@ def synthetic_graph(
     Shapes:
         x [N, D], y [N], edge_index [2, 2 E] with both directions of each edge
     """
-    check_sizes(num_nodes, num_classes, num_features, feature_noise)
-    within, across = _edge_counts(num_nodes, num_classes, homophily, average_degree)
+    num_edges = _check_sizes(num_nodes, num_classes, num_features, average_degree)
+    in_unit_interval("homophily", homophily)
+    rate("feature_noise", feature_noise)
+    within, across = _edge_counts(num_nodes, num_classes, num_edges, homophily)
     generator = torch.Generator().manual_seed(seed)
     y = torch.arange(num_nodes) % num_classes
     y = y[torch.randperm(num_nodes, generator=generator)]
@@ -84,40 +85,34 @@ def _pairs(
     return torch.stack([keys // num_nodes, keys % num_nodes])
 
 
-def check_sizes(num_nodes: int, num_classes: int, num_features: int, feature_noise: float) -> None:
-    """Refuse sizes that no random graph of this package can have."""
-    if num_classes < 2:
-        raise InputError(f"num_classes must be >= 2; got {num_classes}")
-    if num_nodes < 2 * num_classes:
+def _check_sizes(nodes: int, classes: int, features: int, degree: float) -> int:
+    """Refuse sizes that no random graph of this package can have; else the number of edges."""
+    at_least("num_classes", classes, 2)
+    at_least("num_features", features, 1)
+    if nodes < 2 * classes:
+        raise InputError(f"num_nodes must be at least two per class ({2 * classes}); got {nodes}")
+    if not 2 <= nodes * degree <= nodes * (nodes - 1):
         raise InputError(
-            f"num_nodes must be at least two per class ({2 * num_classes}); got {num_nodes}"
+            f"average_degree must give at least one edge and be below the number of nodes "
+            f"({nodes}); got {degree}"
         )
-    if num_features < 1:
-        raise InputError(f"num_features must be >= 1; got {num_features}")
-    if not (math.isfinite(feature_noise) and feature_noise >= 0.0):
-        raise InputError(f"feature_noise must be finite and >= 0; got {feature_noise}")
+    return round(nodes * degree / 2)
 
 
 def _edge_counts(
-    num_nodes: int, num_classes: int, homophily: float, average_degree: float
+    num_nodes: int, num_classes: int, num_edges: int, homophily: float
 ) -> tuple[int, int]:
     """How many edges lie within and across classes."""
-    if not 0.0 <= homophily <= 1.0:
-        raise InputError(f"homophily must lie in [0, 1]; got {homophily}")
     small, larger = divmod(num_nodes, num_classes)  # `larger` classes have one node more
     pairs_within = num_classes * small * (small - 1) // 2 + larger * small
     pairs_across = num_nodes * (num_nodes - 1) // 2 - pairs_within
-    if not (math.isfinite(average_degree) and num_nodes * average_degree >= 2.0):
-        raise InputError(f"average_degree must give at least one edge; got {average_degree}")
-    num_edges = round(num_nodes * average_degree / 2)
     within = round(homophily * num_edges)
     across = num_edges - within
     # Up to half of the pairs: then few draws are lost to duplicates.
     if 2 * within > pairs_within or 2 * across > pairs_across:
         raise InputError(
             f"average_degree must use at most half of the pairs within and across the classes "
-            f"({pairs_within}, {pairs_across}); got {average_degree}, which needs {within} and "
-            f"{across} edges"
+            f"({pairs_within}, {pairs_across}); got {within} and {across} edges"
         )
     return within, across
 
@@ -137,40 +132,26 @@ def scale_graph(
     independently, so the few duplicates and self-loops among ``N * average_degree / 2`` draws are
     lost, and homophily (0.8) holds in expectation only. Time and memory are O(N D + E).
 
-    Args:
-        num_nodes: N, at least two per class.
-        average_degree: 2 E / N, up to lost draws.
-        num_features: D; class centroids from a unit normal, and noise of standard deviation 3.
-        num_classes: C, at least 2.
-        seed: Fixes everything on one kind of device.
-        device: Where to draw, and where the graph stays.
+    The noise of the features has standard deviation 3. The seed fixes everything on one kind of
+    ``device``, where the graph is drawn and stays.
 
     Shapes:
         x [N, D] dense float32; adj [N, N] with N + 2 E entries
     """
-    check_sizes(num_nodes, num_classes, num_features, SCALE_NOISE)
-    num_edges = num_nodes * average_degree / 2
-    if not (math.isfinite(num_edges) and num_edges >= 1):
-        raise InputError(f"average_degree must give at least one edge; got {average_degree}")
-    if average_degree > num_nodes - 1:
-        raise InputError(
-            f"average_degree must be below the number of nodes ({num_nodes}); got {average_degree}"
-        )
+    num_edges = _check_sizes(num_nodes, num_classes, num_features, average_degree)
     generator = torch.Generator(device).manual_seed(seed)
     x = _scale_features(num_nodes, num_features, num_classes, generator)
-    edges = _scale_edges(num_nodes, round(num_edges), num_classes, generator)
-    adj = normalised_adjacency(edges, None, num_nodes)
+    edges = _scale_edges(num_nodes, num_edges, num_classes, generator)
     order = torch.randperm(num_nodes, generator=generator, device=device)
-    half, quarter = num_nodes // 2, num_nodes // 4
-    train, val, test = torch.tensor_split(order, [half, half + quarter])
+    train, val, test = split_in_parts(order)
     return Graph(
         name=f"scale-{num_nodes}",
         x=x,
-        adj=adj,
+        adj=normalised_adjacency(edges, None, num_nodes),
         y=torch.arange(num_nodes, device=device) % num_classes,
-        train=train.sort()[0],
-        val=val.sort()[0],
-        test=test.sort()[0],
+        train=train,
+        val=val,
+        test=test,
         num_classes=num_classes,
     )
 

@@ -1,19 +1,21 @@
 """Graphs as tables: one of nodes and, where there are edges, one of edges.
 
-``nodes``: an id column (``id``, ``node_id`` or ``node``), a label column (``label``, ``y`` or
-``class``), optionally ``split`` (``train``, ``val``, ``test`` or blank); all other columns are
-features. ``edges``: ``source`` and ``target`` (or ``from`` and ``to``, ``src`` and ``dst``; two
-columns alone may have any name), optionally ``weight``. Without an edges table the check builds a
-kNN graph.
+``nodes``: an id column, a label column, optionally ``split`` (``train``, ``val``, ``test`` or
+blank), called as in ``NAMES``; all other columns are features. ``edges``: two ends and optionally
+``weight``. Without an edges table the check builds a kNN graph.
+
+No column is guessed by its place: a wrong guess would be a wrong graph without a word. The one
+exception is a table of edges with two columns and perhaps ``weight``: it can mean nothing else.
 
 Nodes that come after training are read with the ids and the encoding of the graph, which
 ``data.feature_columns`` keeps: ``["columns"]`` as :mod:`graphglow.graphs.features` made them and
 ``["chosen"]``, which columns the user had named as what.
 """
 
+import difflib
 import re
-import warnings
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,36 +24,35 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.graphs.check import LARGEST_WEIGHT
 from graphglow.graphs.features import (
-    LARGEST_SCALED,
-    ORDERS,
     encode_alike,
     encode_columns,
     encode_labels,
-    plain_numbers,
-    refuse,
+    numbers_of,
     text_of,
 )
+from graphglow.graphs.files import note, one_sentence
 from graphglow.graphs.split import SPLITS
-from graphglow.graphs.table_columns import (
-    Chosen,
-    Columns,
-    check_roles,
-    end_columns,
-    find_column,
-    listed,
-    need_column,
-    note_misspelt,
-)
 from graphglow.graphs.table_file import Table, find_table, open_table
 
+NAMES: dict[str, tuple[str, ...]] = {
+    "id": ("id", "node_id", "node"),
+    "label": ("label", "y", "class"),
+    "split": ("split",),
+    "source": ("source", "from", "src"),
+    "target": ("target", "to", "dst"),
+    "weight": ("weight",),
+}
+"""Role of a column -> what it may be called, in upper or lower case; the first goes before."""
+ENDS = ("source", "target", "weight")
+"""Roles of the edges table; the others are of the nodes table."""
+LEAVE_OUT = "leave_out"
+Columns = Mapping[str, str | Sequence[str]]
+"""Role -> name of the column; ``leave_out`` -> names of columns that are not to be read."""
 SPLIT_NAMES = {"valid": "val", "validation": "val"}
-WHY_LABELS = " (what is to be predicted; blank where unknown)"
 HOW_TO_SKIP = "--skip-unknown-edges (in Python skip_unknown_edges=True) leaves such edges out"
-NOT_FEATURES = ("label", "split")
-ENCODING = "feature_columns of the graph must say how its table became features"
 
 
 def read_tables(
@@ -67,7 +68,7 @@ def read_tables(
     Each is a path or a DataFrame; a folder with ``nodes.csv`` and the like has both. The settings
     are those of :func:`~graphglow.graphs.load.load_graph`.
     """
-    asked = check_roles(columns)
+    roles, left_out = _checked_roles(columns)
     if isinstance(nodes, Path) and edges is None and nodes.is_dir():
         node_table, edge_table = find_table(nodes, "nodes"), find_table(nodes, "edges")
         if node_table is None:
@@ -75,72 +76,144 @@ def read_tables(
     else:
         node_table, edge_table = open_table(nodes), None if edges is None else open_table(edges)
     there = node_table.columns + ([] if edge_table is None else edge_table.columns)
-    for name in asked.leave_out:
+    for name in left_out:
         if name not in there:
-            raise InputError(
-                f"{node_table.what} must have the column {name!r}, which is to be left out; got "
-                f"{listed(there, [name])}"
-            )
-    data, ids = _read_nodes(node_table, asked, need_labels)
+            raise _missing(f"the column {name!r}, which is to be left out", node_table, there, name)
+    data, ids = _read_nodes(_without(node_table, left_out), roles, need_labels)
     if edge_table is not None:
-        whose = "nodes of the nodes table"
-        data.edge_index, weight = _read_edges(edge_table, ids, asked, whose, skip_unknown_edges)
+        table, whose = _without(edge_table, left_out), "nodes of the nodes table"
+        data.edge_index, weight = _read_edges(table, ids, roles, whose, skip_unknown_edges)
         if weight is not None:
             data.edge_weight = weight
     return data
 
 
-def _read_nodes(table: Table, asked: Chosen, need_labels: bool) -> tuple[Data, Any]:
-    roles, what = asked.roles, table.what
-    columns = [name for name in table.columns if name not in asked.leave_out]
-    id_column = need_column("id", columns, what, roles)
-    label = find_column("label", columns, what, roles)
-    if label is None and need_labels:
-        need_column("label", columns, what, roles, WHY_LABELS)
-    split = find_column("split", columns, what, roles)
-    if split is None:
-        note_misspelt("split", columns, what, "is read as a feature, not as the split")
+def _checked_roles(columns: Columns | None) -> tuple[dict[str, str], tuple[str, ...]]:
+    """The name of the column for each role that ``columns`` gives, and those to be left out."""
+    if not isinstance(columns, Mapping | None):
+        raise InputError(
+            f'columns must map roles to names ({{"id": "person"}}); got {type(columns).__name__}'
+        )
+    roles = dict(columns or {})
+    left_out = roles.pop(LEAVE_OUT, None) or ()
+    for role, name in roles.items():
+        if role not in NAMES or not isinstance(name, str):
+            raise InputError(
+                f"columns must give names to some of {', '.join(NAMES)}, or name those to "
+                f"{LEAVE_OUT}; got {role!r}: {name!r}"
+            )
+    chosen = {role: str(name) for role, name in roles.items()}
+    for role, other in combinations(chosen, 2):
+        if chosen[role] == chosen[other] and (role in ENDS) == (other in ENDS):
+            raise InputError(
+                f"columns must name a column for one role only; got {chosen[role]!r} as {role} and "
+                f"{other}"
+            )
+    return chosen, (left_out,) if isinstance(left_out, str) else tuple(left_out)
+
+
+def _without(table: Table, left_out: Sequence[str]) -> Table:
+    return table._replace(columns=[name for name in table.columns if name not in left_out])
+
+
+def _find(role: str, table: Table, chosen: Mapping[str, str]) -> str | None:
+    """The column of that role, if there is one; an error if there are several."""
+    if role in chosen:
+        if chosen[role] not in table.columns:
+            rule = f"the column {chosen[role]!r}, chosen as {role}"
+            raise _missing(rule, table, table.columns, chosen[role])
+        return chosen[role]
+    taken = [name for other, name in chosen.items() if (other in ENDS) == (role in ENDS)]
+    found = [name for name in table.columns if name.lower() in NAMES[role] and name not in taken]
+    if role == "id":  # "node" may be a feature beside "id"
+        found = sorted(found, key=lambda name: NAMES["id"].index(name.lower()))[:1]
+    if len(found) > 1:
+        raise InputError(
+            f"{table.what} must have one {role} column, called {', '.join(NAMES[role])}; got "
+            f"{' and '.join(found)}"
+        )
+    if not found and role in ("split", "weight"):
+        lower = {name.lower(): name for name in table.columns}
+        for name in difflib.get_close_matches(role, lower, n=1, cutoff=0.8):
+            note(
+                f"column {lower[name]!r} of {table.what} is not read as the {role}; call it {role} "
+                "if it is meant so"
+            )
+    return found[0] if found else None
+
+
+def _need(role: str, table: Table, chosen: Mapping[str, str]) -> str:
+    """The column of that role, or one sentence that says what it may be called."""
+    name = _find(role, table, chosen)
+    if name is None:
+        why = ", what is to be predicted, blank where unknown" if role == "label" else ""
+        rule = (
+            f"{'an' if role == 'id' else 'a'} {role} column, called {', '.join(NAMES[role])}{why}"
+        )
+        raise _missing(
+            f"{rule} (columns {role}=NAME can say which it is)", table, table.columns, *NAMES[role]
+        )
+    return name
+
+
+def _need_ends(table: Table, chosen: Mapping[str, str], ids: Any) -> list[str]:
+    """The two ends of an edge: ``source`` goes with ``target``, ``from`` with ``to``, and so on."""
+    if "source" in chosen or "target" in chosen:
+        return [_need(role, table, chosen) for role in ("source", "target")]
+    others = [name for name in table.columns if name != chosen.get("weight")]
+    lower = {name.lower(): name for name in others}
+    for pair in zip(NAMES["source"], NAMES["target"], strict=True):
+        if set(pair) <= set(lower):
+            return [lower[name] for name in pair]
+    others = [name for name in others if name.lower() != "weight" or "weight" in chosen]
+    if len(others) != 2:
+        rule = "the columns source and target (columns source=NAME target=NAME can say which)"
+        raise _missing(rule, table, table.columns, "source", "target")
+    if all(name in ids for name in others):
+        raise InputError(
+            f"{table.what} must start with a header such as source,target; got the edge "
+            f"{', '.join(others)}"
+        )
+    return others
+
+
+def _missing(rule: str, table: Table, columns: Sequence[str], *wanted: str) -> InputError:
+    """What to say of a column that is not there: which are, and which has a name most like it."""
+    text = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+    lower = {name.lower(): name for name in columns}
+    near = [m for name in wanted for m in difflib.get_close_matches(name.lower(), lower, 1, 0.65)]
+    hint = f" (nearest: {lower[near[0]]!r})" if near else ""
+    return InputError(f"{table.what} must have {rule}; got {text or 'none'}{hint}")
+
+
+def _read_nodes(table: Table, chosen: dict[str, str], need_labels: bool) -> tuple[Data, Any]:
+    id_column = _need("id", table, chosen)
+    label = (_need if need_labels else _find)("label", table, chosen)
+    split = _find("split", table, chosen)
     known = [name for name in (id_column, label, split) if name is not None]
-    frame = table.frame(columns, text=known)
-    if len(frame) < 2:
-        got = "one row" if len(frame) else "the header only"
-        raise InputError(f"{what} must have at least two rows, one for each node; got {got}")
-    ids = _checked_ids(frame[id_column], table)
+    frame = table.frame(table.columns, text=known)
+    ids = _checked_ids(frame[id_column], table.what)
     data = Data(y=torch.full((len(ids),), -1), node_id=own_ids(ids))
     if label is not None:
-        where = f"column {label!r} of {what}"
-        data.y, data.class_names = encode_labels(frame[label], where, table.row_name)
-        if need_labels and len(data.class_names) < 2:
-            got = f"only {data.class_names[0]!r:.80}" if data.class_names else "no label at all"
-            raise InputError(f"{where} must label at least two classes; got {got}")
+        where = f"column {label!r} of {table.what}"
+        data.y, data.class_names = encode_labels(frame[label], where)
     if split is not None:
-        add_masks(data, frame[split], f"column {split!r} of {what}", table.row_name)
-        for name in SPLITS[:2]:
-            if need_labels and not (data[f"{name}_mask"] & (data.y >= 0)).any():
-                raise InputError(
-                    f"column {split!r} of {what} must say {name} in at least one row that has a "
-                    "label; got none"
-                )
-    data.x, made = encode_columns(frame[[n for n in columns if n not in known]], table)
-    data.feature_columns = {"columns": made} | ({"chosen": roles} if roles else {})
+        add_masks(data, frame[split], f"column {split!r} of {table.what}")
+    data.x, made = encode_columns(frame.drop(columns=known), table.what)
+    data.feature_columns = {"columns": made} | ({"chosen": chosen} if chosen else {})
     return data, ids
 
 
-def _checked_ids(column: Any, table: Table, old: frozenset[str] = frozenset()) -> Any:
+def _checked_ids(column: Any, what: str, old: Sequence[str] = ()) -> Any:
     """The ids of a table as text, in a pandas Index: filled, once each, and none of ``old``."""
     import pandas as pd
 
-    ids, where = text_of(column), f"column {column.name!r} of {table.what}"
-    refuse((ids == "").to_numpy(), ids, "an id in every row", table)
-    refuse(ids.isin(old).to_numpy(), ids, "ids that are new", table)
-    twice = ids.duplicated(keep=False)
-    if twice.any():
-        same = ids[twice][ids[twice] == ids[twice].iloc[0]]
-        first, second = (table.row_name(label) for label in same.index[:2])
-        raise InputError(
-            f"{where} must have unique ids; got {same.iloc[0]!r:.80} in {first.split(' (')[0]} and "
-            f"{second}"
-        )
+    ids, where = text_of(column), f"column {column.name!r} of {what}"
+    if (ids == "").any():
+        raise InputError(f"{where} must have an id in every row; got a blank")
+    for rule, bad in (("unique ids", ids.duplicated()), ("ids that are new", ids.isin(old))):
+        if bad.any():
+            raise InputError(f"{where} must have {rule}; got {ids[bad].iloc[0]!r:.80}")
     return pd.Index(ids, dtype=object)
 
 
@@ -151,21 +224,18 @@ def own_ids(ids: Any) -> list[int] | list[str]:
     return list(ids)
 
 
-def add_masks(data: Data, split: Any, where: str, row_name: Callable[[Any], str]) -> None:
+def add_masks(data: Data, split: Any, where: str) -> None:
     """Set the masks from one of ``train``, ``val``, ``test`` or a blank per node, in a Series."""
     names = text_of(split).str.lower().replace(SPLIT_NAMES)
-    other = ~names.isin([*SPLITS, ""])
-    if other.any():
-        raise InputError(
-            f"{where} must be train, val, test or blank; got {names[other].iloc[0]!r:.80} in "
-            f"{row_name(names.index[other.argmax()])}"
-        )
+    other = names[~names.isin([*SPLITS, ""])]
+    if len(other):
+        raise InputError(f"{where} must be train, val, test or blank; got {other.iloc[0]!r:.80}")
     for name in SPLITS:
         data[f"{name}_mask"] = torch.from_numpy((names == name).to_numpy(bool).copy())
 
 
 def _read_edges(
-    table: Table, ids: Any, asked: Chosen, whose: str, skip_unknown: bool, num_old: int = 0
+    table: Table, ids: Any, chosen: Mapping[str, str], whose: str, skip: bool, num_old: int = 0
 ) -> tuple[Tensor, Tensor | None]:
     """Read edges between ``ids``, as text in a pandas Index: [2, E], and weights [E] or None.
 
@@ -173,84 +243,47 @@ def _read_edges(
     """
     import pandas as pd
 
-    columns = [name for name in table.columns if name not in asked.leave_out]
-    ends, named = end_columns(columns, table.what, asked.roles)
-    if not named and table.files and all(name in ids for name in ends):
-        raise InputError(
-            f"{table.what} must start with a header such as source,target; got the edge "
-            f"{ends[0]}, {ends[1]}"
-        )
-    weight = find_column("weight", columns, table.what, asked.roles)
-    if weight is None:
-        note_misspelt("weight", columns, table.what, "is not read as the weight")
+    ends, weight = _need_ends(table, chosen, ids), _find("weight", table, chosen)
     numbers = own_ids(ids)  # whole numbers are looked up as such: text takes much more memory
-    by_number = pd.Index(numbers, dtype=np.int64) if type(numbers[0]) is int else None
-    frame = table.frame(
-        [*ends, *([weight] if weight else [])], [] if by_number is not None else ends
-    )
+    whole = len(numbers) > 0 and type(numbers[0]) is int
+    frame = table.frame([*ends, *([weight] if weight else [])], [] if whole else ends)
     found = np.empty((2, len(frame)), np.int64)
     for end, name in enumerate(ends):
-        if by_number is not None and pd.api.types.is_integer_dtype(frame[name]):
-            found[end] = by_number.get_indexer(frame[name])
+        if whole and pd.api.types.is_integer_dtype(frame[name]):
+            found[end] = pd.Index(numbers, dtype=np.int64).get_indexer(frame[name])
         else:
             found[end] = ids.get_indexer(text_of(frame[name]))
     unknown = (found < 0).any(axis=0)
     if unknown.any():
-        _say_unknown(frame, found, ids, table, whose, skip_unknown, may_be_all=num_old > 0)
+        first = int(unknown.argmax())
+        name = ends[int((found[:, first] < 0).argmax())]
+        value, count = text_of(frame[name].iloc[[first]]).iloc[0], int(unknown.sum())
+        got = f"{value!r:.80}" if value else "a blank"
+        if not skip:
+            more = f", and {count - 1} more such rows" if count > 1 else ""
+            raise InputError(
+                f"column {name!r} of {table.what} must name {whose}; got {got}{more}; {HOW_TO_SKIP}"
+            )
+        if unknown.all() and not num_old:
+            raise InputError(f"{table.what} must have an edge between {whose}; got {got} and such")
+        note(
+            f"{count} of {len(frame)} edges of {table.what} are left out: they must name {whose}; "
+            f"got {got}"
+        )
         frame, found = frame[~unknown], found[:, ~unknown]
     between = (found < num_old).all(axis=0)
     if between.any():
-        row = int(between.argmax())
-        raise InputError(
-            f"each edge of {table.what} must have a new end; got "
-            f"{' - '.join(str(end) for end in frame[ends].iloc[row])} in "
-            f"{table.row_name(frame.index[row])}"
-        )
-    edge_index = torch.from_numpy(found)
+        pair = " - ".join(map(str, frame.loc[between, ends].iloc[0]))
+        raise InputError(f"each edge of {table.what} must have a new end; got {pair}")
     if weight is None:
-        return edge_index, None
-    values = plain_numbers(frame[weight], table)
-    bad = ~((values >= 0) & (values <= LARGEST_WEIGHT))  # NaN is neither
-    refuse(bad, frame[weight], f"numbers from 0 to {LARGEST_WEIGHT:g}", table)
-    return edge_index, torch.from_numpy(values.astype(np.float32))
-
-
-def _say_unknown(
-    frame: Any, found: np.ndarray, ids: Any, table: Table, whose: str, skip: bool, may_be_all: bool
-) -> None:
-    """Raise because of edges whose ends are no nodes, or warn where they are left out."""
-    unknown = (found < 0).any(axis=0)
-    first, count = int(unknown.argmax()), int(unknown.sum())
-    name = frame.columns[int((found[:, first] < 0).argmax())]
-    value = text_of(frame[name].iloc[[first]]).iloc[0][:80]
-    place = table.row_name(frame.index[first])
-    got = f"{repr(value) if value else 'a blank'} in {place}"
-    if not skip:
-        raise InputError(
-            f"column {name!r} of {table.what} must name {whose}; got {f'{name} ' if value else ''}"
-            f"{got}{_alike(value, ids)}{f', and {count - 1} more such rows' if count > 1 else ''}; "
-            f"{HOW_TO_SKIP}"
-        )
-    if unknown.all() and not may_be_all:
-        raise InputError(
-            f"{table.what} must have an edge between {whose}; got none in {count}, but {got}"
-        )
-    warnings.warn(
-        f"{count} of {len(frame)} edges of {table.what} are left out: they must name {whose}; got "
-        f"{got}",
-        InputWarning,
-        stacklevel=2,
-    )
-
-
-def _alike(value: str, ids: Any) -> str:
-    """A hint where a node is called so but for case, zeros or ``.0``, which programs change."""
-
-    def bare(text: str) -> str:
-        return text.lower().removesuffix(".0").lstrip("0")
-
-    near = next((own for own in ids if value and bare(own) == bare(value)), None)
-    return "" if near is None else f"; there is a node {near!r}: ids are text"
+        return torch.from_numpy(found), None
+    where = f"column {weight!r} of {table.what}"
+    values = numbers_of(frame[weight], where)
+    bad = values[~((values >= 0) & (values <= LARGEST_WEIGHT))]  # NaN, a blank, is neither
+    if len(bad):
+        got = "a blank" if np.isnan(bad[0]) else f"{bad[0]:g}"
+        raise InputError(f"{where} must be numbers from 0 to {LARGEST_WEIGHT:g}; got {got}")
+    return torch.from_numpy(found), torch.from_numpy(values.astype(np.float32))
 
 
 class NewNodes(NamedTuple):
@@ -276,8 +309,8 @@ def read_new_nodes(
 ) -> NewNodes:
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
-    Names of columns may differ from those of training in case and in spaces around them. A graph
-    that did not come from tables has one column of numbers per feature, in order.
+    Names of columns may differ from those of training in case. A graph that did not come from
+    tables has one column of numbers per feature, in order, where a blank is 0.
 
     Args:
         nodes: An id and the features; a label and a split are passed over.
@@ -289,85 +322,49 @@ def read_new_nodes(
     """
     import pandas as pd
 
-    made, chosen_before = _encoding(data)
-    table, asked = open_table(nodes), check_roles(columns)
-    roles = _as_called_here(chosen_before, table) | asked.roles
-    id_column = need_column("id", table.columns, table.what, roles)
-    here = [] if made is None else [_column_here(column["name"], table) for column in made]
-    text = [name for name, c in zip(here, made or (), strict=True) if "categories" in c]
-    frame = table.frame(table.columns, text=[id_column, *text])
+    roles, left_out = _checked_roles(columns)
+    table, told = _without(open_table(nodes), left_out), data.get("feature_columns")
+    with one_sentence("feature_columns of the graph must say how its table became features"):
+        before = {} if told is None else dict(told.get("chosen", {}))
+        chosen = _as_called_here(before, table) | roles
+        id_column = _need("id", table, chosen)
+        made = _plain_columns(table, chosen, data) if told is None else told["columns"]
+        here = _as_called_here({facts["name"]: facts["name"] for facts in made}, table)
+        for facts in made:
+            if facts["name"] not in here:
+                rule = f"every column of training, one called {facts['name']!r} too"
+                raise _missing(rule, table, table.columns, facts["name"])
+        text = [here[facts["name"]] for facts in made if "categories" in facts]
+        frame = table.frame(table.columns, text=[id_column, *text])
+        x = encode_alike(frame, made, list(here.values()), table.what)
     old = [str(own) for own in data.get("node_id", range(len(data.y)))]
-    ids = _checked_ids(frame[id_column], table, frozenset(old))
-    if made is not None:
-        x = encode_alike(frame, made, here, table)
-    else:
-        others = {
-            find_column(role, table.columns, table.what, roles) for role in ("label", "split")
-        }
-        others |= {id_column, *asked.leave_out}
-        names = [name for name in table.columns if name not in others]
-        x = _plain_features(frame[names], int(data.x.shape[1]), table)
+    ids = _checked_ids(frame[id_column], table.what, old)
     if edges is None:
         return NewNodes(x, None, None, list(ids))
-    joined = open_table(edges)
-    asked = Chosen(_as_called_here(chosen_before, joined) | asked.roles, asked.leave_out)
+    joined = _without(open_table(edges), left_out)
+    chosen = _as_called_here(before, joined) | roles
     everyone, whose = pd.Index([*old, *ids], dtype=object), "old or new nodes"
-    found = _read_edges(joined, everyone, asked, whose, skip_unknown_edges, len(old))
+    found = _read_edges(joined, everyone, chosen, whose, skip_unknown_edges, len(old))
     return NewNodes(x, *found, list(ids))
 
 
-def _encoding(data: Data) -> tuple[list[dict[str, Any]] | None, dict[str, str]]:
-    """How the nodes table of training was read, if it was one; a file may say anything of it."""
-    told = data.get("feature_columns")
-    if told is None:
-        return None, {}
-    try:
-        columns, chosen = told["columns"], dict(told.get("chosen", {}))
-        sound = len(columns) > 0 and all(isinstance(name, str) for name in chosen.values())
-        for column in columns:
-            texts = [column["name"], *column.get("categories", ())]
-            sound &= not isinstance(column.get("categories"), str)
-            sound &= all(isinstance(text, str) for text in texts) and "decimal" not in column
-            sound &= len(set(texts[1:])) == len(texts) - 1
-            if "categories" not in column:
-                sound &= bool(np.isfinite(column["mean"]) and column["scale"] >= 0)
-                sound &= column.get("date", "iso") in ORDERS
-    except (LookupError, TypeError, ValueError, AttributeError):
-        sound = False
-    if not sound:
-        raise InputError(f"{ENCODING}; got {told!r:.80} (an older graphglow, or another program)")
-    return columns, chosen
+def _as_called_here(names: Mapping[str, str], table: Table) -> dict[str, str]:
+    """Columns of training by their names in ``table``, as far as they are here, in any case."""
+    here = {}
+    for key, name in names.items():
+        alike = [own for own in table.columns if own.strip().lower() == name.strip().lower()]
+        if name in alike or len(alike) == 1:
+            here[key] = name if name in alike else alike[0]
+    return here
 
 
-def _as_called_here(chosen: dict[str, str], table: Table) -> dict[str, str]:
-    """Which columns were chosen as what when the graph was loaded, as far as they are here."""
-    here = {name.lower(): name for name in reversed(table.columns)}
-    here |= {name: name for name in table.columns}
-    found = {role: here.get(name, here.get(name.lower())) for role, name in chosen.items()}
-    return {role: name for role, name in found.items() if name is not None}
-
-
-def _column_here(name: str, table: Table) -> str:
-    """A column of training by its name in ``table``, where case and spaces may be others."""
-    alike = [own for own in table.columns if own.strip().lower() == name.strip().lower()]
-    if name in table.columns or len(alike) == 1:
-        return name if name in table.columns else alike[0]
-    raise InputError(
-        f"{table.what} must have every column of training; got none called {name!r} among "
-        f"{listed(table.columns, [name])}"
-    )
-
-
-def _plain_features(frame: Any, count: int, table: Table) -> Tensor:
-    """One column of numbers for each feature: [M, F]."""
-    if len(frame.columns) != count:
+def _plain_columns(table: Table, chosen: Mapping[str, str], data: Data) -> list[dict[str, Any]]:
+    """Of a graph that did not come from tables: each column is a feature as it is."""
+    known = {_find(role, table, chosen) for role in ("id", "label", "split")}
+    names = [name for name in table.columns if name not in known]
+    if len(names) != data.x.shape[1]:
         raise InputError(
-            f"{table.what} must have an id and the {count} features of training, in order; got "
-            f"{len(frame.columns)} other columns"
+            f"{table.what} must have an id and the {data.x.shape[1]} features of training, in "
+            f"order; got {len(names)} other columns"
         )
-    columns = [plain_numbers(frame[name], table) for name in frame.columns]
-    for name, values in zip(frame.columns, columns, strict=True):
-        refuse(np.isnan(values), frame[name], "filled", table)
-        rule = f"numbers below {LARGEST_SCALED:g}"
-        refuse(np.abs(values) > LARGEST_SCALED, frame[name], rule, table)
-    return torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))
+    return [{"name": name, "mean": 0.0, "scale": 1.0} for name in names]

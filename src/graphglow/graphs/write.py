@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs.files import OWN_NAMES
 from graphglow.graphs.split import SPLITS
+from graphglow.graphs.table_file import require_pyarrow
 from graphglow.storage import atomic_path
 
 TABLES = (".csv", ".parquet")
@@ -30,8 +31,6 @@ def write_graph(data: Data, path: str | Path) -> None:
         edge_index [2, E]; edge_weight, edge_input_weight, edge_latent_weight [E], all optional
     """
     path = Path(path).expanduser()
-    if path.is_dir():
-        raise InputError(f"the output path must be a file; got the folder {path}")
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise InputError(f"a graph file must be one of {', '.join(WRITERS)}; got {path}")
@@ -47,7 +46,6 @@ def _check_is_graph(data: object) -> None:
 
 def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> None:
     """Write :func:`prediction_frame` as ``.csv`` or ``.parquet``; an old file is replaced."""
-    path = prediction_file(path)
     write_table(prediction_frame(data, probabilities), path, "a predictions file")
 
 
@@ -65,9 +63,9 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     import pandas as pd
 
     array = _array(probabilities)
-    names = own_classes(data, array.shape[1])
+    names = _own_classes(data, array.shape[1])
     columns: dict[str, Any] = {
-        "id": own_ids(data, len(array)),
+        "id": _own_ids(data, len(array)),
         "predicted": [names[c] for c in array.argmax(axis=1)],
         "probability": array.max(axis=1),
     }
@@ -76,20 +74,13 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
         labels = [None if c < 0 else names[c] for c in data.y.tolist()]
         whole = None in labels and type(names[0]) is int  # beside blanks they stay whole
         columns["label"] = pd.array(labels, dtype="Int64") if whole else labels
-    if any(data.get(f"{name}_mask") is not None for name in SPLITS):
-        columns["split"] = split_names(data)
+    if (split := _split_names(data)) is not None:
+        columns["split"] = split
     return pd.DataFrame(columns)
 
 
-def prediction_file(path: str | Path) -> Path:
-    """Return ``path`` if predictions can be written in the format that its suffix names."""
-    return table_file(path, "a predictions file")
-
-
-def table_file(path: str | Path, what: str) -> Path:
-    """Return ``path`` if a table, ``what`` in errors, can be written: ``.csv`` or ``.parquet``."""
-    from graphglow.graphs.table_file import require_pyarrow
-
+def prediction_file(path: str | Path, what: str = "a predictions file") -> Path:
+    """Return ``path`` if a table, ``what`` in errors, can be written in the format it names."""
     path = Path(path).expanduser()
     if path.suffix.lower() not in TABLES:
         raise InputError(f"{what} must be {' or '.join(TABLES)}; got {path}")
@@ -99,8 +90,8 @@ def table_file(path: str | Path, what: str) -> Path:
 
 
 def write_table(frame: Any, path: str | Path, what: str) -> None:
-    """Write a pandas DataFrame as :func:`table_file` allows, whole or not at all."""
-    path = table_file(path, what)
+    """Write a pandas DataFrame as ``.csv`` or ``.parquet``, whole or not at all."""
+    path = prediction_file(path, what)
     with atomic_path(path) as temporary:
         if path.suffix.lower() == ".csv":
             frame.to_csv(temporary, index=False)
@@ -108,17 +99,14 @@ def write_table(frame: Any, path: str | Path, what: str) -> None:
             frame.to_parquet(temporary, index=False)
 
 
-def split_names(data: Data) -> list[str]:
-    """``train``, ``val``, ``test`` or a blank for each node."""
-    split = [""] * int(data.num_nodes or 0)
-    for name in SPLITS:
-        if data.get(f"{name}_mask") is not None:
-            for node in np.flatnonzero(_array(data[f"{name}_mask"])):
-                split[node] = name
-    return split
+def _split_names(data: Data) -> list[str] | None:
+    """``train``, ``val``, ``test`` or a blank for each node; None where there is no split."""
+    masks = {name: data.get(f"{name}_mask") for name in SPLITS}
+    given = {name: _array(mask) for name, mask in masks.items() if mask is not None}
+    return np.select(list(given.values()), list(given), "").tolist() if given else None
 
 
-def own_ids(data: Data, num_nodes: int) -> list[Any]:
+def _own_ids(data: Data, num_nodes: int) -> list[Any]:
     """The user's own ids, all of one type; the indices where there are none."""
     ids = data.get("node_id")
     if ids is None:
@@ -127,7 +115,7 @@ def own_ids(data: Data, num_nodes: int) -> list[Any]:
     return plain if len(set(map(type, plain))) <= 1 else [str(own) for own in plain]
 
 
-def own_classes(data: Data, count: int) -> list[Any]:
+def _own_classes(data: Data, count: int) -> list[Any]:
     """The classes by their own names, as numbers where every name is one."""
     names = data.get("class_names")
     if names is None or len(names) < count:
@@ -142,33 +130,24 @@ def _write_pt(data: Data, path: Path) -> None:
 
 
 def _write_npz(data: Data, path: Path) -> None:
-    arrays = {"edge_index": _array(data.edge_index), "edge_weight": _weight(data)}
-    for name in ("x", "y", "edge_input_weight", "edge_latent_weight"):
-        if data.get(name) is not None:
-            arrays[name] = _array(data[name])
+    edges = {f"edge_{name}": values for name, values in _edge_values(data).items()}
+    arrays = {"edge_index": _array(data.edge_index), **edges}
+    arrays |= {name: _array(data[name]) for name in ("x", "y") if data.get(name) is not None}
     for name in SPLITS:
         if data.get(f"{name}_mask") is not None:
             arrays[name] = np.flatnonzero(_array(data[f"{name}_mask"]))
-    for name in OWN_NAMES:
-        if data.get(name) is not None:
-            arrays[name] = np.asarray(data[name])
+    arrays |= {name: np.asarray(data[name]) for name in OWN_NAMES if data.get(name) is not None}
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
 def _write_edges(data: Data, path: Path) -> None:
-    write_table(_edge_table(data), path, "a table of edges")
-
-
-def _edge_table(data: Data) -> Any:
     import pandas as pd
 
+    ids = pd.Series(_own_ids(data, int(data.num_nodes or 0))).to_numpy()
     source, target = _array(data.edge_index)
-    columns: dict[str, Any] = {"source": source, "target": target}
-    if data.get("node_id") is not None:
-        ids = pd.Series(own_ids(data, int(data.num_nodes or 0)))
-        columns = {name: ids.to_numpy()[index] for name, index in columns.items()}
-    return pd.DataFrame(columns | _edge_values(data))
+    frame = pd.DataFrame({"source": ids[source], "target": ids[target], **_edge_values(data)})
+    write_table(frame, path, "a table of edges")
 
 
 def _write_graphml(data: Data, path: Path) -> None:
@@ -192,10 +171,16 @@ def to_networkx(data: Data) -> Any:
     takes it back.
     """
     import networkx as nx
+    import pandas as pd
 
     _check_is_graph(data)
-    ids = own_ids(data, int(data.num_nodes or 0))
-    edges, both_ways = _plain_edges(data)
+    ids = _own_ids(data, int(data.num_nodes or 0))
+    u, v = _array(data.edge_index)
+    edges = pd.DataFrame({"u": u, "v": v, **_edge_values(data)})
+    edges = edges.sort_values(["u", "v", "weight"], ascending=[True, True, False], kind="stable")
+    edges = edges.drop_duplicates(["u", "v"])
+    back = edges.rename(columns={"u": "v", "v": "u"})[edges.columns].sort_values(["u", "v"])
+    both_ways = np.array_equal(edges.to_numpy(), back.to_numpy())
     graph = nx.Graph() if both_ways else nx.DiGraph()
     graph.add_nodes_from(ids)
     for key, values in _node_attributes(data).items():
@@ -208,51 +193,30 @@ def to_networkx(data: Data) -> Any:
     return graph
 
 
-def _plain_edges(data: Data) -> tuple[Any, bool]:
-    """A table of ends and weights, and whether each edge is there both ways with the same numbers.
-
-    Of duplicates the one with the largest weight is kept.
-    """
-    import pandas as pd
-
-    u, v = _array(data.edge_index)
-    edges = pd.DataFrame({"u": u, "v": v, **_edge_values(data)})
-    edges = edges.sort_values(["u", "v", "weight"], ascending=[True, True, False], kind="stable")
-    edges = edges.drop_duplicates(["u", "v"])
-    back = edges.rename(columns={"u": "v", "v": "u"})[edges.columns].sort_values(["u", "v"])
-    return edges, np.array_equal(edges.to_numpy(), back.to_numpy())
+def _node_attributes(data: Data) -> dict[str, list[Any]]:
+    attributes: dict[str, list[Any]] = {}
+    if data.get("y") is not None:
+        names = _own_classes(data, int(data.y.max()) + 1)
+        attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
+    if data.get("x") is not None:
+        attributes["x"] = data.x.tolist()
+    if (split := _split_names(data)) is not None:
+        attributes["split"] = [name or None for name in split]
+    return attributes
 
 
 def _edge_values(data: Data) -> dict[str, np.ndarray]:
-    """The weights of each edge by name: [E] each."""
-    values = {"weight": _weight(data)}
-    for name in ("input_weight", "latent_weight"):
+    """The weights of each edge by name, of which ``weight`` is always there: [E] each."""
+    values = {"weight": np.ones(data.edge_index.shape[1], dtype=np.float32)}
+    for name in ("weight", "input_weight", "latent_weight"):
         if data.get(f"edge_{name}") is not None:
             values[name] = _array(data[f"edge_{name}"]).reshape(-1)
     return values
 
 
-def _node_attributes(data: Data) -> dict[str, list[Any]]:
-    attributes: dict[str, list[Any]] = {}
-    if data.get("y") is not None:
-        names = own_classes(data, int(data.y.max()) + 1)
-        attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
-    if data.get("x") is not None:
-        attributes["x"] = data.x.tolist()
-    if any(data.get(f"{name}_mask") is not None for name in SPLITS):
-        attributes["split"] = [name or None for name in split_names(data)]
-    return attributes
-
-
 def _array(tensor: Tensor) -> np.ndarray:
     array: np.ndarray = tensor.detach().cpu().numpy()
     return array
-
-
-def _weight(data: Data) -> np.ndarray:
-    if data.get("edge_weight") is None:
-        return np.ones(data.edge_index.shape[1], dtype=np.float32)
-    return _array(data.edge_weight).reshape(-1)
 
 
 WRITERS: dict[str, Callable[[Data, Path], None]] = {

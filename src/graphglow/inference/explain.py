@@ -8,43 +8,133 @@ summand has two parts, by the input graph and by the learned one::
 A message over the learned graph goes from node to pivot to node; L_uv is the weight of all these
 paths together. The sum is exact. What it cannot say is why v says what it says: that is the work
 of the layers below.
+
+:func:`graphglow.report.write_explanation` makes a page of the answer.
 """
 
 import difflib
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import MixedPropagation, backbone_class, backbones_that
-from graphglow.inference.explanation import ClassVoice, Contribution, Explanation
+from graphglow.graphs.write import write_table
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
 
 
-class Voices:
-    """What all nodes say, and how much of it is heard by each of the two graphs.
+@dataclass(frozen=True, kw_only=True)
+class Contribution:
+    """What one node added to the score; ``contribution = input_part + latent_part``."""
 
-    Shapes:
-        said, given, learned: [N] each, and so is everything made of them
+    node: int
+    """Its index."""
+    id: int | str
+    """The user's own id; the index where there is none."""
+    label: str | None
+    """Its known class."""
+    predicted: str
+    """Its predicted class."""
+    split: str
+    """``train``, ``val``, ``test``, or nothing."""
+    input_edge: bool
+    """Whether the input graph joins it to the node that is explained, or it is that node."""
+    message: float
+    """What it says for the class, before any weight."""
+    input_weight: float
+    """How much of that is heard by the input graph: lambda * A."""
+    latent_weight: float
+    """How much of it is heard by the learned graph: (1 - lambda) * L."""
+    input_part: float
+    latent_part: float
+    contribution: float
+    share: float
+    """Of the absolute contributions of all nodes; negative where it speaks against the class."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassVoice:
+    """What all nodes of one predicted class added to the score together."""
+
+    predicted: str
+    nodes: int
+    """Nodes of the class that are heard at all."""
+    input_weight: float
+    latent_weight: float
+    input_part: float
+    latent_part: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a node got its class.
+
+    ``score = bias + own + input_total + latent_total``, up to rounding, and the totals are those of
+    ``contributions`` and of the nodes that are not listed.
     """
 
-    def __init__(self, said: Tensor, given: Tensor, learned: Tensor) -> None:
-        self.said, self.given, self.learned = said, given, learned
-        self.by_input, self.by_latent = given * said, learned * said
-        self.total = self.by_input + self.by_latent
-        self.heard = (given != 0) | (learned != 0)
+    node: int
+    id: int | str
+    target: str
+    """The graph's name."""
+    label: str | None
+    """The node's known class."""
+    predicted: str
+    explained: str
+    """The class that the numbers speak for: the predicted one unless asked otherwise."""
+    against: str | None
+    """Given, the numbers are those of ``explained`` less those of this class."""
+    probability: float
+    """Of ``explained``."""
+    score: float
+    """The logit of ``explained``, less that of ``against``."""
+    bias: float
+    """The same for all nodes."""
+    own: float
+    """What the node adds without any message: 0 with gcn and gat."""
+    input_total: float
+    """What all nodes add by the input graph, the node's own self-loop included."""
+    latent_total: float
+    """What all nodes add by the learned graph."""
+    contributions: tuple[Contribution, ...]
+    """The strongest, by absolute value."""
+    others_input: float
+    """What all other nodes add by the input graph."""
+    others_latent: float
+    num_others: int
+    """Other nodes that are heard at all."""
+    by_class: tuple[ClassVoice, ...]
+    """All nodes that are heard, by their predicted class."""
+
+    def to_frame(self) -> Any:
+        """The contributions as a pandas DataFrame, strongest first."""
+        import pandas as pd
+
+        return pd.DataFrame(self.contributions, columns=[f.name for f in fields(Contribution)])
+
+    def write(self, path: str | Path) -> None:
+        """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced.
+
+        A page with pictures is :func:`graphglow.report.write_explanation`.
+        """
+        write_table(self.to_frame(), path, "an explanation")
 
 
 class Explainer:
     """One evaluation pass of a result, taken apart once for all of its nodes."""
 
     def __init__(self, result: "TransferResult") -> None:
-        config = result.config
+        import pandas as pd
+
+        config, data, graph = result.config, result.data, result.graph
         if not backbone_class(config.backbone).explainable():
             able = backbones_that(lambda kind: kind.explainable())
             raise InputError(
@@ -52,15 +142,27 @@ class Explainer:
                 f"got {config.backbone}"
             )
         self.result, final = result, result.refinement
-        mix = MixedPropagation(result.graph.adj, final.latent, config.input_weight)
+        mix = MixedPropagation(graph.adj, final.latent, config.input_weight)
         with torch.no_grad():
             self.layer = result.gnn.last_layer(final.encoded, mix)
         self.operator = OperatorRows(self.layer.adj, final.latent, config.input_weight)
-        self.predicted: list[int] = result.predict().tolist()
-        graph = result.graph
-        parts = {"train": graph.train, "val": graph.val, "test": graph.test}
-        self.split = {node: name for name, nodes in parts.items() for node in nodes.tolist()}
         self.names = class_names(result)
+        self.predicted = result.predict().numpy()
+        split = np.full(graph.num_nodes, "", dtype=object)
+        for name in ("train", "val", "test"):
+            split[getattr(graph, name).cpu().numpy()] = name
+        ids, places = data.get("node_id"), range(graph.num_nodes)
+        about = {
+            "node": places,
+            "id": [
+                one.item() if hasattr(one, "item") else one
+                for one in (places if ids is None else ids)
+            ],
+            "label": [None if label < 0 else self.names[label] for label in data.y.tolist()],
+            "predicted": [self.names[label] for label in self.predicted],
+            "split": split,
+        }
+        self.nodes = pd.DataFrame(about, dtype=object)
 
     def explain(
         self,
@@ -73,8 +175,8 @@ class Explainer:
         """See :meth:`TransferResult.explain`."""
         at_least("top_k", top_k, 1)
         result, layer = self.result, self.layer
-        at = node_index(result.data.get("node_id"), node, result.graph.num_nodes)
-        chosen = self.predicted[at] if label is None else self._class(label)
+        at = self._index(node)
+        chosen = int(self.predicted[at]) if label is None else self._class(label)
         other = None if against is None else self._class(against)
         if other == chosen:
             raise InputError(f"against must be another class; got {self.names[chosen]} twice")
@@ -84,90 +186,70 @@ class Explainer:
             kept = values[..., chosen].double()
             return kept if other is None else kept - values[..., other].double()
 
-        given, learned = (part[0].double() for part in self.operator.parts(slice(at, at + 1)))
-        voices = Voices(towards(layer.said), given, learned)
-        size = voices.total.abs()
-        order = size.argsort(descending=True, stable=True)[:top_k]
-        order = order[voices.heard[order]]
-        logits = result.refinement.logits[at]
+        heard = self._heard(at, towards(layer.said))
+        order = heard.contribution.abs().sort_values(ascending=False, kind="stable").index
+        listed, others = heard.loc[order[:top_k]], heard.loc[order[top_k:]]
+        about, logits = self.nodes.loc[at], result.refinement.logits[at]
         return Explanation(
-            node=at,
-            id=self._id(at),
+            **about[["node", "id", "label", "predicted"]].to_dict(),
             target=result.graph.name,
-            label=self._label(at),
-            predicted=self.names[self.predicted[at]],
             explained=self.names[chosen],
             against=None if other is None else self.names[other],
             probability=float(logits.softmax(0)[chosen]),
             score=float(towards(logits)),
             bias=float(towards(layer.bias)),
             own=float(towards(layer.own[at])),
-            input_total=float(voices.by_input.sum()),
-            latent_total=float(voices.by_latent.sum()),
-            contributions=self._listed(voices, order.tolist(), at),
-            others_input=float(voices.by_input.sum() - voices.by_input[order].sum()),
-            others_latent=float(voices.by_latent.sum() - voices.by_latent[order].sum()),
-            num_others=int(voices.heard.sum()) - len(order),
-            by_class=self._by_class(voices),
+            input_total=float(heard.input_part.sum()),
+            latent_total=float(heard.latent_part.sum()),
+            contributions=tuple(Contribution(**row) for row in listed.to_dict("records")),
+            others_input=float(others.input_part.sum()),
+            others_latent=float(others.latent_part.sum()),
+            num_others=len(others),
+            by_class=self._by_class(heard),
         )
 
-    def _listed(self, voices: Voices, nodes: list[int], at: int) -> tuple[Contribution, ...]:
-        whole = float(voices.total.abs().sum())
+    def _heard(self, at: int, said: Tensor) -> Any:
+        """All nodes that ``at`` hears at all, as a frame with the fields of a contribution."""
         adj = self.layer.adj
-        joined = {at, *adj.col[int(adj.crow[at]) : int(adj.crow[at + 1])].tolist()}
+        joined = adj.col[int(adj.crow[at]) : int(adj.crow[at + 1])].tolist()
+        given, learned = (part[0].double() for part in self.operator.parts(slice(at, at + 1)))
+        frame = self.nodes.assign(
+            input_edge=self.nodes.node.isin([at, *joined]),
+            message=said.cpu().numpy(),
+            input_weight=given.cpu().numpy(),
+            latent_weight=learned.cpu().numpy(),
+            input_part=(given * said).cpu().numpy(),
+            latent_part=(learned * said).cpu().numpy(),
+        )
+        frame["contribution"] = frame.input_part + frame.latent_part
+        frame["share"] = frame.contribution / (frame.contribution.abs().sum() or 1.0)
+        return frame[(frame.input_weight != 0) | (frame.latent_weight != 0)]
+
+    def _by_class(self, heard: Any) -> tuple[ClassVoice, ...]:
+        """Sums over the nodes of each predicted class; classes that are not heard are left out."""
+        sums = ["input_weight", "latent_weight", "input_part", "latent_part"]
         return tuple(
-            Contribution(
-                node=v,
-                id=self._id(v),
-                label=self._label(v),
-                predicted=self.names[self.predicted[v]],
-                split=self.split.get(v, ""),
-                input_edge=v in joined,
-                message=float(voices.said[v]),
-                input_weight=float(voices.given[v]),
-                latent_weight=float(voices.learned[v]),
-                input_part=float(voices.by_input[v]),
-                latent_part=float(voices.by_latent[v]),
-                contribution=float(voices.total[v]),
-                share=float(voices.total[v]) / whole if whole > 0 else 0.0,
-            )
-            for v in nodes
+            ClassVoice(predicted=self.names[label], nodes=len(nodes), **nodes[sums].sum().to_dict())
+            for label, nodes in heard.groupby(self.predicted[heard.index])
         )
 
-    def _by_class(self, voices: Voices) -> tuple[ClassVoice, ...]:
-        """Sums over the nodes of each predicted class; classes that are not heard are left out."""
-        predicted = torch.tensor(self.predicted, device=voices.said.device)
-        count = self.result.graph.num_classes
-        nodes = torch.bincount(predicted[voices.heard], minlength=count).tolist()
-        zero = voices.said.new_zeros(count)
-        parts = (voices.given, voices.learned, voices.by_input, voices.by_latent)
-        sums = [zero.index_add(0, predicted, part).tolist() for part in parts]
-        return tuple(
-            ClassVoice(
-                predicted=self.names[label],
-                nodes=nodes[label],
-                input_weight=sums[0][label],
-                latent_weight=sums[1][label],
-                input_part=sums[2][label],
-                latent_part=sums[3][label],
-            )
-            for label in range(count)
-            if nodes[label]
-        )
+    def _index(self, node: int | str) -> int:
+        """The place of a node that is named by its id, or by its place where there are no ids."""
+        names = [str(one) for one in self.nodes.id]
+        text = str(node.item() if hasattr(node, "item") else node)
+        if text in names:
+            return names.index(text)
+        if self.result.data.get("node_id") is None:
+            raise InputError(f"node must be an index in [0, {len(names) - 1}]; got {node!r}")
+        bare = [name.lower().lstrip("0") for name in names[:20_000]]  # a zero or a case may be lost
+        near = difflib.get_close_matches(text.lower().lstrip("0"), bare, n=3, cutoff=0.5)
+        nearest = ", ".join([names[bare.index(one)] for one in near] or names[:3])
+        raise InputError(f"node must be the id of a node (nearest: {nearest}); got {node!r}")
 
     def _class(self, name: int | str) -> int:
         if not isinstance(name, bool) and str(name) in self.names:
             return self.names.index(str(name))
         raise InputError(f"a class must be one of {', '.join(self.names[:20])}; got {name!r}")
-
-    def _label(self, node: int) -> str | None:
-        label = int(self.result.data.y[node])
-        return None if label < 0 else self.names[label]
-
-    def _id(self, node: int) -> int | str:
-        ids = self.result.data.get("node_id")
-        own: int | str = node if ids is None else ids[node]
-        return own.item() if hasattr(own, "item") else own
 
 
 def class_names(result: "TransferResult") -> list[str]:
@@ -176,19 +258,3 @@ def class_names(result: "TransferResult") -> list[str]:
     if given is None or len(given) < count:
         return [str(number) for number in range(count)]
     return [str(name) for name in given[:count]]
-
-
-def node_index(ids: Any, node: int | str, num_nodes: int) -> int:
-    """The index of a node that is named by its own id, or by its index where there are no ids."""
-    text = str(node.item() if hasattr(node, "item") else node)
-    if ids is None:
-        if text.isascii() and text.isdigit() and int(text) < num_nodes:
-            return int(text)
-        raise InputError(f"node must be an index in [0, {num_nodes - 1}]; got {node!r}")
-    names = [str(own.item() if hasattr(own, "item") else own) for own in ids]
-    if text in names:
-        return names.index(text)
-    bare = text.lower().lstrip("0")
-    near = [own for own in names if own.lower().lstrip("0") == bare][:3]  # a zero or a case lost
-    near = near or difflib.get_close_matches(text, names[:20_000], n=3, cutoff=0.5) or names[:3]
-    raise InputError(f"node must be the id of a node (nearest: {', '.join(near)}); got {node!r}")

@@ -19,8 +19,6 @@ from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import prepare
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.table_columns import Columns
-from graphglow.graphs.tables import read_new_nodes
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.ops.knn import nearest
 from graphglow.training.config import Runs
@@ -72,7 +70,12 @@ def predict_new(
     node_id: Sequence[int | str] | None,
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new`."""
-    _check_backbone(result.config.backbone)
+    if not backbone_class(result.config.backbone).inductive:
+        able = backbones_that(lambda kind: kind.inductive)
+        raise InputError(
+            f"new nodes need a backbone without a weight for each node ({able}); "
+            f"got {result.config.backbone}"
+        )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
     if new_x.ndim != 2 or new_x.shape[1] != num_features:
@@ -80,13 +83,14 @@ def predict_new(
             f"x must have a row per new node and the {num_features} columns of training; got "
             f"shape {tuple(new_x.shape)}"
         )
-    if edges is None:
-        if edge_weight is not None:
-            raise InputError("edge_weight must come with edges; got edge_weight alone")
-        nearest = bool(old.get("knn_graph", False))
-        pairs = _nearest(new_x, old.x) if nearest else torch.empty(2, 0, dtype=torch.int64)
+    if edges is None and edge_weight is not None:
+        raise InputError("edge_weight must come with edges; got edge_weight alone")
+    if edges is None and old.get("knn_graph", False) and len(new_x):
+        k = min(10, num_old)  # as in training
+        here = num_old + torch.arange(len(new_x)).repeat_interleave(k)
+        pairs = torch.stack([nearest(old.x, k, new_x).flatten(), here])
     else:
-        pairs = _pairs(edges, num_old)
+        pairs = _pairs([[], []] if edges is None else edges, num_old)
     ids = list(range(num_old, num_old + len(new_x))) if node_id is None else list(node_id)
     if len(ids) != len(new_x):
         raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
@@ -101,45 +105,14 @@ def predict_new(
 def grown_logits(
     result: "TransferResult", x: Tensor, pairs: Tensor, weight: Tensor | None
 ) -> Tensor:
-    """Evaluate the graph with its new nodes, the old ones first; it is checked like any other.
+    """Evaluate the graph with its new nodes, behind the old ones; it is checked like any other.
+
+    They are unlabelled, and in no part of the split.
 
     Shapes:
         x [M, F], pairs [2, E], weight [E] or None -> [N + M, C]
     """
-    graph = prepare(_grown(result.data, x, pairs, weight))
-    graph = graph.to(result.pivots.device, result.graph.adj.values.dtype)
-    runs = Runs.of([result.config])
-    with memory_advice(graph.num_nodes, result.config):
-        final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
-    return final.logits
-
-
-def predict_new_tables(
-    result: "TransferResult",
-    nodes: Any,
-    edges: Any,
-    columns: Columns | None,
-    *,
-    skip_unknown_edges: bool = False,
-) -> NewPredictions:
-    """See :meth:`TransferResult.predict_new_tables`."""
-    _check_backbone(result.config.backbone)
-    new = read_new_nodes(nodes, edges, result.data, columns, skip_unknown_edges=skip_unknown_edges)
-    return predict_new(
-        result, new.x, new.edge_index, edge_weight=new.edge_weight, node_id=new.node_id
-    )
-
-
-def _check_backbone(name: str) -> None:
-    if not backbone_class(name).inductive:
-        able = backbones_that(lambda kind: kind.inductive)
-        raise InputError(
-            f"new nodes need a backbone without a weight for each node ({able}); got {name}"
-        )
-
-
-def _grown(old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None) -> Data:
-    """The graph with the new nodes behind the old ones: unlabelled, and in no part of the split."""
+    old = result.data
     grown = Data(
         name=old.get("name", "graph"),
         x=torch.cat([old.x, x]),
@@ -153,16 +126,12 @@ def _grown(old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None) -> Data:
         known = torch.ones(old.edge_index.shape[1]) if known is None else known
         weight = torch.ones(pairs.shape[1]) if weight is None else weight
         grown.edge_weight = torch.cat([known, weight])
-    return grown
-
-
-def _nearest(x: Tensor, old: Tensor, k: int = 10) -> Tensor:
-    """Join each new node to its ``k`` nearest old ones, by cosine as in training: [2, M * k]."""
-    if not len(x):
-        return torch.empty(2, 0, dtype=torch.int64)
-    k = min(k, len(old))
-    here = len(old) + torch.arange(len(x)).repeat_interleave(k)
-    return torch.stack([nearest(old, k, x).flatten(), here])
+    graph = prepare(grown)
+    graph = graph.to(result.pivots.device, result.graph.adj.values.dtype)
+    runs = Runs.of([result.config])
+    with memory_advice(graph.num_nodes, result.config):
+        final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
+    return final.logits
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

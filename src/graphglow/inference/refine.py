@@ -12,12 +12,16 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import in_unit_interval
+from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.graphs.write import write_predictions
 from graphglow.inference.refined_graph import without_edges
-from graphglow.pretrained import load_evidence_learner
+from graphglow.pretrained import FOLDER
 from graphglow.training.device import resolve_device
 
+EVIDENCE, UNTRAINED = "evidence", "untrained"
+SHIPPED = FOLDER / f"{EVIDENCE}.safetensors"
+"""Pre-trained on open and random graphs, none of them among the paper's."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
 
 
@@ -56,7 +60,7 @@ class RefinedData(Data):  # type: ignore[misc]
 
 def refine(
     data: Data,
-    learner: EvidenceLearner | str | Path = "evidence",
+    learner: EvidenceLearner | str | Path = EVIDENCE,
     *,
     min_probability: float = 0.0,
     seed: int = 0,
@@ -79,7 +83,7 @@ def refine(
         instant predictions.
     """
     in_unit_interval("min_probability", min_probability)
-    found = load_evidence_learner(learner, seed=seed)
+    found = evidence_learner(learner, seed=seed)
     made = found.refine(data, seed=seed, device=resolve_device(device))
     kept = made.edge_probability >= min_probability
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()
@@ -91,6 +95,32 @@ def refine(
     if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
         refined.num_nodes = made.num_nodes
     return refined
+
+
+def evidence_learner(
+    learner: EvidenceLearner | str | Path = EVIDENCE, *, seed: int = 0
+) -> EvidenceLearner:
+    """Return the evidence learner that ``learner`` is or names: the package's, a file, an object.
+
+    ``"untrained"`` is the control: the same evidence and candidates, weights drawn from ``seed``,
+    log-odds brought to the scale of the shipped one.
+    """
+    if isinstance(learner, EvidenceLearner):
+        return learner
+    if not isinstance(learner, str | Path):
+        raise InputError(
+            f"learner must be an EvidenceLearner, a name or a file; got {type(learner).__name__}"
+        )
+    if learner == UNTRAINED:
+        control = EvidenceLearner.untrained(seed)
+        control.logit_scale.copy_(EvidenceLearner.load(SHIPPED).logit_scale)
+        return control
+    path = SHIPPED if learner == EVIDENCE else Path(learner).expanduser()
+    if not path.exists():
+        raise InputError(
+            f"learner must be {EVIDENCE}, {UNTRAINED} or an existing file; got {str(learner)!r}"
+        )
+    return EvidenceLearner.load(path)
 
 
 def input_edges(data: Data) -> int:

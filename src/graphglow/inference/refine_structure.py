@@ -3,7 +3,7 @@
 import copy
 import math
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,9 +13,8 @@ from torch_geometric.transforms import BaseTransform
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph
-from graphglow.graphs.adjacency import normalised_adjacency
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.graph import normalised_features
+from graphglow.graphs.graph import normalised_adjacency, normalised_features
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
 from graphglow.ops.sparse import SparseMatrix
@@ -79,14 +78,12 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
     ) -> None:
         one_of("mode", mode, get_args(Mode))
         at_least("top_k", top_k, 1)
-        if config is not None and not isinstance(config, TransferConfig):
+        config = TransferConfig() if config is None else config
+        if not isinstance(config, TransferConfig):
             raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
         self.learner = load_learner(learner)
-        self.mode: Mode = mode
-        self.top_k = top_k
-        self.config = config or TransferConfig()
-        self.use_labels = use_labels
-        if mode == "augment" and self.config.input_weight == 0:
+        self.mode, self.top_k, self.config, self.use_labels = mode, top_k, config, use_labels
+        if mode == "augment" and config.input_weight == 0:
             raise InputError(
                 "mode augment must go with an input_weight above 0, or the input edges count for "
                 "nothing; got 0 (mode replace drops them)"
@@ -94,10 +91,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         self._named = learner if isinstance(learner, str) else type(learner).__name__
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}(learner={self._named!r}, mode={self.mode!r}, "
-            f"top_k={self.top_k})"
-        )
+        return f"RefineStructure(learner={self._named!r}, mode={self.mode!r}, top_k={self.top_k})"
 
     def forward(self, data: Data) -> Data:
         if isinstance(data, Batch) or not isinstance(data, Data):
@@ -105,15 +99,21 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
                 "RefineStructure takes one torch_geometric Data at a time; "
                 f"got {type(data).__name__}"
             )
-        learnt = self._from_labels(data) if self._labels_count(data) else self._from_features(data)
-        has_edges = data.edge_index is not None and data.edge_index.shape[1] > 0
-        kept, kept_weight = self._input_edges(learnt.data, has_edges)
-        pairs, weight = self._learned_edges(learnt, has_input=len(kept_weight) > 0)
+        from_labels = self._labels_count(data)
+        checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
+        kept, kept_weight = checked.edge_index[:, :0], torch.empty(0)
+        if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
+            kept, given = checked.edge_index, checked.get("edge_weight")  # else kNN edges stand in
+            kept_weight = torch.ones(kept.shape[1]) if given is None else given
+        pairs, weight = self._learned_edges(adj, latent, has_input=len(kept_weight) > 0)
+        total = float(len(weight))  # a mean of 1, or the share that is theirs beside what is kept
+        if float(kept_weight.sum()) > 0:
+            share = self.config.input_weight
+            total = float(kept_weight.sum()) * (1 - share) / share
+        weight = weight * (total / weight.sum().clamp_min(EPS))
         refined = without_edges(copy.copy(data))
-        device = data.x.device
-        weight = self._scaled(weight, kept_weight)
-        refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
-        refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
+        refined.edge_index = torch.cat([kept, pairs], dim=1).to(data.x.device)
+        refined.edge_weight = torch.cat([kept_weight, weight]).to(data.x.device)
         return refined
 
     def _labels_count(self, data: Data) -> bool:
@@ -130,17 +130,17 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             )
         return there
 
-    def _from_labels(self, data: Data) -> "Learnt":
+    def _from_labels(self, data: Data) -> tuple[Data, SparseMatrix, Structure]:
         """The structure of a GNN trained on the training and validation nodes."""
         hidden = check_graph(data)
         hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
         result = transfer(self.learner, hidden, self.config)
         latent = result.refinement.latent
         assert latent is not None  # there is a learner
-        return Learnt(hidden, result.graph.adj, latent)
+        return hidden, result.graph.adj, latent
 
     @torch.no_grad()
-    def _from_features(self, data: Data) -> "Learnt":
+    def _from_features(self, data: Data) -> tuple[Data, SparseMatrix, Structure]:
         """The structure of propagated, centred and randomly projected features."""
         bare = copy.copy(data)
         for name in ("y", *MASKS):  # not read, not even checked
@@ -164,40 +164,18 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             infer = inference(copy.deepcopy(self.learner).to(device), pivots.to(device), config)
             assert infer is not None  # there is a learner
             latent = infer(z - z.mean(0))
-        return Learnt(checked, adj, latent)
+        return checked, adj, latent
 
-    def _input_edges(self, checked: Data, has_edges: bool) -> tuple[Tensor, Tensor]:
-        """The input edges that stay, with their weights: [2, E], [E]."""
-        edge_index: Tensor = checked.edge_index
-        if self.mode == "replace" or not has_edges:  # kNN edges only stand in
-            return edge_index[:, :0], torch.empty(0)
-        weight: Tensor | None = checked.get("edge_weight")
-        return edge_index, torch.ones(edge_index.shape[1]) if weight is None else weight
-
-    def _learned_edges(self, learnt: "Learnt", *, has_input: bool) -> tuple[Tensor, Tensor]:
+    def _learned_edges(
+        self, adj: SparseMatrix, latent: Structure, *, has_input: bool
+    ) -> tuple[Tensor, Tensor]:
         """The edges to add, with the weights of one layer: [2, E], [E]."""
-        adj, share = learnt.adj, self.config.input_weight
+        share = self.config.input_weight
         if self.mode == "augment":
             share = 0.0
             if has_input:  # -infinity where the input has an edge: such an entry is never kept
                 adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        edges = strongest_edges(adj, learnt.latent, share, self.top_k, self_loops=False)
+        edges = strongest_edges(adj, latent, share, self.top_k, self_loops=False)
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
-
-    def _scaled(self, weight: Tensor, kept_weight: Tensor) -> Tensor:
-        """Weights of mean 1, or of the share that is theirs beside ``kept_weight``."""
-        total = float(len(weight))
-        if float(kept_weight.sum()) > 0:
-            share = self.config.input_weight
-            total = float(kept_weight.sum()) * (1 - share) / share
-        return weight * (total / weight.sum().clamp_min(EPS))
-
-
-class Learnt(NamedTuple):
-    """A checked graph, its normalised adjacency and its learned structure."""
-
-    data: Data
-    adj: SparseMatrix
-    latent: Structure

@@ -5,6 +5,7 @@ One layer of message passing multiplies by ``M = lambda A_norm + (1 - lambda) L`
 formed at a time: [rows, N] and never [N, N].
 """
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -97,8 +98,7 @@ def strongest_edges(
                 learned.gather(1, source)[kept],
             )
         )
-    pairs = torch.cat([edges.pairs for edges in found], dim=1)
-    return WeightedEdges(pairs, *(torch.cat(part) for part in list(zip(*found, strict=True))[1:]))
+    return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*found, strict=True)))
 
 
 class OperatorRows:
@@ -119,18 +119,31 @@ class OperatorRows:
         input_weight: float,
         block_elements: int = BLOCK_ELEMENTS,
     ) -> None:
-        self.adj = adj
+        self.adj, self.block_elements = adj, block_elements
         self.input_weight = 1.0 if latent is None else input_weight
-        alone = self.input_weight == 1
-        self.latent = [] if alone else [_Rows(s, w, block_elements) for s, w in _parts(latent)]
+        parts = [] if self.input_weight == 1 else _parts(latent)
+        self.latent = [(part, weight, self._column_sum(part)) for part, weight in parts]
+
+    def _blocks(self, structure: PivotStructure) -> Iterator[slice]:
+        step = max(1, self.block_elements // structure.k.shape[0])
+        return row_blocks(structure.q.shape[0], step)
+
+    def _column_sum(self, structure: PivotStructure) -> Tensor:
+        total = structure.q.new_zeros(structure.k.shape[0])  # [P]
+        for block in self._blocks(structure):
+            total += structure.gamma(block).sum(0)
+        return total.clamp_min(EPS)
 
     @torch.no_grad()
     def parts(self, rows: slice) -> tuple[Tensor, Tensor]:
         """What the nodes in ``rows`` hear of all nodes, by input and by latent edges: [rows, N]."""
         adj, count = self.adj, rows.stop - rows.start
         learned = adj.values.new_zeros(count, adj.shape[1])
-        for part in self.latent:
-            part.add_to(learned, rows)
+        for structure, weight, column_sum in self.latent:  # RowNorm(Gamma) RowNorm(Gamma^T)
+            gamma = structure.gamma(rows)  # [rows, P]
+            left = gamma / gamma.sum(1).clamp_min(EPS)[:, None] / column_sum * weight
+            for block in self._blocks(structure):
+                learned[:, block] += left @ structure.gamma(block).mT
         learned *= 1 - self.input_weight
         given = torch.zeros_like(learned)
         begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
@@ -151,23 +164,3 @@ def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:
         for side, share in ((latent.current, latent.eta), (latent.first, 1 - latent.eta))
         for part, weight in _parts(side)
     ]
-
-
-class _Rows:
-    """Rows of weight * RowNorm(Gamma) RowNorm(Gamma^T), block by block."""
-
-    def __init__(self, structure: PivotStructure, weight: float, block_elements: int) -> None:
-        self.structure, self.weight = structure, weight
-        self.step = max(1, block_elements // structure.k.shape[0])
-        self.num_nodes = structure.q.shape[0]
-        column_sum = structure.q.new_zeros(structure.k.shape[0])  # [P]
-        for block in row_blocks(self.num_nodes, self.step):
-            column_sum += structure.gamma(block).sum(0)
-        self.column_sum = column_sum.clamp_min(EPS)
-
-    def add_to(self, out: Tensor, rows: slice) -> None:
-        """Add this part's ``rows`` to out [rows, N]."""
-        gamma = self.structure.gamma(rows)  # [rows, P]
-        left = gamma / gamma.sum(1).clamp_min(EPS)[:, None] / self.column_sum * self.weight
-        for block in row_blocks(self.num_nodes, self.step):
-            out[:, block] += left @ self.structure.gamma(block).mT

@@ -1,25 +1,14 @@
 """Eq. 11 in blocks of nodes: the same numbers, with only one [rows, P] block in memory.
 
-Forward, with m and r the column and row sums of Gamma::
-
-    c_p = sum_u Gamma_up v_u / m_p            one pass over the blocks
-    o_u = sum_p Gamma_up c_p / r_u            a second pass
-
-Backward, for the gradient g of o (a sum clamped at EPS passes no gradient)::
-
-    dc_p     = sum_u Gamma_up g_u / r_u                                       first pass
-    ds_p     = dc_p / m_p,   dm_p = -(dc_p . c_p) / m_p
-    dv_u     = sum_p Gamma_up ds_p                                            second pass
-    dGamma   = (g_u . c_p - g_u . o_u) / r_u  +  v_u . ds_p + dm_p
-
-and dGamma flows to q and k through the similarity of the block. Blocks are recomputed in both
-passes: had autograd kept them, the peak would be that of ``eager``. Sums over blocks are float32 at
-least, whatever the type of the inputs.
+``dense.py`` derives the gradient. Forwards, c takes one pass over the blocks and o a second;
+backwards, ds takes one, dv and dGamma a second, and dGamma flows to q and k through the similarity
+of the block. Blocks are recomputed in every pass: had autograd kept them, the peak would be that of
+``eager``. Sums over blocks are float32 at least, whatever the type of the inputs.
 """
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -49,8 +38,7 @@ def chunked(
         per_row = k.shape[-2] * (1 if kernel == "identity" else heads) * k.shape[:-2].numel()
         rows = max(1, BLOCK_ELEMENTS // max(1, per_row))
     gamma_of = partial(similarity, threshold=threshold, kernel=kernel, heads=heads)
-    out: Tensor = _Chunked.apply(v, q, k, gamma_of, rows)  # type: ignore[no-untyped-call]
-    return out
+    return cast(Tensor, _Chunked.apply(v, q, k, gamma_of, rows))  # type: ignore[no-untyped-call]
 
 
 class _Chunked(torch.autograd.Function):

@@ -14,11 +14,10 @@ nine times instead. A sum that was clamped passes no gradient: its dr or dm is z
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from graphglow.ops.eager import EPS, Kernel, similarity
 from graphglow.ops.triton_support import kernels_for, launching_on
@@ -35,8 +34,7 @@ FUSED_WIDTH, FUSED_COLUMNS = 128, 128
 def tf32_products(wanted: bool) -> Iterator[None]:
     """Let a GPU round the factors of float32 products to 10 bits, and undo it at the end.
 
-    PyTorch has an older and a newer switch for it, and refuses to read the older one once the newer
-    has been set. Where nothing is wanted, neither is touched.
+    PyTorch has two switches for it, and refuses to read the older one once the newer has been set.
     """
     if not wanted:
         yield
@@ -55,15 +53,11 @@ def tf32_products(wanted: bool) -> Iterator[None]:
 
 
 class DenseGamma(NamedTuple):
-    """Gamma with the inverses of its sums (clamped at EPS: an empty row or column passes zero).
+    """Gamma with the inverses of its sums (clamped at EPS: an empty row or column passes zero)."""
 
-    Shapes:
-        gamma [.., N, P], inverse_rows [.., N, 1], inverse_columns [.., P, 1]
-    """
-
-    gamma: Tensor
-    inverse_rows: Tensor
-    inverse_columns: Tensor
+    gamma: Tensor  # [.., N, P]
+    inverse_rows: Tensor  # [.., N, 1]
+    inverse_columns: Tensor  # [.., P, 1]
     cut: bool
     """Whether zeros of Gamma are cut entries, which pass no gradient."""
     precision: Precision
@@ -80,18 +74,17 @@ def dense_gamma(
     """Make Gamma: q [.., N, W], k [.., P, W]."""
     if kernel == "identity":
         gamma, rows, columns = _Gamma.apply(q, k, threshold, precision)  # type: ignore[no-untyped-call]
-        return DenseGamma(gamma, rows, columns, threshold is not None, precision)
-    if precision == "bfloat16":
-        q, k = q.bfloat16(), k.bfloat16()
-    gamma = similarity(q, k, threshold=threshold, kernel=kernel, heads=heads)
-    rows, columns = _inverse_sums(gamma.detach())  # their gradient is part of _Propagate's
+    else:
+        if precision == "bfloat16":
+            q, k = q.bfloat16(), k.bfloat16()
+        gamma = similarity(q, k, threshold=threshold, kernel=kernel, heads=heads)
+        rows, columns = _inverse_sums(gamma.detach())  # their gradient is part of _Propagate's
     return DenseGamma(gamma, rows, columns, threshold is not None, precision)
 
 
 def propagate_dense(v: Tensor, gamma: DenseGamma) -> Tensor:
     """RowNorm(Gamma) RowNorm(Gamma^T) v: [.., N, F] -> [.., N, F]."""
-    out: Tensor = _Propagate.apply(v, *gamma)  # type: ignore[no-untyped-call]
-    return out
+    return cast(Tensor, _Propagate.apply(v, *gamma))  # type: ignore[no-untyped-call]
 
 
 def _inverse_sums(gamma: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,16 +146,15 @@ class _Propagate(torch.autograd.Function):
         ctx.kernels = kernels_for(v, "triton_dense") if fits else None
         ctx.cut, ctx.precision = cut, precision
         if ctx.kernels is not None:
-            parts = (v, gamma, inverse_rows, inverse_columns)
+            parts = (v, gamma, inverse_rows, inverse_columns, precision)
             with launching_on(v):
-                c, out = ctx.kernels.propagate_forward(*parts, precision)
+                c, out = ctx.kernels.propagate_forward(*parts)
         else:
             with tf32_products(precision == "tf32"):
                 c = (gamma.mT @ v.to(gamma.dtype)) * inverse_columns  # [.., P, F]
                 out = (gamma @ c.to(gamma.dtype)) * inverse_rows  # [.., N, F]
         ctx.save_for_backward(v, gamma, inverse_rows, inverse_columns, c, out)
-        result: Tensor = out.to(v.dtype)
-        return result
+        return cast(Tensor, out.to(v.dtype))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -192,16 +184,10 @@ def _propagate_backward(
         return dv, None
     dr = -(g * out).sum(-1, keepdim=True) * (inverse_rows < CLAMPED)  # [.., N, 1]
     dm = -(ds * c).sum(-1, keepdim=True) * (inverse_columns < CLAMPED)  # [.., P, 1]
-    left = torch.cat([g, v, _aligned(dr, 0)], dim=-1)  # [.., N, 2F + 4]
-    right = torch.cat([c, ds, _aligned(dm, 1)], dim=-1)  # [.., P, 2F + 4]
+    # two columns of zeros besides: by fours, columns multiply fast
+    left = torch.cat([g, v, dr, dr.new_ones(dr.shape), *[dr.new_zeros(dr.shape)] * 2], dim=-1)
+    right = torch.cat([c, ds, dm.new_ones(dm.shape), dm, *[dm.new_zeros(dm.shape)] * 2], dim=-1)
     d_gamma = left.to(dtype) @ right.to(dtype).mT
     if cut:
         torch.ops.aten.threshold_backward.grad_input(d_gamma, gamma, 0.0, grad_input=d_gamma)
     return dv, d_gamma
-
-
-def _aligned(column: Tensor, place: int) -> Tensor:
-    """The column at ``place`` 0 or 1, ones at the other, and zeros: four columns multiply fast."""
-    four = functional.pad(column, (place, 3 - place))
-    four[..., 1 - place] = 1
-    return four

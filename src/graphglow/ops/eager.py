@@ -34,29 +34,19 @@ def similarity(
     """Return Gamma = delta(mean_h phi(q_h k_h^T)) (Eq. 9), dense: for a block of nodes at a time.
 
     Args:
-        q: Node factors.
-        k: Pivot factors.
+        q: Node factors [.., N, W].
+        k: Pivot factors [.., P, W].
         threshold: delta: values at or below it become zero. None cuts nothing.
         kernel: phi.
         heads: H; with ``identity`` the heads are already folded into the factors' width.
-
-    Shapes:
-        q [.., N, W], k [.., P, W] -> [.., N, P]
     """
     if kernel == "identity":
         gamma = q @ k.mT
     else:
-        q, k = _split_heads(q, heads), _split_heads(k, heads)
+        q, k = (t.reshape(*t.shape[:-1], heads, -1).transpose(-3, -2) for t in (q, k))
         score = q @ k.mT  # [.., H, N, P]
         gamma = (score.exp() if kernel == "exp" else score.sigmoid()).mean(-3)
-    if threshold is None:
-        return gamma
-    return torch.where(gamma > threshold, gamma, 0.0)
-
-
-def _split_heads(factor: Tensor, heads: int) -> Tensor:
-    per_head = factor.reshape(*factor.shape[:-1], heads, -1)  # [.., N, H, W/H]
-    return per_head.transpose(-3, -2)
+    return gamma if threshold is None else torch.where(gamma > threshold, gamma, 0.0)
 
 
 def propagate_over(gamma: Tensor, v: Tensor) -> Tensor:

@@ -1,10 +1,7 @@
-"""What the structure learner computes of embeddings: unit vectors per head, and how far they moved.
-
-The unit vectors are the factors of a mean of H cosines (Eq. 9).
-"""
+"""Of embeddings: unit vectors per head, the factors of a mean of cosines (Eq. 9); their change."""
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -34,8 +31,7 @@ def unit_heads(z: Tensor, weight: Tensor, constant: float | None = None) -> Tens
     Shapes:
         z [.., N, D], weight [H, D] or [.., H, D] -> [.., N, H*D], or [.., N, H*D + 8]
     """
-    out: Tensor = _UnitHeads.apply(z, weight, constant)  # type: ignore[no-untyped-call]
-    return out
+    return cast(Tensor, _UnitHeads.apply(z, weight, constant))  # type: ignore[no-untyped-call]
 
 
 class _UnitHeads(torch.autograd.Function):

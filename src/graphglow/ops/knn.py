@@ -1,11 +1,8 @@
-"""Nearest neighbours: of nodes by their features, and of pivots by similarity, block by block."""
+"""Nearest neighbours of nodes by their features."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
-from graphglow.ops.eager import similarity
 
 
 def nearest(among: Tensor, k: int, x: Tensor | None = None) -> Tensor:
@@ -22,11 +19,7 @@ def nearest(among: Tensor, k: int, x: Tensor | None = None) -> Tensor:
 
 
 def knn_edges(x: Tensor, k: int = 10) -> Tensor:
-    """Return both directions of each node's ``k`` nearest others by cosine distance.
-
-    Shapes:
-        x [N, D] -> edge_index [2, E], coalesced; empty for a single node
-    """
+    """Both directions of each node's ``k`` nearest others by cosine distance: [2, E], coalesced."""
     num_nodes = x.shape[0]
     k = min(k, num_nodes - 1)
     if k < 1:
@@ -35,37 +28,3 @@ def knn_edges(x: Tensor, k: int = 10) -> Tensor:
     source = nearest(x, k).flatten()
     key = torch.unique(torch.cat([source * num_nodes + target, target * num_nodes + source]))
     return torch.stack([key // num_nodes, key % num_nodes])
-
-
-@torch.no_grad()
-def largest_entries(
-    q: Tensor, k: Tensor, threshold: float | None, count: int, rows: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Columns (rising) and values of the ``count`` largest entries of each row of Gamma.
-
-    ``rows`` nodes at a time; of equal entries :func:`torch.topk` picks, the same ones every time.
-
-    Shapes:
-        q [.., N, W], k [.., P, W] -> [.., N, count] twice
-    """
-    rows = rows or max(1, BLOCK_ELEMENTS // k.shape[:-1].numel())
-    columns = torch.empty(*q.shape[:-1], count, dtype=torch.int64, device=q.device)
-    values = q.new_empty(columns.shape)
-    for block in row_blocks(q.shape[-2], rows):
-        gamma = similarity(q[..., block, :], k, threshold=threshold)  # [.., rows, P]
-        best = gamma.topk(count, dim=-1, sorted=False).indices.sort(dim=-1).values
-        columns[..., block, :] = best
-        values[..., block, :] = gamma.gather(-1, best)
-    return columns, values
-
-
-def entry_products(
-    left: Tensor, right: Tensor, columns: Tensor, block_elements: int = BLOCK_ELEMENTS
-) -> Tensor:
-    """left_u . right_p for each entry (u, p) of a pattern: [M, W], [P, W], [M, K] -> [M, K]."""
-    out = left.new_empty(columns.shape)
-    shape = columns.shape[1], left.shape[1]
-    for block in row_blocks(len(left), max(1, block_elements // (shape[0] * shape[1]))):
-        there = right.index_select(0, columns[block].flatten()).view(-1, *shape)
-        out[block] = there.mul_(left[block, None]).sum(-1)
-    return out

@@ -6,6 +6,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from graphglow.checks import one_of
 from graphglow.ops.chunked import chunked
 from graphglow.ops.dense import Precision, dense_gamma, propagate_dense
 from graphglow.ops.eager import Kernel, eager, linear
@@ -58,7 +59,7 @@ def pivot_propagate(
         v [.., N, F], q [.., N, W], k [.., P, W] -> [.., N, F]
     """
     _check(v, q, k, threshold, kernel, heads)
-    _one_of("precision", precision, get_args(Precision))
+    one_of("precision", precision, get_args(Precision))
     if backend == "auto":
         backend = choose_backend(q, k, threshold=threshold, kernel=kernel, heads=heads)
     _refuse_unusable(backend, v.device, threshold, kernel)
@@ -83,26 +84,22 @@ def pivot_propagate(
 def available_backends(device: torch.device | str) -> tuple[Backend, ...]:
     """The backends that run on this device."""
     usable: tuple[Backend, ...] = ("eager", "dense", "chunked", "linear")
-    device = torch.device(device)
-    return (*usable, "triton") if triton_usable(device) else usable
+    return (*usable, "triton") if triton_usable(torch.device(device)) else usable
 
 
 def _refuse_unusable(
     backend: str, device: torch.device, threshold: float | None, kernel: str
 ) -> None:
-    _one_of("backend", backend, BACKENDS)
+    one_of("backend", backend, BACKENDS)
     usable = available_backends(device)
     if backend not in usable:
         raise RuntimeError(
             f"backend {backend!r} cannot run on {device}; usable here: {', '.join(usable)}"
         )
-    if backend == "linear" and (threshold is not None or kernel != "identity"):
-        raise ValueError(
-            "backend 'linear' needs threshold=None and kernel='identity'; "
-            f"got threshold={threshold}, kernel={kernel!r}"
-        )
-    if backend == "triton" and kernel != "identity":
-        raise ValueError(f"backend 'triton' needs kernel='identity'; got {kernel!r}")
+    if backend in ("linear", "triton") and kernel != "identity":
+        raise ValueError(f"backend {backend!r} needs kernel='identity'; got {kernel!r}")
+    if backend == "linear" and threshold is not None:
+        raise ValueError(f"backend 'linear' needs threshold=None; got {threshold}")
 
 
 def choose_backend(
@@ -139,13 +136,8 @@ def _check(
         raise ValueError(f"v, q and k must share a device; got {v.device}, {q.device}, {k.device}")
     if threshold is not None and not 0 <= threshold < math.inf:
         raise ValueError(f"threshold must be None or a number >= 0; got {threshold}")
-    _one_of("kernel", kernel, get_args(Kernel))
+    one_of("kernel", kernel, get_args(Kernel))
     if heads < 1 or q.shape[-1] % heads:
         raise ValueError(
             f"heads must divide the width of q; got heads={heads}, width {q.shape[-1]}"
         )
-
-
-def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {given!r}")

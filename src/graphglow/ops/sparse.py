@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,10 +21,8 @@ class SparseMatrix:
     The gradient of ``S @ v`` is ``S^T @ g``. PyTorch would build the transpose anew in every
     backward pass; here both are laid out once, and ``order`` maps the stored values to those of the
     transpose, so that values can change (dropout) while the pattern stays. A symmetric matrix is
-    its own transpose: nothing is stored twice and ``order`` is None. Indices are 32 bits wide
-    where that is enough.
-
-    A batch of B runs shares the pattern; the values may differ between them.
+    its own transpose: nothing is stored twice and ``order`` is None. A batch of B runs shares the
+    pattern; the values may differ between them.
 
     Shapes:
         crow [N+1], col [E], values [E] or [B, E]; crow_t [M+1], col_t [E], order [E] or None
@@ -90,8 +88,7 @@ class SparseMatrix:
         """``S @ dense``: [.., M, F] -> [.., N, F]; differentiable in ``dense`` only."""
         if self.dense is not None:
             return self.dense @ dense
-        out: Tensor = _Matmul.apply(self, dense)  # type: ignore[no-untyped-call]
-        return out
+        return cast(Tensor, _Matmul.apply(self, dense))  # type: ignore[no-untyped-call]
 
     @property
     def density(self) -> float:
@@ -123,8 +120,7 @@ def _product(
     kernels = kernels_for(dense, "triton_small")
     if kernels is not None:
         with launching_on(dense):
-            product: Tensor = kernels.spmm(crow, col, values, shape, dense)
-            return product
+            return cast(Tensor, kernels.spmm(crow, col, values, shape, dense))
     if values.ndim > 1:
         runs = zip(values, dense, strict=True)
         return torch.stack([_csr(crow, col, own, shape) @ part for own, part in runs])

@@ -3,15 +3,12 @@
 On a small graph a GPU spends its time starting kernels, not computing. Here making Gamma with its
 sums takes two launches, passing messages three, and the gradient of a pass three. What several
 programs add up is written once per program and summed by a second kernel: no atomics, so results
-are reproducible.
-
-Matrices are float32 and contiguous, batch first; Gamma may be bfloat16. Gamma has zero columns up
-to a multiple of :data:`ALIGNED`: all its rows then start on the boundaries that wide loads need. n
-nodes, p pivots (with the zero columns), F features, W the width of the factors.
+are reproducible. Matrices are float32 and contiguous, batch first; Gamma may be bfloat16. It has
+zero columns up to a multiple of :data:`ALIGNED`: all its rows then start on the boundaries that
+wide loads need. n nodes, p pivots (with the zero columns), F features, W the factors' width.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import triton
@@ -56,10 +53,8 @@ def gamma_kernel(
 ):  # fmt: skip
     """One tile of Gamma = delta(q k^T), and its part of the sums; unless MAKE, q k^T is there.
 
-    Grid (nodes, pivots, batch).
-
-    Shapes:
-        -> gamma [B, N, P], row_parts [B, pivot blocks, N], column_parts [B, node blocks, P]
+    Grid (nodes, pivots, batch) -> gamma [B, N, P], row_parts [B, pivot blocks, N], column_parts
+    [B, node blocks, P].
     """
     batch = tl.program_id(2).to(tl.int64)
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -120,12 +115,9 @@ def to_pivots_kernel(
     F: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """Gamma^T x over a split of the nodes, of x / r where ``inverse_rows`` is not None.
+    """Gamma^T x over a split of the nodes, of x / r where ``inverse_rows`` [B, N] is not None.
 
-    Grid (pivots, splits, batch).
-
-    Shapes:
-        x [B, N, F], inverse_rows [B, N] -> parts [B, splits, P, F]
+    Grid (pivots, splits, batch): x [B, N, F] -> parts [B, splits, P, F].
     """
     batch = tl.program_id(2).to(tl.int64)
     column = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
@@ -153,10 +145,7 @@ def finish_pivots_kernel(
 ):  # fmt: skip
     """Sum the splits and divide by the column sums: c, or given c ds and dm = -(ds . c).
 
-    Grid (pivots, batch).
-
-    Shapes:
-        parts [B, splits, P, F] -> out [B, P, F], dm [B, P]
+    Grid (pivots, batch): parts [B, splits, P, F] -> out [B, P, F], dm [B, P].
     """
     batch = tl.program_id(1).to(tl.int64)
     column = tl.program_id(0) * BLOCK_P + tl.arange(0, BLOCK_P)
@@ -181,10 +170,9 @@ def to_nodes_kernel(
     F: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """Gamma x, over r where ``inverse_rows`` is not None. Grid (nodes, column chunks, batch).
+    """Gamma x, over r where ``inverse_rows`` [B, N] is not None.
 
-    Shapes:
-        gamma [B, N, P], x [B, pivots, F], inverse_rows [B, N] -> out [B, N, F]
+    Grid (nodes, column chunks, batch): x [B, pivots, F] -> out [B, N, F].
     """
     batch = tl.program_id(2).to(tl.int64)
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -212,10 +200,7 @@ def grad_gamma_kernel(
 ):  # fmt: skip
     """One tile of dGamma = (g c^T - g . out) / r + v ds^T + dm, zero where Gamma is cut.
 
-    Grid (nodes, pivots, batch).
-
-    Shapes:
-        v, g, out [B, N, F], c, ds [B, P, F], dm [B, P] -> d_gamma [B, N, P]
+    Grid (nodes, pivots, batch): v, g, out [B, N, F], c, ds [B, P, F], dm [B, P] -> d_gamma.
     """
     batch = tl.program_id(2).to(tl.int64)
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -244,14 +229,13 @@ def grad_gamma_kernel(
 
 @dataclass(frozen=True)
 class Tiles:
-    """How one kernel is cut into programs."""
+    """How one kernel is cut into programs, each of which makes [rows, columns]."""
 
     rows: int
-    """Rows of what a program makes."""
     inner: int
     """Length of the products that it adds up in one step."""
     columns: int
-    """Columns of what a program makes; where these are features, a program has all of them."""
+    """Where these are features, 0: a program has all of them."""
     num_warps: int = 4
     num_stages: int = 2
 
@@ -279,19 +263,16 @@ PROGRAMS = 264
 def gamma_backward(
     grad: Tensor, q: Tensor, k: Tensor, precision: str, need_q: bool, need_k: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of q and k from that of Gamma, which is zero where Gamma is cut.
-
-    Only dq in float32 is faster here than in the library.
-    """
-    pivots = k.shape[-2]
+    """Gradients of q and k from that of Gamma, which is zero where Gamma is cut."""
+    own = grad[..., : k.shape[-2]]
     dq = dk = None
-    if need_q and precision == "float32":
-        dq = to_nodes(k.contiguous(), grad.contiguous(), None, precision, TILES["grad_q"])
     with tf32_products(precision == "tf32"):
-        if need_q and dq is None:
-            dq = (grad[..., :pivots] @ k.to(grad.dtype)).to(q.dtype)
+        if need_q and precision == "float32":  # of these, only this is faster than the library
+            dq = to_nodes(k.contiguous(), grad.contiguous(), None, precision, TILES["grad_q"])
+        elif need_q:
+            dq = (own @ k.to(grad.dtype)).to(q.dtype)
         if need_k:
-            dk = (grad[..., :pivots].mT @ q.to(grad.dtype)).to(k.dtype)
+            dk = (own.mT @ q.to(grad.dtype)).to(k.dtype)
     return dq, dk
 
 
@@ -417,5 +398,4 @@ def _message_tiles(gamma: Tensor) -> Tiles:
 
 
 def _padded(width: int) -> int:
-    padded: Any = max(16, triton.next_power_of_2(width))
-    return int(padded)
+    return max(16, int(triton.next_power_of_2(width)))

@@ -1,7 +1,7 @@
 """Eq. 11 fused for the GPU: the numbers of ``chunked``, with no tile of Gamma outside the chip.
 
-``chunked.py`` derives the gradient and names c, m, r, ds, dm and dr. Gamma and its transpose are
-made of q and k alike, so two kernels serve both directions. Each holds a block of rows of one side
+``dense.py`` derives the gradient and names c, m, r, ds, dm and dr. Gamma and its transpose are made
+of q and k alike, so two kernels serve both directions. Each holds a block of rows of one side
 ("near") and streams blocks of the other ("far") past it: a tile of Gamma is [near, far] and enters
 the second product from the left, out of registers. Near are the pivots on the way there, the nodes
 on the way back; passes with pivots near are split over the nodes, and the parts are summed
@@ -15,7 +15,7 @@ float32; float32 inputs are multiplied as ``precision`` says, 16-bit ones as the
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import triton
@@ -43,15 +43,13 @@ HOPPER_SHARED_MEMORY = 227 * 1024
 
 @dataclass(frozen=True)
 class Tiles:
-    """How one pass is cut into programs."""
+    """How one pass is cut into programs, each with ``near`` rows, which it holds."""
 
     near: int
-    """Rows that a program holds."""
     far: int
     """Rows that it streams at a time."""
     num_warps: int
     num_stages: int
-    """Tiles of the streamed side in flight."""
     block_w: int = 256
     """Factors up to this wide are held whole; wider ones are multiplied 64 columns at a time."""
     block_g: int = 256
@@ -74,8 +72,6 @@ TILES: dict[tuple[Pass, str], Tiles] = {
 """Chosen for the H200, by ``benchmarks/tune_tiles.py``."""
 SMALL_TILES = Tiles(32, 32, 4, 2, block_w=64, block_g=128)
 """For chips with less shared memory than Hopper, whatever the pass."""
-
-# -------------------------------------------------------------------------------------- kernels
 
 
 @triton.jit
@@ -121,11 +117,7 @@ def product(
     WIDTH: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
     NEAR: tl.constexpr, FAR: tl.constexpr,
 ):  # fmt: skip
-    """Return acc + near far^T: that of the tiles, if one BLOCK holds the whole width.
-
-    Shapes:
-        near_tile [NEAR, BLOCK], far_tile [FAR, BLOCK], acc -> [NEAR, FAR]
-    """
+    """Return acc + near far^T [NEAR, FAR]: that of the tiles, if one BLOCK holds all columns."""
     if WIDTH <= BLOCK:
         tl.static_assert(near_tile.shape[1] == BLOCK)
         acc = multiply(near_tile, tl.trans(far_tile), acc, PRECISION)
@@ -148,11 +140,8 @@ def messages_kernel(
     """Gamma x over a split of the far rows, and the sums of Gamma's rows where they are wanted.
 
     ``scale`` (or None) multiplies the columns of Gamma; NORMALISE: the result is divided by the
-    sums. Grid (near blocks, splits of the far rows, batch * feature chunks).
-
-    Shapes:
-        near [B, M, W], far [B, L, W], x [B, L, F], scale [B, L]
-        -> parts [S, B, M, F], sum_parts [S, B, M] or None
+    sums. Grid (near blocks, splits of the far rows, batch * feature chunks): near [B, M, W], far
+    [B, L, W], x [B, L, F], scale [B, L] -> parts [S, B, M, F], sum_parts [S, B, M] or None.
     """
     EVEN_W: tl.constexpr = W % BLOCK_W == 0
     CHUNKS: tl.constexpr = (F + BLOCK_F - 1) // BLOCK_F
@@ -206,11 +195,9 @@ def gradients_kernel(
 
     with a, b and sum being g, v and dr of the nodes, c, ds and dm of the pivots; ``scale`` is 1/r
     of the nodes, on whichever side these are. ``messages`` (or None) takes Gamma b_far, where one
-    chunk holds F. Grid (near blocks, splits of the far rows * chunks of the width, batch).
-
-    Shapes:
-        near [B, M, W], far [B, L, W], near_a, near_b [B, M, F], far_a, far_b [B, L, F],
-        near_sum [B, M], far_sum [B, L] -> parts [S, B, M, W], messages [B, M, F]
+    chunk holds F. Grid (near blocks, splits of the far rows * chunks of the width, batch): near
+    [B, M, W], far [B, L, W], near_a, near_b [B, M, F], far_a, far_b [B, L, F], near_sum [B, M],
+    far_sum [B, L] -> parts [S, B, M, W], messages [B, M, F].
     """
     EVEN_G: tl.constexpr = W % BLOCK_G == 0
     EVEN_F: tl.constexpr = F % BLOCK_F == 0
@@ -260,9 +247,6 @@ def gradients_kernel(
     store_tile(row_pointer(parts, row, W), total, near_left, first, W, W, NEAR, BLOCK_G)
 
 
-# ----------------------------------------------------------------------------------------- host
-
-
 @dataclass(frozen=True)
 class Problem:
     """The sizes and settings of one call; tensors are [batch, rows, columns] and contiguous."""
@@ -278,17 +262,14 @@ class Problem:
     chip: tuple[int, int]
     """Multiprocessors, and bytes of shared memory that one program may use."""
 
-    def tiles_of(self, name: Pass, nodes_near: bool) -> Tiles:
-        multiprocessors, shared_memory = self.chip
-        if shared_memory < HOPPER_SHARED_MEMORY:
-            return SMALL_TILES
-        tiles = TILES[name, self.precision if self.dtype == torch.float32 else "16-bit"]
-        few = nodes_near and self.batch * self.n < 64 * multiprocessors
-        return replace(tiles, near=FEW_ROWS) if few else tiles
-
     def launch(self, name: Pass, nodes_near: bool) -> tuple[int, int, int, dict[str, Any]]:
         """Blocks of near rows, splits of the far ones, rows in each, and the kernel's constants."""
-        tiles = self.tiles_of(name, nodes_near)
+        multiprocessors, shared_memory = self.chip
+        tiles = TILES[name, self.precision if self.dtype == torch.float32 else "16-bit"]
+        if shared_memory < HOPPER_SHARED_MEMORY:
+            tiles = SMALL_TILES
+        elif nodes_near and self.batch * self.n < 64 * multiprocessors:
+            tiles = replace(tiles, near=FEW_ROWS)
         nears, fars = (self.n, self.p) if nodes_near else (self.p, self.n)
         wide = self.dtype != torch.float32 and name != "gradients"
         block_f, held = min(128 if wide else 64, self._padded(self.f)), tiles.block_w
@@ -301,7 +282,7 @@ class Problem:
         near_blocks, far_blocks = triton.cdiv(nears, tiles.near), triton.cdiv(fars, tiles.far)
         splits = 1
         if not nodes_near:  # as many as keep the GPU busy
-            slots = self.chip[0] * tiles.per_sm
+            slots = multiprocessors * tiles.per_sm
             splits = min(far_blocks, max(1, slots // (near_blocks * self.batch * chunks)))
         far_blocks_each = triton.cdiv(far_blocks, splits)
         constants = {
@@ -320,28 +301,16 @@ class Problem:
 
 
 def triton_fused(
-    v: Tensor,
-    q: Tensor,
-    k: Tensor,
-    threshold: float | None,
-    precision: DotPrecision = "bf16x3",
+    v: Tensor, q: Tensor, k: Tensor, threshold: float | None, precision: DotPrecision = "bf16x3"
 ) -> Tensor:
     """Eq. 11 by fused kernels, for similarities that are one inner product."""
     if v.dtype not in DTYPES:
         raise ValueError(f"backend 'triton' takes float32, bfloat16 or float16; got {v.dtype}")
-    problem = Problem(
-        batch=q.shape[:-2].numel(),
-        n=q.shape[-2],
-        p=k.shape[-2],
-        f=v.shape[-1],
-        w=q.shape[-1],
-        threshold=None if threshold is None else float(threshold),
-        dtype=v.dtype,
-        precision=precision if v.dtype == torch.float32 else "tf32",  # 16 bits: as they are
-        chip=chip_of(v.device),
-    )
-    out: Tensor = _Fused.apply(v, q, k, problem)  # type: ignore[no-untyped-call]
-    return out
+    sizes = q.shape[:-2].numel(), q.shape[-2], k.shape[-2], v.shape[-1], q.shape[-1]
+    threshold = None if threshold is None else float(threshold)
+    precision = precision if v.dtype == torch.float32 else "tf32"  # 16 bits: as they are
+    problem = Problem(*sizes, threshold, v.dtype, precision, chip_of(v.device))
+    return cast(Tensor, _Fused.apply(v, q, k, problem))  # type: ignore[no-untyped-call]
 
 
 @lru_cache
@@ -395,14 +364,11 @@ class _Fused(torch.autograd.Function):
 def to_pivots(
     problem: Problem, x: Tensor, q: Tensor, k: Tensor, m: Tensor | None, scale: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return Gamma^T x / m [B, P, F] and the column sums m [B, P].
-
-    Backwards m is known and ``scale`` is 1 / r: then of (Gamma / r)^T.
-    """
+    """Return Gamma^T x / m [B, P, F] and the column sums m [B, P]; given m, of (scale Gamma)^T."""
     name: Pass = "messages" if m is None else "grad_messages"
     blocks, splits, rows, constants = problem.launch(name, nodes_near=False)
     shape = splits, problem.batch, problem.p
-    parts = torch.empty(*shape, problem.f, dtype=torch.float32, device=x.device)
+    parts = x.new_empty(*shape, problem.f, dtype=torch.float32)
     sum_parts = parts.new_empty(shape) if m is None else None
     chunks = triton.cdiv(problem.f, constants["BLOCK_F"])
     messages_kernel[blocks, splits, problem.batch * chunks](
@@ -419,9 +385,8 @@ def to_nodes(
 ) -> Tensor | None:
     """Write Gamma x to out [B, N, F]; ``normalise``: over the row sums [B, N], and return these."""
     blocks, _, rows, constants = problem.launch("messages", nodes_near=True)
-    row_sum = None
-    if normalise:
-        row_sum = torch.empty(problem.batch, problem.n, dtype=torch.float32, device=x.device)
+    size = problem.batch, problem.n
+    row_sum = x.new_empty(size, dtype=torch.float32) if normalise else None
     chunks = triton.cdiv(problem.f, constants["BLOCK_F"])
     messages_kernel[blocks, 1, problem.batch * chunks](
         q, k, x, None, out, row_sum, problem.threshold or 0.0, problem.n, problem.p, rows,
@@ -444,7 +409,7 @@ def gradients(
     factor = near[0]
     parts = torch.empty_like(factor)
     if splits > 1:
-        parts = torch.empty(splits, *factor.shape, dtype=torch.float32, device=factor.device)
+        parts = factor.new_empty(splits, *factor.shape, dtype=torch.float32)
     gradients_kernel[blocks, splits * chunks, problem.batch](
         *near, *far, scale, parts, dv if serves else None,
         problem.threshold or 0.0, factor.shape[1], far[0].shape[1], rows, splits,

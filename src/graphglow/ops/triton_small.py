@@ -1,8 +1,4 @@
-"""The small kernels: products of tiles, sparse products, unit vectors per head.
-
-What several programs add up is written once per program and summed afterwards: no atomics, so
-results are reproducible.
-"""
+"""The small kernels: products of tiles, sparse products, unit vectors per head; no atomics."""
 
 import torch
 import triton
@@ -40,10 +36,7 @@ def spmm_kernel(
     crow, col, values, dense, out, rows, dense_rows, value_stride,
     F: tl.constexpr, BLOCK_E: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    """One row of S dense: goes through the row's entries a block at a time.
-
-    Grid (rows, feature chunks, batch). Shapes: dense [B, M, F] -> out [B, N, F].
-    """
+    """One row of S dense [B, N, F], entries by blocks; grid (rows, feature chunks, batch)."""
     row, batch = tl.program_id(0).to(tl.int64), tl.program_id(2).to(tl.int64)
     f = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     dense += batch * dense_rows * F
@@ -64,14 +57,10 @@ def spmm_kernel(
 def spmm(
     crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int], dense: Tensor
 ) -> Tensor:
-    """S dense in one launch for a whole batch (the library: three, and no batch).
-
-    Shapes:
-        values [E] or [B, E], dense [.., M, F] -> [.., N, F]
-    """
+    """S dense [.., N, F] in one launch for a whole batch (the library: three, and no batch)."""
     dense, values = dense.contiguous(), values.contiguous()
     rows, features = shape[0], dense.shape[-1]
-    out = torch.empty(*dense.shape[:-2], rows, features, dtype=dense.dtype, device=dense.device)
+    out = dense.new_empty(*dense.shape[:-2], rows, features)
     if out.numel() == 0:
         return out
     block_f = min(64, triton.next_power_of_2(features))

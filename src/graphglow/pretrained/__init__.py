@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphglow.errors import InputError
-from graphglow.evidence import EvidenceLearner
 from graphglow.structure import StructureLearner
 
 PRETRAINED: dict[str, tuple[str, ...]] = {
@@ -20,9 +19,6 @@ PRETRAINED: dict[str, tuple[str, ...]] = {
     ),
 }
 """The learners by name (lower case), each with the graphs that it was trained on."""
-
-EVIDENCE = "evidence"
-"""The shipped evidence learner, pre-trained on open and random graphs, none of them the paper's."""
 
 FOLDER = Path(__file__).parent
 
@@ -52,49 +48,6 @@ def load_learner(
             f"got {str(learner)!r}{_nearest(str(learner))}"
         )
     return StructureLearner.load(path)
-
-
-def load_pretrained(name: str) -> StructureLearner:
-    """Load a structure learner that comes with the package, by its name in any case.
-
-    There is one, ``"universal"``, trained on the seven graphs of the paper. :func:`load_learner`
-    takes files too.
-    """
-    if not isinstance(name, str):
-        raise InputError(f"a pre-trained learner must be named by a text; got {name!r}")
-    if name.lower() not in PRETRAINED:
-        raise InputError(
-            f"a pre-trained learner must be one of {', '.join(PRETRAINED)}; "
-            f"got {name!r}{_nearest(name)}"
-        )
-    return StructureLearner.load(learner_file(name))
-
-
-def load_evidence_learner(
-    learner: EvidenceLearner | str | Path = EVIDENCE, *, seed: int = 0
-) -> EvidenceLearner:
-    """Return the evidence learner that ``learner`` is or names: the package's, a file, an object.
-
-    ``"untrained"`` is the control: the same evidence and candidates, weights drawn from ``seed``,
-    log-odds brought to the scale of the shipped one.
-    """
-    if isinstance(learner, EvidenceLearner):
-        return learner
-    if not isinstance(learner, str | Path):
-        raise InputError(
-            f"learner must be an EvidenceLearner, a name or a file; got {type(learner).__name__}"
-        )
-    shipped = FOLDER / f"{EVIDENCE}.safetensors"
-    if learner == "untrained":
-        control = EvidenceLearner.untrained(seed)
-        control.logit_scale.copy_(EvidenceLearner.load(shipped).logit_scale)
-        return control
-    path = shipped if learner == EVIDENCE else Path(learner).expanduser()
-    if not os.path.exists(path):
-        raise InputError(
-            f"learner must be {EVIDENCE}, untrained or an existing file; got {str(learner)!r}"
-        )
-    return EvidenceLearner.load(path)
 
 
 def learner_file(name: str | Path) -> Path:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.paper.lines import NAMES, OURS, OWN_LINES
+from graphglow.experiments.paper import GRAPHS, NAMES, OURS, OWN_LINES
 from graphglow.experiments.runs.rows import ResultRow
 
 SIGNIFICANT = 0.05
@@ -207,14 +206,13 @@ def _cell(rows: list[ResultRow]) -> Cell:
 
 def _judge(column: Sequence[tuple[Line, Cell]]) -> None:
     """Mark the best mean of a column, and test ours against the best control."""
-    controls = [(line, cell) for line, cell in column if not line.ours]
-    best, control = (
-        max(found, key=lambda one: one[1].mean or 0.0, default=None) for found in (column, controls)
-    )
+    best = max((cell.mean or 0.0 for _, cell in column), default=None)
+    controls = [(cell.mean or 0.0, line.name, cell) for line, cell in column if not line.ours]
     for line, cell in column:
-        cell.best = best is not None and len(column) > 1 and cell.mean == best[1].mean
-        if line.ours and control is not None:
-            cell.versus = against(cell, control[0].name, control[1])
+        cell.best = len(column) > 1 and cell.mean == best
+        if line.ours and controls:
+            _, name, control = max(controls, key=lambda one: one[0])
+            cell.versus = against(cell, name, control)
 
 
 def against(ours: Cell | None, control: str, other: Cell | None) -> Versus | None:
@@ -230,36 +228,22 @@ def welch(one: Sequence[float], other: Sequence[float]) -> float | None:
     """Two-sided p of Welch's t-test for a difference in means; None where it is not defined."""
     if min(len(one), len(other)) < 2:
         return None
-    spreads = statistics.stdev(one), statistics.stdev(other)
-    if max(spreads) < 1e-9:  # the same count of right nodes in every run
+    facts = [(statistics.mean(of), statistics.stdev(of), len(of)) for of in (one, other)]
+    if max(spread for _, spread, _ in facts) < 1e-9:  # the same count of right nodes in every run
         return None
     from scipy.stats import ttest_ind_from_stats
 
-    test = ttest_ind_from_stats(
-        *(statistics.mean(one), spreads[0], len(one)),
-        *(statistics.mean(other), spreads[1], len(other)),
-        equal_var=False,
-    )
-    return float(test.pvalue)
+    return float(ttest_ind_from_stats(*facts[0], *facts[1], equal_var=False).pvalue)
 
 
 def judged(table: Comparison) -> list[tuple[Line, list[Line]]]:
     """Each of ``JUDGED`` that is in the table, with those of its controls that are."""
+    labels = NAMES | {key: label for key, (_, label) in OWN_LINES.items()}
+    by_name = {line.name.lower(): line for line in table.lines}
+    lines = {key: by_name.get(label.lower()) or by_name.get(key) for key, label in labels.items()}
     found: list[tuple[Line, list[Line]]] = []
     for key, controls in JUDGED.items():
-        ours = _line_of(table, key)
-        others = [line for control in controls if (line := _line_of(table, control))]
+        ours, others = lines[key], [line for name in controls if (line := lines[name])]
         if ours is not None and others and not (key == "graphglow-star" and found):
             found.append((ours, others))
     return found
-
-
-def _line_of(table: Comparison, key: str) -> Line | None:
-    """The line with the label of a key, if it shares its method; else the one of that method."""
-    labels = {line: label for line, (_, label) in OWN_LINES.items()}
-    if key in labels:
-        return next((line for line in table.lines if line.name == labels[key]), None)
-    lines = [line for line in table.lines if line.method == key]
-    lines = [line for line in lines if line.name not in labels.values()]
-    named = [line for line in lines if line.name.lower() in (key, NAMES.get(key, key).lower())]
-    return next(iter(named or (lines if len(lines) == 1 else [])), None)

@@ -47,18 +47,11 @@ def write_report(
 
 def verdicts(rows: list[Row]) -> list[str]:
     """Say, for each control, on how many targets graphglow's mean is above, at and below it."""
-    sentences = []
+    sentences, targets = [], summarise(rows).values()
     for control in dict.fromkeys(row.method for row in rows if row.method != "graphglow"):
-        means = [
-            (methods["graphglow"].mean, methods[control].mean)
-            for methods in summarise(rows).values()
-            if {"graphglow", control} <= methods.keys()
-        ]
-        signs = [
-            (ours > theirs) - (ours < theirs)
-            for ours, theirs in means
-            if ours is not None and theirs is not None
-        ]
+        both = ("graphglow", control)
+        means = [[of[name].mean for name in both] for of in targets if of.keys() >= set(both)]
+        signs = [(a > b) - (a < b) for a, b in means if a is not None and b is not None]
         if signs:
             higher, equal, lower = map(signs.count, (1, 0, -1))
             sentences.append(

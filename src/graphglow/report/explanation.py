@@ -5,9 +5,9 @@ from pathlib import Path
 
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
-from graphglow.inference.explanation import Contribution, Explanation
+from graphglow.inference.explain import Contribution, Explanation
 from graphglow.report import frame
-from graphglow.report.frame import Chart, Trace, chart_text
+from graphglow.report.frame import Chart, Trace, chart_text, class_text
 from graphglow.report.page import PAGES, amount, percent, write_page
 
 BY_INPUT, BY_LEARNED = "by the input graph", "by the learned graph"
@@ -31,7 +31,7 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
     write_page(
         path,
         "explanation.html.j2",
-        title=_title(explanation),
+        title=f"What speaks for node {explanation.id} being {towards(explanation)}",
         summary=summary(explanation),
         why=explanation,
         class_text=class_text,
@@ -45,19 +45,12 @@ def summary(explanation: Explanation) -> str:
     e = explanation
     known = "its class is not known"
     if e.label is not None:
-        known = f"its known class is {e.label}" + (" too" if e.label == e.predicted else "")
+        known = f"it is known to be {class_text(e.label)}"
     said = [f"Node {e.id} of {e.target} is predicted to be {class_text(e.predicted)}; {known}."]
-    whole = e.input_total + e.latent_total
-    if e.input_total > 0 and e.latent_total > 0:
-        said.append(
-            f"Of what all nodes say for {towards(e)}, {percent(e.input_total / whole)} came by the "
-            f"input graph and {percent(e.latent_total / whole)} by the learned graph."
-        )
-    else:
-        said.append(
-            f"All nodes together add {amount(e.input_total)} by the input graph and "
-            f"{amount(e.latent_total)} by the learned graph to the score for {towards(e)}."
-        )
+    said.append(
+        f"All nodes together add {amount(e.input_total)} {BY_INPUT} and {amount(e.latent_total)} "
+        f"{BY_LEARNED} to the score for {towards(e)}."
+    )
     if e.contributions:
         first = e.contributions[0]
         who = "the node itself" if first.node == e.node else f"node {first.id}"
@@ -65,23 +58,10 @@ def summary(explanation: Explanation) -> str:
     return " ".join(said)
 
 
-def class_text(name: str) -> str:
-    """A class as a sentence has it: a bare number would not say that it is one."""
-    return f"class {name}" if name.isdigit() else name
-
-
 def towards(e: Explanation) -> str:
     """What the numbers speak for."""
     explained = class_text(e.explained)
     return explained if e.against is None else f"{explained} rather than {class_text(e.against)}"
-
-
-def _title(e: Explanation) -> str:
-    if e.against is not None:
-        return f"Why node {e.id} is {towards(e)}"
-    if e.explained != e.predicted:
-        return f"What speaks for node {e.id} being {towards(e)}"
-    return f"Why node {e.id} is predicted to be {towards(e)}"
 
 
 def bar_chart(explanation: Explanation) -> Chart:
@@ -123,12 +103,12 @@ def star_chart(explanation: Explanation) -> Chart:
     apart = sum(not one.input_edge for one in around)
     return frame.chart(
         "The node and those it listens to",
-        [*_rays(around, places), *_nodes(e, around, places)],
+        [*_rays(around, places), _nodes(e, around, places)],
         alt=f"Node {e.id} in the middle of {len(around)} nodes that contributed most; the input "
         f"graph joins it to {len(around) - apart} of them.",
         caption="Lines as wide as the contribution; dotted ones speak against the class. Nodes "
-        f"are coloured by predicted class. {apart} of {len(around)} are not neighbours in the "
-        "input graph.",
+        f"are coloured by predicted class, which stands beside them. {apart} of {len(around)} are "
+        "not neighbours in the input graph.",
         height=480,
         legend="foot",
         xaxis={"visible": False, "range": [-1.6, 1.6]},
@@ -152,35 +132,28 @@ def _rays(around: list[Contribution], places: list[tuple[float, float]]) -> list
     return rays
 
 
-def _nodes(
-    e: Explanation, around: list[Contribution], places: list[tuple[float, float]]
-) -> list[Trace]:
-    """Marks by predicted class; the node itself, larger and without a name, comes last."""
-    own = next((_told(one) for one in e.contributions if one.node == e.node), None)
-    own = own or f"<b>{chart_text(e.id, 60)}</b><br>{_known(e.label)}"
-    marks = [
-        (one.predicted, *place, chart_text(one.id, 14), _beside(*place), _told(one), 14)
-        for one, place in zip(around, places, strict=True)
-    ]
-    marks.append((e.predicted, 0.0, 0.0, "", "middle right", own, 28))
-    edge = {"width": 1.5, "color": "rgba(255,255,255,0.85)"}
-    traces = []
-    for name, style in frame.series_styles(sorted({mark[0] for mark in marks})).items():
-        of_class = [mark[1:] for mark in marks if mark[0] == name]
-        x, y, text, beside, told, size = map(list, zip(*of_class, strict=True))
-        traces.append(
-            frame.scatter(
-                *(f"predicted {class_text(name)}", (x, y), "markers+text", style),
-                hover="%{customdata}<extra></extra>",
-                customdata=told,
-                text=text,
-                textposition=beside,
-                textfont={"size": 12},
-                cliponaxis=False,
-                marker={"size": size, "opacity": 1, "line": edge},
-            )
-        )
-    return traces
+def _nodes(e: Explanation, around: list[Contribution], places: list[tuple[float, float]]) -> Trace:
+    """Marks in the colours of predicted classes; the node itself, larger, in the middle."""
+    predicted = [e.predicted, *(one.predicted for one in around)]
+    styles = frame.series_styles(sorted(set(predicted)))
+    x, y = zip((0.0, 0.0), *places, strict=True)
+    parts = (f"{one.input_part:+.4f} {BY_INPUT}<br>{one.latent_part:+.4f}" for one in around)
+    return frame.scatter(
+        *("", (x, y), "markers+text", frame.INPUT_STYLE),
+        hover="%{customdata}<extra></extra>",
+        customdata=["the node itself", *(f"{told} {BY_LEARNED}" for told in parts)],
+        text=["", *(chart_text(f"{one.id} ({class_text(one.predicted)})", 28) for one in around)],
+        textposition=[_beside(*place) for place in zip(x, y, strict=True)],
+        textfont={"size": 12},
+        cliponaxis=False,
+        showlegend=False,
+        marker={
+            "size": [28] + [14] * len(around),
+            "color": [styles[name].colour for name in predicted],
+            "opacity": 1,
+            "line": {"width": 1.5, "color": "rgba(255,255,255,0.85)"},
+        },
+    )
 
 
 def _beside(x: float, y: float) -> str:
@@ -192,15 +165,3 @@ def _beside(x: float, y: float) -> str:
 def _name(e: Explanation, one: Contribution) -> str:
     known = f"predicted {class_text(one.predicted)}" if one.label is None else class_text(one.label)
     return chart_text(f"{one.id} ({'itself' if one.node == e.node else known})", 28)
-
-
-def _told(one: Contribution) -> str:
-    return (
-        f"<b>{chart_text(one.id, 60)}</b><br>{_known(one.label)}<br>predicted "
-        f"{chart_text(class_text(one.predicted))}<br>{one.input_part:+.4f} {BY_INPUT}<br>"
-        f"{one.latent_part:+.4f} {BY_LEARNED}"
-    )
-
-
-def _known(label: str | None) -> str:
-    return "unlabelled" if label is None else f"known to be {chart_text(class_text(label))}"

@@ -107,13 +107,6 @@ def two_bars(
     return bars
 
 
-def heat_map(values: Any, title: str, *, hover: str, **more: Any) -> Trace:
-    """Values as colours; ``title`` stands at the scale."""
-    bar = {"title": {"text": title, "side": "right"}}
-    heat = {"type": "heatmap", "z": values, "colorbar": bar}
-    return heat | {"hovertemplate": f"{hover}<extra></extra>", **more}
-
-
 def axis(title: str = "", **more: Any) -> dict[str, Any]:
     """An axis with a title, and whatever else Plotly is told about it."""
     return {"title": {"text": chart_text(title, 80)}, **more}
@@ -130,6 +123,11 @@ def chart_text(value: object, length: int = 40) -> str:
     if len(text) > length:
         text = text[: length - 1] + "\u2026"
     return html.escape(text, quote=False)
+
+
+def class_text(name: str) -> str:
+    """A class as people say it: a bare number would not say that it is one."""
+    return f"class {name}" if name.isdigit() else name
 
 
 def unique_names(names: Iterable[str]) -> list[str]:

@@ -96,7 +96,7 @@
     heads.forEach((head, column) => {
       const sorter = head.querySelector("button");
       if (!sorter) return;
-      const numeric = head.classList.contains("number") || "numeric" in head.dataset;
+      const numeric = head.classList.contains("number");
       const turns = numeric ? ["descending", "ascending", "none"] : ["ascending", "descending", "none"];
       sorter.addEventListener("click", () => {
         const turn = turns[(turns.indexOf(head.getAttribute("aria-sort")) + 1) % 3];

@@ -7,16 +7,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments import cells
-from graphglow.experiments.paper.lines import NAMES, OURS
+from graphglow.experiments.paper import NAMES, OURS, cells
 from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
-from graphglow.experiments.wording import counted, shortened
-from graphglow.report import comparison, curves, structure_charts
+from graphglow.report import comparison, curves, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
+from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
-from graphglow.report.structure import LARGEST_REFINED, NODES_DRAWN, TOP_K, LearnedStructure
 from graphglow.training import TransferResult
 
 HEAT_ROWS, HEAT_COLUMNS = 240, 120
@@ -70,7 +68,7 @@ def write_results(
         title=title,
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         experiments=sections,
-        curves={s.name: [sweep_chart(w, styles) for w in s.sweeps if w.drawn] for s in sections},
+        curves={s.name: [sweep_chart(w, styles) for w in s.sweeps] for s in sections},
         times={section.name: time_charts(section.table, styles) for section in timed},
         transfers=[_transfer(path, result, len(transfers)) for path, result in transfers],
         styles=styles,
@@ -81,8 +79,8 @@ def write_results(
         against=comparison.against,
         alone=comparison.ALONE,
         left_out=comparison.LEFT_OUT,
-        top_k=TOP_K,
-        largest_refined=LARGEST_REFINED,
+        top_k=structure.TOP_K,
+        largest_refined=structure.LARGEST_REFINED,
     )
     return [section.name for section in sections]
 
@@ -97,20 +95,19 @@ def experiment_sections(rows: Sequence[ResultRow]) -> list[ExperimentSection]:
 
 def _metrics(rows: Sequence[ResultRow]) -> Comparison:
     """Metrics that are numbers, as columns, but for those that stand beside learned graphs."""
-    elsewhere = {f"{curves.INPUT}{name}" for row in rows for name in curves.of_two_graphs(row)}
     column = target_column(rows)
     names = comparison.line_names(rows, column)
     values = [
         replace(row, series=metric, test_accuracy=value, label=f"{column(row)}, {names[row.cell]}")
         for row in rows
-        for metric in curves.metric_names([row], lists=False)
-        if isinstance(value := row.metrics[metric], float) and metric not in elsewhere
+        for metric, value in row.metrics.items()
+        if isinstance(value, float) and metric.removeprefix(curves.INPUT) not in histories(row)
     ]
     return compare(values, lambda row: row.series, lambda row: row.label)
 
 
 def _notes(rows: Sequence[ResultRow]) -> Iterator[str]:
-    """What a reader must know before comparing: splits, machines, batches."""
+    """What a reader must know before comparing: splits, learners, machines, failures."""
     splits = grouped([row for row in rows if row.split], lambda row: row.split)
     if splits:
         targets = {split: dict.fromkeys(row.target for row in of) for split, of in splits.items()}
@@ -122,37 +119,18 @@ def _notes(rows: Sequence[ResultRow]) -> Iterator[str]:
             "One pre-trained learner serves all seeds of a cell: standard deviations are over "
             "seeds of the transfer only."
         )
-    devices = Counter(row.device for row in rows if row.device).most_common()
-    if len(devices) > 1:
-        told = ", ".join(f"{number:,} on {device}" for device, number in devices)
-        yield f"Runs by device: {told}; the same seed draws other numbers on another."
-    timed = [row for row in rows if row.seconds is not None]
-    machines = sorted({_machine(row) for row in timed} - {""})
+    machines = {
+        str(machine.get("gpu" if row.device == "cuda" else "cpu"))
+        for row in rows
+        if row.seconds is not None and isinstance(machine := row.provenance.get("machine"), dict)
+    }
     if len(machines) > 1:
         yield (
-            f"Times were taken on different machines ({'; '.join(machines)}): compare them within "
-            "one machine only."
+            f"Times were taken on different machines ({'; '.join(sorted(machines))}): compare "
+            "them within one machine only."
         )
-    if any(row.runs_at_once > 1 for row in timed):
-        yield "Some seeds were trained together as one batch; their time is that of the batch."
-    if any(row.processes > 1 for row in timed):
-        yield "Some runs shared their machine with others, which makes them slower."
-    mixed = {row.cell: row for row in rows if row.left_out}.values()
-    if mixed:
-        runs = counted(sum(row.left_out for row in mixed), "run")
-        told = shortened(dict.fromkeys(f"{row.label} on {row.target}" for row in mixed))
-        yield f"Left out, since the newest run of its cell had other settings: {runs} of {told}."
     failed = [row for row in rows if row.error and row.test_accuracy is None]
     yield from dict.fromkeys(f"No result from {r.label} on {r.target}: {r.error}." for r in failed)
-
-
-def _machine(row: ResultRow) -> str:
-    machine = row.provenance.get("machine")
-    if not isinstance(machine, dict):
-        return row.device
-    if row.device == "cuda" and machine.get("gpu"):
-        return str(machine["gpu"])
-    return f"{machine.get('cpu')}, {machine.get('cores')} CPU cores"
 
 
 def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]:
@@ -162,9 +140,7 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
     the one that goes by the method's name.
     """
     seen_together = [section.table.lines for section in sections]
-    seen_together += [
-        sweep.curves.lines + sweep.levels.lines for section in sections for sweep in section.sweeps
-    ]
+    seen_together += [sweep.curves.lines for section in sections for sweep in section.sweeps]
     keys = {line.name: line.method for lines in seen_together for line in lines}
     for lines in seen_together:
         count = Counter(line.method for line in lines)
@@ -179,26 +155,21 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
 
 def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     """What the page shows of a saved transfer, one of ``count``."""
-    structure = LearnedStructure(result)
-    fewer = min(count, 4)
-    similarities = structure.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
-    drawn = structure.drawing(NODES_DRAWN if count <= 4 else NODES_DRAWN // 4)
-    confusion = structure.confusion()
-    small = [structure_charts.homophily_chart(structure)] if len(structure.edges) > 1 else []
-    if confusion is not None:
-        small.append(structure_charts.confusion_chart(structure.class_names, confusion))
-    small += [structure_charts.training_chart(result.history)] if result.history else []
-    shares = {name: structure.share(edges) for name, edges in structure.edges.items()}
+    learned, fewer = structure.LearnedStructure(result), min(count, 4)
+    similarities = learned.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
+    shares = {name: learned.share(edges) for name, edges in learned.edges.items()}
+    small = [structure.homophily_chart(learned)] if len(shares) > 1 else []
+    small += [structure.training_chart(result.history)] if result.history else []
     return {
         "path": path,
-        "structure": structure,
+        "structure": learned,
         "facts": result.summary(),
         "sources": result.learner.provenance.get("sources"),
         "large": [
-            structure_charts.graph_chart(structure, drawn),
-            structure_charts.similarity_chart(structure, similarities),
+            structure.graph_chart(learned, learned.drawing(structure.NODES_DRAWN // fewer)),
+            structure.similarity_chart(learned, similarities),
         ],
         "small": small,
-        "graphs": {**shares, "learned graph alone": structure.learned_share()},
-        "confusion": [] if confusion is None else confusion.tolist(),
+        "graphs": {**shares, "learned graph alone": learned.learned_share()},
+        "confusion": learned.confusion().tolist(),
     }

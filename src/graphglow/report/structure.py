@@ -1,7 +1,9 @@
-"""What one transfer learned, as numbers: similarities, edges before and after, a drawing."""
+"""What one transfer learned: similarities, edges before and after, and charts of them."""
 
 import math
+from collections.abc import Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import networkx as nx
@@ -11,7 +13,12 @@ import torch
 from torch import Tensor
 
 from graphglow.experiments.structure_metrics import edge_homophily, heard_over_latent
+from graphglow.inference.explain import class_names
+from graphglow.report import frame
+from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
+from graphglow.report.page import percent
 from graphglow.training import TransferResult
+from graphglow.training.loop import Epoch
 
 TOP_K = 16
 """Strongest incoming edges of each node that make up the refined graph."""
@@ -21,6 +28,8 @@ EDGES_LISTED = 25
 NODES_DRAWN, INPUT_EDGES_DRAWN, NEW_EDGES_DRAWN = 400, 1200, 400
 SPRING_STEPS = 12
 UNLABELLED = "unlabelled"
+ACCURACY = "validation accuracy"
+RULE = frame.translucent(frame.GREY, 0.7)
 
 
 class Share(NamedTuple):
@@ -43,43 +52,27 @@ class Drawing(NamedTuple):
     places: np.ndarray
     input_edges: np.ndarray
     new_edges: np.ndarray
-    num_edges: tuple[int, int]
-    """Input edges and new ones between these nodes, drawn or not."""
 
 
 class LearnedStructure:
     """A saved transfer, seen by the page; everything is computed when it is asked for.
 
     Edges are tables with a line for each directed edge v -> u without loops: ``source, target,
-    weight, input_part, learned_part, new``; new are those that the input graph does not have.
+    weight``.
     """
 
     def __init__(self, result: TransferResult) -> None:
         self.result = result
         self.y = result.graph.y.numpy()
         self.num_nodes = result.graph.num_nodes
-
-    @cached_property
-    def class_names(self) -> list[str]:
-        given = self.result.data.get("class_names")
-        count = self.result.graph.num_classes
-        if given is not None and len(given) >= count:
-            return [str(name) for name in given[:count]]
-        return [f"class {number}" for number in range(count)]
+        self.class_names = list(map(frame.class_text, class_names(result)))
+        given = result.data.get("node_id")
+        self.node_names = list(map(str, range(self.num_nodes) if given is None else given))
+        self.predicted = result.refinement.logits.argmax(dim=1).numpy()
 
     def class_of(self, node: int) -> str:
         label = int(self.y[node])
         return self.class_names[label] if label >= 0 else UNLABELLED
-
-    @cached_property
-    def node_names(self) -> list[str]:
-        given = self.result.data.get("node_id")
-        return [str(name) for name in (range(self.num_nodes) if given is None else given)]
-
-    @cached_property
-    def predicted(self) -> np.ndarray:
-        found: np.ndarray = self.result.refinement.logits.argmax(dim=1).numpy()
-        return found
 
     def similarities(self, rows: int, columns: int) -> Any:
         """Gamma of at most ``rows`` nodes and ``columns`` pivots, sampled by class.
@@ -96,9 +89,8 @@ class LearnedStructure:
     @cached_property
     def input_edges(self) -> Any:
         here, there = self.result.graph.entries
-        weight = self.result.graph.adj.values
-        edges = _edge_table(there, here, weight, weight, torch.zeros_like(weight))
-        return edges[edges.source != edges.target].assign(new=False)
+        edges = _edge_table(there, here, self.result.graph.adj.values)
+        return edges[edges.source != edges.target]
 
     @cached_property
     def refined_edges(self) -> Any:
@@ -106,10 +98,21 @@ class LearnedStructure:
         if self.num_nodes > LARGEST_REFINED:
             return None
         graph = self.result.refined_graph(TOP_K, self_loops=False)
-        parts = (graph.edge_weight, graph.edge_input_weight, graph.edge_latent_weight)
-        edges, given = _edge_table(*graph.edge_index, *parts), self.input_edges
-        known = given.source * self.num_nodes + given.target
-        return edges.assign(new=~(edges.source * self.num_nodes + edges.target).isin(known))
+        source, target = graph.edge_index
+        return _edge_table(source, target, graph.edge_weight)
+
+    @cached_property
+    def new_edges(self) -> Any:
+        """Edges of the refined graph that the input graph does not have, the strongest first."""
+        given, refined = self.input_edges, self.refined_edges
+        if refined is None:
+            return given[:0]
+        here, there = (of.source * self.num_nodes + of.target for of in (refined, given))
+        return refined[~here.isin(there)].sort_values("weight", ascending=False, kind="stable")
+
+    def strongest(self) -> list[Any]:
+        """New edges with the greatest weights, one way of each pair."""
+        return list(_once(self.new_edges).head(EDGES_LISTED).itertuples(index=False))
 
     @property
     def edges(self) -> dict[str, Any]:
@@ -136,45 +139,25 @@ class LearnedStructure:
         share = edge_homophily(heard_over_latent(self.result.refinement.latent, y), y)
         return Share(None, None, share if math.isfinite(share) else None)
 
-    def strongest(self, *, new: bool) -> list[Any]:
-        """New edges by weight, or known ones by what was learned on top; one way of each pair."""
-        edges = self.refined_edges
-        if edges is None:
-            return []
-        chosen = edges[(edges.new == new) & (edges.learned_part > 0)]
-        key = "weight" if new else "learned_part"
-        ranked = chosen.sort_values(key, ascending=False, kind="stable")
-        return list(_once(ranked).head(EDGES_LISTED).itertuples(index=False))
-
-    def confusion(self) -> np.ndarray | None:
-        """Test nodes by class (rows) and predicted class (columns): [C, C]; None without any."""
+    def confusion(self) -> np.ndarray:
+        """Test nodes by class (rows) and predicted class (columns): [C, C]."""
         test, count = self.result.graph.test.numpy(), self.result.graph.num_classes
         pairs = self.y[test] * count + self.predicted[test]
-        return np.bincount(pairs, minlength=count**2).reshape(count, count) if len(test) else None
+        return np.bincount(pairs, minlength=count**2).reshape(count, count)
 
     def drawing(self, count: int = NODES_DRAWN) -> Drawing:
         """Draw all nodes, or a sample by class with the nodes that its strongest edges reach."""
-        nodes, refined = self._drawn_nodes(count), self.refined_edges
-        given = _between(self.input_edges, nodes)
-        new = given[:, :0] if refined is None else _between(refined[refined.new], nodes)
-        shown = given[:, :INPUT_EDGES_DRAWN], new[:, :NEW_EDGES_DRAWN]
-        places = _places(self.result.refinement.logits[nodes], np.concatenate(shown, axis=1))
-        return Drawing(nodes, places, *shown, (given.shape[1], new.shape[1]))
-
-    def _drawn_nodes(self, count: int) -> np.ndarray:
-        """A quarter by class, a quarter along new edges, the rest along edges of the input."""
-        if self.num_nodes <= count:
-            return sample_by_class(self.y, count)
         nodes = list(sample_by_class(self.y, count // 4))
-        hops = [(self.input_edges, count)] * 2
-        if self.refined_edges is not None:
-            hops.insert(0, (self.refined_edges[self.refined_edges.new], count // 2))
+        hops = (self.new_edges, count // 2), (self.input_edges, count), (self.input_edges, count)
         for edges, limit in hops:
             reached = fair_order(edges[edges.target.isin(nodes)]).source
             nodes = list(dict.fromkeys([*nodes, *reached]))[: max(limit, len(nodes))]
         nodes += sample_by_class(self.y, count).tolist()  # where neighbours are few
-        found = np.array(list(dict.fromkeys(nodes))[:count])
-        return found[np.argsort(self.y[found], kind="stable")]
+        drawn = np.array(list(dict.fromkeys(nodes))[:count])
+        given = _between(self.input_edges, drawn)[:, :INPUT_EDGES_DRAWN]
+        new = _between(self.new_edges, drawn)[:, :NEW_EDGES_DRAWN]
+        places = _places(self.result.refinement.logits[drawn], np.concatenate([given, new], axis=1))
+        return Drawing(drawn, places, given, new)
 
 
 def sample_by_class(y: np.ndarray, count: int) -> np.ndarray:
@@ -199,9 +182,9 @@ def fair_order(edges: Any) -> Any:
     return by_weight.iloc[np.argsort(by_weight.groupby("target").cumcount(), kind="stable")]
 
 
-def _edge_table(*columns: Tensor) -> Any:
-    names = ("source", "target", "weight", "input_part", "learned_part")
-    return pd.DataFrame({n: column.numpy() for n, column in zip(names, columns, strict=True)})
+def _edge_table(source: Tensor, target: Tensor, weight: Tensor) -> Any:
+    columns = {"source": source, "target": target, "weight": weight}
+    return pd.DataFrame({name: column.numpy() for name, column in columns.items()})
 
 
 def _once(edges: Any) -> Any:
@@ -239,3 +222,164 @@ def _places(logits: Tensor, edges: np.ndarray) -> np.ndarray:
     whole = max(float(np.quantile(radius, 0.95)), 1e-9)  # what drifted away is drawn back
     drawn: np.ndarray = found / whole * np.minimum(1, 1.15 * whole / np.maximum(radius, 1e-9))
     return drawn
+
+
+# Charts
+
+
+def graph_chart(structure: LearnedStructure, found: Drawing) -> Chart:
+    """The graph: classes as colours, input edges grey, new edges in colour."""
+    ends = structure.y[found.nodes][found.new_edges]  # [2, E]
+    same = (ends[0] == ends[1]) & (ends[0] >= 0)
+    kinds = (
+        ("input edges", found.input_edges, frame.INPUT_STYLE),
+        ("new edges within a class", found.new_edges[:, same], frame.LEARNED_STYLE),
+        ("other new edges", found.new_edges[:, ~same], frame.LEARNED_STYLE._replace(dash="dash")),
+    )
+    traces = [_edges(found.places, *kind) for kind in kinds if kind[1].shape[1]]
+    names = np.array([structure.class_of(node) for node in found.nodes])
+    styles = frame.series_styles([*structure.class_names, UNLABELLED])
+    mark = {"size": 8, "line": {"width": 1, "color": "rgba(255,255,255,0.75)"}}
+    for name in (name for name in styles if name in names):
+        hover, place = "%{text}<extra></extra>", found.places[names == name].round(3).T
+        dots = frame.scatter(name, place, "markers", styles[name], hover=hover, marker=mark)
+        traces.append(dots | {"text": [_told(structure, n) for n in found.nodes[names == name]]})
+    counts = found.input_edges.shape[1], found.new_edges.shape[1]
+    return frame.chart(
+        "The graph",
+        traces,
+        alt=f"Drawing of {len(names)} nodes coloured by class with {counts[0]} input edges and "
+        f"{counts[1]} new edges, {same.sum()} of them within a class.",
+        caption="Nodes coloured by class; input edges grey; edges that the learner added in "
+        f"colour. {len(names):,} of {structure.num_nodes:,} nodes are drawn, with their strongest "
+        "edges. Nodes of one predicted class lie together; edges pull a little.",
+        height=620,
+        legend="foot",
+    )
+
+
+def _told(structure: LearnedStructure, node: int) -> str:
+    predicted = structure.class_names[structure.predicted[node]]
+    return (
+        f"<b>{chart_text(structure.node_names[node], 60)}</b><br>"
+        f"{chart_text(structure.class_of(node))}<br>predicted {chart_text(predicted)}"
+    )
+
+
+def _edges(places: np.ndarray, name: str, pairs: np.ndarray, style: SeriesStyle) -> Trace:
+    ends = places[pairs].round(3)  # [2, E, 2]
+    path = np.stack([*ends, np.full(ends.shape[1:], np.nan)], axis=1).reshape(-1, 2)
+    share, width = (0.4, 1.0) if style is frame.INPUT_STYLE else (0.7, 1.6)
+    faint = {"color": frame.translucent(style.colour, share), "width": width}
+    return frame.scatter(name, path.T, "lines", style, line=faint)
+
+
+def similarity_chart(structure: LearnedStructure, found: Any) -> Chart:
+    """Gamma as a heat map, nodes by pivots, both sorted by class."""
+    rows, row_axis, row_ends = _by_class(structure, found.index)
+    columns, column_axis, column_ends = _by_class(structure, found.columns)
+    across = {"xref": "paper", "x0": 0, "x1": 1}
+    down = {"yref": "paper", "y0": 0, "y1": 1}
+    rules = [across | {"y0": end, "y1": end} for end in row_ends]
+    rules += [down | {"x0": end, "x1": end} for end in column_ends]
+    heat = {
+        "type": "heatmap",
+        "z": found.to_numpy().round(4),
+        "x": columns,
+        "y": rows,
+        "colorbar": {"title": {"text": "similarity", "side": "right"}},
+        "hovertemplate": "node %{y}<br>pivot %{x}<br>similarity %{z:.3f}<extra></extra>",
+    }
+    sizes = f"{found.shape[0]} of {structure.num_nodes:,} nodes and {found.shape[1]} of "
+    return frame.chart(
+        "Nodes and pivots",
+        [heat],
+        alt="Heat map of node-pivot similarities sorted by class.",
+        caption="Similarity of nodes (rows) and pivots (columns), after the last refinement and "
+        "the cut at the threshold; both are sorted by class. Blocks along the diagonal mean that "
+        f"the learner joins nodes of one class. Shown are {sizes}"
+        f"{len(structure.result.pivots):,} pivots, sampled by class.",
+        height=540,
+        x=frame.axis("pivots", **column_axis),
+        y=frame.axis("nodes", autorange="reversed", **row_axis),
+        legend=None,
+        shapes=[{"type": "line", "line": {"color": RULE, "width": 1}, **rule} for rule in rules],
+    )
+
+
+def _by_class(
+    structure: LearnedStructure, nodes: np.ndarray
+) -> tuple[list[str], dict[str, Any], list[float]]:
+    """Nodes sorted by class along an axis: their labels, a tick for each class, where one ends."""
+    classes = [structure.class_of(node) for node in nodes]
+    labels = frame.unique_names(
+        chart_text(f"{structure.node_names[node]} ({name})", 60)
+        for node, name in zip(nodes, classes, strict=True)
+    )
+    middles: dict[str, str] = {}  # label in the middle of a class -> name of the class
+    ends: list[float] = []
+    first = 0
+    for name, group in groupby(classes):
+        last = first + len(list(group))
+        if last - first > len(labels) / 40:
+            middles[labels[(first + last - 1) // 2]] = chart_text(name, 14)
+        ends.append(last - 0.5)
+        first = last
+    ticks = frame.ticks_at(middles, middles.values())
+    return labels, {"type": "category", "ticks": "", "showgrid": False, **ticks}, ends[:-1]
+
+
+def homophily_chart(structure: LearnedStructure) -> Chart:
+    """For each class, the share of incoming edges that come from the same class."""
+    names = structure.class_names
+    labels = frame.unique_names(chart_text(name, 20) for name in names)
+    shares = [
+        [structure.share(edges, label).same_class for label in range(len(names))]
+        for edges in structure.edges.values()
+    ]
+    values = [[None if share is None else 100 * share for share in of] for of in shares]
+    hover = "%{x}: %{y:.1f} %<extra>%{fullData.name}</extra>"
+    said = [
+        f"{name} {percent(one)} before, {percent(other)} after"
+        for name, one, other in zip(names, *shares, strict=True)
+    ]
+    return frame.chart(
+        "Homophily by class",
+        frame.two_bars(tuple(structure.edges), labels, values, hover=hover),
+        alt=f"Share of edges from the same class: {'; '.join(said)}.",
+        x=frame.axis(type="category"),
+        y=frame.axis("edges from the same class, %", range=[0, 100]),
+        bargap=0.3,
+    )
+
+
+def training_chart(history: Sequence[Epoch]) -> Chart:
+    """Losses on one axis, validation accuracy on another; the best epoch is marked."""
+    epochs = [step.epoch for step in history]
+    blue = frame.series_styles([""])[""]
+    lines = {
+        "training loss": ([step.loss for step in history], frame.INPUT_STYLE),
+        "validation loss": ([step.val_loss for step in history], blue),
+        f"{ACCURACY}, %": ([100 * step.val_accuracy for step in history], frame.LEARNED_STYLE),
+    }
+    traces = [
+        frame.scatter(name, (epochs, values), "lines", style, hover="%{y:.3f}")
+        for name, (values, style) in lines.items()
+    ]
+    traces[-1]["yaxis"] = "y2"
+    best = max(history, key=lambda step: (step.val_accuracy, -step.val_loss))
+    words = f"best {ACCURACY} {100 * best.val_accuracy:.1f} % in epoch {best.epoch}"
+    rule = {"type": "line", "x0": best.epoch, "x1": best.epoch, "y0": 0, "y1": 1, "yref": "paper"}
+    right = {"overlaying": "y", "side": "right", "showgrid": False}
+    right["tickmode"] = "auto"  # Plotly would take the places of the other axis's ticks
+    return frame.chart(
+        "Training",
+        traces,
+        alt=f"Training over {len(history)} epochs; {words}.",
+        caption=f"The dotted line marks the epoch kept: {words}.",
+        x=frame.axis("epoch"),
+        y=frame.axis("loss", rangemode="tozero"),
+        yaxis2=frame.axis(f"{ACCURACY}, %", **right),
+        hovermode="x unified",
+        shapes=[rule | {"line": {"color": RULE, "dash": "dot"}}],
+    )

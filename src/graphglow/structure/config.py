@@ -11,9 +11,6 @@ Similarity = Literal["cosine", "dot", "rbf", "attention"]
 Delta = Literal["truncate", "affine"]
 Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
-INNER_PRODUCTS = ("cosine", "dot")
-"""Similarities that are an inner product of factors, with no function around it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class LearnerConfig:
@@ -49,30 +46,19 @@ class LearnerConfig:
                 f"delta {self.delta!r} must be used with similarity 'cosine'; "
                 f"got {self.similarity!r}"
             )
-        if not self.weighted:
-            self._check_unweighted()
+        inner_product = self.similarity in ("cosine", "dot")
+        if not self.weighted and not (inner_product and self.num_heads == 1 and self.tied):
+            raise InputError(
+                "where nothing is weighted, similarity must be cosine or dot, num_heads 1 and tied "
+                f"true; got {self.similarity!r}, {self.num_heads} and {self.tied}"
+            )
         if self.neighbours is not None:
-            self._check_neighbours(self.neighbours)
-
-    def _check_unweighted(self) -> None:
-        """Refuse what weights alone make different."""
-        if self.similarity not in INNER_PRODUCTS:
-            raise InputError(
-                "similarity must be cosine or dot where nothing is weighted; "
-                f"got {self.similarity!r}"
-            )
-        if self.num_heads != 1:
-            raise InputError(f"num_heads must be 1 where nothing is weighted; got {self.num_heads}")
-        if not self.tied:
-            raise InputError("tied must be true where nothing is weighted; got false")
-
-    def _check_neighbours(self, neighbours: int) -> None:
-        at_least("neighbours", neighbours, 1)
-        if self.similarity not in INNER_PRODUCTS or self.delta != "truncate":
-            raise InputError(
-                "neighbours must go with similarity cosine or dot and delta truncate; "
-                f"got {self.similarity!r} and {self.delta!r}"
-            )
+            at_least("neighbours", self.neighbours, 1)
+            if not inner_product or self.delta != "truncate":
+                raise InputError(
+                    "neighbours must go with similarity cosine or dot and delta truncate; "
+                    f"got {self.similarity!r} and {self.delta!r}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +101,7 @@ def delta_facts(delta: str) -> dict[str, str]:
     return {} if delta == LearnerConfig.delta else {"delta": delta}
 
 
-RETIRED = {"sharpness": 10.0, "latent_degree": None}
+RETIRED = {"sharpness": 10.0, "latent_degree": None, "train_learner": False}
 """Settings that older versions had, with the value under which nothing is different without."""
 
 

@@ -93,8 +93,8 @@ class StructureLearner(nn.Module):
             return self.pivot_structure(q, k, backend=backend, precision=precision)
         if backend != "auto" or precision != "float32":
             raise InputError(
-                "a learner with neighbours must have backend auto and precision float32, since "
-                f"its messages are sparse products; got {backend!r} and {precision!r}"
+                "a learner with neighbours must have backend auto and precision float32; "
+                f"got {backend!r} and {precision!r}"
             )
         return KNNStructure(
             q, k, self.config.threshold, kernel="identity", heads=1, neighbours=neighbours

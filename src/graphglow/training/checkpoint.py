@@ -7,15 +7,12 @@ checksum, and a lock that one process at a time can hold.
 """
 
 import json
-import os
-import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 import torch
@@ -25,18 +22,10 @@ from graphglow.checks import at_least, number
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
-from graphglow.storage import (
-    checksum,
-    load_tensors,
-    prefixed,
-    save_tensors,
-    try_lock,
-    within,
-)
+from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
 from graphglow.structure import StructureLearner
 from graphglow.version import __version__
 
-NAME = re.compile(r"checkpoint-(\d+)\.safetensors")
 LOCK = "lock"
 DIFFERENCES_SHOWN = 3
 
@@ -98,23 +87,18 @@ class Checkpoints:
         """Whether this run went on from a checkpoint."""
         self._lock: BinaryIO | None = None
         self._run: dict[str, Any] = {}
-        self._damaged: set[Path] = set()
         self._began = self._last = 0.0
-        self._warned = self._cleared = False
+        self._warned = self._ended = False
 
     def __enter__(self) -> "Checkpoints":
         """Take the lock."""
-        if os.path.lexists(self.folder) and not self.folder.is_dir():
-            raise InputError(
-                f"the place for checkpoints must be a folder; got {self.folder}, which is none"
-            )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             lock = try_lock(self.folder / LOCK)
         except OSError as error:
-            reason = error.strerror or error
             raise InputError(
-                f"the folder for checkpoints must be writable; got {self.folder} ({reason})"
+                "the place for checkpoints must be a writable folder; "
+                f"got {self.folder} ({error.strerror})"
             ) from error
         if lock is None:
             raise InputError(
@@ -129,20 +113,19 @@ class Checkpoints:
             )
         for leftover in self.folder.glob(".checkpoint-*"):  # of a write that was killed
             _remove(leftover)
-        self._lock, self._cleared = lock, False
+        self._lock = lock
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         assert self._lock is not None
-        if not self.files() and not self._cleared:  # else it may be another's by now
-            self._clear()
+        files = self.files()
+        if self._ended or not files:
+            for path in [*files, self.folder / LOCK]:
+                _remove(path)
+            with suppress(OSError):  # something else is in it
+                self.folder.rmdir()
         self._lock.close()
-        self._lock = None
+        self._lock, self._ended = None, False
 
     def begin(self, run: dict[str, Any], restore: Callable[[Saved], object]) -> Saved | None:
         """Go on from the newest whole checkpoint of ``run``, if there is one; start the clock.
@@ -176,7 +159,7 @@ class Checkpoints:
         if now - self._last < self.every_seconds:
             return
         self._last = now
-        newest = max(map(_number, self.files()), default=0)
+        newest = int(self.files()[-1].stem.removeprefix("checkpoint-")) if self.files() else 0
         path = self.folder / f"checkpoint-{newest + 1:06d}.safetensors"
         seconds = self.seconds_before + now - self._began
         meta = {"run": self._run, "facts": (facts or {}) | {"seconds": seconds}}
@@ -192,39 +175,30 @@ class Checkpoints:
                 reason = str(error) or "no memory left"
                 _warn(f"a checkpoint was not written, {kept} and training goes on: {reason}")
             return
-        whole = [path for path in self.files() if path not in self._damaged]
-        for old in whole[: -self.keep]:
+        for old in self.files()[: -self.keep]:
             _remove(old)
 
     def remove(self) -> None:
-        """Remove the folder: the run has ended well and its result is safe."""
+        """Remove the folder, or at the end of a ``with`` block: the run's result is safe."""
         with held(self):
-            self._clear()
+            self._ended = True
 
     def files(self) -> list[Path]:
         """The checkpoints, from old to new."""
-        try:
-            found = [path for path in self.folder.iterdir() if NAME.fullmatch(path.name)]
-        except OSError:  # no folder
-            return []
-        return sorted(found, key=_number)
-
-    @property
-    def locked(self) -> bool:
-        """Whether this process has the folder to itself already."""
-        return self._lock is not None
+        return sorted(self.folder.glob(f"checkpoint-{'[0-9]' * 6}.safetensors"))
 
     def _newest(self) -> Saved | None:
+        """The newest that is whole; one of another run is refused."""
         for path in reversed(self.files()):
             try:
                 tensors, meta = load_tensors(path, "checkpoint", signed=True)
             except InputError as error:
-                self._damaged.add(path)
-                older = any(other not in self._damaged for other in self.files())
-                start = "the one before is used" if older else "the run starts from the beginning"
+                start = "the run starts from the beginning"
+                start = start if path == self.files()[0] else "the one before is used"
                 _warn(f"a checkpoint cannot be used, {start}: {error}")
                 continue
             differing = _differences(meta["run"], self._run)
+            differing.sort(key=lambda one: one.partition(" ")[0].count("."))  # details last
             if differing:
                 more = len(differing) - DIFFERENCES_SHOWN
                 raise InputError(
@@ -235,20 +209,12 @@ class Checkpoints:
             return Saved(tensors, meta["facts"])
         return None
 
-    def _clear(self) -> None:
-        """Remove what is ours, and the folder if nothing else is in it."""
-        for path in [*self.files(), *self.folder.glob(".checkpoint-*"), self.folder / LOCK]:
-            _remove(path)
-        with suppress(OSError):  # something else is in it
-            self.folder.rmdir()
-        self._cleared = True
-
 
 def held(checkpoints: Checkpoints | None) -> AbstractContextManager[object]:
     """A block in which this process has the folder to itself, if there is one."""
     if checkpoints is not None and not isinstance(checkpoints, Checkpoints):
         raise InputError(f"checkpoints must be a Checkpoints; got {type(checkpoints).__name__}")
-    return nullcontext() if checkpoints is None or checkpoints.locked else checkpoints
+    return nullcontext() if checkpoints is None or checkpoints._lock else checkpoints
 
 
 def graph_identity(graph: Graph) -> dict[str, str]:
@@ -274,45 +240,17 @@ def versions() -> dict[str, str]:
     return {"graphglow": __version__, "torch": str(torch.__version__)}
 
 
-def _differences(saved: Any, run: dict[str, Any]) -> list[str]:
-    """What of two runs is not the same, in words."""
-    there, here = dict(_flat(saved)), dict(_flat(run))
-    differing = [n for n in {**there, **here} if there.get(n) != here.get(n)]
-    named = {n.removesuffix("name") for n in differing if n.endswith(".name")}
-    differing = [n for n in differing if n.removesuffix("content") not in named]
-    said = [_said(n, there.get(n, "none"), here.get(n, "none")) for n in differing]
-    return list(dict.fromkeys(said))
-
-
-def _said(name: str, there: object, here: object) -> str:
-    """A difference in words; fingerprints say nothing to people."""
-    part, _, rest = name.partition(".")
-    words = {
-        "config": f"the setting {rest}",
-        "versions": f"the version of {rest}",
-        "sources": f"source {rest.partition('.')[0]}",
-    }
-    what = words.get(part, f"the {part}")
-    if name.endswith(".content"):
-        return f"{what} or its split"
-    return what if name == "learner" else f"{what} ({there} there, {here} here)"
-
-
-def _flat(facts: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted name, value) of every fact."""
-    if isinstance(facts, list):
-        facts = {str(i + 1): value for i, value in enumerate(facts)}
-    if not isinstance(facts, dict):
-        yield path, facts
-        return
-    for name, value in facts.items():
-        yield from _flat(value, f"{path}.{name}" if path else name)
-
-
-def _number(path: Path) -> int:
-    match = NAME.fullmatch(path.name)
-    assert match is not None
-    return int(match[1])
+def _differences(there: Any, here: Any, name: str = "") -> list[str]:
+    """What of two runs is not the same, by dotted names."""
+    if isinstance(there, list) and isinstance(here, list):
+        there, here = dict(enumerate(there, 1)), dict(enumerate(here, 1))
+    if isinstance(there, dict) and isinstance(here, dict):
+        found = []
+        for key in there | here:
+            place = f"{name}.{key}" if name else str(key)
+            found += _differences(there.get(key, "none"), here.get(key, "none"), place)
+        return found
+    return [] if there == here else [f"{name} ({there} there, {here} here)"]
 
 
 def _remove(path: Path) -> None:

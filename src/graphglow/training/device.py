@@ -42,9 +42,8 @@ def check_runnable(
         )
     if config.backend == "linear" and learner.config.delta != "affine":
         raise InputError(
-            "backend linear must go with a learner whose delta is affine (pretrain "
-            f"--learner.delta affine, or fit --method graphglow-linear); got "
-            f"{learner.config.delta!r}"
+            "backend linear must go with a learner whose delta is affine (fit --method "
+            f"graphglow-linear has one); got {learner.config.delta!r}"
         )
     if config.backend == "triton" and learner.config.similarity in ("rbf", "attention"):
         raise InputError(
@@ -81,21 +80,12 @@ def out_of_memory_says(sentence: str) -> Iterator[None]:
 
 @contextmanager
 def memory_advice(num_nodes: int, config: ModelConfig, *, runs: int = 1) -> Iterator[None]:
-    """Turn an allocator's failure into one sentence that says what would fit.
-
-    It names the settings that lower the peak, the one that lowers it most first.
-    """
+    """Turn an allocator's failure into one sentence that says which settings lower the peak."""
     pivots = min(config.num_pivots, num_nodes)
-    helpful = {
-        f"{max(1, runs // 4)} runs at once": runs > 1,
-        "--backend chunked": config.backend in ("eager", "dense"),
-        f"--refinements {config.refinements // 2}": config.refinements > 1,
-        f"--num-pivots {max(1, pivots // 4)} (fewer pivots)": pivots > 1,
-    }
-    advice = ", then ".join(name for name, helps in helpful.items() if helps)
+    batch = f" in {runs} runs at once" if runs > 1 else ""
     with out_of_memory_says(
         f"the graph must fit in memory; {num_nodes} nodes with {pivots} pivots and "
-        f"{config.refinements} refinements{f', {runs} runs at once,' if runs > 1 else ''} do "
-        f"not: {f'try {advice}' if advice else 'a larger machine is needed'}"
+        f"{config.refinements} refinements{batch} do not (--backend chunked, fewer --refinements, "
+        f"--num-pivots{' and runs' if batch else ''} need less)"
     ):
         yield

@@ -42,14 +42,6 @@ def of_run(on_epoch: OnEpoch | None, run: int) -> OnEpoch | None:
     return None if on_epoch is None else lambda epoch: on_epoch(epoch._replace(run=run))
 
 
-class Observer(NamedTuple):
-    """Looks at a model while it trains: before the first epoch, then after every so many."""
-
-    every: int
-    look: Callable[[int], None]
-    """Called with the number of epochs done, 0 at first; it must change nothing."""
-
-
 class Task(Protocol):
     """What a loop trains: one run on one graph, or a batch of runs.
 
@@ -122,30 +114,38 @@ class Loop:
         self.number = torch.zeros((), dtype=torch.int64, device=device)
         batch = weights[0].shape[:-1]
         self.scores = torch.zeros(epochs, 4, *batch, dtype=torch.float64, device=device)
-        self._replay = Replay(
-            task.generators,
-            device,
-            enabled=task.capture and epochs >= SHORTEST_RECORDING,
-        )
+        worth_it = task.capture and epochs >= SHORTEST_RECORDING
+        self._replay = Replay(task.generators, device, enabled=worth_it)
 
     def run(
-        self, on_epoch: OnEpoch | None = None, observer: Observer | None = None
+        self, on_epoch: OnEpoch | None = None, look: Callable[[int], None] | None = None
     ) -> list[list[Epoch]]:
         """Train, and return the history of each run up to where it stopped.
 
         After :meth:`load_state` the epochs before are part of the history, and ``on_epoch`` hears
-        of them again; an observer sees the later ones only.
+        of them again.
+
+        Args:
+            on_epoch: Called for each epoch.
+            look: Called with the number of epochs done, 0 at first, while the weights are those;
+                it must change nothing. After :meth:`load_state` it sees the later ones only.
         """
         history: list[list[Epoch]] = [[] for _ in range(self.task.count)]
-        read = self._begin(observer)
-        if read:
+        read = int(self.number) if self._restored else 0
+        if self._restored:
             self._read(0, read, history, on_epoch)
+        else:
+            self.number.zero_()
+            self.best.reset()
+            if look is not None:
+                look(0)
+        self._restored = False
         while read < self.epochs and bool(self.best.running.any()):
             stop = min(read + self.read_every, self.epochs)
             for number in range(read + 1, stop + 1):
                 self._replay(self._epoch)
-                if observer is not None and number % observer.every == 0:
-                    observer.look(number)
+                if look is not None:
+                    look(number)
             self._read(read, stop, history, on_epoch)
             read = stop
             if self.on_read is not None:
@@ -166,17 +166,6 @@ class Loop:
         self.best.load_state(within("best", state))
         self._restored = True
 
-    def _begin(self, observer: Observer | None) -> int:
-        """Forget the last run, unless it is the one to go on with; return its epochs so far."""
-        if self._restored:
-            self._restored = False
-            return int(self.number)
-        if observer is not None:
-            observer.look(0)
-        self.number.zero_()
-        self.best.reset()
-        return 0
-
     def _epoch(self) -> None:
         """One epoch, wholly on the device."""
         loss, refinements = self.task.train_step()
@@ -191,33 +180,23 @@ class Loop:
     ) -> None:
         """Bring the scores of some epochs to the host: the only wait of the loop."""
         last = self.best.last.reshape(-1).tolist()
-        scores = self.scores[start:stop].reshape(stop - start, 4, -1).tolist()
-        for number, (losses, val_losses, accuracies, refinements) in enumerate(scores, start + 1):
-            for run, runs_history in enumerate(history):
+        scores = self.scores[start:stop].reshape(stop - start, 4, -1).mT.tolist()  # [.., B, 4]
+        for number, of_runs in enumerate(scores, start + 1):
+            for run, (loss, val_loss, val_accuracy, refinements) in enumerate(of_runs):
                 if number > last[run]:
                     continue
-                epoch = Epoch(
-                    self.task.graph.name,
-                    number,
-                    losses[run],
-                    val_losses[run],
-                    accuracies[run],
-                    int(refinements[run]),
-                )
-                _check_finite(epoch, run, len(history))
-                runs_history.append(epoch)
+                name = self.task.graph.name
+                epoch = Epoch(name, number, loss, val_loss, val_accuracy, int(refinements))
+                if not (math.isfinite(loss) and math.isfinite(val_loss)):
+                    which = f", run {run + 1} of {len(history)}" if len(history) > 1 else ""
+                    raise InputError(
+                        f"the loss must stay finite; got {loss} (training) and {val_loss} "
+                        f"(validation) at epoch {number} on {name}{which} "
+                        "(a smaller learning rate may help)"
+                    )
+                history[run].append(epoch)
                 if on_epoch is not None:
                     on_epoch(epoch._replace(run=run))
-
-
-def _check_finite(epoch: Epoch, run: int, runs: int) -> None:
-    if not (math.isfinite(epoch.loss) and math.isfinite(epoch.val_loss)):
-        which = f", run {run + 1} of {runs}" if runs > 1 else ""
-        raise InputError(
-            f"the loss must stay finite; got {epoch.loss} (training) and {epoch.val_loss} "
-            f"(validation) at epoch {epoch.epoch} on {epoch.graph}{which} "
-            "(a smaller learning rate may help)"
-        )
 
 
 class Best:
@@ -237,12 +216,10 @@ class Best:
     def __init__(self, weights: list[Tensor], patience: int) -> None:
         self.weights, self.patience = weights, patience
         self.kept = [w.clone() for w in weights]
-        batch, device = weights[0].shape[:-1], weights[0].device
-        self.accuracy = torch.empty(batch, dtype=torch.float64, device=device)
-        self.loss = torch.empty(batch, dtype=torch.float64, device=device)
-        self.epoch = torch.empty(batch, dtype=torch.int64, device=device)
-        self.last = torch.empty(batch, dtype=torch.int64, device=device)  # last epoch that ran
-        self.running = torch.empty(batch, dtype=torch.bool, device=device)
+        one = weights[0].detach()[..., 0]  # of the right shape and device
+        self.accuracy, self.loss = (torch.empty_like(one, dtype=torch.float64) for _ in range(2))
+        self.epoch, self.last = (torch.empty_like(one, dtype=torch.int64) for _ in range(2))
+        self.running = torch.empty_like(one, dtype=torch.bool)  # last: the last epoch that ran
         self.reset()
 
     def reset(self) -> None:
@@ -298,17 +275,15 @@ class Replay:
     """
 
     def __init__(
-        self,
-        generators: Sequence[torch.Generator],
-        device: torch.device,
-        *,
-        enabled: bool,
+        self, generators: Sequence[torch.Generator], device: torch.device, *, enabled: bool
     ) -> None:
         self.generators, self.device = generators, device
         self.calls = 0
         self.enabled = enabled and device.type == "cuda"
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.stream = _new_stream(device) if self.enabled else None
+        self.stream: torch.cuda.Stream | None = None
+        if self.enabled:
+            self.stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def __call__(self, step: Callable[[], None]) -> None:
         """Do ``step``, the same in every call."""
@@ -343,7 +318,3 @@ class Replay:
             self.graph = graph
             # Recording resets the generators' offsets on its stream; a replay must come after.
             torch.cuda.current_stream(self.device).wait_stream(self.stream)
-
-
-def _new_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -3,7 +3,8 @@
 On disk it is one safetensors file with the weights, the graph, and how it went.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,33 +17,113 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
-from graphglow.graphs.table_columns import Columns
+from graphglow.graphs.tables import Columns
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.structure import ObjectiveConfig, PivotStructure, StructureLearner
+from graphglow.structure import PivotStructure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import Runs, TransferConfig
+from graphglow.training.config import NO_LONGER, Runs, TransferConfig
 from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
 
 if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
-    from graphglow.inference.explain import Explainer
-    from graphglow.inference.explanation import Explanation
+    from graphglow.inference.explain import Explainer, Explanation
     from graphglow.inference.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
 GRAPH_LISTS = ("node_id", "class_names")
 GRAPH_FACTS = ("knn_graph", "feature_columns")
 """What else of a graph is saved, so that new nodes are treated as those of training were."""
+MEASURED: dict[str, Callable[[Any], Any]] = {
+    "history": lambda rows: [Epoch(*row) for row in rows],
+    "train_seconds": float,
+    "seconds": float,
+    "peak_memory_bytes": int,
+}
+"""How a run went, and how each fact is read back from JSON."""
+
+
+class RunResult(ABC):
+    """What every run gives back, of a transfer or a competitor: predictions at its best epoch.
+
+    Accuracies are fractions in [0, 1]; ``val_accuracy`` is on the nodes that early stopping looked
+    at, and ``test_accuracy`` is None where the graph has no test nodes.
+    """
+
+    data: Data
+    graph: Graph
+    history: list[Epoch]
+    train_seconds: float
+    seconds: float
+    peak_memory_bytes: int
+
+    def __repr__(self) -> str:
+        facts = self.summary()
+        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
+        return f"{type(self).__name__}({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
+
+    @abstractmethod
+    def _scores(self) -> Tensor:
+        """Logits of every node, on any device: [N, C]."""
+
+    @abstractmethod
+    def _about(self) -> dict[str, Any]:
+        """What the summary says of the method, and of where and from which seed it ran."""
+
+    def predict_proba(self) -> Tensor:
+        """Class probabilities of every node: [N, C]."""
+        return self._scores().softmax(dim=1).cpu()
+
+    def predict(self) -> Tensor:
+        """The most probable class of every node: [N]."""
+        return self._scores().argmax(dim=1).cpu()
+
+    def write_predictions(self, path: str | Path) -> None:
+        """Write every node's id, predicted class, probabilities, known class and split.
+
+        As ``.csv`` or ``.parquet``, with the graph's own ids and class names. An existing file is
+        replaced.
+        """
+        write_predictions(self.data, self.predict_proba(), path)
+
+    @property
+    def val_accuracy(self) -> float:
+        return self._accuracy_on(self.graph.val)
+
+    @property
+    def test_accuracy(self) -> float | None:
+        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
+
+    def _accuracy_on(self, nodes: Tensor) -> float:
+        logits = self._scores()
+        nodes = nodes.to(logits.device)
+        return float(accuracy(logits, nodes, self.graph.y.to(logits.device)[nodes]))
+
+    @property
+    def epochs(self) -> int:
+        """Epochs run."""
+        return len(self.history)
+
+    def summary(self) -> dict[str, Any]:
+        """The facts of the run, as the command line's ``--json`` prints them."""
+        return {
+            "target": self.graph.name,
+            "test_accuracy": self.test_accuracy,
+            "val_accuracy": self.val_accuracy,
+            "epochs": self.epochs,
+            "train_seconds": self.train_seconds,
+            "total_seconds": self.seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            **self._about(),
+        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TransferResult:
+class TransferResult(RunResult):
     """A trained GNN with its graph, its frozen structure learner and its fixed pivots.
 
     Everything shown is computed from those, so a saved result gives the same predictions and the
-    same refined graph after loading. Accuracies are fractions in [0, 1]; ``test_accuracy`` is
-    None where the graph has no test nodes.
+    same refined graph after loading.
     """
 
     data: Data
@@ -56,11 +137,6 @@ class TransferResult:
     seconds: float
     peak_memory_bytes: int
 
-    def __repr__(self) -> str:
-        facts = self.summary()
-        shown = ("target", "method", "test_accuracy", "val_accuracy", "epochs")
-        return f"TransferResult({', '.join(f'{name}={facts[name]!r}' for name in shown)})"
-
     @cached_property
     def refinement(self) -> Refinement[PivotStructure]:
         """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
@@ -70,21 +146,8 @@ class TransferResult:
         runs = Runs.of([self.config])
         return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
 
-    def predict_proba(self) -> Tensor:
-        """Class probabilities of every node: [N, C]."""
-        return self.refinement.logits.softmax(dim=1).cpu()
-
-    def predict(self) -> Tensor:
-        """The most probable class of every node: [N]."""
-        return self.refinement.logits.argmax(dim=1).cpu()
-
-    def write_predictions(self, path: str | Path) -> None:
-        """Write every node's id, predicted class, probabilities, known class and split.
-
-        As ``.csv`` or ``.parquet``, with the graph's own ids and class names. An existing file is
-        replaced.
-        """
-        write_predictions(self.data, self.predict_proba(), path)
+    def _scores(self) -> Tensor:
+        return self.refinement.logits
 
     def predict_new(
         self,
@@ -136,11 +199,12 @@ class TransferResult:
                 said there holds here too.
             skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
         """
-        from graphglow.inference.new_nodes import predict_new_tables
+        from graphglow.graphs.tables import read_new_nodes
 
-        return predict_new_tables(
-            self, nodes, edges, columns, skip_unknown_edges=skip_unknown_edges
+        x, pairs, weight, ids = read_new_nodes(
+            nodes, edges, self.data, columns, skip_unknown_edges=skip_unknown_edges
         )
+        return self.predict_new(x, pairs, edge_weight=weight, node_id=ids)
 
     def explain(
         self,
@@ -168,22 +232,6 @@ class TransferResult:
 
         return Explainer(self)
 
-    @property
-    def val_accuracy(self) -> float:
-        return self._accuracy_on(self.graph.val)
-
-    @property
-    def test_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
-
-    def _accuracy_on(self, nodes: Tensor) -> float:
-        return float(accuracy(self.refinement.logits, nodes, self.graph.y[nodes]))
-
-    @property
-    def epochs(self) -> int:
-        """Epochs run."""
-        return len(self.history)
-
     def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
         """The learned structure: each node's ``top_k`` strongest incoming message-passing edges.
 
@@ -200,19 +248,11 @@ class TransferResult:
 
         return refined_graph(self, top_k, self_loops=self_loops)
 
-    def summary(self) -> dict[str, Any]:
-        """The facts of the run, as the command line's ``--json`` prints them."""
+    def _about(self) -> dict[str, Any]:
         return {
-            "target": self.graph.name,
             "method": self.method,
             "backbone": self.config.backbone,
             **delta_facts(self.learner.config.delta),
-            "test_accuracy": self.test_accuracy,
-            "val_accuracy": self.val_accuracy,
-            "epochs": self.epochs,
-            "train_seconds": self.train_seconds,
-            "total_seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
             "message_backend": self.message_backend,
             "device": self.pivots.device.type,
             "seed": self.config.seed,
@@ -227,8 +267,6 @@ class TransferResult:
 
     @property
     def method(self) -> str:
-        if self.config.train_learner:
-            return "graphglow*"
         if not self.learner.config.weighted:
             kept = self.learner.config.neighbours
             return f"graphglow-{self.learner.config.similarity if kept is None else 'knn'}"
@@ -248,10 +286,7 @@ class TransferResult:
         meta = {
             "config": asdict(self.config),
             "learner": learner,
-            "history": [list(epoch) for epoch in self.history],
-            "train_seconds": self.train_seconds,
-            "seconds": self.seconds,
-            "peak_memory_bytes": self.peak_memory_bytes,
+            **{name: getattr(self, name) for name in MEASURED},
             "name": self.graph.name,
             "lists": {name: _plain(data[name]) for name in GRAPH_LISTS if name in data},
             "facts": {name: data[name] for name in GRAPH_FACTS if name in data},
@@ -263,7 +298,7 @@ class TransferResult:
         """Read what :meth:`save` wrote, onto the CPU; anything else is refused in one sentence."""
         tensors, meta = load_tensors(path, "result")
         try:
-            return cls(**_fields(tensors, meta, str(path)))
+            return _loaded(tensors, meta, str(path))
         except InputError:
             raise
         except Exception as error:  # what is there is not what was written, in whatever way
@@ -271,12 +306,10 @@ class TransferResult:
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
 
-def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> dict[str, Any]:
-    """The fields of a result that was saved."""
+def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> TransferResult:
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
-    settings = current_settings(meta["config"])
-    settings["objective"] = ObjectiveConfig(**settings["objective"])
-    config = TransferConfig(**(settings | {"device": "cpu"}))
+    settings = current_settings(meta["config"]) | {"device": "cpu"}
+    config = TransferConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
     facts = {name: fact for name, fact in meta.get("facts", {}).items() if name in GRAPH_FACTS}
     data = Data(**within("graph", tensors), **meta["lists"], **facts, name=str(meta["name"]))
     data = check_graph(data)
@@ -288,18 +321,10 @@ def _fields(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> di
     pivots = tensors["pivots"].to(torch.int64)
     if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
         raise InputError(f"{origin} must hold pivots that are nodes of its graph")
-    return {
-        "data": data,
-        "graph": graph,
-        "config": config,
-        "learner": learner.requires_grad_(False).eval(),
-        "gnn": gnn.requires_grad_(False).eval(),
-        "pivots": pivots,
-        "history": [Epoch(*row) for row in meta["history"]],
-        "train_seconds": float(meta["train_seconds"]),
-        "seconds": float(meta["seconds"]),
-        "peak_memory_bytes": int(meta["peak_memory_bytes"]),
-    }
+    measured = {name: read(meta[name]) for name, read in MEASURED.items()}
+    learner.requires_grad_(False).eval()
+    gnn.requires_grad_(False).eval()
+    return TransferResult(data, graph, config, learner, gnn, pivots, **measured)
 
 
 def _plain(values: Any) -> list[Any]:

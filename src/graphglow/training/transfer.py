@@ -7,6 +7,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,14 +21,7 @@ from graphglow.graphs import check_graph, graph_of
 from graphglow.pretrained import load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
-from graphglow.training.adam import Adam
-from graphglow.training.checkpoint import (
-    Checkpoints,
-    Part,
-    graph_identity,
-    held,
-    learner_identity,
-)
+from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
 from graphglow.training.config import TransferConfig, check_same_shape
 from graphglow.training.device import (
     memory_advice,
@@ -35,9 +29,9 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, Observer, OnEpoch, of_run
+from graphglow.training.loop import Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult
-from graphglow.training.task import GraphTask, Trained
+from graphglow.training.task import GraphTask
 
 
 class StructureObserver(NamedTuple):
@@ -49,15 +43,12 @@ class StructureObserver(NamedTuple):
     """Called with the epochs done, 0 at first, the structure as the model has it then, and its
     pivots [P]."""
 
-    def of(self, task: GraphTask) -> Observer:
-        """What the loop calls: it knows tasks, not structures."""
-
-        def look(epoch: int) -> None:
+    def at(self, epoch: int, task: GraphTask) -> None:
+        """Look at a task after this many epochs, if it is time to."""
+        if epoch % self.every == 0:
             latent = task.evaluate().latent
             assert latent is not None  # there is a learner
             self.look(epoch, latent, task.pivots)
-
-        return Observer(self.every, look)
 
 
 Learner = StructureLearner | str | Path
@@ -75,9 +66,8 @@ def transfer(
 ) -> TransferResult:
     """Train a GNN on ``data`` under the given structure learner (Algorithm 3).
 
-    The learner is copied and frozen; the caller's is never changed. With
-    ``config.train_learner`` the copy is trained too, with the full objective: from a random
-    learner this is GraphGLOW*, the oracle of the paper.
+    The learner is copied and frozen; the caller's is never changed. (GraphGLOW*, the oracle of the
+    paper, whose learner is trained on the target, is ``fit("graphglow-star", data)``.)
 
     Args:
         learner: From :func:`pretrain` or a new, random one; or what :func:`load_learner` takes.
@@ -106,8 +96,8 @@ def transfer_many(
     The runs may differ in seed, learning rate, weight decay, dropout, lambda and momentum. Each
     gives what :func:`transfer` gives alone, up to rounding; on a GPU, ten take three to four times
     as long as one. A run whose loss is not finite ends them all, with its place in the message.
-    ``seconds`` of a result are those of the whole batch. With ``train_learner``, and with several
-    learners that do not compare by cosine, the runs are made one after another.
+    ``seconds`` of a result are those of the whole batch. With several learners that do not compare
+    by cosine, the runs are made one after another.
 
     Args:
         learner: As in :func:`transfer`, for all runs; or a list with one for each, all of one
@@ -120,7 +110,8 @@ def transfer_many(
         learner = [learner]
     learners = [load_learner(one) for one in learner]
     _check(learners, configs)
-    batched = not configs[0].train_learner and can_stack(learners)
+    kind = learners[0].config
+    batched = len(learners) == 1 or not kind.weighted or kind.similarity == "cosine"
     if len(configs) > 1 and not batched:
         each = learners if len(learners) > 1 else learners * len(configs)
         return [
@@ -144,27 +135,22 @@ def _train(
     device = resolve_device(first.device)
     data = check_graph(data)
     graph = graph_of(data)
-    frozen = [copy.deepcopy(one).to(device).requires_grad_(first.train_learner) for one in learners]
+    frozen = [copy.deepcopy(one).to(device).requires_grad_(False).eval() for one in learners]
     learner = stack_learners(frozen)
-    trained: Trained | None = None
-    if first.train_learner:
-        theta = Adam(learner.parameters(), first.learner_learning_rate)
-        trained = Trained(theta, first.objective)
     reset_peak_memory(device)
     with memory_advice(graph.num_nodes, first, runs=len(configs)):
         graph = graph.to(device)
-        task = GraphTask(graph, learner, learner.config.embedding_size, configs, trained=trained)
+        task = GraphTask(graph, learner, learner.config.embedding_size, configs)
         loop = Loop(task, first.epochs, first.patience or first.epochs)
         before = 0.0
         if checkpoints is not None:
             before = _save_in(checkpoints, learners[0], task, loop)
         train_began = time.perf_counter() - before
-        histories = loop.run(on_epoch, None if observer is None else observer.of(task))
+        look = None if observer is None else partial(observer.at, task=task)
+        histories = loop.run(on_epoch, look)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
-    for one in frozen:
-        one.requires_grad_(False).eval()
     return [
         TransferResult(
             data=data,
@@ -193,19 +179,14 @@ def _save_in(
         "learner": learner_identity(learner),
         "graph": graph_identity(graph),
     }
-    parts: dict[str, Part] = {"task": task}
-    if task.trained is not None:
-        parts["theta"] = task.trained.theta
-    checkpoints.begin(run, lambda found: found.restore(parts | {"loop": loop}))
-    loop.on_read = lambda now: checkpoints.offer(parts | {"loop": now})
+    checkpoints.begin(run, lambda found: found.restore({"task": task, "loop": loop}))
+    loop.on_read = lambda now: checkpoints.offer({"task": task, "loop": now})
     return checkpoints.seconds_before
 
 
 def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfig]) -> None:
-    if not isinstance(configs, Sequence):
-        raise InputError(f"transfer_many needs a list of configs; got {type(configs).__name__}")
-    if len(configs) == 0:
-        raise InputError("transfer_many needs at least one config; got none")
+    if not isinstance(configs, Sequence) or len(configs) == 0:
+        raise InputError(f"transfer_many needs a list of one config or more; got {configs}")
     for config in configs:
         if not isinstance(config, TransferConfig):
             raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
@@ -217,14 +198,6 @@ def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfi
         )
     if any(learner.config != learners[0].config for learner in learners):
         raise InputError("the learners of a batch must have one configuration; got several")
-    if configs[0].train_learner and not learners[0].config.weighted:
-        raise InputError("train_learner must go with a learner that has weights; got one without")
-
-
-def can_stack(learners: Sequence[StructureLearner]) -> bool:
-    """Whether one batched program can serve them all."""
-    config = learners[0].config
-    return len(learners) == 1 or not config.weighted or config.similarity == "cosine"
 
 
 def _gnn_of(task: GraphTask, run: int) -> Backbone:

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.experiments.bench import measure, scale
-from graphglow.experiments.bench.scale import ScaleBench, epoch_at, exponent, run_scale
+from graphglow.experiments.bench import measure, transfers
+from graphglow.experiments.bench.transfers import ScaleBench, exponent, run_scale
 
 SMALL = {"pivots": 8, "features": 4, "degree": 6.0, "min_seconds": 0.005, "device": "cpu"}
 
@@ -33,7 +33,7 @@ def test_the_last_row_is_the_fit(monkeypatch, here):
     def measured(config, nodes):
         return {"epoch_ms": 0.5 * nodes**1.03 if nodes >= 100_000 else 7.0}
 
-    monkeypatch.setattr(scale, "epoch_at", measured)
+    monkeypatch.setattr(transfers, "epoch_at", measured)
     *rows, fit = run_scale(ScaleBench(nodes=(10_000, 100_000, 1_000_000), **SMALL))
     assert len(rows) == 3
     assert fit["kind"] == "fit"
@@ -48,35 +48,28 @@ def test_exponent_needs_two_large_sizes():
     assert exponent([(100_000, 1.0), (1_000_000, 100.0)]) == pytest.approx(2.0)
 
 
-def test_a_graph_that_does_not_fit_is_a_row(monkeypatch, here):
-    def full(**_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(scale, "scale_graph", full)
+def test_what_does_not_fit_is_a_row(monkeypatch):
+    monkeypatch.setattr(measure, "in_fresh_process", lambda *_: None)
     (row,) = run_scale(ScaleBench(nodes=(100,), **SMALL))
     assert row["out_of_memory"]
     assert row["epoch_ms"] is None
 
 
-def test_a_killed_process_is_a_row(monkeypatch):
-    monkeypatch.setattr(measure, "in_fresh_process", lambda *_: None)
-    (row,) = run_scale(ScaleBench(nodes=(100,), **SMALL))
-    assert row["out_of_memory"]
+@pytest.mark.parametrize("error", [InputError, torch.OutOfMemoryError])
+def test_only_want_of_memory_is_no_failure(error):
+    def broken():
+        raise error("average_degree must be small")
 
-
-def test_other_failures_come_through(monkeypatch):
-    def broken(**_):
-        raise InputError("average_degree must be small")
-
-    monkeypatch.setattr(scale, "scale_graph", broken)
+    if error is torch.OutOfMemoryError:
+        assert measure._unless_out_of_memory(broken, (), {}) is None
+        return
     with pytest.raises(InputError, match="average_degree"):
-        epoch_at(ScaleBench(nodes=(100,), **SMALL), 100)
+        measure._unless_out_of_memory(broken, (), {})
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"nodes": ()}, "nodes must name at least one; got none"),
         ({"nodes": (9,)}, "nodes must be >= 10; got 9"),
         ({"min_seconds": -1.0}, "min_seconds must be > 0 and"),
         ({"pivots": 0}, "num_pivots must be >= 1; got 0"),

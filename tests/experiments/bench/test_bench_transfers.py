@@ -8,7 +8,6 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.experiments.bench import measure
-from graphglow.experiments.bench.config import NAMED_BACKENDS
 from graphglow.experiments.bench.measure import Ceilings
 from graphglow.experiments.bench.transfers import (
     BatchBench,
@@ -19,6 +18,7 @@ from graphglow.experiments.bench.transfers import (
     run_epoch,
     run_memory,
 )
+from graphglow.ops import available_backends
 
 CEILINGS = Ceilings(1e12, 1e10)
 SMALL = {"refinements": 2, "pivots": 8, "epochs": 2, "warm_up": 1, "repeats": 1, "device": "cpu"}
@@ -54,7 +54,7 @@ def test_epoch_alone_has_no_ratio():
     (row,) = run_epoch(EpochBench(targets=("synthetic-small",), **SMALL), None)
     assert row["speedup_over_eager"] is None
     assert row["backend"] == "auto"
-    assert row["picked"] in NAMED_BACKENDS
+    assert row["picked"] in available_backends(torch.device("cpu"))
     u, x64, x3 = (2 * 200 * 8 * width for width in (256, 64, 3))
     flop = 2 * 4 * (u + 2 * x64 + 2 * x3)  # 2 refinements; forward, 2 x backward, validation
     assert row["gflop"] == pytest.approx(flop / 1e9)
@@ -77,7 +77,8 @@ def test_batch_against_single_runs():
 
 def test_memory_of_one_transfer():
     row = peak_of_transfer(MemoryBench(target="synthetic-small", **SMALL), None)
-    assert row["peak_bytes"] >= row["base_bytes"] > 10_000_000
+    assert row["peak_bytes"] > row["base_bytes"] - 2**20  # Linux counts pages in batches
+    assert row["base_bytes"] > 10_000_000
 
 
 def test_memory_measures_each_backend_in_a_process_of_its_own(monkeypatch):
@@ -112,15 +113,13 @@ def test_memory_of_a_real_process():
 @pytest.mark.parametrize(
     ("bench", "settings", "message"),
     [
-        (EpochBench, {"targets": ()}, "targets must name at least one; got none"),
         (EpochBench, {"refinements": 0}, "refinements must be >= 1; got 0"),
         (EpochBench, {"epochs": 0}, "epochs must be >= 1; got 0"),
         (EpochBench, {"repeats": 0}, "repeats must be >= 1; got 0"),
-        (EpochBench, {"backend": "linear"}, "backend linear must go with --delta affine"),
+        (EpochBench, {"backend": "linear"}, "backend linear must go with a learner whose delta is"),
         (EpochBench, {"delta": "hard"}, "delta must be one of truncate, affine"),
         (BatchBench, {"seeds": 1}, "seeds must be >= 2; got 1"),
-        (MemoryBench, {"backends": ("linear",)}, "backend linear must go with --delta affine"),
-        (MemoryBench, {"backends": ("x",)}, "backends must be one of eager"),
+        (MemoryBench, {"backend": "x"}, "backend must be one of auto, eager"),
     ],
 )
 def test_bad_settings(bench, settings, message):
@@ -144,7 +143,7 @@ def test_on_the_gpu():
     gc.collect()
     before = torch.cuda.memory_allocated()  # what other tests have left: workspaces of libraries
     auto, *_ = reversed(list(run_epoch(EpochBench(compare=True, **small), None)))
-    assert auto["picked"] in NAMED_BACKENDS
+    assert auto["picked"] in available_backends(torch.device("cuda"))
     assert before < auto["peak_bytes"] < before + 2e9
     (row,) = run_batch(BatchBench(seeds=3, **small), None)
     assert row["peak_bytes"] > 0

@@ -5,16 +5,16 @@ import torch
 from graphglow.gnn.dropout import drop, drop_features
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.distributed import Ranks
-from graphglow.training.distributed import draws as module
-from graphglow.training.distributed.draws import (
+from graphglow.training.distributed import task as module
+from graphglow.training.distributed.task import (
     NodeDropout,
+    _entries,
     draw_key,
     draw_pivots,
     hashed,
     own_pivots,
     uniform,
 )
-from graphglow.training.distributed.task import _entries
 
 
 def generator(seed=0):

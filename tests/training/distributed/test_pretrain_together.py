@@ -137,7 +137,7 @@ def test_in_one_process_too_a_run_goes_on_where_it_was(tmp_path, config, after):
     assert_same_learner(resumed, whole)
     assert again == heard
     other = replace(config, seed=config.seed + 1)
-    with pytest.raises(InputError, match=r"checkpoints must be of the same run; .* seed"):
+    with pytest.raises(InputError, match=r"checkpoints must be of the same run; .*config\.seed"):
         pretrain(SOURCES, other, checkpoints=checkpoints)
 
 

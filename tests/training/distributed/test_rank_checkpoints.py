@@ -3,8 +3,8 @@
 import pytest
 from two_ranks import facts, job, of_ranks, sentences, statuses, write_graph
 
-from graphglow.commands.shard import shard
-from graphglow.commands.usage import parse
+from graphglow.commands.flags import parse
+from graphglow.commands.graphs import shard
 
 pytestmark = pytest.mark.slow
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--device", "cpu", "--json"]
@@ -82,7 +82,7 @@ def test_a_killed_transfer_of_shards_goes_on_to_the_bits_of_one_of_the_whole_gra
     [
         ("begun anew", "a new run must begin without checkpoints of an unfinished one"),
         ("on three", "checkpoints must be of the same run"),
-        ("of another seed", "the setting seed (2 there, 3 here)"),
+        ("of another seed", "config.seed (2 there, 3 here)"),
         ("once more", "--resume must have an unfinished run to go on with; got p"),
         ("nowhere to lie", "--resume must go with --predictions FOLDER"),
     ],

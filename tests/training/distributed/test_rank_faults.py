@@ -8,8 +8,8 @@ import pytest
 import torch
 from two_ranks import facts, job, of_ranks, sentences, statuses, write_graph
 
-from graphglow.commands.shard import shard
-from graphglow.commands.usage import parse
+from graphglow.commands.flags import parse
+from graphglow.commands.graphs import shard
 from graphglow.errors import InputError
 from graphglow.training.distributed import Ranks
 from graphglow.training.distributed.agreement import agree

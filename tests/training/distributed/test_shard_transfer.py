@@ -5,12 +5,12 @@ import pytest
 import torch
 from two_ranks import in_ranks
 
+from distributed_cost import Job, bytes_sent, graph_bytes, kept_bytes
 from graphglow import gnn
 from graphglow.errors import InputError
 from graphglow.graphs import scale_graph
 from graphglow.training import transfer
 from graphglow.training.distributed import GraphArrays, Ranks, read_shard, write_shards
-from graphglow.training.distributed.cost import Job, bytes_sent, graph_bytes, kept_bytes
 from graphglow.training.distributed.task import ShardTask
 from graphglow.training.distributed.transfer import transfer_shard
 from tiny_graphs import learner, small_data, transfer_config
@@ -232,7 +232,6 @@ def test_a_gpu_drops_and_draws_as_a_cpu_does(runs, name):
         ({"backbone": "gat"}, {}, "backbone must be one of appnp, gcn, gcnii, gpr across ranks"),
         ({"backend": "eager"}, {}, "backend must be one of"),
         ({"precision": "bfloat16"}, {}, "precision must be float32"),
-        ({"train_learner": True}, {}, "train_learner must be false"),
         ({}, {"neighbours": 3}, "must have no neighbours"),
     ],
 )

@@ -6,8 +6,8 @@ import torch
 from graphglow.ops.eager import eager
 from graphglow.training.distributed import Ranks
 from graphglow.training.distributed import structure as module
-from graphglow.training.distributed.draws import own_pivots
 from graphglow.training.distributed.structure import sharded_structure
+from graphglow.training.distributed.task import own_pivots
 from tiny_graphs import learner
 
 KINDS = [

@@ -13,10 +13,9 @@ import torch
 from torchrun_job import pretrain_settings, pretrained, transferred
 
 from graphglow.commands.files import CheckpointFlags
-from graphglow.commands.flags import GraphFlags
-from graphglow.commands.shard import shard
+from graphglow.commands.flags import GraphFlags, parse
+from graphglow.commands.graphs import shard
 from graphglow.commands.train import pretrain
-from graphglow.commands.usage import parse
 from graphglow.errors import InputError
 from graphglow.structure import StructureLearner
 

@@ -1,22 +1,20 @@
 """What benchmarks share: settings, and rows."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 import torch
 
 from graphglow.checks import at_least, one_of, plain_numbers
-from graphglow.errors import InputError
 from graphglow.experiments.provenance import provenance
-from graphglow.ops import BACKENDS, Backend, Precision, available_backends
+from graphglow.ops import Backend, Precision, available_backends
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.config import Delta
 from graphglow.training import TransferConfig
 from graphglow.training.config import Device
-from graphglow.training.device import resolve_device
+from graphglow.training.device import check_runnable, resolve_device
 
-NAMED_BACKENDS = tuple(name for name in BACKENDS if name != "auto")
 Row = dict[str, Any]
 """Names and JSON values; one per case."""
 
@@ -33,6 +31,10 @@ class BenchConfig:
     def __post_init__(self) -> None:
         plain_numbers(self)
         at_least("seed", self.seed, 0)
+
+    def facts(self) -> Row:
+        """The part of a row that says what was run: all settings but those that name cases."""
+        return {name: v for name, v in asdict(self).items() if not isinstance(v, tuple)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +55,8 @@ class ModelBench(BenchConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         one_of("delta", self.delta, get_args(Delta))
-        self.transfer_config()  # checks the rest
-        if self.backend == "linear":
-            self.check_linear()
-
-    def check_linear(self) -> None:
-        if self.delta != "affine":
-            raise InputError(f"backend linear must go with --delta affine; got {self.delta}")
+        settings = self.transfer_config()  # checks the rest
+        check_runnable(settings, self.learner(), resolve_device(self.device))
 
     def transfer_config(self) -> TransferConfig:
         return TransferConfig(
@@ -77,19 +74,12 @@ class ModelBench(BenchConfig):
 
     def picked(self, nodes: int, *, runs: int = 1) -> Backend:
         """The backend that is used: the named one, or what ``auto`` picks for these sizes."""
-        learner = self.learner()
+        learner, one = self.learner(), torch.empty(1, device=resolve_device(self.device))
         width = learner.config.num_heads * learner.config.embedding_size
-        one = torch.empty(1, device=resolve_device(self.device))
-        batch = (runs,) if runs > 1 else ()
-        q = one.expand(*batch, nodes, width)  # seen as a whole factor; nothing is allocated
-        k = one.expand(*batch, min(self.pivots, nodes), width)
+        batch = (runs,) if runs > 1 else ()  # whole factors are seen; nothing is allocated
+        q, k = (one.expand(*batch, n, width) for n in (nodes, min(self.pivots, nodes)))
         structure = learner.pivot_structure(q, k, backend=self.backend, precision=self.precision)
         return structure.chosen_backend
-
-    def facts(self) -> dict[str, object]:
-        """The part of a row that says what was run."""
-        names = ("refinements", "pivots", "backend", "precision", "delta", "seed")
-        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,26 +103,13 @@ class TransferBench(ModelBench):
     def transfer_config(self) -> TransferConfig:
         return replace(super().transfer_config(), epochs=self.epochs, capture=self.capture)
 
-    def facts(self) -> dict[str, object]:
-        return super().facts() | {"epochs": self.epochs, "capture": self.capture}
 
-
-def some(name: str, values: tuple[object, ...]) -> None:
-    """Raise unless there is at least one value."""
-    if not values:
-        raise InputError(f"{name} must name at least one; got none")
-
-
-def chosen_backends(names: tuple[str, ...], device: torch.device) -> list[Backend]:
+def compared(names: tuple[Backend, ...], device: torch.device) -> list[Backend]:
     """The backends to compare, eager first; by default all that can run on the device."""
     usable = available_backends(device)
     for name in names:
-        if name not in usable:
-            raise InputError(
-                f"backends must be able to run on {device.type} ({', '.join(usable)}); got {name}"
-            )
-    chosen = [name for name in usable if not names or name in names]
-    return sorted(chosen, key=lambda name: name != "eager")
+        one_of(f"backends on a {device.type} device", name, usable)
+    return sorted(names or usable, key=lambda name: name != "eager")
 
 
 def stamped(benchmark: str, device: torch.device, rows: Iterable[Row]) -> Iterator[Row]:
@@ -157,7 +134,7 @@ def shown(row: Row, field: str) -> str:
         return "yes" if value else "no"
     if isinstance(value, str):
         return value
-    if field.endswith("share") or field.endswith("share_of_eager"):
+    if field.endswith(("share", "share_of_eager")):
         return f"{100 * value:.3g} %"
     if field.endswith("_error"):
         return f"{value:.0e}" if value else "0"

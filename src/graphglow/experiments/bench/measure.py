@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch.utils.benchmark import Timer
@@ -12,7 +12,7 @@ from torch.utils.benchmark import Timer
 from graphglow.errors import InputError
 from graphglow.experiments.runs.executor import Processes, WorkerLost, result_of
 from graphglow.ops import Precision
-from graphglow.training.device import peak_memory_bytes
+from graphglow.training.device import out_of_memory_says, peak_memory_bytes
 
 MATMUL_SIDE = {"cpu": 2048, "cuda": 8192}
 COPY_BYTES = {"cpu": 2**28, "cuda": 2**31}
@@ -30,16 +30,26 @@ def median_seconds(step: Callable[[], object], min_seconds: float = 1.0) -> floa
 def in_fresh_process(
     function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
 ) -> Result | None:
-    """Call ``function`` in a new interpreter; None if the system killed it (out of memory).
+    """Call ``function`` in a new interpreter, whose peak memory is not another's.
 
-    So its peak memory is not another's. The function and its arguments must be importable; its
-    exceptions come back as they are.
+    None where it ran out of memory or was killed for it; its other exceptions come back as they
+    are. The function and its arguments must be importable.
     """
     with Processes(1) as process:
         try:
-            return result_of(process.submit(function, *args, **kwargs))
+            return result_of(process.submit(_unless_out_of_memory, function, args, kwargs))
         except WorkerLost:
             return None
+
+
+def _unless_out_of_memory(function: Callable[..., Result], args: Any, named: Any) -> Result | None:
+    try:
+        with out_of_memory_says("the case must fit in memory"):
+            return function(*args, **named)
+    except InputError as error:
+        if isinstance(error.__cause__, (MemoryError, RuntimeError)):
+            return None
+        raise
 
 
 # Memory
@@ -52,8 +62,7 @@ def tensor_peak(step: Callable[[], object], device: torch.device) -> int:
     profiler saw.
     """
     if device.type == "cuda":
-        reset_peak(device)
-        before = bytes_now(device)
+        before = reset_peak(device)
         step()
         return peak_since_reset(device) - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes to standard error
@@ -67,25 +76,23 @@ def tensor_peak(step: Callable[[], object], device: torch.device) -> int:
     return peak
 
 
-def reset_peak(device: torch.device) -> None:
-    """Forget earlier peaks, as far as the system can (a GPU's allocator; Linux)."""
+def reset_peak(device: torch.device) -> int:
+    """Forget earlier peaks, as far as the system can (a GPU's allocator; Linux); bytes in use now:
+    allocated on the GPU, or resident on a CPU.
+    """
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    else:
-        with suppress(OSError):  # not on other systems, nor in every container
-            Path("/proc/self/clear_refs").write_text("5")
+        return int(torch.cuda.memory_allocated())
+    with suppress(OSError):  # not on other systems, nor in every container
+        Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS:")
 
 
 def peak_since_reset(device: torch.device) -> int:
     """Peak of the GPU's allocator, or resident bytes of the process at its worst on a CPU."""
     return peak_memory_bytes(device) if device.type == "cuda" else _status("VmHWM:")
-
-
-def bytes_now(device: torch.device) -> int:
-    """What is allocated on the GPU now, or resident on a CPU."""
-    return int(torch.cuda.memory_allocated()) if device.type == "cuda" else _status("VmRSS:")
 
 
 def _status(name: str) -> int:
@@ -98,11 +105,6 @@ def _status(name: str) -> int:
             if line.startswith(name):
                 return int(line.split()[1]) * 1024
     return peak_memory_bytes(torch.device("cpu"))
-
-
-def ran_out(error: InputError) -> bool:
-    """Whether training gave up for want of memory, and not for another reason."""
-    return isinstance(error.__cause__, (MemoryError, RuntimeError))
 
 
 # The roof that a figure is held against

@@ -1,36 +1,32 @@
-"""Transfers on graphs by name: seconds of an epoch, several seeds as one batch, peak memory.
+"""Whole models: seconds of an epoch, several seeds as one batch, peak memory, growing graphs.
 
 graphglow bench epoch --targets amherst41 reed98 --epochs 500 --compare --device cuda
 graphglow bench batch --target amherst41 --seeds 10 --epochs 500 --device cuda
 graphglow bench memory --target pubmed --pivots 800 --device cuda
+graphglow bench scale --nodes 100000 1000000 10000000 --device cuda
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mean, median
+from statistics import linear_regression, mean, median
 
-from torch_geometric.data import Data
-
-from graphglow.checks import at_least, one_of
-from graphglow.errors import InputError
+from graphglow.checks import at_least, step_size
 from graphglow.experiments.bench import measure
-from graphglow.experiments.bench.config import (
-    NAMED_BACKENDS,
-    Row,
-    TransferBench,
-    chosen_backends,
-    quotient,
-    some,
-)
-from graphglow.experiments.bench.op import epoch_work, roofline
-from graphglow.graphs import load_graph
+from graphglow.experiments.bench.config import ModelBench, Row, TransferBench, compared, quotient
+from graphglow.experiments.bench.op import least_bytes, roofline
+from graphglow.graphs import load_graph, scale_graph
 from graphglow.ops import Backend
 from graphglow.training import TransferResult, transfer, transfer_many
 from graphglow.training.device import resolve_device
+from graphglow.training.task import GraphTask
 
 CEILING_SECONDS = 0.5
 """How long each ceiling is measured."""
+LARGE = 100_000
+"""The exponent of growth is fitted to graphs of at least so many nodes."""
+OUT_OF_MEMORY: Row = {"epoch_ms": None, "peak_bytes": None, "out_of_memory": True}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,52 +38,54 @@ class EpochBench(TransferBench):
     compare: bool = False
     """Run the eager backend as well, and give the ratio."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        some("targets", self.targets)
-
 
 def run_epoch(config: EpochBench, data_root: Path | None) -> Iterator[Row]:
     """One row per graph and backend; eager first, where it is compared with."""
+    graphs = {name: load_graph(name, data_root=data_root) for name in config.targets}
     device = resolve_device(config.device)
-    graphs = [load_graph(name, data_root=data_root) for name in config.targets]
     ceilings = measure.ceilings(device, config.precision, min_seconds=CEILING_SECONDS)
-    compared: list[Backend] = ["eager", config.backend] if config.compare else [config.backend]
-    for name, data in zip(config.targets, graphs, strict=True):
+    backends: list[Backend] = ["eager", config.backend] if config.compare else [config.backend]
+    for name, data in graphs.items():
         eager: float | None = None
-        for backend in dict.fromkeys(compared):
-            row = _transferred(replace(config, backend=backend), name, data, ceilings)
-            eager = row["train_seconds"] if backend == "eager" else eager
-            yield row | {"speedup_over_eager": quotient(eager, row["train_seconds"])}
+        for backend in dict.fromkeys(backends):
+            settings = replace(config.transfer_config(), backend=backend)
+            transfer(config.learner(), data, replace(settings, epochs=config.warm_up))
+            runs = [transfer(config.learner(), data, settings) for _ in range(config.repeats)]
+            seconds = median(run.train_seconds for run in runs)
+            eager = seconds if backend == "eager" else eager
+            yield {
+                "target": name,
+                **_facts(runs[0]),
+                **config.facts(),
+                "backend": backend,
+                "picked": replace(config, backend=backend).picked(runs[0].graph.num_nodes),
+                "train_seconds": seconds,
+                "epoch_ms": 1e3 * seconds / config.epochs,
+                "val_accuracy": runs[0].val_accuracy,
+                "speedup_over_eager": quotient(eager, seconds),
+                **roofline(*epoch_work(config, runs[0]), seconds / config.epochs, ceilings),
+            }
 
 
-def _transferred(config: EpochBench, name: str, data: Data, ceilings: measure.Ceilings) -> Row:
-    """Warm up, then the median of several transfers; against the roof of the learned graph."""
-    learner, settings = config.learner(), config.transfer_config()
-    transfer(learner, data, replace(settings, epochs=config.warm_up))
-    runs = [transfer(learner, data, settings) for _ in range(config.repeats)]
-    seconds, graph = median(run.train_seconds for run in runs), runs[0].graph
-    shape = learner.config
-    flop, moved = epoch_work(
-        config.delta,
-        graph.num_nodes,
-        min(config.pivots, graph.num_nodes),
-        shape.num_heads * shape.embedding_size,
-        [shape.embedding_size] * (settings.num_layers - 1) + [graph.num_classes],
-        config.refinements,
-    )
-    return {
-        "target": name,
-        **_graph_facts(runs[0]),
-        **config.facts(),
-        "picked": config.picked(graph.num_nodes),
-        "train_seconds": seconds,
-        "epoch_ms": 1e3 * seconds / config.epochs,
-        "repeats": config.repeats,
-        "peak_bytes": _gpu_peak(runs[0]),
-        "val_accuracy": runs[0].val_accuracy,
-        **roofline(flop, moved, seconds / config.epochs, ceilings),
-    }
+def epoch_work(config: EpochBench, run: TransferResult) -> tuple[int, int]:
+    """FLOP and least bytes of the learned graph's messages in one epoch.
+
+    A training step (forward, and twice as much backward) and a validation pass, each of so many
+    refinements, each with the messages of every layer over one structure. FLOP are those of
+    ``eager``, with Gamma made once per refinement; of ``linear``, where nothing is cut.
+    """
+    graph, shape = run.graph, config.learner().config
+    n, p = graph.num_nodes, min(config.pivots, graph.num_nodes)
+    w = shape.num_heads * shape.embedding_size
+    hidden = config.transfer_config().num_layers - 1
+    widths = [shape.embedding_size] * hidden + [graph.num_classes]
+    if config.delta == "affine":
+        forward = sum(4 * (n + p) * w * f for f in widths)
+    else:
+        forward = 2 * n * p * w + sum(2 * 2 * n * p * f for f in widths)
+    moved = [least_bytes(n, p, w, f) for f in widths]
+    total = sum(2 * out + back for out, back in moved)
+    return config.refinements * 4 * forward, config.refinements * total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +104,6 @@ class BatchBench(TransferBench):
 
 def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
     """One row: the batch, the single runs, and how far their results are apart."""
-    resolve_device(config.device)
     data = load_graph(config.target, data_root=data_root)
     learner = config.learner()
     seeds = range(config.seed, config.seed + config.seeds)
@@ -121,23 +118,17 @@ def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
     batches = [train(seeds, config.epochs) for _ in range(config.repeats)]
     single = median(run.train_seconds for run in singles)
     batch = median(runs[0].train_seconds for runs in batches)
-    apart = [
-        alone.val_accuracy - together.val_accuracy
-        for alone, together in zip(singles, batches[0], strict=True)
-    ]
+    pairs = zip(singles, batches[0], strict=True)
+    apart = [alone.val_accuracy - together.val_accuracy for alone, together in pairs]
     yield {
-        "target": config.target,
-        **_graph_facts(singles[0]),
+        **_facts(batches[0][0]),
         **config.facts(),
         "picked": config.picked(singles[0].graph.num_nodes, runs=config.seeds),
-        "seeds": config.seeds,
         "single_seconds": single,
         "batch_seconds": batch,
         "ratio": batch / single,
         "greatest_accuracy_difference": max(map(abs, apart)),
         "mean_accuracy_difference": abs(mean(apart)),
-        "repeats": config.repeats,
-        "peak_bytes": _gpu_peak(batches[0][0]),
     }
 
 
@@ -149,32 +140,21 @@ class MemoryBench(TransferBench):
     """The graph: a name (see graphglow datasets) or a file."""
     epochs: int = 10
     """Epochs made: enough for a GPU to record one."""
-    backends: tuple[str, ...] = ()
+    backends: tuple[Backend, ...] = ()
     """Which to compare; eager comes first. By default all that can run here."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for backend in self.backends:
-            one_of("backends", backend, NAMED_BACKENDS)
-        if "linear" in self.backends:
-            self.check_linear()
 
 
 def run_memory(config: MemoryBench, data_root: Path | None) -> Iterator[Row]:
     """One row per backend, each from a process of its own."""
-    device = resolve_device(config.device)
     load_graph(config.target, data_root=data_root)  # a bad name is refused before any process
     eager: int | None = None
-    for backend in chosen_backends(config.backends, device):
-        if backend == "linear" and config.delta != "affine":
+    for backend in compared(config.backends, resolve_device(config.device)):
+        if backend == "linear" and config.delta != "affine" and not config.backends:
             continue
         chosen = replace(config, backend=backend)
-        row = measure.in_fresh_process(peak_of_transfer, chosen, data_root)
-        if row is None:  # killed by the system
-            row = {"peak_bytes": None, "out_of_memory": True}
+        row = measure.in_fresh_process(peak_of_transfer, chosen, data_root) or OUT_OF_MEMORY
         eager = row["peak_bytes"] if backend == "eager" else eager
-        row["share_of_eager"] = quotient(row["peak_bytes"], eager)
-        yield {"target": config.target, **chosen.facts(), **row}
+        yield chosen.facts() | row | {"share_of_eager": quotient(row["peak_bytes"], eager)}
 
 
 def peak_of_transfer(config: MemoryBench, data_root: Path | None) -> Row:
@@ -185,26 +165,93 @@ def peak_of_transfer(config: MemoryBench, data_root: Path | None) -> Row:
     count the allocator's bytes, and ``base_bytes`` is 0.
     """
     device = resolve_device(config.device)
-    data = load_graph(config.target, data_root=data_root)
-    learner = config.learner()
-    measure.reset_peak(device)
-    base = measure.bytes_now(device)
-    try:
-        result = transfer(learner, data, config.transfer_config())
-    except InputError as error:
-        if not measure.ran_out(error):
-            raise
-        return {"peak_bytes": None, "out_of_memory": True}
+    data, learner = load_graph(config.target, data_root=data_root), config.learner()
+    base = measure.reset_peak(device)
+    result = transfer(learner, data, config.transfer_config())
     peak = measure.peak_since_reset(device)
-    return _graph_facts(result) | {"base_bytes": base, "peak_bytes": peak, "out_of_memory": False}
+    return _facts(result) | {"base_bytes": base, "peak_bytes": peak, "out_of_memory": False}
 
 
-def _graph_facts(result: TransferResult) -> Row:
+@dataclass(frozen=True, kw_only=True)
+class ScaleBench(ModelBench):
+    """Sizes of the graphs."""
+
+    nodes: tuple[int, ...] = (10_000, 100_000)
+    """N: several are measured one after the other."""
+    degree: float = 20.0
+    """Average degree: twice the undirected edges per node."""
+    features: int = 32
+    """D: node features, dense."""
+    classes: int = 5
+    """C."""
+    refinements: int = 2
+    """T: refinements of each forward pass."""
+    min_seconds: float = 1.0
+    """Time epochs for about this long."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for nodes in self.nodes:
+            at_least("nodes", nodes, 2 * max(2, self.classes))
+        step_size("min_seconds", self.min_seconds)
+
+
+def run_scale(config: ScaleBench) -> Iterator[Row]:
+    """One row per size, then one with the fitted exponent if two sizes or more are large."""
+    measured: list[tuple[int, float]] = []
+    for nodes in config.nodes:
+        row = measure.in_fresh_process(epoch_at, config, nodes) or OUT_OF_MEMORY
+        if row["epoch_ms"] is not None:
+            measured.append((nodes, row["epoch_ms"]))
+        yield config.facts() | {"nodes": nodes, "picked": config.picked(nodes)} | row
+    if (slope := exponent(measured)) is not None:
+        large = [n for n, _ in measured if n >= LARGE]
+        yield {"kind": "fit", "fitted_nodes": large, "exponent": slope, **config.facts()}
+
+
+def epoch_at(config: ScaleBench, nodes: int) -> Row:
+    """Draw the graph, train warm epochs, and say how long one takes and what it needs."""
+    device = resolve_device(config.device)
+    base = measure.reset_peak(device)
+    graph = scale_graph(
+        num_nodes=nodes,
+        average_degree=config.degree,
+        num_features=config.features,
+        num_classes=config.classes,
+        seed=config.seed,
+        device=device,
+    )
+    resident = measure.reset_peak(device)
+    learner = config.learner().to(device).requires_grad_(False)
+    task = GraphTask(graph, learner, learner.config.embedding_size, [config.transfer_config()])
+
+    def epoch() -> None:
+        task.train_step()
+        task.validate()
+
+    seconds = measure.median_seconds(epoch, config.min_seconds)
+    return {
+        "edges": (graph.adj.col.numel() - nodes) // 2,
+        "epoch_ms": 1e3 * seconds,
+        "graph_bytes": resident - base,
+        "peak_bytes": measure.peak_since_reset(device),
+        "val_accuracy": float(task.validate()[1]),
+        "out_of_memory": False,
+    }
+
+
+def exponent(measured: Sequence[tuple[int, float]]) -> float | None:
+    """Slope of log time over log nodes among the large graphs; None for fewer than two sizes."""
+    large = [(math.log(n), math.log(t)) for n, t in measured if n >= LARGE]
+    if len({n for n, _ in large}) < 2:
+        return None
+    return linear_regression(*zip(*large, strict=True)).slope
+
+
+def _facts(result: TransferResult) -> Row:
+    """Sizes of the graph, and the peak on a GPU; on a CPU, see bench memory."""
     graph = result.graph
     edges = (graph.adj.col.numel() - graph.num_nodes) // 2
-    return {"nodes": graph.num_nodes, "edges": edges, "features": graph.num_features}
-
-
-def _gpu_peak(result: TransferResult) -> int | None:
-    """Peak of the run on a GPU; a process on a CPU knows only its life's: see bench memory."""
-    return result.peak_memory_bytes if result.graph.y.is_cuda else None
+    peak = result.peak_memory_bytes if graph.y.is_cuda else None
+    sizes = {"nodes": graph.num_nodes, "edges": edges, "features": graph.num_features}
+    return {**sizes, "peak_bytes": peak}

@@ -7,19 +7,29 @@ Nothing runs here. How often a cell is run, and with which tuned settings, is de
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 from graphglow.errors import InputError
-from graphglow.experiments.paper import numbers
-from graphglow.experiments.paper.lines import (
+from graphglow.experiments.paper import (
+    CITATION,
     CONTROLS,
+    ENCODERS,
+    GRAPHS,
     NAMES,
     ON,
     OWN_LINES,
     PRETRAINED,
+    SOCIAL,
+    TABLE_1,
+    TABLE_2,
     TUNED_AS,
-)
-from graphglow.experiments.paper.numbers import CITATION, GRAPHS, SOCIAL, Accuracy
+    Accuracy,
+    Table,
+    accuracy,
+    of_the_other_kind,
+    others_of_its_kind,
+)  # fmt: skip
 
 TIMED_GRAPHS = ("cora", "citeseer", "amherst41", "johnshopkins55", "reed98")
 TIMED_METHODS = ("graphglow", "lds", "idgl", "vgcn", "idgl-anchor", "gcn")
@@ -29,8 +39,10 @@ RATIOS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 OBSERVED_GRAPHS = ("amherst41", "johnshopkins55", "reed98")
 OBSERVE_EVERY = 5
 SWEPT_GRAPHS = ("cora", "citeseer")
-LAMBDAS = tuple(tenths / 10 for tenths in range(1, 10))
-PIVOTS = (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)
+SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "lambda": ("input_weight", tuple(tenths / 10 for tenths in range(1, 10))),
+    "pivots": ("num_pivots", (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)),
+}
 
 
 class Damage(NamedTuple):
@@ -90,7 +102,7 @@ def _cell(
     line: str,
     method: str,
     target: str,
-    sources_of: Callable[[str], tuple[str, ...]] = numbers.of_the_other_kind,
+    sources_of: Callable[[str], tuple[str, ...]] = of_the_other_kind,
     **facts: Any,
 ) -> Cell:
     """A cell; where nothing else is said, as figures have it: the learned graph is at work."""
@@ -104,75 +116,60 @@ def _cell(
     )
 
 
-def _table(
-    name: str, table: numbers.Table, sources_of: Callable[[str], tuple[str, ...]]
-) -> Iterator[Cell]:
+def _table(name: str, table: Table, sources_of: Callable[[str], tuple[str, ...]]) -> Iterator[Cell]:
     methods = (*sorted(table, key=list(NAMES).index), *CONTROLS)
     lines = [(method, method, NAMES[method], TUNED_AS.get(method)) for method in methods]
     lines += [(own, method, label, own) for own, (method, label) in OWN_LINES.items()]
     for line, method, label, tuned_as in lines:
         for target in GRAPHS:
             own = {"label": label, "tuned_as": tuned_as}
-            paper = numbers.accuracy(table, line, target)
+            paper = accuracy(table, line, target)
             yield _cell(name, line, method, target, sources_of, paper=paper, **own)
 
 
 def table1() -> Iterator[Cell]:
     """Table 1, in-domain: the sources are the other graphs of the target's kind."""
-    return _table("table1", numbers.TABLE_1, numbers.others_of_its_kind)
+    return _table("table1", TABLE_1, others_of_its_kind)
 
 
 def table2() -> Iterator[Cell]:
     """Table 2, cross-domain: the sources are the graphs of the other kind."""
-    return _table("table2", numbers.TABLE_2, numbers.of_the_other_kind)
+    return _table("table2", TABLE_2, of_the_other_kind)
 
 
 def time() -> Iterator[Cell]:
     """Accuracy and training time against other structure learning, in Table 2's setting."""
     for method in TIMED_METHODS:
         for target in TIMED_GRAPHS:
-            paper = numbers.accuracy(numbers.TABLE_2, method, target)
+            paper = accuracy(TABLE_2, method, target)
             yield _cell("time", method, method, target, timed=True, paper=paper)
 
 
-ABLATIONS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "full": ("GraphGLOW", {}, {}),
-    "no-iteration": ("no iteration", {"refinements": 1}, {"refinements": 1}),
-    "no-regularisation": (
-        "no regularisation",
-        {},
-        {"objective": {"smoothness": 0.0, "sparsity": 0.0}},
-    ),
-    "no-entropy": ("no entropy", {}, {"objective": {"entropy": 0.0}}),
-    "pivots-by-degree": (
-        "pivots by degree",
-        {"pivots_by_degree": True},
-        {"pivots_by_degree": True},
-    ),
+ABLATIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "full": ({}, {}),
+    "no-iteration": ({"refinements": 1}, {"refinements": 1}),
+    "no-regularisation": ({}, {"objective": {"smoothness": 0.0, "sparsity": 0.0}}),
+    "no-entropy": ({}, {"objective": {"entropy": 0.0}}),
+    "pivots-by-degree": ({"pivots_by_degree": True}, {"pivots_by_degree": True}),
 }
-"""Variant -> label, settings on the target, settings of pre-training. The first two that leave
-something out are the paper's, the others ours. A frozen learner has no objective, so that
-regularisation and entropy matter in pre-training only."""
+"""Settings on the target, and of pre-training. The first two that leave something out are the
+paper's, the others ours. A frozen learner has no objective, so that regularisation and entropy
+matter in pre-training only."""
 
 
 def ablation() -> Iterator[Cell]:
     """GraphGLOW with a part left out, in Table 1's setting, and with a learner never trained."""
     for target in GRAPHS:
-        for variant, (label, settings, pretraining) in ABLATIONS.items():
-            yield _cell(
-                "ablation",
-                variant,
-                "graphglow",
-                target,
-                numbers.others_of_its_kind,
-                label=label,
-                series=variant,
-                settings=settings,
-                pretraining=pretraining,
-                paper=numbers.accuracy(numbers.TABLE_1, "graphglow", target)
-                if variant == "full"
-                else None,
-            )
+        for variant, (settings, pretraining) in ABLATIONS.items():
+            full = variant == "full"
+            facts: dict[str, Any] = {
+                "label": NAMES["graphglow"] if full else variant.replace("-", " "),
+                "paper": accuracy(TABLE_1, "graphglow", target) if full else None,
+                "series": variant,
+                "settings": settings,
+                "pretraining": pretraining,
+            }
+            yield _cell("ablation", variant, "graphglow", target, others_of_its_kind, **facts)
         yield _cell("ablation", "random-theta", "random-theta", target, series="random-theta")
 
 
@@ -181,20 +178,11 @@ def edges() -> Iterator[Cell]:
 
     Each curve has its point at 0, the whole graph; they are the same run.
     """
-    for target in DAMAGED_GRAPHS:
-        for kind, what in DAMAGES.items():
-            for method in ("graphglow", "gcn", "random-theta"):
-                for ratio in RATIOS:
-                    yield _cell(
-                        "edges",
-                        f"{kind}/{ratio}/{method}",
-                        method,
-                        target,
-                        label=f"{NAMES[method]}, {what}",
-                        series=kind,
-                        x=ratio,
-                        damage=Damage(kind, ratio) if ratio else None,
-                    )
+    every = product(DAMAGED_GRAPHS, DAMAGES, ("graphglow", "gcn", "random-theta"), RATIOS)
+    for target, kind, method, ratio in every:
+        facts: dict[str, Any] = {"label": f"{NAMES[method]}, {DAMAGES[kind]}", "series": kind}
+        facts |= {"x": ratio, "damage": Damage(kind, ratio) if ratio else None}
+        yield _cell("edges", f"{kind}/{ratio}/{method}", method, target, **facts)
 
 
 def homophily() -> Iterator[Cell]:
@@ -208,50 +196,26 @@ def homophily() -> Iterator[Cell]:
 
 def sensitivity() -> Iterator[Cell]:
     """Lambda and P swept on the target; the learner is the same throughout. Table 2's sources."""
-    sweeps: dict[str, tuple[str, tuple[float, ...]]] = {
-        "lambda": ("input_weight", LAMBDAS),
-        "pivots": ("num_pivots", PIVOTS),
-    }
-    for target in SWEPT_GRAPHS:
-        for name, (setting, values) in sweeps.items():
-            for value in values:
-                yield _cell(
-                    "sensitivity",
-                    f"{name}/{value}",
-                    "graphglow",
-                    target,
-                    label=f"GraphGLOW, {name}",
-                    series=name,
-                    x=value,
-                    settings={setting: value},
-                )
+    for target, (name, (setting, values)) in product(SWEPT_GRAPHS, SWEEPS.items()):
+        for x in values:
+            own = {setting: x}
+            label = f"GraphGLOW, {name}"
+            facts: dict[str, Any] = {"label": label, "series": name, "x": x, "settings": own}
+            yield _cell("sensitivity", f"{name}/{x}", "graphglow", target, **facts)
 
 
 def encoder() -> Iterator[Cell]:
     """How the first embeddings are made: GCN against MLP, on sources and target alike."""
-    for kind in numbers.ENCODERS:
-        for target in GRAPHS:
-            yield _cell(
-                "encoder",
-                kind,
-                "graphglow",
-                target,
-                label=f"GraphGLOW, {kind.upper()} encoder",
-                series=kind,
-                settings={"encoder": kind},
-                paper=numbers.accuracy(numbers.ENCODERS, kind, target),
-            )
+    for kind, target in product(ENCODERS, GRAPHS):
+        facts: dict[str, Any] = {"series": kind, "settings": {"encoder": kind}}
+        label = f"GraphGLOW, {kind.upper()} encoder"
+        figure = accuracy(ENCODERS, kind, target)
+        yield _cell("encoder", kind, "graphglow", target, label=label, paper=figure, **facts)
 
 
 EXPERIMENTS: dict[str, Callable[[], Iterator[Cell]]] = {
-    "table1": table1,
-    "table2": table2,
-    "time": time,
-    "ablation": ablation,
-    "edges": edges,
-    "homophily": homophily,
-    "sensitivity": sensitivity,
-    "encoder": encoder,
+    make.__name__: make
+    for make in (table1, table2, time, ablation, edges, homophily, sensitivity, encoder)
 }
 """By name; the first line of each docstring says what it is."""
 
@@ -280,28 +244,21 @@ def select_cells(
     _check_known("methods", methods, [cell.method for cell in cells])
     _check_known("targets", targets, [cell.target for cell in cells])
     _check_known("sources", sources, [name for cell in cells for name in cell.sources])
-    chosen = [
-        cell
-        for cell in cells
-        if (not methods or cell.method in methods) and (not targets or cell.target in targets)
-    ]
-    if sources:
-        chosen = [_from_only(cell, sources) for cell in chosen]
-    left_out = [cell for cell in chosen if cell.method in PRETRAINED and not cell.sources]
-    chosen = [cell for cell in chosen if cell.method not in PRETRAINED or cell.sources]
-    if not chosen:
+    found = Selection([], [])
+    for cell in cells:
+        if (methods and cell.method not in methods) or (targets and cell.target not in targets):
+            continue
+        kept = tuple(name for name in cell.sources if name in (sources or cell.sources))
+        if kept != cell.sources:
+            cell = replace(cell, sources=kept, key=f"{cell.key} < {'+'.join(kept)}")
+        lacks = cell.method in PRETRAINED and not kept
+        (found.left_out if lacks else found.cells).append(cell)
+    if not found.cells:
         raise InputError(
             f"{', '.join(experiments)} must have cells of the methods, targets and sources named; "
             "got none together"
         )
-    return Selection(chosen, left_out)
-
-
-def _from_only(cell: Cell, sources: Sequence[str]) -> Cell:
-    kept = tuple(name for name in cell.sources if name in sources)
-    if kept == cell.sources:
-        return cell
-    return replace(cell, sources=kept, key=f"{cell.key} < {'+'.join(kept)}")
+    return found
 
 
 def _check_known(what: str, given: Sequence[str], known: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""From a cell to the configs of its run: what is tuned, then what the cell asks for, then the rest.
+"""From a cell to its run: what is tuned, then what the cell asks for, then the rest.
 
 Also what makes two runs the same: their configs as rows hold them, completed by today's defaults.
 """
@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any, NamedTuple, get_args
 
-from graphglow.baselines import method_named
+from graphglow.baselines import METHODS
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
+from graphglow.experiments.paper import LEARNED_ON, PRETRAINED
 from graphglow.experiments.paper.cells import Cell
-from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED
 from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.training import PretrainConfig, TransferConfig
-from graphglow.training.config import LARGEST_SEED, Device, RunConfig
+from graphglow.training.config import LARGEST_SEED, NO_LONGER, Device, RunConfig
 
 NOT_THE_RESULT = ("seed", "device", "capture")
 """Settings that do not make a run another one; the seed is told apart by itself."""
@@ -66,59 +66,61 @@ class ReproduceConfig:
         ray_address(self.executor)
 
 
-class Configs(NamedTuple):
-    """Of one run: on the target, and before it on the sources."""
+class Run(NamedTuple):
+    """A cell with one seed: its config on the target, and before it on the sources."""
 
-    run: RunConfig
+    cell: Cell
+    config: RunConfig
     pretraining: PretrainConfig | None
 
+    def facts(self) -> dict[str, Any]:
+        """What a row says of its run before it is made: all that the result is a function of."""
+        cell = self.cell
+        return {
+            "method": cell.method,
+            "sources": cell.sources,
+            "target": cell.target,
+            "split": cell.split,
+            "seed": self.config.seed,
+            "damage": cell.damage._asdict() if cell.damage else None,
+            "observe_every": cell.observe_every,
+            "config": asdict(self.config),
+            "pretraining": asdict(self.pretraining) if self.pretraining else {},
+        }
 
-def configs_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Configs:
-    """The configs of a cell with a seed; settings that do not exist are refused."""
-    fixed: dict[str, Any] = {"seed": seed, "device": config.device}
-    for name in ("epochs", "patience"):
-        if getattr(config, name) is not None:
-            fixed[name] = getattr(config, name)
+
+def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Run:
+    """The run of a cell with a seed; settings that do not exist are refused."""
     tuned = tuned_settings(cell, settings)
+    fixed: dict[str, Any] = {"seed": seed, "device": config.device}
+    given = {"epochs": config.epochs, "patience": config.patience}
+    fixed |= {name: value for name, value in given.items() if value is not None}
+    kind = config_kind(cell.method)
     if cell.method not in PRETRAINED:
-        kind = method_named(cell.method).config
-        return Configs(config_of(kind, merged(tuned, cell.settings), **fixed), None)
+        return Run(cell, config_of(kind, merged(tuned, cell.settings), **fixed), None)
     before, after = in_parts(tuned)
+    before, after = merged(before, cell.pretraining), merged(after, cell.settings)
+    if "encoder" in after:
+        before = {"encoder": after["encoder"], **before}
     if cell.method == "graphglow-attention":
         before = merged(before, {"learner": {"similarity": "attention"}})
     early = {"seed": seed % config.learners, "device": config.device}
     if config.pretrain_epochs is not None:
         early["epochs"] = config.pretrain_epochs
-    after = merged(after, cell.settings)
-    before = with_encoder(merged(before, cell.pretraining), after)
-    return Configs(
-        config_of(TransferConfig, after, **fixed), config_of(PretrainConfig, before, **early)
-    )
+    return Run(cell, config_of(kind, after, **fixed), config_of(PretrainConfig, before, **early))
 
 
 def tuned_settings(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """What the settings file has for a cell.
-
-    Where the best settings with the learned graph on are asked for and none are known, the best.
-    """
+    """Those for a cell; the best, where none are known in which the learned graph takes part."""
     name = cell.tuned_as or cell.method
     own = settings.of(name, cell.target, cell.sources)
-    if not own and name in LEARNED_ON:
-        return settings.of(LEARNED_ON[name][0], cell.target, cell.sources)
-    return own
-
-
-def with_encoder(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of pre-training: where they name no encoder, it is the transfer's."""
-    return {**({"encoder": after["encoder"]} if "encoder" in after else {}), **before}
+    usual = LEARNED_ON.get(name, (name, ""))[0]
+    return own or settings.of(usual, cell.target, cell.sources)
 
 
 def in_parts(tuned: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Settings of pre-training and of transfer, as ``graphglow search`` writes them."""
-    for name in tuned:
-        if name not in ("pretrain", "transfer"):
-            raise InputError(f"settings must be in the parts pretrain and transfer; got {name!r}")
-    return dict(tuned.get("pretrain", {})), dict(tuned.get("transfer", {}))
+    return tuned.get("pretrain", {}), tuned.get("transfer", {})
 
 
 def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,8 +133,10 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def config_kind(method: str) -> type[RunConfig]:
-    """The config of a method's run on the target."""
-    return TransferConfig if method in PRETRAINED else method_named(method).config
+    """The config of a method's run on the target; of a method of others, what all have."""
+    if method in PRETRAINED:
+        return TransferConfig
+    return METHODS[method].config if method in METHODS else RunConfig
 
 
 def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,6 +145,8 @@ def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, A
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
     new option does not make old rows foreign; one whose default has changed does.
     """
+    if kind is TransferConfig:
+        stored = {name: value for name, value in stored.items() if name not in NO_LONGER}
     whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
     return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}
 

@@ -6,9 +6,10 @@ Who makes a learner hands it on as the bytes of its file: it may be on another m
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from torch_geometric.data import Data
 
@@ -35,18 +36,17 @@ def load_with_split(name: str, data_root: Path | None) -> Data:
 def without_files(names: Iterable[str], data_root: Path | None) -> list[str]:
     """Those of the graphs whose raw files or split are not in the data root; nothing is read."""
     folder = data_folder(data_root)
-    there = {path.parent.name.lower() for path in folder.glob("*/raw") if any(path.iterdir())}
+    there = {path.parent.parent.name.lower() for path in folder.glob("*/raw/*")}
 
     def complete(name: str) -> bool:
         split = folder / name / "split.npz"
         return name in there and (split_of(name) != "authors" or split.is_file())
 
-    needed = [name for name in dict.fromkeys(names) if name in DATASETS]
-    return [name for name in needed if DATASETS[name].needs_data and not complete(name)]
+    known = [DATASETS[name] for name in dict.fromkeys(names) if name in DATASETS]
+    return [one.name for one in known if one.needs_data and not complete(one.name)]
 
 
-@dataclass(frozen=True)
-class Lesson:
+class Lesson(NamedTuple):
     """A learner that is asked for."""
 
     sources: tuple[str, ...]

@@ -2,6 +2,10 @@
 
 graphglow reproduce table1 --targets reed98 --seeds 5
 
+A run is known by everything its result is a function of (:func:`~.rows.same_run`). So changed
+settings make a cell run anew, and cells that ask for the same run, in one experiment or in
+several, share it: each gets a row of its own, and the run is made once.
+
 Rows are written whole, one at a time, as runs end: Ctrl-C or a kill loses at most what is being
 trained, and a rerun does the rest. They lie in a folder, a file for each experiment, or in one file
 (``.jsonl``); what lies beside a file, packed (``.jsonl.gz``), is read first. Learners lie in a
@@ -9,20 +13,21 @@ folder beside the rows.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from graphglow.baselines import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.config import ReproduceConfig
+from graphglow.experiments.runs.config import ReproduceConfig, Run, run_of
 from graphglow.experiments.runs.executor import (
     RunFailed,
-    WorkerLost,
     Workers,
     open_executor,
     ray_address,
@@ -30,15 +35,21 @@ from graphglow.experiments.runs.executor import (
 )
 from graphglow.experiments.runs.learners import (
     Lesson,
+    find_learner,
     keep_learner,
     load_with_split,
     without_files,
 )
-from graphglow.experiments.runs.plan import Plan, make_plan, taken_over
-from graphglow.experiments.runs.rows import ResultRow, RowFile, append_row, read_rows
-from graphglow.experiments.runs.run import Place, Runs, failed, perform, teach
+from graphglow.experiments.runs.rows import ResultRow, RowFile, append_row, read_rows, same_run
+from graphglow.experiments.runs.run import cell_facts, failed_row, lesson_of, perform, teach
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.load import data_folder
+
+Twins = list[Run]
+"""One run as several cells ask for it: the first is made, and serves the others."""
+Job = list[Twins]
+"""Runs that are trained together: one, or a batch of those of a cell."""
+COUNTED = ("done", "failed", "copied", "shared", "missing")
 
 
 class Progress(NamedTuple):
@@ -53,47 +64,127 @@ class Progress(NamedTuple):
 OnProgress = Callable[[Progress], None]
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C: so many ``rows`` have been written; what was being trained is lost."""
-
-    def __init__(self, rows: int) -> None:
-        super().__init__()
-        self.rows = rows
-
-
 class Outcome(NamedTuple):
-    """What a reproduction did."""
+    """What a reproduction did; ``errors`` says which rules failed runs broke, and how often."""
 
     made: int
     copied: int
     failed: int
-    """Of those made."""
     errors: dict[str, int]
-    """Why, in the first such row's words, and how often."""
     seconds: float
 
 
-def row_files(out: Path) -> list[Path]:
-    """The files of rows that ``out`` stands for, those that are there, the packed ones first."""
-    if out.suffix == ".jsonl":
-        return [path for path in (out.with_name(f"{out.name}.gz"), out) if path.exists()]
-    return [*sorted(out.glob("*.jsonl.gz")), *sorted(out.glob("*.jsonl"))]
-
-
 def found_rows(out: Path) -> list[RowFile]:
-    """What they hold; a file that is no file of rows is refused."""
-    files = [read_rows(path) for path in row_files(out)]
+    """The files of rows that ``out`` stands for, packed ones first; what is none is refused."""
+    if out.suffix != ".jsonl":
+        paths = [*sorted(out.glob("*.jsonl.gz")), *sorted(out.glob("*.jsonl"))]
+        return [read_rows(path) for path in paths]
+    both = (out.with_name(f"{out.name}.gz"), out)
+    files = [read_rows(path) for path in both if path.exists()]
     for file in files:
-        if file.foreign:
-            raise InputError(
-                f"the rows must be in a file of JSON lines; got {file.path} ({file.foreign})"
-            )
+        if file.damaged and not file.rows:
+            raise InputError(f"the rows must be in a file of rows; got {file.skipped}")
     return files
 
 
 def learner_folder(out: Path) -> Path:
     """Where the learners of the rows in ``out`` are."""
     return out.with_name(f"{out.stem}_learners")
+
+
+class Plan(NamedTuple):
+    """What there is to do, and what is done."""
+
+    copies: list[ResultRow]
+    """Rows of runs that were made for other cells."""
+    jobs: list[Job]
+    """Runs to be made."""
+    learners: dict[Lesson, Path | None]
+    """Those that jobs need, each with its file if it is there."""
+    counts: dict[str, dict[str, int]]
+    """By experiment, what its cells ask for: done, failed, to be copied from rows of other cells,
+    to be shared with a cell that is counted as missing, missing. The last add up to the runs."""
+
+    @property
+    def runs(self) -> list[Twins]:
+        """What is to be made, one by one."""
+        return [twins for job in self.jobs for twins in job]
+
+    @property
+    def lessons(self) -> list[Lesson]:
+        """Learners to be made."""
+        return [lesson for lesson, path in self.learners.items() if path is None]
+
+    @property
+    def graphs(self) -> list[str]:
+        """Names of the graphs that are read."""
+        sources = [name for lesson in self.lessons for name in lesson.sources]
+        return list(dict.fromkeys([*(job[0][0].cell.target for job in self.jobs), *sources]))
+
+
+def make_plan(
+    cells: Iterable[Cell],
+    config: ReproduceConfig,
+    settings: Settings,
+    rows: Iterable[ResultRow],
+    learners: Path,
+) -> Plan:
+    """Compare what cells ask for with the rows, and the folder of learners, that there are."""
+    copies: list[ResultRow] = []
+    wanted: dict[str, Twins] = {}
+    counted: dict[str, dict[str, int]] = {}
+    known: dict[str, list[ResultRow]] = {}
+    latest: dict[tuple[str, str, int], str] = {}
+    for row in rows:
+        if row.ended:
+            latest[row.slot] = key = same_run(vars(row))
+            known.setdefault(key, []).append(row)
+    for cell in cells:
+        counts = counted.setdefault(cell.experiment, dict.fromkeys(COUNTED, 0))
+        for seed in range(config.seed, config.seed + config.seeds):
+            run = run_of(cell, seed, settings, config)
+            key = same_run(run.facts())
+            usable = [row for row in known.get(key, ()) if not (row.error and config.retry_failed)]
+            slot = (cell.experiment, cell.key, seed)
+            own = [row for row in usable if row.slot == slot and latest[slot] == key]
+            if cell.timed:  # seconds are never another experiment's
+                usable = own = [row for row in own if row.timed or row.error]
+            if own:
+                counts["failed" if own[-1].error else "done"] += 1
+            elif usable:
+                best = max(usable, key=lambda row: not row.error)
+                copies.append(_taken_over(best, cell))
+                counts["copied"] += 1
+            else:
+                counts["shared" if key in wanted else "missing"] += 1
+                twins = wanted.setdefault(key, [])
+                # a run that is timed serves all; one that is not, only those that ask for no time
+                twins.insert(0 if cell.timed else len(twins), run)
+    groups: dict[Any, Job] = {}
+    for key, twins in wanted.items():
+        cell = twins[0].cell
+        together = config.batch_seeds and _can_batch(twins)
+        groups.setdefault((cell.experiment, cell.key) if together else key, []).append(twins)
+    jobs = list(groups.values())
+    lessons = dict.fromkeys(lesson for job in jobs for lesson in _lessons(job))
+    files = {lesson: find_learner(learners, lesson) for lesson in lessons}
+    return Plan(copies, jobs, files, counted)
+
+
+def _taken_over(row: ResultRow, cell: Cell) -> ResultRow:
+    """The row of another cell that asks for the same run."""
+    return replace(row, **cell_facts(cell), copied_from=row.experiment)
+
+
+def _can_batch(twins: Twins) -> bool:
+    """Whether a run can be one program with runs of its cell that differ in the seed."""
+    if any(run.cell.timed or run.cell.observe_every or run.cell.damage for run in twins):
+        return False
+    return twins[0].pretraining is not None or METHODS[twins[0].cell.method].batched
+
+
+def _lessons(job: Job) -> list[Lesson]:
+    return [lesson for twins in job if (lesson := lesson_of(twins[0]))]
 
 
 def reproduce(
@@ -123,156 +214,86 @@ def reproduce(
         if address is not None:
             config = replace(config, device=workers.device)  # of the nodes, not of this machine
         plan = make_plan(cells, config, settings, rows, learner_folder(out))
-        place = Place(
-            data_root=data_folder(data_root).absolute(),
-            threads=workers.threads,
-            processes=workers.processes,
-            device=workers.device,
-            commit=provenance()["commit"],
-        )
-        work = _Work(plan, workers, place, out, on_progress)
-        try:
-            for row in plan.copies:
-                work.append(row)
-            work.run()
-        except KeyboardInterrupt as error:
-            raise Interrupted(work.rows) from error
-    errors = dict(work.errors.values())
-    seconds = time.perf_counter() - began
-    return Outcome(work.made, len(plan.copies), sum(errors.values()), errors, seconds)
+        work = _Work(workers, out, on_progress or (lambda _: None))
+        work.run(plan, data_folder(data_root).absolute())
+    errors, seconds = work.errors, time.perf_counter() - began
+    return Outcome(work.made, len(plan.copies), errors.total(), dict(errors), seconds)
 
 
 class _Work:
-    """Keeps the workers busy until nothing is left, and writes rows as they come."""
+    """Keeps the workers busy, and writes rows as they come."""
 
-    def __init__(
-        self,
-        plan: Plan,
-        workers: Workers,
-        place: Place,
-        out: Path,
-        on_progress: OnProgress | None,
-    ) -> None:
-        self.workers, self.place, self.out, self.on_progress = workers, place, out, on_progress
-        for name in without_files(plan.graphs, place.data_root):
-            load_with_split(name, place.data_root)  # raises as a run would, or fetches it
-        self.wanted = dict(plan.jobs)
-        self.learners = {one: path.read_bytes() for one, path in plan.learners.items() if path}
-        self.refused: dict[Lesson, str] = {}
-        """Learners that could not be made, and why."""
-        self.queue: list[Lesson | Runs] = []
-        missing = set(plan.lessons)
-        for job in plan.jobs:  # each learner before who needs it first
-            for lesson in job.lessons:
-                if lesson in missing:
-                    missing.remove(lesson)
-                    self.queue.append(lesson)
-            self.queue.append(job)
-        self.total = len(self.queue)
-        self.running: dict[Future[Any], Lesson | Runs] = {}
-        self.lost: set[Lesson | Runs] = set()
-        """What was being done as a process was killed: it is done again, alone."""
-        self.made, self.rows = 0, 0
-        self.errors: dict[str, tuple[str, int]] = {}  # by the rule that was broken
+    def __init__(self, workers: Workers, out: Path, tell: OnProgress) -> None:
+        self.workers, self.out, self.tell = workers, out, tell
+        self.commit = provenance()["commit"]  # once rows are written, the tree may look changed
+        self.done = self.total = self.made = 0
+        self.errors: Counter[str] = Counter()
 
-    def run(self) -> None:
-        """All jobs; what has ended is kept, however this ends."""
-        try:
-            while True:
-                while len(self.running) < self.workers.processes and (job := self._next()):
-                    self._begin(job)
-                if not self.running:
-                    return
-                for future in wait(self.running, return_when=FIRST_COMPLETED).done:
-                    self._end(future, self.running.pop(future))
-                    self._tell()
-        except BaseException:
-            for future, job in self.running.items():
-                with suppress(Exception):
-                    if future.done() and future.exception() is None:
-                        self._end(future, job)
-            raise
+    def run(self, plan: Plan, data_root: Path) -> None:
+        """Copy rows, pre-train, then make the runs."""
+        for name in without_files(plan.graphs, data_root):
+            load_with_split(name, data_root)  # raises as a run would, or fetches it
+        for row in plan.copies:
+            self._append(row)
+        self.total = len(plan.lessons) + len(plan.jobs)
+        learners: dict[Lesson, bytes | str]  # the content of its file, or why there is none
+        learners = {one: path.read_bytes() for one, path in plan.learners.items() if path}
+        for lesson, future in self._each(teach, ((one, one, data_root) for one in plan.lessons)):
+            try:
+                learners[lesson] = content = result_of(future)
+                keep_learner(learner_folder(self.out), lesson, content)
+            except RunFailed as error:
+                learners[lesson] = f"pre-training on {'+'.join(lesson.sources)} failed: {error}"
+        calls = (
+            (job, [first for first, *_ in job], data_root, {n: learners[n] for n in _lessons(job)})
+            for job in plan.jobs
+        )
+        for job, future in self._each(perform, calls):
+            try:
+                self._write(job, result_of(future))
+            except RunFailed as error:  # Ray has given it up
+                self._write(job, [failed_row(first, str(error)) for first, *_ in job])
 
-    def _next(self) -> Lesson | Runs | None:
-        """The first job whose learners are there."""
-        if self.lost.intersection(self.running.values()):
-            return None
-        for job in self.queue:
-            needs = job.lessons if isinstance(job, Runs) else []
-            ready = all(one is None or one in self.learners | self.refused for one in needs)
-            if ready and not (job in self.lost and self.running):
-                self.queue.remove(job)
-                return job
-        return None
-
-    def _begin(self, job: Lesson | Runs) -> None:
-        self._tell(job)
-        if isinstance(job, Lesson):
-            self.running[self.workers.submit(teach, job, self.place)] = job
-            return
-        for lesson in job.lessons:
-            if lesson in self.refused:
-                self._write(failed(job, self.refused[lesson], self.place), job)
+    def _each(
+        self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]
+    ) -> Iterator[tuple[Any, Future[Any]]]:
+        """Call with what follows each first item; that and its future, as calls end."""
+        waiting, running = iter(calls), dict[Future[Any], Any]()
+        while True:
+            for job, *given in islice(waiting, self.workers.processes - len(running)):
+                self._tell([*running.values(), job])
+                running[self.workers.submit(function, *given)] = job
+            if not running:
                 return
-        learners = {lesson: self.learners[lesson] for lesson in job.lessons if lesson}
-        self.running[self.workers.submit(perform, job, self.place, learners)] = job
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future
+                self.done += 1
+                self._tell(running.values())
 
-    def _end(self, future: Future[Any], job: Lesson | Runs) -> None:
-        failure = None
-        try:
-            result = result_of(future)
-        except WorkerLost as error:
-            if job not in self.lost:
-                self._again(job)
-                return
-            failure = str(error)
-        except RunFailed as error:
-            failure = str(error)
-        if isinstance(job, Runs):
-            self._write(result if failure is None else failed(job, failure, self.place), job)
-        elif failure is None:
-            keep_learner(learner_folder(self.out), job, result)
-            self.learners[job] = result
-        else:
-            self.refused[job] = f"pre-training on {'+'.join(job.sources)} failed: {failure}"
-
-    def _again(self, job: Lesson | Runs) -> None:
-        """Put a job back that was lost with its process; of a batch, each run by itself."""
-        again: list[Lesson | Runs] = [job]
-        if isinstance(job, Runs):
-            again = [*(apart := job.apart())]
-            self.wanted |= {one: [w] for one, w in zip(apart, self.wanted[job], strict=True)}
-        self.lost.update(again)
-        self.queue += again
-
-    def _write(self, rows: Sequence[ResultRow], job: Runs) -> None:
+    def _write(self, job: Job, rows: list[ResultRow]) -> None:
         """A row for every cell that wants the run."""
-        for row, wanted in zip(rows, self.wanted[job], strict=True):
-            for cell in wanted.cells:
-                self.append(row if cell is job.cell else taken_over(row, cell))
+        threads, processes = self.workers.threads, self.workers.processes
+        for row, (_, *others) in zip(rows, job, strict=True):
+            whole = replace(row, threads=threads, processes=processes)
+            whole = replace(whole, provenance={**row.provenance, "commit": self.commit})
+            whole = replace(whole, device=row.device or self.workers.device)
+            for one in (whole, *(_taken_over(whole, twin.cell) for twin in others)):
+                self._append(one)
             self.made += 1
             if row.error:
-                rule = row.error.split(";")[0]
-                first, count = self.errors.get(rule, (row.error, 0))
-                self.errors[rule] = first, count + 1
+                self.errors[row.error.split("; got")[0]] += 1  # the rule, without its numbers
 
-    def append(self, row: ResultRow) -> None:
+    def _append(self, row: ResultRow) -> None:
         single = self.out.suffix == ".jsonl"
         append_row(self.out if single else self.out / f"{row.experiment}.jsonl", row)
-        self.rows += 1
 
-    def _tell(self, *beginning: Lesson | Runs) -> None:
-        if self.on_progress is None:
-            return
-        jobs = [*self.running.values(), *beginning]
-        self.total = max(self.total, len(self.queue) + len(jobs))  # a batch may come apart
-        done = self.total - len(self.queue) - len(jobs)
-        failures = sum(count for _, count in self.errors.values())
-        self.on_progress(Progress(done, self.total, failures, tuple(map(_said, jobs))))
+    def _tell(self, running: Iterable[Lesson | Job]) -> None:
+        said = tuple(map(_said, running))
+        self.tell(Progress(self.done, self.total, self.errors.total(), said))
 
 
-def _said(job: Lesson | Runs) -> str:
+def _said(job: Lesson | Job) -> str:
     if isinstance(job, Lesson):
         return f"pre-training on {'+'.join(job.sources)}, seed {job.config.seed}"
-    seeds = ", ".join(str(configs.run.seed) for configs in job.configs)
-    return f"{job.cell.label} on {job.cell.target}, seed {seeds}"
+    seeds = ", ".join(str(twins[0].config.seed) for twins in job)
+    return f"{job[0][0].cell.label} on {job[0][0].cell.target}, seed {seeds}"

@@ -1,8 +1,5 @@
 """A graph as a search sees it: nothing in it tells how well a model does on the test nodes."""
 
-from dataclasses import dataclass
-from functools import cached_property
-
 import torch
 from torch_geometric.data import Data
 
@@ -10,24 +7,7 @@ from graphglow.graphs import check_graph, graph_of
 from graphglow.storage import checksum
 
 
-@dataclass(frozen=True, eq=False)
-class BlindGraph:
-    """A graph without test nodes and without labels outside training and validation.
-
-    Made by :func:`blinded` only.
-    """
-
-    name: str
-    data: Data
-
-    @cached_property
-    def digest(self) -> str:
-        """A fingerprint of all that a trial sees."""
-        seen = {name: value for name, value in self.data.items() if torch.is_tensor(value)}
-        return checksum(seen)[:16]
-
-
-def blinded(data: Data) -> BlindGraph:
+def blinded(data: Data) -> Data:
     """Take test nodes, and all labels but those of training and validation, out of a graph.
 
     What is kept is named here, one by one: a label that hides in another attribute is not. The
@@ -35,7 +15,6 @@ def blinded(data: Data) -> BlindGraph:
     """
     data = check_graph(data)
     known = data.train_mask | data.val_mask
-    name = str(data.get("name") or "graph")
     blind = Data(
         x=data.x,
         edge_index=data.edge_index,
@@ -43,9 +22,14 @@ def blinded(data: Data) -> BlindGraph:
         train_mask=data.train_mask,
         val_mask=data.val_mask,
         test_mask=torch.zeros_like(known),
-        name=name,
+        name=str(data.get("name") or "graph"),
     )
     if data.get("edge_weight") is not None:
         blind.edge_weight = data.edge_weight
     graph_of(blind)  # what no trial could train on is refused here
-    return BlindGraph(name, blind)
+    return blind
+
+
+def fingerprint(graph: Data) -> str:
+    """Of all that a trial sees."""
+    return checksum({name: value for name, value in graph.items() if torch.is_tensor(value)})[:16]

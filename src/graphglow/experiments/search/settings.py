@@ -8,27 +8,31 @@ A competitor's entry holds fields of its config; that of graphglow holds those o
 """
 
 import copy
-import difflib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from graphglow.baselines.fit import METHODS
+from graphglow.baselines import METHODS
+from graphglow.checks import one_of
 from graphglow.errors import InputError
-from graphglow.experiments.paper.lines import LEARNED_ON, PRETRAINED, WIDER
+from graphglow.experiments.paper import OWN_LINES, PRETRAINED
 from graphglow.graphs import DATASETS
 from graphglow.storage import atomic_path, existing_file, wait_for_lock
 from graphglow.training import PretrainConfig, TransferConfig
 from graphglow.training.config import RunConfig
 
-OF_EVERY_RUN = ("seed", "epochs", "patience", "device")
-"""What ``reproduce`` decides, for all methods alike: a tuned one would not be the same protocol."""
+OF_EVERY_RUN = (("seed", "device", "epochs", "patience"), ("seed", "device"))
+"""What ``reproduce`` decides, on the target and before it, for all methods alike: a tuned one would
+not be the same protocol."""
+
+PARTS: dict[str, type[RunConfig]] = {"pretrain": PretrainConfig, "transfer": TransferConfig}
+"""Of an entry of graphglow."""
 
 Entries = Mapping[str, Mapping[str, Mapping[str, Any]]]
-Config = TypeVar("Config", bound=RunConfig)
+Config = TypeVar("Config")
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,8 @@ def read_settings(path: Path) -> Settings:
     if not path.exists():
         return Settings()
     text = existing_file(path, "the settings file").read_bytes()
-    if not text.strip():  # another process has just made it
-        return Settings()
     try:
-        entries = json.loads(text)
+        entries = json.loads(text.strip() or "{}")  # another process has just made it
     except (ValueError, RecursionError) as error:
         raise InputError(f"the settings file must be JSON; got {path} ({error})") from error
     if not isinstance(entries, dict) or not all(
@@ -100,10 +102,7 @@ def write_settings(path: Path, settings: Settings) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time into the block. An absent file is made, empty.
-
-    The lock lies on the file itself, and so nothing is left beside it.
-    """
+    """Let one process at a time into the block; an absent file is made, empty."""
     path = Path(path).expanduser()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,86 +120,48 @@ def config_of(kind: type[Config], settings: Mapping[str, Any], **fixed: Any) -> 
     Dataclasses inside (``ObjectiveConfig``) are built from their own settings. An unknown name, or
     a value of another kind, is refused.
     """
-    return _built(kind, {**settings, **fixed}, kind.__name__)
-
-
-Built = TypeVar("Built")
-
-
-def _built(kind: type[Built], settings: Mapping[str, Any], what: str) -> Built:
     assert is_dataclass(kind)
-    known = [f.name for f in fields(kind) if f.init]
-    hints, values = get_type_hints(kind), dict(settings)
-    for name, value in settings.items():
+    if not isinstance(settings, Mapping):
+        raise InputError(f"{kind.__name__} must be made of settings; got {settings!r:.40}")
+    known, kinds = [f.name for f in fields(kind) if f.init], get_type_hints(kind)
+    values = {**settings, **fixed}
+    for name, value in values.items():
         if name not in known:
-            raise InputError(f"settings of {what} must be among {', '.join(known)}; got {name!r}")
-        inner = hints[name]
-        if inner is bool and not isinstance(value, bool):
-            raise InputError(f"{name} of {what} must be true or false; got {value!r:.40}")
-        if is_dataclass(inner) and isinstance(inner, type) and not isinstance(value, inner):
-            if not isinstance(value, Mapping):
-                raise InputError(f"{name} of {what} must hold settings; got {value!r:.40}")
-            values[name] = _built(inner, value, f"{name} of {what}")
-    try:
-        return kind(**values)
-    except TypeError as error:  # a text where a number is compared
-        raise InputError(f"settings of {what} must be of the right kind; got {error}") from error
+            raise InputError(
+                f"settings of {kind.__name__} must be among {', '.join(known)}; got {name!r}"
+            )
+        if kinds[name] is bool and not isinstance(value, bool):
+            raise InputError(f"{name} must be true or false; got {value!r:.40}")
+        if is_dataclass(kinds[name]) and not isinstance(value, kinds[name]):
+            values[name] = config_of(kinds[name], value)
+    return kind(**values)
 
 
 def check_settings(settings: Settings, path: Path) -> list[str]:
     """Refuse entries that no run could use; return sentences about graphs that are not known.
 
-    A name that is nearly that of a graph is taken for a slip, and refused. Others may be the user's
-    own graphs, whose settings ``graphglow search`` has found: no cell asks for them.
+    These may be the user's own, whose settings ``graphglow search`` has found: no cell asks for
+    them.
     """
     unknown = []
-    known = dict.fromkeys([*PRETRAINED, *METHODS, *LEARNED_ON, *WIDER])
     for method, targets in settings.entries.items():
-        if method not in known:
-            raise InputError(
-                f"methods in {path} must be among {', '.join(known)}; "
-                f"got {method!r}{_meant(method, known, 0.6)}"
-            )
-        base = {**LEARNED_ON, **WIDER}.get(method, (method,))[0]
+        one_of(f"methods in {path}", method, (*dict.fromkeys([*PRETRAINED, *METHODS, *OWN_LINES]),))
+        base = OWN_LINES.get(method, (method,))[0]
+        kinds = PARTS if base in PRETRAINED else {"": METHODS[base].config}
         for key, given in targets.items():
-            target, where = key.split(" < ")[0], f"{method} on {key} in {path}"
-            if target not in DATASETS:
-                if meant := _meant(target, DATASETS):
-                    raise InputError(
-                        f"the target of {where} must be a known graph{meant}; got {target!r}"
-                    )
+            where = f"{method} on {key} in {path}"
+            if key.split(" < ")[0] not in DATASETS:
                 unknown.append(f"settings of {where} are not used: no graph has that name")
-            if base in PRETRAINED:
-                for part in given:
-                    if part not in ("pretrain", "transfer") or not isinstance(given[part], Mapping):
+            try:
+                for part, values in given.items() if base in PRETRAINED else [("", given)]:
+                    one_of("parts", part, tuple(kinds))
+                    config_of(kinds[part], values)
+                    fixed = OF_EVERY_RUN[part == "pretrain"]
+                    if taken := [name for name in fixed if name in values]:
                         raise InputError(
-                            f"settings of {where} must be in the parts pretrain and transfer; "
-                            f"got {part} {given[part]!r:.40}"
+                            f"{', '.join(fixed)} must be given to graphglow reproduce, for all "
+                            f"runs alike; got {taken[0]} among the settings"
                         )
-                early = f"the pre-training of {where}"
-                _check_part(PretrainConfig, given.get("pretrain", {}), early, ("seed", "device"))
-                _check_part(TransferConfig, given.get("transfer", {}), where, OF_EVERY_RUN)
-            else:
-                _check_part(METHODS[base].config, given, where, OF_EVERY_RUN)
+            except InputError as error:
+                raise InputError(f"{error}, for {where}") from error
     return unknown
-
-
-def _meant(name: str, known: Iterable[str], cutoff: float = 0.75) -> str:
-    near = difflib.get_close_matches(name, list(known), n=2, cutoff=cutoff)
-    return f" (did you mean {' or '.join(near)}?)" if near else ""
-
-
-def _check_part(
-    kind: type[RunConfig], given: Mapping[str, Any], where: str, fixed: Sequence[str]
-) -> None:
-    for name in fixed:
-        if name in given:
-            raise InputError(
-                f"{', '.join(fixed)} must be given to graphglow reproduce, for all runs alike; "
-                f"got {name} among the settings of {where}"
-            )
-    try:
-        _built(kind, given, where)
-    except InputError as error:
-        text = str(error)
-        raise InputError(text if where in text else f"{text}, for {where}") from error

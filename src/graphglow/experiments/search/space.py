@@ -1,15 +1,17 @@
 """What is searched: the values of each setting (Appendix C), and what one trial trains.
 
-Nothing here, and nothing behind it, sees a test label: graphs come as :class:`BlindGraph`.
+Nothing here, and nothing behind it, sees a test label: graphs come from :func:`blinded`.
 """
 
-import difflib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
+
+from torch_geometric.data import Data
 
 from graphglow.baselines import METHODS, fit_many
 from graphglow.baselines.fit import FitResult
@@ -17,8 +19,8 @@ from graphglow.baselines.method import HIDDEN, Space
 from graphglow.baselines.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
-from graphglow.experiments.paper.lines import WIDER
-from graphglow.experiments.search.blind import BlindGraph
+from graphglow.experiments.paper import WIDER
+from graphglow.experiments.search.blind import fingerprint
 from graphglow.experiments.search.settings import config_of, locked
 from graphglow.structure import StructureLearner
 from graphglow.training import (
@@ -28,63 +30,52 @@ from graphglow.training import (
     pretrain,
     transfer_many,
 )
-from graphglow.training.config import LARGEST_SEED, Device, RunConfig
-from graphglow.training.run_identity import learner_identity
-from graphglow.training.runs import MAY_DIFFER
+from graphglow.training.checkpoint import learner_identity
+from graphglow.training.config import MAY_DIFFER, Device, RunConfig
 from graphglow.version import __version__
 
 GLOW = "graphglow"
 """The method itself, which unlike those of ``METHODS`` needs sources or a learner."""
-STEPS: Space = {"learner_learning_rate": (0.01, 0.1)}
-"""The step size of theta, the one setting of pre-training that moves targets by much: a small one
-leaves theta near its random start, a large one fits it to the sources."""
 PRETRAIN_SPACE: Space = {
-    **STEPS,
+    "learner_learning_rate": (0.01, 0.1),
     "learner.embedding_size": HIDDEN,
     "learner.num_heads": (4, 6),
     "objective": OBJECTIVES["objective"],
     "episodes": (1, 2, 3),
     "refinements": PIVOT_SPACE["refinements"],
 }
-"""Appendix C, what makes a structure learner: its shape (d, H), the weights of its objective
-(alpha, rho; a frozen learner has none), theta's step, E, and T. The GNN's learning rate, dropout,
-lambda, P and the tolerance are settings of both parts. Here the transfer's are searched, and
-pre-training keeps its defaults: one learner then serves all trials that differ in them only, as it
-serves all targets. The encoder is that of the target.
-"""
+"""Appendix C, what makes a structure learner: theta's step (a small one leaves theta near its
+random start, a large one fits it to the sources), its shape (d, H), the weights of its objective
+(alpha, rho), E and T. What is a setting of both parts is searched for the transfer only: one
+learner then serves many trials, as it serves all targets. The encoder is that of the target."""
 TRANSFER_SPACE: Space = {n: v for n, v in PIVOT_SPACE.items() if n != "embedding_size"}
 """Appendix C, what the target's GNN is trained with; its width is the learner's d."""
 OF_WIDER: Space = {**BACKBONES, "encoder": ("gcn",)}
 """On the target, beside the space of the method: the GNN too; the encoder is fixed in exchange."""
 
+Scores = list[float] | InputError
+"""Validation accuracy of each run of a trial, or why there are none."""
+
 
 def check_methods(methods: Sequence[str], sources: Sized, learner: object) -> None:
     """Raise unless settings of these methods can be searched, graphglow with what it needs."""
-    known = [*METHODS, GLOW, *WIDER]
     for name in methods:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=3)
-            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-            raise InputError(f"method must be one of {', '.join(known)}; got {name!r}{hint}")
-    glow, given = any(map(has_learner, methods)), (len(sources) > 0, learner is not None)
-    if glow and all(given) == any(given):
+        one_of("method", name, (*METHODS, GLOW, *WIDER))
+    given = [len(sources) > 0, learner is not None]
+    if sum(given) != any(map(has_learner, methods)):
         raise InputError(
-            "graphglow must have either sources to pre-train on or a learner; "
-            f"got {'both' if all(given) else 'neither'}"
+            "graphglow must have either sources to pre-train on or a learner, and other methods "
+            f"neither; got {('neither', 'one', 'both')[sum(given)]} for {', '.join(methods)}"
         )
-    if not glow and any(given):
-        what = "sources" if given[0] else "a learner"
-        raise InputError(f"{what} must go with the method graphglow; got {', '.join(methods)}")
 
 
-def base_and_extra(name: str) -> tuple[str, Space]:
-    """The method that a search of this name is of, and what is searched besides."""
-    return (WIDER[name][0], OF_WIDER) if name in WIDER else (name, {})
+def _base(method: str) -> str:
+    return WIDER[method][0] if method in WIDER else method
 
 
 def has_learner(method: str) -> bool:
     """Whether the method is graphglow, whatever of it is searched."""
-    return base_and_extra(method)[0] == GLOW
+    return _base(method) == GLOW
 
 
 def encoded(value: Any) -> Any:
@@ -102,7 +93,8 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
         inner = out
         for step in path:
             inner = inner.setdefault(step, {})
-        inner[last] = json.loads(value) if str(value).startswith(("{", "[")) else value
+        is_json = isinstance(value, str) and value.startswith(("{", "["))
+        inner[last] = json.loads(value) if is_json else value
     return out
 
 
@@ -132,20 +124,14 @@ class SearchConfig:
         plain_numbers(self)
         for name in ("trials", "trials_at_once", "seeds_per_trial", "pretrain_epochs"):
             at_least(name, getattr(self, name), 1)
-        for name in ("epochs", "patience"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
-        at_least("seed", self.seed, 0)
-        if self.seed + self.seeds_per_trial - 1 > LARGEST_SEED:
-            raise InputError(f"seeds must be <= {LARGEST_SEED}; got {self.seed} for the first")
-        one_of("device", self.device, get_args(Device))
+        RunConfig(**self.runs(1)[0])  # checks the rest
+        RunConfig(seed=self.seed + self.seeds_per_trial - 1)
 
-    def runs(self) -> list[dict[str, Any]]:
+    def runs(self, count: int | None = None) -> list[dict[str, Any]]:
         """What is fixed in each run of a trial."""
-        fixed: dict[str, Any] = {"patience": self.patience, "device": self.device}
-        if self.epochs is not None:
-            fixed["epochs"] = self.epochs
-        return [{**fixed, "seed": self.seed + run} for run in range(self.seeds_per_trial)]
+        epochs = {} if self.epochs is None else {"epochs": self.epochs}
+        fixed = {"patience": self.patience, "device": self.device, **epochs}
+        return [{**fixed, "seed": self.seed + i} for i in range(count or self.seeds_per_trial)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -153,44 +139,52 @@ class Candidate:
     """What is searched: a competitor on one graph; or graphglow, pre-trained and transferred."""
 
     method: str
-    target: BlindGraph
+    target: Data
     config: SearchConfig
     learner: StructureLearner | None = None
     """Of graphglow, to transfer: then only the transfer's settings are searched."""
-    sources: Sequence[BlindGraph] = ()
+    sources: Sequence[Data] = ()
     """Of graphglow, instead of a learner: to pre-train on, once for each learner's settings."""
     folder: Path | None = None
     """With sources: where learners are kept for other trials, processes and reruns."""
-    pretrain_space: Space | None = None
-    """What is searched of pre-training, if not all; ``STEPS`` alone needs few learners."""
 
     @property
     def space(self) -> Space:
         """Values by name; a dot in a name leads into nested settings."""
-        base, extra = base_and_extra(self.method)
-        if base != GLOW:
-            return {**METHODS[base].space, **extra}
+        extra = OF_WIDER if self.method in WIDER else {}
+        if not has_learner(self.method):
+            return {**METHODS[_base(self.method)].space, **extra}
         space = {f"transfer.{name}": v for name, v in {**TRANSFER_SPACE, **extra}.items()}
         if self.learner is None:
-            before = PRETRAIN_SPACE if self.pretrain_space is None else self.pretrain_space
-            space |= {f"pretrain.{name}": values for name, values in before.items()}
+            space |= {f"pretrain.{name}": values for name, values in PRETRAIN_SPACE.items()}
         return space
 
-    def scores(self, trials: Sequence[Mapping[str, Any]]) -> list[list[float] | InputError]:
-        """Validation accuracies of each trial's runs, or why it has none.
+    @cached_property
+    def study(self) -> str:
+        """The same for trials that compare, whatever their number; readable at its beginning."""
+        facts = [
+            sorted((name, [repr(value) for value in among]) for name, among in self.space.items()),
+            fingerprint(self.target),
+            [{**run, "device": "auto"} for run in self.config.runs()],
+            learner_identity(self.learner) if self.learner is not None else self._sources_seen,
+            self.config.pretrain_epochs if self.sources else None,
+        ]
+        return f"{self.method} on {self.target.name} {_digest(facts)}"
+
+    def scores(self, trials: Sequence[Mapping[str, Any]]) -> list[Scores]:
+        """What comes of some trials, by their stored values, in whatever process makes them.
 
         Trials of one program are made together; where one fails, or they do not fit in memory
         together, they are made one after another.
         """
-        groups: dict[str, list[int]] = {}
-        for place, settings in enumerate(trials):
-            groups.setdefault(self._program(settings), []).append(place)
-        found: dict[int, list[float] | InputError] = {}
-        for places in groups.values():
+        programs: dict[str, list[int]] = {}
+        for place, values in enumerate(trials):
+            programs.setdefault(self._program(nested(values)), []).append(place)
+        found: dict[int, Scores] = {}
+        for places in programs.values():
             try:
-                made = self._trained([trials[place] for place in places])
-                runs = self.config.seeds_per_trial
-                found |= {p: made[i * runs : (i + 1) * runs] for i, p in enumerate(places)}
+                made = self._trained([nested(trials[place]) for place in places])
+                found |= dict(zip(places, made, strict=True))
             except InputError as error:
                 for place in places:
                     found[place] = error if len(places) == 1 else self.scores([trials[place]])[0]
@@ -200,37 +194,33 @@ class Candidate:
         """The same for trials whose runs can be made together."""
         shape = asdict(self._configs(settings)[0])
         if self.sources:
-            shape["learner"] = self._key(self.pretraining(settings))
+            shape["learner"] = self._learner_key(self._pretraining(settings))
         return json.dumps({n: v for n, v in shape.items() if n not in MAY_DIFFER}, sort_keys=True)
 
-    def _trained(self, trials: Sequence[Mapping[str, Any]]) -> list[float]:
-        """Validation accuracy of each run of trials of one program, trial by trial."""
+    def _trained(self, trials: Sequence[Mapping[str, Any]]) -> list[list[float]]:
+        """Validation accuracy of each run, by trial; all are of one program."""
         configs: list[Any] = [config for one in trials for config in self._configs(one)]
         runs: Sequence[FitResult | TransferResult]
         if has_learner(self.method):
-            runs = transfer_many(self.learner_of(trials[0]), self.target.data, configs)
+            runs = transfer_many(self._learner_of(trials[0]), self.target, configs)
         else:
-            runs = fit_many(base_and_extra(self.method)[0], self.target.data, configs)
-        return [run.val_accuracy for run in runs]
+            runs = fit_many(_base(self.method), self.target, configs)
+        each = self.config.seeds_per_trial
+        return [[run.val_accuracy for run in runs[i : i + each]] for i in range(0, len(runs), each)]
 
     def _configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
-        kind = METHODS.get(base_and_extra(self.method)[0])
-        if kind is None:
-            runs = self.config.runs()
-            return [config_of(TransferConfig, settings["transfer"], **run) for run in runs]
-        return [config_of(kind.config, settings, **run) for run in self.config.runs()]
+        kind: type[RunConfig] = TransferConfig
+        if not has_learner(self.method):
+            kind, settings = METHODS[_base(self.method)].config, {"transfer": settings}
+        return [config_of(kind, settings["transfer"], **run) for run in self.config.runs()]
 
-    def pretraining(self, settings: Mapping[str, Any]) -> PretrainConfig:
+    def _pretraining(self, settings: Mapping[str, Any]) -> PretrainConfig:
         encoder = {n: v for n, v in settings["transfer"].items() if n == "encoder"}  # the target's
-        return config_of(
-            PretrainConfig,
-            {**encoder, **settings["pretrain"]},
-            epochs=self.config.pretrain_epochs,
-            seed=self.config.seed,
-            device=self.config.device,
-        )
+        config, given = self.config, {**encoder, **settings["pretrain"]}
+        fixed = {"epochs": config.pretrain_epochs, "seed": config.seed, "device": config.device}
+        return config_of(PretrainConfig, given, **fixed)
 
-    def learner_of(self, settings: Mapping[str, Any]) -> StructureLearner:
+    def _learner_of(self, settings: Mapping[str, Any]) -> StructureLearner:
         """The learner that a trial transfers: the one given, or one pre-trained as it asks.
 
         It is made if it is not there; another process that wants the same one waits.
@@ -238,27 +228,26 @@ class Candidate:
         if self.learner is not None:
             return self.learner
         assert self.folder is not None
-        config = self.pretraining(settings)
-        file = self.folder / f"{self._key(config)}.safetensors"
+        config = self._pretraining(settings)
+        file = self.folder / f"{self._learner_key(config)}.safetensors"
         with locked(file):
             try:
                 return StructureLearner.load(file)
             except InputError:  # new and empty, or damaged
-                learner = pretrain([source.data for source in self.sources], config)
+                learner = pretrain(list(self.sources), config)
                 learner.save(file)
                 return learner
 
-    def facts(self) -> dict[str, Any]:
-        """What, beside space and target, makes scores comparable."""
-        if self.learner is not None:
-            return {"learner": learner_identity(self.learner)}
-        digests = [source.digest for source in self.sources]
-        return (
-            {"sources": digests, "pretrain_epochs": self.config.pretrain_epochs} if digests else {}
-        )
-
-    def _key(self, config: PretrainConfig) -> str:
+    def _learner_key(self, config: PretrainConfig) -> str:
         """A fingerprint of all that a pre-trained learner is a function of."""
-        settings = asdict(replace(config, device="auto"))
-        whole = [__version__, settings, [source.digest for source in self.sources]]
-        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:24]
+        return _digest([asdict(replace(config, device="auto")), self._sources_seen])
+
+    @cached_property
+    def _sources_seen(self) -> list[str]:
+        return [fingerprint(source) for source in self.sources]
+
+
+def _digest(facts: Any) -> str:
+    """Of facts and the version of graphglow."""
+    text = json.dumps([__version__, facts], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]

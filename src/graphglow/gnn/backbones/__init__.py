@@ -1,16 +1,15 @@
-"""Backbones by name. A new one is a class in a file of its own and a line in this table."""
+"""Backbones by name. A new one is a class and a line in this table."""
 
 from collections.abc import Callable
 
 from graphglow.errors import InputError
-from graphglow.gnn.backbones.appnp import APPNP
 from graphglow.gnn.backbones.backbone import Backbone
 from graphglow.gnn.backbones.gat import GAT
 from graphglow.gnn.backbones.gcn import GCN
 from graphglow.gnn.backbones.gcnii import GCNII
-from graphglow.gnn.backbones.gpr import GPR
 from graphglow.gnn.backbones.h2gcn import H2GCN
 from graphglow.gnn.backbones.linkx import LINKX
+from graphglow.gnn.backbones.propagated_mlp import APPNP, GPR
 from graphglow.gnn.backbones.sage import SAGE
 
 BACKBONES: dict[str, type[Backbone]] = {

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,11 +13,6 @@ from graphglow.gnn.dropout import Dropout
 from graphglow.gnn.latent_gnn import Encoded, Encoder, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoSettings:
-    """Of a backbone with none of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +31,12 @@ class Shape:
     """L."""
     encoder: Encoder = "gcn"
     """How Z^0 is made."""
-    settings: Any = None
-    """The backbone's own, of its ``settings_class``; None: its defaults."""
+    attention_heads: int = 8
+    """Of gat: wanted; the largest common divisor with the width is used."""
+    teleport: float = 0.1
+    """alpha of appnp, gpr (at the start) and gcnii."""
+    steps: int = 10
+    """K of appnp and gpr."""
 
     @property
     def layers(self) -> list[tuple[int, int]]:
@@ -72,12 +71,10 @@ class Backbone(nn.Module, ABC):
     parameters are stacked (:func:`~graphglow.structure.learner.stack`).
 
     Args:
-        shape: Widths, depth, encoder, and the settings of this kind of backbone.
+        shape: Widths, depth, encoder, and what some kinds have besides.
         generator: Draws the initial weights.
     """
 
-    settings_class: ClassVar[type] = NoSettings
-    """Its own settings; each is a field of the same name in ``ModelConfig`` too."""
     inductive: ClassVar[bool] = True
     """Whether a trained one can run on more nodes; False where it has a weight per node."""
     shardable: ClassVar[bool] = False
@@ -86,7 +83,6 @@ class Backbone(nn.Module, ABC):
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()
         self.shape = shape
-        self.settings: Any = shape.settings or self.settings_class()
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:

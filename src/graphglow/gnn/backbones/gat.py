@@ -1,6 +1,5 @@
 """GAT: attention over the input graph's edges, mixed with the learned structure."""
 
-from dataclasses import dataclass
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -8,7 +7,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from graphglow.checks import at_least
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.dropout import Dropout, drop, drop_features
 from graphglow.gnn.latent_gnn import Encoded, MixedPropagation
@@ -28,17 +26,6 @@ class Edges(NamedTuple):
     pattern: SparseMatrix
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionSettings:
-    """Of GAT; 8 heads in its paper."""
-
-    attention_heads: int = 8
-    """Attention heads; their largest common divisor with the width is used."""
-
-    def __post_init__(self) -> None:
-        at_least("attention_heads", self.attention_heads, 1)
-
-
 class GAT(Backbone):
     """Graph attention networks (Velickovic et al., ICLR 2018).
 
@@ -55,14 +42,12 @@ class GAT(Backbone):
         sources and targets (s and t of every head, side by side): [.., D] each
     """
 
-    settings_class = AttentionSettings
-    settings: AttentionSettings
     SLOPE = 0.2
     """Of the leaky relu, as in the paper."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(shape, generator)
-        heads = gcd(self.settings.attention_heads, shape.hidden)
+        heads = gcd(self.shape.attention_heads, shape.hidden)
         self.heads = [heads] * (shape.num_layers - 1) + [1]
         self.weights = glorots(shape.layers, generator)
         self.biases = vectors(shape.layers)

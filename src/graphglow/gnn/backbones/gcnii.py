@@ -1,27 +1,14 @@
 """GCNII: deep GCN with initial residual and identity mapping."""
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from graphglow.checks import in_unit_interval
 from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector
 from graphglow.gnn.dropout import Dropout, drop
 from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
 from graphglow.graphs import Graph
-
-
-@dataclass(frozen=True, kw_only=True)
-class GCNIISettings:
-    """Of GCNII; 0.1 in its paper."""
-
-    teleport: float = 0.1
-    """alpha: share of the first layer in every other one."""
-
-    def __post_init__(self) -> None:
-        in_unit_interval("teleport", self.teleport)
 
 
 class GCNII(Backbone):
@@ -37,9 +24,7 @@ class GCNII(Backbone):
     number of propagations and counts neither dense layer.
     """
 
-    settings_class = GCNIISettings
     shardable = True
-    settings: GCNIISettings
     THETA = 0.5
     """How fast layers turn into the identity; the paper's value for Cora."""
 
@@ -63,7 +48,7 @@ class GCNII(Backbone):
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
         (first,) = encoded.cached  # H^0 [.., N, D]
-        hidden, before_relu, alpha = first, first, self.settings.teleport
+        hidden, before_relu, alpha = first, first, self.shape.teleport
         for layer, weight in enumerate(self.weights, start=1):
             spread = (1 - alpha) * mix(drop(hidden, dropout)) + alpha * first
             before_relu = torch.lerp(spread, spread @ weight, self.beta(layer))

@@ -1,30 +1,14 @@
-"""Predict, then propagate: an MLP on the features, whose logits travel over the mixed structure."""
+"""APPNP and GPR-GNN: an MLP on the features, whose logits travel over the mixed structure."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from graphglow.checks import at_least, in_unit_interval
-from graphglow.gnn.backbones.backbone import Backbone, Shape, glorots, row, vectors
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.dropout import Dropout, drop
 from graphglow.gnn.latent_gnn import Encoded, MixedPropagation, encode
 from graphglow.graphs import Graph
-
-
-@dataclass(frozen=True, kw_only=True)
-class PropagationSettings:
-    """Of APPNP and GPR-GNN; 0.1 and 10 in their papers, for citation graphs."""
-
-    teleport: float = 0.1
-    """alpha: weight of the features against the messages (of gpr, at the start)."""
-    steps: int = 10
-    """K: number of propagations."""
-
-    def __post_init__(self) -> None:
-        in_unit_interval("teleport", self.teleport)
-        at_least("steps", self.steps, 1)
 
 
 class PropagatedMLP(Backbone):
@@ -34,9 +18,7 @@ class PropagatedMLP(Backbone):
     mix(X W^0) + b^0: the MLP's first layer, before its relu, after one step over the structure.
     """
 
-    settings_class = PropagationSettings
     shardable = True
-    settings: PropagationSettings
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(shape, generator)
@@ -62,3 +44,63 @@ class PropagatedMLP(Backbone):
     @abstractmethod
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
         """Send the MLP's logits over the structure: [.., N, C] -> [.., N, C]."""
+
+
+class APPNP(PropagatedMLP):
+    """Predict then Propagate (Gasteiger et al., ICLR 2019).
+
+    K steps h <- (1 - alpha) mix(h) + alpha h0, from the logits h0 of an MLP.
+
+    Differs from the paper: the steps run on the mixed structure, and no edges are dropped.
+    """
+
+    def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
+        return self._after(self.shape.steps, h0, mix)
+
+    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
+        h0, alpha = encoded.cached[-1], self.shape.teleport
+        before = self._after(self.shape.steps - 1, h0, mix)
+        return LastLayer(mix.adj, (1 - alpha) * before, alpha * h0, h0.new_zeros(h0.shape[1]))
+
+    def _after(self, steps: int, h0: Tensor, mix: MixedPropagation) -> Tensor:
+        h, alpha = h0, self.shape.teleport
+        for _ in range(steps):
+            h = (1 - alpha) * mix(h) + alpha * h0
+        return h
+
+
+class GPR(PropagatedMLP):
+    """Generalised PageRank (Chien et al., ICLR 2021): sum_k gamma_k mix^k(h0), k = 0 .. K.
+
+    gamma starts as personalised PageRank, so that an untrained GPR-GNN is APPNP, and may turn
+    negative where neighbours differ. h0 is dropped too, as in the paper. Differs from it: the steps
+    run on the mixed structure, and the weight decay also holds for gamma.
+    """
+
+    def __init__(self, shape: Shape, generator: torch.Generator) -> None:
+        super().__init__(shape, generator)
+        alpha, steps = self.shape.teleport, self.shape.steps
+        gamma = [alpha * (1 - alpha) ** k for k in range(steps)] + [(1 - alpha) ** steps]
+        self.gamma = nn.Parameter(torch.tensor(gamma))  # [K + 1]
+
+    def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
+        encoded = super().encode(graph, dropout)
+        xw, axw, h0 = encoded.cached
+        return encoded._replace(cached=(xw, axw, drop(h0, dropout)))
+
+    def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
+        gamma = self.gamma[..., None, None].movedim(-3, 0)  # [K + 1, .., 1, 1]
+        h, total = h0, gamma[0] * h0
+        for step in range(1, self.shape.steps + 1):
+            h = mix(h)
+            total = total + gamma[step] * h
+        return total
+
+    def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
+        """All K steps end in a propagation, which is linear: mix(sum_k gamma_k h^(k-1))."""
+        h0 = h = encoded.cached[-1]
+        said = torch.zeros_like(h0)
+        for step in range(1, self.shape.steps + 1):
+            said = said + self.gamma[step] * h
+            h = mix(h)
+        return LastLayer(mix.adj, said, self.gamma[0] * h0, h0.new_zeros(h0.shape[1]))

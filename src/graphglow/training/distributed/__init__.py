@@ -4,9 +4,8 @@ from graphglow.training.distributed.graph_arrays import GraphArrays
 from graphglow.training.distributed.meeting import join, world_size
 from graphglow.training.distributed.pretrain import pretrain_together
 from graphglow.training.distributed.ranks import HeardError, RankLostError, Ranks
-from graphglow.training.distributed.shard import Shard, is_shard_folder, shards_info
+from graphglow.training.distributed.shard import Shard, is_shard_folder, read_shard, shards_info
 from graphglow.training.distributed.shard_folder import write_shards
-from graphglow.training.distributed.shard_reader import read_shard
 from graphglow.training.distributed.transfer import ShardResult, transfer_shard
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, check_graph
 from graphglow.graphs.check import LARGEST_WEIGHT, MASKS, complete_masks
-from graphglow.graphs.files import ARRAYS, holds, own_path
+from graphglow.graphs.files import ARRAYS, holds, one_sentence, own_path
 from graphglow.ops.sparse import SparseMatrix
 
 BLOCK = 10_000_000
@@ -56,10 +56,6 @@ class GraphArrays:
     def num_nodes(self) -> int:
         return int(self.x.shape[0])
 
-    @property
-    def num_classes(self) -> int:
-        return int(self.y.max()) + 1
-
     @classmethod
     def of_data(cls, data: Data, *, split_seed: int = 0) -> "GraphArrays":
         """The arrays of a PyG graph, checked as every graph is; nothing is copied."""
@@ -98,17 +94,11 @@ class GraphArrays:
         folder = own_path(folder)
         x, edges, y = (mapped(folder / name) for name in ARRAYS)
         weight = _mapped_if_there(folder / "edge_weight.npy")
-        _check_features(x)
-        _check_labels(y, len(x))
-        _check_edges(edges, weight, len(x))
+        _check(x, y, edges, weight)
         labels = torch.from_numpy(np.array(y, dtype=np.int64))
-        masks = {name: _mapped_if_there(folder / f"{name}.npy") for name in MASKS}
-        given = {
-            name: torch.from_numpy(np.array(mask))
-            for name, mask in masks.items()
-            if mask is not None
-        }
-        split = complete_masks(Data(y=labels, **given), split_seed)
+        given = {name: _mapped_if_there(folder / f"{name}.npy") for name in MASKS}
+        masks = {n: torch.from_numpy(np.array(m)) for n, m in given.items() if m is not None}
+        split = complete_masks(Data(y=labels, **masks), split_seed)
         train, val, test = (split[name].numpy() for name in MASKS)
         return cls(folder.resolve().name, x, edges, weight, labels.numpy(), train, val, test)
 
@@ -122,15 +112,10 @@ def mapped(path: Path) -> Array:
     """An array file, read where and when it is looked at."""
     if not path.is_file():
         raise InputError(f"a folder with a graph must hold {path.name}; got {path.parent}")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a header, which is a Python expression
-            array: Array = np.lib.format.open_memmap(path, mode="r")  # no pickles, no archives
-    except Exception as error:  # a damaged header may break in any of its parser's ways
-        line = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(
-            f"{path} must be an array file (.npy); got another or a damaged one ({line})"
-        ) from error
+    rule = f"{path} must be an array file (.npy); got another or a damaged one"
+    with one_sentence(rule), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a header, which is a Python expression
+        array: Array = np.lib.format.open_memmap(path, mode="r")  # no pickles, no archives
     return array
 
 
@@ -142,31 +127,27 @@ def save_array(path: Path, blocks: Iterable[Array], rows: int) -> str:
     total = hashlib.sha256()
     with path.open("wb") as file:
         for number, block in enumerate(blocks):
-            parts = [np.ascontiguousarray(block).reshape(-1).view(np.uint8).data]
             if number == 0:
-                parts.insert(0, memoryview(_header(block.dtype, (rows, *block.shape[1:]))))
-            for part in parts:
-                total.update(part)
-                file.write(part)
+                facts = np.lib.format.header_data_from_array_1_0(block)
+                facts |= {"fortran_order": False, "shape": (rows, *block.shape[1:])}
+                header = io.BytesIO()
+                np.lib.format.write_array_header_1_0(header, facts)
+                total.update(header.getbuffer())
+                file.write(header.getbuffer())
+            part = np.ascontiguousarray(block).reshape(-1).view(np.uint8).data
+            total.update(part)
+            file.write(part)
         file.flush()
         os.fsync(file.fileno())
     return total.hexdigest()
 
 
-def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
-    header = io.BytesIO()
-    descr = np.lib.format.dtype_to_descr(dtype)
-    facts = {"descr": descr, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(header, facts)
-    return header.getvalue()
-
-
 def file_checksum(path: Path) -> str:
     """SHA-256 of what is in a file, read a block at a time."""
-    total, block = hashlib.sha256(), memoryview(bytearray(READ_BYTES))
+    total = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
-        while count := file.readinto(block):
-            total.update(block[:count])
+        while block := file.read(READ_BYTES):
+            total.update(block)
     return total.hexdigest()
 
 
@@ -187,39 +168,36 @@ def _mapped_if_there(path: Path) -> Array | None:
     return mapped(path) if path.exists() else None
 
 
-def _check_features(x: Array) -> None:
+def check_finite(array: Array, what: object) -> None:
+    """Raise unless all of it is finite, a block at a time."""
+    if not all(bool(np.isfinite(block).all()) for block in blocks(array)):
+        raise InputError(f"{what} must be finite; got NaN or infinity")
+
+
+def check_within(array: Array, what: str, low: float, high: float) -> None:
+    """Raise unless all of it lies in [low, high], a block at a time."""
+    for block in blocks(array):
+        least, most = block.min(), block.max()
+        if least < low or most > high:
+            got = least if least < low else most
+            raise InputError(f"{what} must lie in [{low}, {high}]; got {got}")
+
+
+def _check(x: Array, y: Array, edges: Array, weight: Array | None) -> None:
+    """What ``check_graph`` asks of a graph in memory, of one that is not."""
+    num_nodes = len(x) if x.ndim else 0
     if x.ndim != 2 or 0 in x.shape or x.dtype.kind not in "fiu":
         raise InputError(f"x must be real numbers [N, D]; got {x.dtype} {x.shape}")
-    if not all(bool(np.isfinite(block).all()) for block in blocks(x)):
-        raise InputError("x must be finite; got NaN or infinity")
-
-
-def _check_labels(y: Array, num_nodes: int) -> None:
+    check_finite(x, "x")
     if y.shape != (num_nodes,) or y.dtype.kind not in "iu":
         raise InputError(f"y must be {num_nodes} integers, one per node; got {y.dtype} {y.shape}")
-    low, high = int(y.min()), int(y.max())
-    if low < -1 or high >= num_nodes:
-        raise InputError(
-            f"y must be -1 (unlabelled) or a class from 0 to {num_nodes - 1}; "
-            f"got {low if low < -1 else high}"
-        )
-
-
-def _check_edges(edges: Array, weight: Array | None, num_nodes: int) -> None:
+    check_within(y, "y, -1 for unlabelled nodes,", -1, num_nodes - 1)
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu":
         raise InputError(f"edge_index must be integers [2, E]; got {edges.dtype} {edges.shape}")
     if edges.shape[1] == 0:
-        raise InputError(
-            "edge_index of a folder of arrays must have an edge; got none (a graph of nearest "
-            "neighbours is made for graphs in memory only, such as an .npz file)"
-        )
+        raise InputError("edge_index of a folder of arrays must have an edge; got none")
     for ends in edges:
-        for block in blocks(ends):
-            low, high = int(block.min()), int(block.max())
-            if low < 0 or high >= num_nodes:
-                raise InputError(
-                    f"edge_index must lie in [0, {num_nodes - 1}]; got {low if low < 0 else high}"
-                )
+        check_within(ends, "edge_index", 0, num_nodes - 1)
     if weight is None:
         return
     if weight.shape != edges.shape[1:] or weight.dtype.kind not in "fiu":
@@ -227,12 +205,5 @@ def _check_edges(edges: Array, weight: Array | None, num_nodes: int) -> None:
             f"edge_weight must be {edges.shape[1]} numbers, one per edge; "
             f"got {weight.dtype} {weight.shape}"
         )
-    for block in blocks(weight):
-        if not bool((np.isfinite(block) & (block >= 0)).all()):
-            raise InputError(
-                "edge_weight must be finite and non-negative; got NaN, infinity or less than 0"
-            )
-        if float(block.max()) > LARGEST_WEIGHT:
-            raise InputError(
-                f"edge_weight must be at most {LARGEST_WEIGHT:g}; got {float(block.max()):g}"
-            )
+    check_finite(weight, "edge_weight")
+    check_within(weight, "edge_weight", 0, LARGEST_WEIGHT)

@@ -52,8 +52,8 @@ def join(
         timeout_seconds: How long a rank waits for the others before it gives up; by default
             ``GRAPHGLOW_RANK_TIMEOUT``, else :data:`TIMEOUT_SECONDS`.
         init_method: Where the ranks find each other; by default where torchrun says.
-        rank: By default what torchrun says.
-        size: By default what torchrun says.
+        rank: By default what torchrun says, and so is ``size``.
+        size: How many there are.
     """
     size = world_size() if size is None else size
     rank = _from_environment("RANK", 0) if rank is None else rank
@@ -69,56 +69,43 @@ def join(
         raise InputError(
             f"several processes must be started by torchrun; got WORLD_SIZE={size} alone"
         )
-    ranks = _group(Ranks(rank, size, here, seconds), init_method)
+    ranks, in_order = _group(Ranks(rank, size, here, seconds), init_method), True
     try:
         ranks.wait()
         yield ranks
         ranks.wait()  # none leaves while another still works
-    except RankLostError:
-        _let_threads_finish()
-        raise  # leaving in order would wait for the lost one
     except BaseException as error:
         ranks.leave_words(error)
-        _let_threads_finish()
-        with suppress(RuntimeError):
-            dist.destroy_process_group()
+        in_order = not isinstance(error, RankLostError)  # else it would wait for the lost one
         raise
-    else:
-        _let_threads_finish()
-        dist.destroy_process_group()
+    finally:
+        # gloo's threads may need the interpreter to give back the last tensors: older versions
+        # (PyTorch 2.6) wait for those threads without letting them have it, for ever
+        time.sleep(0.2)
+        if in_order:
+            with suppress(RuntimeError):
+                dist.destroy_process_group()
 
 
 def _group(ranks: Ranks, init_method: str) -> Ranks:
     """Make the group of all ranks, and give them a store."""
-    seconds, kind = ranks.timeout_seconds, ranks.device.type
-    patience = timedelta(seconds=seconds)
-    met: list[Store] = []
-    kinds: list[str] = []
+    kind, patience = ranks.device.type, timedelta(seconds=ranks.timeout_seconds)
 
-    def make() -> None:
-        found = rendezvous(init_method, ranks.rank, ranks.size, timeout=patience)
-        store, rank, size = next(found)
+    def make() -> tuple[Store, list[str]]:
+        store, rank, size = next(rendezvous(init_method, ranks.rank, ranks.size, timeout=patience))
         store.set_timeout(patience)
-        store, kinds[:] = meet(store, rank, size, kind, seconds)
-        met.append(store)
+        store, kinds = meet(store, rank, size, kind, ranks.timeout_seconds)
         if len(set(kinds)) == 1:
             backend = "nccl" if kind == "cuda" else "gloo"
             dist.init_process_group(
                 backend, store=store, timeout=patience, rank=rank, world_size=size
             )
+        return store, kinds
 
-    ranks.call(make)
+    store, kinds = ranks.call(make)
     if len(set(kinds)) > 1:
         raise InputError(f"ranks must all compute on cpu, or all on cuda; got {', '.join(kinds)}")
-    return replace(ranks, store=PrefixStore("graphglow", met[0]))
-
-
-def _let_threads_finish() -> None:
-    """Before a group goes: gloo's threads may need the interpreter to give back the last tensors.
-
-    Older versions (PyTorch 2.6) wait for those threads without letting them have it, for ever.
-    """
-    time.sleep(0.2)
+    return replace(ranks, store=PrefixStore("graphglow", store))
 
 
 def _device(name: str) -> torch.device:

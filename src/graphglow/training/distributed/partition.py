@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from graphglow.errors import InputError
+from graphglow.training.distributed.graph_arrays import BLOCK, Array
 
 Partition = Literal["auto", "metis", "near", "given"]
 PARTITIONS: tuple[str, ...] = get_args(Partition)
@@ -17,10 +18,6 @@ NODE_COST = 64
 """A node's dense work and memory, features and pivots, count as much as so many edges."""
 IN_MEMORY = 200_000_000
 """``auto`` reorders graphs of up to so many edges; larger ones stay in the order given."""
-BLOCK = 10_000_000
-"""Edges looked at together."""
-
-Array = np.ndarray[Any, Any]
 
 
 def partition(edges: Array, num_nodes: int, parts: int, method: Partition = "auto") -> Array:
@@ -51,7 +48,11 @@ def partition(edges: Array, num_nodes: int, parts: int, method: Partition = "aut
     pattern = _pattern(edges, num_nodes)
     cost = np.diff(pattern.indptr) + NODE_COST
     if method == "metis":
-        return _never_empty(_metis(pattern, cost, parts), parts)
+        pymetis = importlib.import_module("pymetis")  # an optional dependency
+        _, part = pymetis.part_graph(
+            parts, xadj=pattern.indptr, adjncy=pattern.indices, vweights=cost.tolist()
+        )
+        return _never_empty(np.asarray(part, dtype=np.int32), parts)
     order = reverse_cuthill_mckee(pattern, symmetric_mode=True)
     return _stretches(order, cost, parts)
 
@@ -66,14 +67,6 @@ def _pattern(edges: Array, num_nodes: int) -> Any:
     pattern = sp.coo_matrix((ones, both), shape=(num_nodes, num_nodes)).tocsr()
     pattern.sum_duplicates()
     return pattern
-
-
-def _metis(pattern: Any, cost: Array, parts: int) -> Array:
-    pymetis = importlib.import_module("pymetis")  # an optional dependency
-    _, part = pymetis.part_graph(
-        parts, xadj=pattern.indptr, adjncy=pattern.indices, vweights=cost.tolist()
-    )
-    return np.asarray(part, dtype=np.int32)
 
 
 def _costs(edges: Array, num_nodes: int) -> Array:

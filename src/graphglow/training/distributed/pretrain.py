@@ -5,7 +5,7 @@ torchrun --nproc-per-node 2 -m graphglow pretrain --schedule together --sources 
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -14,21 +14,21 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs import Graph, check_graph, graph_of
+from graphglow.graphs import check_graph, graph_of
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
 from graphglow.training.checkpoint import Checkpoints, Part, Saved, held
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice
-from graphglow.training.distributed.agreement import agree, data_identity, settings_of
-from graphglow.training.distributed.ranks import Ranks
-from graphglow.training.distributed.saving import (
-    Tensors,
+from graphglow.training.distributed.agreement import (
+    agree,
     anyone_saves,
     begin_together,
-    packed,
-    unpacked,
+    data_identity,
+    settings_of,
+    tensors_of,
 )
+from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.loop import Best, Epoch, OnEpoch
 from graphglow.training.task import GraphTask, Trained
 
@@ -52,7 +52,8 @@ class SharedTheta(Adam):
 
     def step_together(self, sources: Sequence[int], count: int, ranks: Ranks) -> None:
         """Move by the mean gradient of ``count`` sources, of which these are this rank's."""
-        mean = everyones(self.handed_in, sources, count, self.flat, ranks).mean(0)
+        table = self.flat.new_zeros(count, len(self.flat))
+        mean = everyones(dict(zip(sources, self.handed_in, strict=True)), table, ranks).mean(0)
         self.handed_in.clear()
         parts = torch.split(mean, [p.numel() for p in self.parameters])
         for parameter, part in zip(self.parameters, parts, strict=True):
@@ -105,22 +106,27 @@ def pretrain_together(
 class Course:
     """All steps on all sources: what this rank trains, and how far all of them have come.
 
-    Args:
-        sources: Checked, and the same on all ranks.
-        config: Learner, objective, model and schedule.
-        ranks: This rank and the others.
+    The sources are checked, and the same on all ranks.
     """
 
     def __init__(self, sources: Sequence[Data], config: PretrainConfig, ranks: Ranks) -> None:
-        self.config, self.ranks, self.count = config, ranks, len(sources)
-        self.shares = balanced([_cost(data, config) for data in sources], ranks.size)
-        self.own = self.shares[ranks.rank]
+        self.config, self.ranks = config, ranks
+        sizes = [(len(data.x), data.edge_index.shape[1]) for data in sources]
+        costs = [n * min(config.num_pivots, n) + e for n, e in sizes]  # entries a step touches
+        self.shares = balanced(costs, ranks.size)
         self.names = [str(data.get("name", "graph")) for data in sources]
         self.learner = StructureLearner(config.learner, seed=config.seed).to(ranks.device)
         self.theta = SharedTheta(self.learner, config.learner_learning_rate)
         self.tasks = {
-            i: _task(graph_of(sources[i]).to(ranks.device), i, self.learner, self.theta, config)
-            for i in self.own
+            i: GraphTask(
+                graph_of(sources[i]).to(ranks.device),
+                self.learner,
+                config.learner.embedding_size,
+                [config],
+                seeds=[config.seed + 1000 * i],
+                trained=Trained(self.theta, config.objective),
+            )
+            for i in self.shares[ranks.rank]
         }
         self.best = Best([self.theta.flat], config.patience)
         self.scores: list[float] = []
@@ -144,18 +150,21 @@ class Course:
 
     def _step(self, number: int, on_epoch: OnEpoch | None) -> bool:
         """One step of all sources; whether it is time to save, by the clock of rank 0."""
-        rows = [_step(task, self.config) for task in self.tasks.values()]
-        self.theta.step_together(self.own, self.count, self.ranks)
-        for task, row in zip(self.tasks.values(), rows, strict=True):
-            row[1], row[2] = task.validate()
-        places = list(self.own)
-        if self.ranks.rank == 0:
-            places.append(self.count)
-            due = torch.full((4,), float(self._due()), dtype=torch.float64)
-            rows.append(due.to(self.ranks.device))
-        table = everyones(
-            rows, places, self.count + 1, self.theta.flat.double(), self.ranks, width=4
-        )  # [S + 1, 4]
+        count, device = len(self.names), self.ranks.device
+        trained = {}
+        for i, task in self.tasks.items():
+            with memory_advice(task.graph.num_nodes, self.config):
+                trained[i] = task.train_step()
+        self.theta.step_together(list(self.tasks), count, self.ranks)
+        rows = {}  # of each source: loss, validation loss and accuracy, refinements
+        for i, (loss, refinements) in trained.items():
+            values = (loss, *self.tasks[i].validate(), refinements)
+            rows[i] = torch.stack([value.double() for value in values])
+        zeros = torch.zeros(count + 1, 4, dtype=torch.float64, device=device)
+        if self._checkpoints is not None:  # never before rank 0's own clock would save
+            due = time.monotonic() - self._last >= self._checkpoints.every_seconds
+            rows[count] = torch.full_like(zeros[0], float(due))
+        table = everyones(rows, zeros, self.ranks)
         table, save = table[:-1], bool(table[-1, 0])
         for name, row in zip(self.names, table.tolist(), strict=True):
             epoch = Epoch(name, number, row[0], row[1], row[2], int(row[3]))
@@ -166,7 +175,7 @@ class Course:
                 on_epoch(epoch)
         mean = table.mean(0)
         self.scores.append(float(mean[2]))
-        self.best.update(torch.tensor(number, device=self.ranks.device), mean[2], mean[1])
+        self.best.update(torch.tensor(number, device=device), mean[2], mean[1])
         return save
 
     def save_in(self, checkpoints: Checkpoints | None, run: dict[str, Any]) -> None:
@@ -175,21 +184,13 @@ class Course:
         self._checkpoints = checkpoints if self.ranks.rank == 0 else None
         self._saving, self._last = True, time.monotonic()
 
-    def _due(self) -> bool:
-        """Whether rank 0 wants a checkpoint; it is never asked for one before its own clock."""
-        if self._checkpoints is None:
-            return False
-        return time.monotonic() - self._last >= self._checkpoints.every_seconds
-
     def _save(self) -> None:
         """Bring the GNNs of all sources to rank 0, which saves them with the rest."""
         parts: dict[str, Part] = {"theta": self.theta, "best": self.best}
         for rank, share in enumerate(self.shares):
             for i in share:
-                own = packed(self.tasks[i].state()) if rank == self.ranks.rank else b""
-                data = self.ranks.sent_by(rank, own)
-                if self._checkpoints is not None:
-                    parts[f"task_{i}"] = Tensors(unpacked(data))
+                own = self.tasks[i].state() if i in self.tasks else {}
+                parts[f"task_{i}"] = _Tensors(tensors_of(rank, own, self.ranks))
         if self._checkpoints is not None:
             self._checkpoints.offer(parts, {"scores": self.scores, "heard": self.heard})
         self._last = time.monotonic()
@@ -203,8 +204,26 @@ class Course:
 
     def result(self) -> StructureLearner:
         """The best learner, on the CPU."""
-        score = float(self.best.accuracy)
-        return _result(self.learner, self.config, self.names, score, self.scores)
+        best = StructureLearner(self.config.learner, seed=self.config.seed)
+        best.load_state_dict(self.learner.state_dict())
+        best.provenance = {
+            "trained": True,
+            "sources": self.names,
+            "validation_accuracy": float(self.best.accuracy),
+            "visit_scores": self.scores,
+            "config": asdict(replace(self.config, device="auto")),
+        }
+        return best.eval()
+
+
+class _Tensors(dict[str, Tensor]):
+    """Another rank's tensors as a part of a checkpoint."""
+
+    def state(self) -> dict[str, Tensor]:
+        return self
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        self.update(state)
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[list[int]]:
@@ -221,29 +240,14 @@ def balanced(costs: Sequence[float], parts: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
-def everyones(
-    rows: Sequence[Tensor],
-    places: Sequence[int],
-    count: int,
-    like: Tensor,
-    ranks: Ranks,
-    *,
-    width: int | None = None,
-) -> Tensor:
-    """All ``count`` rows, from the ranks that have them: rows [W] at ``places`` -> [count, W].
+def everyones(rows: Mapping[int, Tensor], zeros: Tensor, ranks: Ranks) -> Tensor:
+    """All rows, from the ranks that have them, by their places: [W] each, [count, W] -> the same.
 
     Each row is added to zeros, so that not a bit changes.
     """
-    table = like.new_zeros(count, len(like) if width is None else width)
-    for place, row in zip(places, rows, strict=True):
-        table[place] = row
-    return ranks.total(table)
-
-
-def _cost(data: Data, config: PretrainConfig) -> float:
-    """Entries that a step touches: node-pivot pairs, and edges."""
-    num_nodes = data.x.shape[0]
-    return float(num_nodes * min(config.num_pivots, num_nodes) + data.edge_index.shape[1])
+    for place, row in rows.items():
+        zeros[place] = row
+    return ranks.total(zeros)
 
 
 def _check_finite(epoch: Epoch) -> None:
@@ -253,45 +257,3 @@ def _check_finite(epoch: Epoch) -> None:
             f"(validation) at step {epoch.epoch} on {epoch.graph} "
             "(a smaller learning rate may help)"
         )
-
-
-def _task(
-    graph: Graph, number: int, learner: StructureLearner, theta: Adam, config: PretrainConfig
-) -> GraphTask:
-    return GraphTask(
-        graph,
-        learner,
-        config.learner.embedding_size,
-        [config],
-        seeds=[config.seed + 1000 * number],
-        trained=Trained(theta, config.objective),
-    )
-
-
-def _step(task: GraphTask, config: PretrainConfig) -> Tensor:
-    """Train one source's GNN; loss and refinements in a row [loss, 0, 0, refinements]."""
-    with memory_advice(task.graph.num_nodes, config):
-        loss, refinements = task.train_step()
-    row = torch.zeros(4, dtype=torch.float64, device=loss.device)
-    row[0], row[3] = loss, refinements
-    return row
-
-
-def _result(
-    learner: StructureLearner,
-    config: PretrainConfig,
-    names: list[str],
-    score: float,
-    scores: list[float],
-) -> StructureLearner:
-    best = StructureLearner(config.learner, seed=config.seed)
-    best.load_state_dict(learner.state_dict())
-    best.eval()
-    best.provenance = {
-        "trained": True,
-        "sources": names,
-        "validation_accuracy": score,
-        "visit_scores": scores,
-        "config": asdict(replace(config, device="auto")),
-    }
-    return best

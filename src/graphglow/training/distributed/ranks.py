@@ -4,20 +4,30 @@
 
 The loss of a job is the sum of what its ranks compute. So the gradient of a sum over ranks is again
 a sum over ranks, and the gradient of rows that were sent comes back to where they came from.
+
+A rank owns a stretch of the nodes. Its rows of a sparse matrix name columns of its own nodes and of
+others', its halo. A product first swaps the halo's values, rows that some shard needs and no
+others, and is then a local one. Backwards the halo's gradients travel home and are added there.
 """
 
 import json
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from graphglow.errors import InputError, StoppedError
+from graphglow.ops.sparse import SparseMatrix
+from graphglow.training.distributed.graph_arrays import Array, distinct
+
+T = TypeVar("T")
 
 TIMEOUT_SECONDS = 600.0
 """A rank waits so long for the others; ``GRAPHGLOW_RANK_TIMEOUT`` says otherwise."""
@@ -46,16 +56,7 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among ``size`` of them. Alone, nothing is sent and no group is needed.
-
-    Args:
-        rank: From 0.
-        size: R.
-        device: Where this rank computes.
-        timeout_seconds: How long it waits for the others.
-        traffic: What it has sent.
-        store: A ``torch.distributed`` store, or None: what is said there outlives the rank.
-    """
+    """This process among ``size`` of them. Alone, nothing is sent and no group is needed."""
 
     rank: int = 0
     size: int = 1
@@ -63,6 +64,7 @@ class Ranks:
     timeout_seconds: float = TIMEOUT_SECONDS
     traffic: Traffic = field(default_factory=Traffic)
     store: Any = None
+    """A ``torch.distributed`` store, or None: what is said there outlives the rank."""
 
     def total(self, x: Tensor) -> Tensor:
         """The sum of x over all ranks, the same bits on each; differentiable."""
@@ -72,9 +74,7 @@ class Ranks:
         return out
 
     def swap(self, rows: Tensor, sends: Sequence[int], receives: Sequence[int]) -> Tensor:
-        """Send ``sends[s]`` of the rows to rank s, in order, and get ``receives[s]`` from it.
-
-        Differentiable.
+        """Send ``sends[s]`` rows to rank s, in order, get ``receives[s]`` back; differentiable.
 
         Shapes:
             rows [sum(sends), ..] -> [sum(receives), ..]
@@ -135,11 +135,11 @@ class Ranks:
         self.traffic.sent += away * rows[:1].numel() * rows.element_size() if away else 0
         return out
 
-    def call(self, collective: Callable[[], Any]) -> None:
+    def call(self, collective: Callable[[], T]) -> T:
         """Run a collective; say in one sentence what its failure means."""
         began = time.monotonic()
         try:
-            collective()
+            return collective()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -152,11 +152,12 @@ class Ranks:
                 who, blamed, words = json.loads(self.store.get(WORDS))
                 kind = HeardError if blamed else RankLostError
                 return kind(f"rank {who} of {self.size} has ended: {words}")
+        own = f"rank {self.rank} of {self.size} lost another one, which"
         if waited < 0.9 * self.timeout_seconds:
-            return RankLostError(f"rank {self.rank} of {self.size} lost another one, which ended")
+            return RankLostError(f"{own} ended")
         return RankLostError(
             f"all ranks must answer within {self.timeout_seconds:g} s (GRAPHGLOW_RANK_TIMEOUT); "
-            f"rank {self.rank} of {self.size} lost another one, which has ended or hangs"
+            f"{own} has ended or hangs"
         )
 
     def leave_words(self, error: BaseException) -> None:
@@ -192,3 +193,82 @@ class _Swap(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return ctx.ranks._swap(grad, ctx.receives, ctx.sends), None, None, None
+
+
+@dataclass(frozen=True, eq=False)
+class Halo:
+    """Which rows a rank sends to each other one, and how many it gets.
+
+    Shapes:
+        rows [S] local rows in the order they are sent; sends, receives: [R] counts
+    """
+
+    ranks: Ranks
+    rows: Tensor
+    sends: tuple[int, ...]
+    receives: tuple[int, ...]
+
+    def __call__(self, v: Tensor) -> Tensor:
+        """The values of the halo's nodes: v [N_r, F] of the own ones -> [H, F]."""
+        return self.ranks.swap(v.index_select(0, self.rows), self.sends, self.receives)
+
+    @property
+    def size(self) -> int:
+        """H: nodes of others that the own rows name."""
+        return sum(self.receives)
+
+    @property
+    def sent(self) -> int:
+        """S: rows sent in one product."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class HaloMatrix(SparseMatrix):
+    """A rank's rows of an ``[N, N]`` matrix: its columns are the own nodes, then the halo.
+
+    ``@`` takes and gives what belongs to the own nodes, like that of the whole matrix: a backbone
+    that only multiplies by the adjacency need not know of shards.
+
+    Shapes:
+        [N_r, N_r + H];  v [N_r, F] -> [N_r, F]
+    """
+
+    halo: Halo = field(kw_only=True)
+
+    def __matmul__(self, dense: Tensor) -> Tensor:
+        assert dense.ndim == 2  # one run
+        if self.halo.ranks.size == 1:
+            return super().__matmul__(dense)
+        return super().__matmul__(torch.cat([dense, self.halo(dense)]))
+
+    def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "HaloMatrix":
+        halo = replace(self.halo, rows=self.halo.rows.to(device))
+        return _with_halo(super().to(device, dtype), halo)
+
+
+def halo_matrix(crow: Array, col: Array, values: Array, starts: Array, ranks: Ranks) -> HaloMatrix:
+    """Lay out this rank's rows and agree with the others on what to send; on the rank's device.
+
+    Columns are numbers of the whole matrix; rank s owns the nodes ``starts[s] .. starts[s+1] - 1``.
+
+    Shapes:
+        crow [N_r + 1], col [E_r], values [E_r], starts [R + 1]
+    """
+    begin, end = int(starts[ranks.rank]), int(starts[ranks.rank + 1])
+    away = (col < begin) | (col >= end)
+    halo = distinct(col[away])  # sorted, so by owner
+    receives = np.diff(np.searchsorted(halo, starts))
+    ones = [1] * ranks.size
+    sends = ranks.swap(torch.from_numpy(receives).to(ranks.device), ones, ones).tolist()
+    wanted = ranks.swap(torch.from_numpy(halo).to(ranks.device), receives.tolist(), sends)
+    local = np.where(away, end - begin + np.searchsorted(halo, col), col - begin)
+    shape = (end - begin, end - begin + len(halo))
+    matrix = SparseMatrix.from_scipy(sp.csr_array((values, local, crow), shape=shape))
+    exchange = Halo(ranks, wanted - begin, tuple(sends), tuple(receives.tolist()))
+    return _with_halo(matrix.to(ranks.device), exchange)
+
+
+def _with_halo(matrix: SparseMatrix, halo: Halo) -> HaloMatrix:
+    parts = {f.name: getattr(matrix, f.name) for f in fields(SparseMatrix)}
+    return HaloMatrix(**parts, halo=halo)

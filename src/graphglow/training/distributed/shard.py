@@ -1,4 +1,8 @@
-"""One rank's share of a graph, and what ``shards.json`` says of all of them."""
+"""One rank's share of a graph: what ``shards.json`` says of all of them, and how one is read.
+
+Nothing is believed that the arrays can contradict: a checksum tells damage and mixed-up parts, but
+anybody can make one.
+"""
 
 import hashlib
 import json
@@ -7,17 +11,31 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.graphs import Graph
 from graphglow.graphs.files import SHARDS, holds, own_path
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import existing_file
+from graphglow.training.distributed.agreement import together
+from graphglow.training.distributed.graph_arrays import (
+    Array,
+    check_finite,
+    check_within,
+    file_checksum,
+    mapped,
+)
+from graphglow.training.distributed.ranks import Ranks, halo_matrix
 
 FORMAT_VERSION = 2
 """Version 1 had no checksums."""
 LARGEST_COUNT = 2**48
 """Sums of such counts are still exact."""
+PART = "part.json"
 AGAIN = "make them again with graphglow shard"
 
 
@@ -25,11 +43,9 @@ AGAIN = "make them again with graphglow shard"
 class Shard:
     """The nodes of one rank, as a :class:`Graph` whose adjacency is a ``HaloMatrix``.
 
-    Its ``train``, ``val`` and ``test`` are rows of the shard. What it must know of the whole
-    are a few counts.
-
     Shapes:
-        nodes [N_r] the numbers of its nodes in the whole graph, ascending
+        nodes [N_r] the numbers of its nodes in the whole graph, ascending;
+        graph.train, graph.val, graph.test: rows of the shard
     """
 
     graph: Graph
@@ -85,16 +101,12 @@ class ShardsInfo:
         return max(part.classes for part in self.parts)
 
     @property
-    def train_count(self) -> int:
-        return sum(part.train for part in self.parts)
-
-    @property
-    def val_count(self) -> int:
-        return sum(part.val for part in self.parts)
-
-    @property
-    def test_count(self) -> int:
-        return sum(part.test for part in self.parts)
+    def split_counts(self) -> tuple[int, int, int]:
+        """Training, validation and test nodes."""
+        train, val, test = (
+            sum(getattr(part, name) for part in self.parts) for name in ("train", "val", "test")
+        )
+        return train, val, test
 
 
 def is_shard_folder(path: str | Path) -> bool:
@@ -113,10 +125,7 @@ def shards_info(folder: str | Path) -> ShardsInfo:
         )
     identity = meta.pop("identity", None)
     if identity != digest(meta):
-        raise InputError(
-            f"{path} must be as graphglow shard wrote it; got a file that was damaged or changed "
-            f"since ({AGAIN})"
-        )
+        raise _damaged(path)
     try:
         info = ShardsInfo(
             identity=str(identity),
@@ -127,11 +136,6 @@ def shards_info(folder: str | Path) -> ShardsInfo:
         )
     except (LookupError, TypeError) as error:
         raise InputError(f"{path} must describe the parts of a graph; got other facts") from error
-    _check(info, path)
-    return info
-
-
-def _check(info: ShardsInfo, path: Path) -> None:
     names = [field.name for field in fields(PartInfo) if field.name != "sha256"]
     counts = [getattr(part, name) for part in info.parts for name in names]
     for count in (info.num_features, *counts):
@@ -140,7 +144,7 @@ def _check(info: ShardsInfo, path: Path) -> None:
                 f"counts in {path} must be whole numbers from 0 to {LARGEST_COUNT}; got {count!r}"
             )
     least = min((part.nodes for part in info.parts), default=0)
-    if min(least, info.num_features) < 1 or min(info.train_count, info.val_count) < 1:
+    if min(least, info.num_features, *info.split_counts[:2]) < 1:
         raise InputError(
             f"{path} must count features, training and validation nodes, and nodes of each part "
             "from 1; got fewer"
@@ -150,6 +154,7 @@ def _check(info: ShardsInfo, path: Path) -> None:
             f"{path} must have from 2 classes to as many as nodes ({info.num_nodes}); "
             f"got {info.num_classes}"
         )
+    return info
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -168,3 +173,126 @@ def read_facts(path: Path) -> dict[str, Any]:
 def digest(facts: Any) -> str:
     """SHA-256 of JSON facts."""
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _damaged(path: Path) -> InputError:
+    return InputError(
+        f"{path} must be as graphglow shard wrote it; got a file that was damaged, changed or "
+        f"taken from elsewhere (its checksum is wrong; {AGAIN})"
+    )
+
+
+def read_shard(folder: str | Path, ranks: Ranks) -> Shard:
+    """Read this rank's part onto its device; all ranks call this together."""
+    folder = own_path(folder)
+    with together(ranks):
+        info = shards_info(folder)
+        if len(info.parts) != ranks.size:
+            raise InputError(
+                f"a folder of shards must have one part per rank ({ranks.size}); "
+                f"got {len(info.parts)} parts in {folder}"
+            )
+        part = _Part.of(folder, info, ranks.rank)
+        own = part.array("nodes", np.int64, part.said.nodes, within=(0, info.num_nodes - 1))
+        if (np.diff(own) <= 0).any():
+            raise InputError(f"{part.path}/nodes.npy must ascend; got others")
+        nodes = torch.from_numpy(own).to(ranks.device)
+        y, split = _labels(part)
+        crow, col, values = _sparse_rows(part, "", info.num_nodes)
+        part.must_hold("entries", part.said.entries, len(col))
+        check_within(values, f"{part.path}/values.npy", 0, 1)
+        x = _features(part, info, ranks.device)
+    _check_each_node_once(nodes, info.num_nodes, folder, ranks)
+    adj = halo_matrix(crow, col, values, np.array(info.starts), ranks)
+    part.must_hold("nodes of other parts that it needs", part.said.halo, adj.halo.size)
+    train, val, test = (np.flatnonzero(split == number) for number in (1, 2, 3))
+    rows = [torch.from_numpy(array).to(ranks.device) for array in (y, train, val, test)]
+    graph = Graph(info.name, x, adj, rows[0], rows[1], rows[2], rows[3], info.num_classes)
+    return Shard(graph, nodes, info.num_nodes, *info.split_counts)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part's folder, what ``shards.json`` says of it, and the checksums of its arrays."""
+
+    path: Path
+    said: PartInfo
+    sums: dict[str, str]
+
+    @classmethod
+    def of(cls, folder: Path, info: ShardsInfo, number: int) -> "_Part":
+        path, said = folder / f"part-{number}", info.parts[number]
+        facts = read_facts(path / PART)
+        if facts.get("graph") != info.identity:
+            raise InputError(
+                f"{path} must belong to the {SHARDS} beside it; got a part of another graph"
+            )
+        if facts.get("part") != number:
+            raise InputError(f"{path} must be part {number}; got part {facts.get('part')!r}")
+        sums = facts.get("sha256")
+        if not isinstance(sums, dict) or digest(sums) != said.sha256:
+            raise _damaged(path / PART)
+        return cls(path, said, sums)
+
+    def array(
+        self, name: str, dtype: type, *shape: int, within: tuple[int, int] | None = None
+    ) -> Array:
+        """An array of the part, in memory; refused unless it is as it was written, and in range."""
+        path = self.path / f"{name}.npy"
+        array = mapped(path)
+        if file_checksum(path) != self.sums.get(path.name):
+            raise _damaged(path)
+        if array.shape != shape or array.dtype != dtype:
+            raise InputError(
+                f"{path} must be {np.dtype(dtype)} {shape}; got {array.dtype} {array.shape}"
+            )
+        if array.dtype.kind == "f":
+            check_finite(array, path)
+        if within is not None:
+            check_within(array, str(path), *within)
+        return np.array(array, order="C")
+
+    def must_hold(self, what: str, said: int, found: int) -> None:
+        """Raise unless ``shards.json`` counts right."""
+        if said != found:
+            raise InputError(f"{self.path} must hold {said} {what}, as {SHARDS} says; got {found}")
+
+
+def _check_each_node_once(nodes: Tensor, num_nodes: int, folder: Path, ranks: Ranks) -> None:
+    """Raise unless sums of the numbers, and of their squares, over all ranks are right."""
+    sums, n = ranks.total(torch.stack([nodes.sum(), (nodes * nodes).sum()])), num_nodes
+    expected = n * (n - 1) // 2, (n - 1) * n * (2 * n - 1) // 6
+    if any((a - b) % 2**64 for a, b in zip(sums.tolist(), expected, strict=True)):
+        raise InputError(f"the parts in {folder} must hold each of {n} nodes once; got others")
+
+
+def _labels(part: _Part) -> tuple[Array, Array]:
+    """Classes of the own nodes, and to which part of the split they belong."""
+    said = part.said
+    y = part.array("y", np.int64, said.nodes, within=(-1, said.classes - 1))
+    split = part.array("split", np.int8, said.nodes, within=(0, 3))
+    part.must_hold("classes", said.classes, int(y.max()) + 1)
+    part.must_hold("training nodes", said.train, int((split == 1).sum()))
+    part.must_hold("validation nodes", said.val, int((split == 2).sum()))
+    part.must_hold("test nodes", said.test, int((split == 3).sum()))
+    if (y[split > 0] < 0).any():
+        raise InputError(f"nodes of the split in {part.path} must have a label; got -1 in y.npy")
+    return y, split
+
+
+def _features(part: _Part, info: ShardsInfo, device: torch.device) -> SparseMatrix | Tensor:
+    shape = (part.said.nodes, info.num_features)
+    if not info.sparse_features:
+        return torch.from_numpy(part.array("x", np.float32, *shape)).to(device)
+    crow, col, values = _sparse_rows(part, "x_", info.num_features)
+    return SparseMatrix.from_scipy(sp.csr_array((values, col, crow), shape=shape)).to(device)
+
+
+def _sparse_rows(part: _Part, prefix: str, columns: int) -> tuple[Array, Array, Array]:
+    """The three arrays of a CSR matrix, checked: whoever multiplies by it trusts them."""
+    crow = part.array(f"{prefix}crow", np.int64, part.said.nodes + 1)
+    if int(crow[0]) != 0 or (np.diff(crow) < 0).any():
+        raise InputError(f"{part.path}/{prefix}crow.npy must ascend from 0; got others")
+    entries = int(crow[-1])
+    col = part.array(f"{prefix}col", np.int64, entries, within=(0, columns - 1))
+    return crow, col, part.array(f"{prefix}values", np.float32, entries)

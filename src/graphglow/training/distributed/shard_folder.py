@@ -21,24 +21,27 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.graphs.files import SHARDS, own_path
 from graphglow.graphs.graph import DENSE_ABOVE, normalised_features
-from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import try_lock
 from graphglow.training.distributed.graph_arrays import (
+    BLOCK,
     Array,
     GraphArrays,
     blocks,
     distinct,
     save_array,
 )
-from graphglow.training.distributed.partition import BLOCK, Partition, partition
-from graphglow.training.distributed.shard import FORMAT_VERSION, ShardsInfo, digest, shards_info
-
-PART = "part.json"
+from graphglow.training.distributed.partition import Partition, partition
+from graphglow.training.distributed.shard import (
+    FORMAT_VERSION,
+    PART,
+    ShardsInfo,
+    digest,
+    shards_info,
+)
 
 
 @dataclass
@@ -62,7 +65,7 @@ def write_shards(
     """Write a graph as ``parts`` shards into a new folder; return what ``shards.json`` says.
 
     Beside a block of edges or features, the edges of one part and some numbers per node are in
-    memory. The adjacency is that of :func:`graphglow.graphs.adjacency.normalised_adjacency`, the
+    memory. The adjacency is that of :func:`graphglow.graphs.graph.normalised_adjacency`, the
     features those of :func:`graphglow.graphs.graph.normalised_features`. ``near`` and ``metis``
     hold all edges while they partition.
     """
@@ -78,7 +81,8 @@ def write_shards(
             one.path.mkdir()
             _write_nodes(arrays, order[starts[p] : starts[p + 1]], one)
         _write_adjacency(arrays, part, place, starts, written)
-        dense = _mostly_non_zero(arrays.x)
+        filled = sum(int(np.count_nonzero(block)) for block in blocks(arrays.x))
+        dense = filled > DENSE_ABOVE * arrays.x.size
         for p, one in enumerate(written):
             _write_features(arrays.x, order[starts[p] : starts[p + 1]], one, dense)
         meta = {
@@ -103,14 +107,13 @@ def _sign(path: Path, meta: dict[str, Any], written: list[_Part]) -> None:
 
 def _write_nodes(arrays: GraphArrays, nodes: Array, part: _Part) -> None:
     y = arrays.y[nodes].astype(np.int64, copy=False)
-    masks = (arrays.train[nodes], arrays.val[nodes], arrays.test[nodes])
+    masks = {name: getattr(arrays, name)[nodes] for name in ("train", "val", "test")}
     part.save("nodes", nodes)
     part.save("y", y)
-    part.save("split", (masks[0] + 2 * masks[1] + 3 * masks[2]).astype(np.int8))
+    split = sum(number * mask for number, mask in enumerate(masks.values(), start=1))
+    part.save("split", split.astype(np.int8))
     part.counts |= {"nodes": len(nodes), "classes": int(y.max()) + 1}
-    part.counts |= {
-        name: int(mask.sum()) for name, mask in zip(("train", "val", "test"), masks, strict=True)
-    }
+    part.counts |= {name: int(mask.sum()) for name, mask in masks.items()}
 
 
 def _write_adjacency(
@@ -141,7 +144,7 @@ def _write_adjacency(
 def _sort_by_part(arrays: GraphArrays, part: Array, place: Array, paths: list[Path]) -> None:
     """Append both directions of every edge to a file of the part that has its row."""
     weight = arrays.edge_weight
-    for start in range(0, arrays.edge_index.shape[1], BLOCK):
+    for start in range(0, max(1, arrays.edge_index.shape[1]), BLOCK):
         block = slice(start, start + BLOCK)
         u, v = np.asarray(arrays.edge_index[:, block], dtype=np.int64)
         apart = u != v
@@ -163,17 +166,14 @@ def _merged(
     folder: Path, start: int, size: int, num_nodes: int, weighted: bool
 ) -> tuple[Array, Array, Array]:
     """A part's rows: each neighbour once with its largest weight, and the node itself with 1."""
-    file = folder / "edges.bin"
-    pairs = np.fromfile(file, dtype=np.int64).reshape(-1, 2) if file.exists() else np.empty((0, 2))
-    key = (pairs[:, 0].astype(np.int64) - start) * num_nodes + pairs[:, 1].astype(np.int64)
+    row, col = np.fromfile(folder / "edges.bin", dtype=np.int64).reshape(-1, 2).T
+    key = (row - start) * num_nodes + col
     own = np.arange(size, dtype=np.int64) * (num_nodes + 1) + start  # the diagonal
-    if weighted and file.exists():
+    if weighted:
         given = np.fromfile(folder / "weights.bin", dtype=np.float64)
         order = np.lexsort((-given, key))
         key, given = key[order], given[order]
-        first = np.ones(len(key), dtype=bool)
-        first[1:] = key[1:] != key[:-1]
-        first &= given > 0
+        first = (np.diff(key, prepend=-1) != 0) & (given > 0)  # keys are from 0
         key, weight = key[first], given[first]
     else:
         key = distinct(key)
@@ -182,12 +182,7 @@ def _merged(
         (folder / name).unlink(missing_ok=True)
     key, weight = np.concatenate([key, own]), np.concatenate([weight, np.ones(size)])
     order = np.argsort(key, kind="stable")
-    key, weight = key[order], weight[order]
-    return key // num_nodes, key % num_nodes, weight
-
-
-def _mostly_non_zero(x: Array) -> bool:
-    return sum(int(np.count_nonzero(block)) for block in blocks(x)) > DENSE_ABOVE * x.size
+    return key[order] // num_nodes, key[order] % num_nodes, weight[order]
 
 
 def _write_features(x: Array, nodes: Array, part: _Part, dense: bool) -> None:
@@ -208,10 +203,9 @@ def _write_features(x: Array, nodes: Array, part: _Part, dense: bool) -> None:
 
 
 def _unit_rows(block: Array) -> Array:
-    scaled: SparseMatrix | Tensor = normalised_features(
-        torch.from_numpy(np.array(block, dtype=np.float32))
+    array: Array = (
+        normalised_features(torch.from_numpy(block.astype(np.float32))).to_dense().numpy()
     )
-    array: Array = scaled.to_dense().numpy()
     return array
 
 

@@ -11,7 +11,7 @@ or W x (F + 1) of them where nothing is cut: s = K (sum over ranks of Q^T [v, 1]
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import torch
@@ -52,7 +52,7 @@ class ShardedStructure:
         local: q of the rank's nodes and k of all pivots. Its backend says how: ``linear``;
             ``dense``, which keeps Gamma; ``chunked``, which makes a block of rows at a time, and
             once more in the backward pass; ``auto`` takes the first of these that can be.
-        ranks: This rank and the others.
+        ranks: Those that the sums go over.
     """
 
     local: PivotStructure
@@ -66,8 +66,12 @@ class ShardedStructure:
             to_pivots = sums[:, :-1] / sums[:, -1:].clamp_min(EPS)
             row_sum = q @ k.sum(0)[:, None]  # [N_r, 1]
             return q @ (k.mT @ to_pivots) / row_sum.clamp_min(EPS)
-        sums = self.ranks.total(self._to_pivots(v))  # [P, F + 1]
-        return self._to_nodes(sums[:, :-1] / sums[:, -1:].clamp_min(EPS))
+        blocks = zip(self._blocks(q), self._blocks(v), strict=True)
+        parts = (self._with_gamma(_with_sum, rows, values) for rows, values in blocks)
+        sums = self.ranks.total(reduce(torch.add, parts))  # [P, F + 1]
+        to_pivots = sums[:, :-1] / sums[:, -1:].clamp_min(EPS)
+        means = [self._with_gamma(_mean_over_pivots, rows, to_pivots) for rows in self._blocks(q)]
+        return torch.cat(means)
 
     @cached_property
     def chosen_backend(self) -> str:
@@ -79,37 +83,35 @@ class ShardedStructure:
         entries = self._per_row * local.q.shape[0]
         return "dense" if entries <= DENSE_LIMIT else "chunked"
 
-    def _to_pivots(self, v: Tensor) -> Tensor:
-        if self.chosen_backend == "dense":
-            return _with_sum(self._gamma, v)
-        blocks = zip(self._blocks(self.local.q), self._blocks(v), strict=True)
-        sums = v.new_zeros(self.local.k.shape[0], v.shape[1] + 1)
-        for q, values in blocks:
-            sums = sums + _again_backwards(self._block_sums, q, self.local.k, values)
-        return sums
-
-    def _to_nodes(self, to_pivots: Tensor) -> Tensor:
-        if self.chosen_backend == "dense":
-            return _mean_over_pivots(self._gamma, to_pivots)
-        blocks = [
-            _again_backwards(self._block_means, q, self.local.k, to_pivots)
-            for q in self._blocks(self.local.q)
-        ]
-        return torch.cat(blocks)
-
-    def _block_sums(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return _with_sum(self._block_gamma(q, k), v)
-
-    def _block_means(self, q: Tensor, k: Tensor, to_pivots: Tensor) -> Tensor:
-        return _mean_over_pivots(self._block_gamma(q, k), to_pivots)
-
-    def _block_gamma(self, q: Tensor, k: Tensor) -> Tensor:
-        s = self.local
-        return similarity(q, k, threshold=s.threshold, kernel=s.kernel, heads=s.heads)
-
     def _blocks(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Rows, as many at a time as :data:`BLOCK_ELEMENTS` allows: gradients are joined once."""
-        return torch.split(x, max(1, BLOCK_ELEMENTS // self._per_row))
+        """All rows, or as many at a time as :data:`BLOCK_ELEMENTS` allows."""
+        dense = self.chosen_backend == "dense"
+        return torch.split(x, len(x) if dense else max(1, BLOCK_ELEMENTS // self._per_row))
+
+    def _with_gamma(
+        self, use: Callable[[Tensor, Tensor], Tensor], q: Tensor, values: Tensor
+    ) -> Tensor:
+        """``use(Gamma, values)`` for the rows q; a block is made again where gradients need it."""
+        if self.chosen_backend == "dense":
+            return use(self._gamma, values)
+        s = self.local
+
+        def block(q: Tensor, k: Tensor, values: Tensor) -> Tensor:
+            gamma = similarity(q, k, threshold=s.threshold, kernel=s.kernel, heads=s.heads)
+            return use(gamma, values)
+
+        if not torch.is_grad_enabled():
+            return block(q, s.k, values)
+        out: Tensor = checkpoint(
+            block,
+            q,
+            s.k,
+            values,
+            use_reentrant=False,
+            preserve_rng_state=False,
+            determinism_check="none",
+        )
+        return out
 
     @property
     def _per_row(self) -> int:
@@ -123,11 +125,7 @@ class ShardedStructure:
 
 
 def sharded_structure(
-    learner: StructureLearner,
-    z: Tensor,
-    pivots: Pivots,
-    ranks: Ranks,
-    **settings: Any,
+    learner: StructureLearner, z: Tensor, pivots: Pivots, ranks: Ranks, **settings: Any
 ) -> ShardedStructure:
     """Infer the latent graph from embeddings z [N_r, D] of this rank's nodes."""
     q, k = learner.factors(z, pivots.embeddings(z, ranks))
@@ -141,17 +139,3 @@ def _with_sum(gamma: Tensor, v: Tensor) -> Tensor:
 
 def _mean_over_pivots(gamma: Tensor, to_pivots: Tensor) -> Tensor:
     return gamma @ to_pivots / gamma.sum(1, keepdim=True).clamp_min(EPS)
-
-
-def _again_backwards(function: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Keep the arguments only, and compute again where the gradient needs more."""
-    if not torch.is_grad_enabled():
-        return function(*tensors)
-    out: Tensor = checkpoint(
-        function,
-        *tensors,
-        use_reentrant=False,
-        preserve_rng_state=False,
-        determinism_check="none",
-    )
-    return out

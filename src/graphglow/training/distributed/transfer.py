@@ -9,23 +9,28 @@ import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from graphglow.errors import InputError
 from graphglow.gnn import Backbone
+from graphglow.graphs.files import one_sentence
 from graphglow.storage import atomic_path, checksum
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import delta_facts
 from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
 from graphglow.training.config import TransferConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, reset_peak_memory
-from graphglow.training.distributed.agreement import agree, settings_of, together
+from graphglow.training.distributed.agreement import (
+    agree,
+    anyone_saves,
+    begin_together,
+    settings_of,
+    together,
+)
+from graphglow.training.distributed.graph_arrays import save_array
 from graphglow.training.distributed.ranks import Ranks
-from graphglow.training.distributed.saving import anyone_saves, begin_together
 from graphglow.training.distributed.shard import Shard
 from graphglow.training.distributed.task import ShardTask
 from graphglow.training.loop import Epoch, Loop, OnEpoch
@@ -71,14 +76,19 @@ class ShardResult:
         ranks that this job does not have are removed: they are of another.
         """
         folder = Path(folder)
+        tensors = {"nodes": self.shard.nodes.cpu(), "probabilities": self.predict_proba()}
         with together(self.ranks):
-            for name, array in (
-                ("nodes", self.shard.nodes.cpu().numpy()),
-                ("probabilities", self.predict_proba().numpy()),
-            ):
-                _write_array(folder / f"{name}-{self.ranks.rank}.npy", array)
-        with together(self.ranks):
-            _remove_others(folder, self.ranks.size)
+            for name, tensor in tensors.items():
+                with atomic_path(folder / f"{name}-{self.ranks.rank}.npy") as temporary:
+                    save_array(temporary, [tensor.numpy()], len(tensor))
+        with (
+            together(self.ranks),
+            one_sentence(f"predictions of an older run in {folder} must be removable"),
+        ):
+            for path in folder.iterdir():
+                match = PREDICTIONS.fullmatch(path.name)
+                if match is not None and int(match[1]) >= self.ranks.size:
+                    path.unlink(missing_ok=True)  # another rank may have been faster
 
     @property
     def method(self) -> str:
@@ -133,25 +143,19 @@ def transfer_shard(
             number of ranks, if it is killed; the others may give None, and see no file of it.
             Times are then sums over the parts of the run.
     """
-    agree(ranks, _facts(learner, shard, config))
-    with held(checkpoints if ranks.rank == 0 else None):
-        return _train(learner, shard, config, ranks, on_epoch, pivots, checkpoints)
-
-
-def _train(
-    learner: StructureLearner,
-    shard: Shard,
-    config: TransferConfig,
-    ranks: Ranks,
-    on_epoch: OnEpoch | None,
-    pivots: Tensor | None,
-    checkpoints: Checkpoints | None,
-) -> ShardResult:
+    graph, device = shard.graph, ranks.device
+    counts = (shard.num_nodes, shard.train_count, shard.val_count, shard.test_count)
+    facts = {
+        "job": "transfer",
+        **settings_of(config),
+        "learner": learner_identity(learner),
+        "graph": [graph.name, *counts, graph.num_features, graph.num_classes],
+    }
+    agree(ranks, facts)
     began = time.perf_counter()
-    device = ranks.device
     learner = copy.deepcopy(learner).to(device).requires_grad_(False).eval()
     reset_peak_memory(device)
-    with memory_advice(len(shard.nodes), config):
+    with held(checkpoints if ranks.rank == 0 else None), memory_advice(len(shard.nodes), config):
         task = ShardTask(shard, learner, config, ranks, pivots=pivots)
         loop = Loop(task, config.epochs, config.patience or config.epochs)
         before = _save_in(checkpoints, task, loop)
@@ -164,8 +168,8 @@ def _train(
         final = task.evaluate()
     logits, structure = final.logits, final.structure
     assert structure is not None  # there is a learner
-    graph = shard.graph
-    right = torch.stack([_right(logits, graph.y, nodes) for nodes in (graph.val, graph.test)])
+    hits = logits.argmax(-1) == graph.y
+    right = torch.stack([hits[graph.val].sum(), hits[graph.test].sum()])
     val_right, test_right = ranks.total(right).tolist()
     peak = torch.tensor(peak_memory_bytes(device), device=device)
     return ShardResult(
@@ -184,23 +188,6 @@ def _train(
         peak_memory_bytes=int(ranks.gather(peak).max()),
         bytes_sent=bytes_sent,
     )
-
-
-def _right(logits: Tensor, y: Tensor, nodes: Tensor) -> Tensor:
-    """How many of ``nodes`` have their label as the largest logit."""
-    return (logits[nodes].argmax(-1) == y[nodes]).sum()
-
-
-def _facts(learner: StructureLearner, shard: Shard, config: TransferConfig) -> dict[str, Any]:
-    """What all ranks must have in common."""
-    graph = shard.graph
-    counts = (shard.num_nodes, shard.train_count, shard.val_count, shard.test_count)
-    return {
-        "job": "transfer",
-        **settings_of(config),
-        "learner": learner_identity(learner),
-        "graph": [graph.name, *counts, graph.num_features, graph.num_classes],
-    }
 
 
 def _save_in(checkpoints: Checkpoints | None, task: ShardTask, loop: Loop) -> float:
@@ -226,32 +213,3 @@ def _save_in(checkpoints: Checkpoints | None, task: ShardTask, loop: Loop) -> fl
     if checkpoints is not None and ranks.rank == 0:
         loop.on_read = lambda now: checkpoints.offer({"task": task, "loop": now})
     return 0.0 if found is None else float(found.facts["seconds"])
-
-
-class _Unseen:
-    """A file that numpy does not know for one.
-
-    To one that it knows it writes past Python, and does not hear of a disk that is full.
-    """
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.write = file.write
-
-
-def _write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    with atomic_path(path) as temporary, temporary.open("wb") as file:
-        np.lib.format.write_array(_Unseen(file), array, allow_pickle=False)
-
-
-def _remove_others(folder: Path, size: int) -> None:
-    """Remove predictions of ranks from ``size`` on, and nothing else."""
-    for path in folder.iterdir():
-        match = PREDICTIONS.fullmatch(path.name)
-        if match is None or int(match[1]) < size:
-            continue
-        try:
-            path.unlink(missing_ok=True)  # another rank may have been faster
-        except OSError as error:
-            raise InputError(
-                f"predictions of an older run must be removable; got {path} ({error.strerror})"
-            ) from error

@@ -1,10 +1,7 @@
-"""The graphs that IDGL learns: weighted cosines, cut at a threshold, and messages over them.
-
-A graph between all nodes is A [N, N]; through anchors it is R [N, s].
-"""
+"""How IDGL compares nodes: weighted cosines, cut at a threshold, of features that may be sparse."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,90 +10,8 @@ from torch import Tensor
 
 from graphglow.gnn import Dropout
 from graphglow.gnn.dropout import drop_features
-from graphglow.ops import EPS
 from graphglow.ops.embeddings import SHORTEST, unit_heads
 from graphglow.ops.sparse import SparseMatrix
-
-
-class PenaltyRates(NamedTuple):
-    """alpha, beta and gamma of L_G, not yet divided by the number of nodes; none of them < 0."""
-
-    smoothness: float
-    connectivity: float
-    sparsity: float
-
-    def of(self, graph: Tensor, inverse: Tensor, distances: Tensor | None) -> Tensor:
-        """alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
-
-        ``inverse`` is 1 / (A 1); ``distances`` are d, None where alpha is 0.
-        """
-        n = len(inverse)
-        total = inverse.new_zeros(())
-        if distances is not None:
-            total = total + self.smoothness / (2 * n * n) * inner(graph, distances)
-        if self.connectivity > 0:
-            total = total + self.connectivity / n * inverse.log().sum()
-        if self.sparsity > 0:
-            total = total + self.sparsity / (n * n) * squared(graph)
-        return total
-
-
-class LearnedGraph(NamedTuple):
-    """A [N, N], symmetric, with the inverses of its row sums [N, 1] (clamped at EPS)."""
-
-    weights: Tensor
-    inverse: Tensor
-
-    @classmethod
-    def of(cls, weights: Tensor) -> "LearnedGraph":
-        return cls(weights, weights.sum(1, keepdim=True).clamp_min(EPS).reciprocal())
-
-    def propagate(self, v: Tensor) -> Tensor:
-        """f(A) v, f the row normalisation: [N, F] -> [N, F]."""
-        return (self.weights @ v) * self.inverse
-
-    def penalty(self, distances: Tensor | None, rates: PenaltyRates) -> Tensor:
-        """L_G of A: []; ``distances`` between the nodes' features, None where alpha is 0."""
-        return rates.of(self.weights, self.inverse, distances)
-
-
-class AnchorGraph(NamedTuple):
-    """R [N, s] with the inverses of its row sums Delta [N, 1] and column sums Lambda [s, 1]."""
-
-    weights: Tensor
-    inverse_rows: Tensor
-    inverse_columns: Tensor
-
-    @classmethod
-    def of(cls, weights: Tensor) -> "AnchorGraph":
-        rows, columns = (weights.sum(dim)[:, None] for dim in (1, 0))
-        return cls(weights, *(total.clamp_min(EPS).reciprocal() for total in (rows, columns)))
-
-    def propagate(self, v: Tensor) -> Tensor:
-        """Delta^-1 R Lambda^-1 R^T v, from nodes to anchors and back."""
-        at_anchors = (self.weights.T @ v) * self.inverse_columns  # [s, F]
-        return (self.weights @ at_anchors) * self.inverse_rows
-
-    def penalty(self, distances: Tensor | None, rates: PenaltyRates) -> Tensor:
-        """L_G of the anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
-        graph = self.weights
-        if rates.smoothness > 0 or rates.sparsity > 0:
-            graph = self.weights.T @ (self.weights * self.inverse_rows)
-        return rates.of(graph, self.inverse_columns, distances)
-
-
-Latent = LearnedGraph | AnchorGraph
-
-
-def inner(one: Tensor, other: Tensor) -> Tensor:
-    """sum_ij of the products of two matrices' entries, row by row: no third matrix is made."""
-    return torch.bmm(one[:, None], other[:, :, None]).sum()
-
-
-def squared(weights: Tensor) -> Tensor:
-    """|A|_F^2."""
-    norm: Tensor = torch.linalg.vector_norm(weights)
-    return norm.square()
 
 
 def cut_similarity(q: Tensor, k: Tensor, threshold: float) -> Tensor:
@@ -128,11 +43,7 @@ class _Cut(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
-    """Sparse features with the place of each entry, known before training: nothing to wait for.
-
-    Shapes:
-        matrix [N, D]; row [E], column [E]
-    """
+    """Features [N, D] with the places [E] of their entries, known before training."""
 
     matrix: SparseMatrix
     row: Tensor
@@ -144,22 +55,23 @@ class SparseFeatures:
         return cls(matrix, rows.repeat_interleave(matrix.crow.diff().long()), matrix.col.long())
 
     def unit(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Entries of the H unit vectors w_h * x_u over sqrt(H), and the factors that made them so.
+        """Entries [H, E] of the unit vectors w_h * x_u over sqrt(H), and their factors [H, N].
 
         A zero vector stays zero.
-
-        Shapes:
-            weight [H, D] -> [H, E], [H, N]
         """
         square = self.matrix.with_values(self.matrix.values.square())
         length = (square @ weight.square().T.contiguous()).T.sqrt()  # [H, N]
         inverse = (len(weight) ** -0.5 / length).masked_fill_(length < SHORTEST, 0.0)
         return self.matrix.values * weight[:, self.column] * inverse[:, self.row], inverse
 
-    def unit_backward(self, grad: Tensor, unit: Tensor, inverse: Tensor) -> Tensor:
-        """Gradient of the weight [H, D], from that of the unit vectors' entries [H, E]."""
-        along = _row_sums(self.matrix.with_values(grad * unit)) * len(unit)  # [H, N]
-        inner = inverse[:, self.row] * (grad - unit * along[:, self.row])
+    def weight_gradient(
+        self, unit: Tensor, inverse: Tensor, other: "SparseFeatures", of_other: Tensor, grad: Tensor
+    ) -> Tensor:
+        """What reaches the weight [H, D] through this side; grad is [other nodes, this side's]."""
+        products = [other.transposed(values) @ grad for values in of_other]
+        d_unit = torch.stack([product[self.column, self.row] for product in products])  # [H, E]
+        along = _row_sums(self.matrix.with_values(d_unit * unit)) * len(unit)  # [H, N]
+        inner = inverse[:, self.row] * (d_unit - unit * along[:, self.row])
         return _row_sums(self.transposed(inner * self.matrix.values))
 
     def transposed(self, values: Tensor) -> SparseMatrix:
@@ -183,17 +95,10 @@ def _row_sums(matrix: SparseMatrix) -> Tensor:
 
 
 class FeatureSimilarity:
-    """``cut(mean_h cos(w_h * x_u, w_h * x_p))`` of all nodes u with nodes p, from the features.
+    """``cut(mean_h cos(w_h * x_u, w_h * x_p))`` of all nodes u with nodes p, of features [N, D].
 
-    Sparse features stay sparse: H products of a sparse and a dense matrix, forwards and
-    backwards, in place of one dense product of width H D.
-
-    Args:
-        x: The features.
-        keys: The nodes p; None compares all with all.
-
-    Shapes:
-        x [N, D], keys [M] -> [N, M]
+    The nodes p are ``keys`` [M], or all. Sparse features stay sparse: H products of a sparse and a
+    dense matrix, forwards and backwards, in place of one dense product of width H D.
     """
 
     def __init__(self, x: SparseMatrix | Tensor, keys: Tensor | None = None) -> None:
@@ -206,7 +111,7 @@ class FeatureSimilarity:
                 self.key_entries = SparseFeatures.of(chosen)
 
     def __call__(self, weight: Tensor, threshold: float, dropout: Dropout | None = None) -> Tensor:
-        """Compare under weight [H, D]; what is dropped of a feature, is so on both sides."""
+        """Compare under weight [H, D]: [N, M]; what is dropped, is so on both sides."""
         x = drop_features(self.x, dropout)
         if isinstance(x, Tensor):
             q = unit_heads(x, weight)
@@ -256,25 +161,11 @@ class _SparseCut(torch.autograd.Function):
         unit, inverse, of_keys, inverse_keys, weights = ctx.saved_tensors
         grad = _uncut(grad, weights)
         if keys is x:  # both sides are one, and so are their gradients
-            d_weight = _through(x, unit, inverse, x, unit, grad + grad.T)
+            d_weight = x.weight_gradient(unit, inverse, x, unit, grad + grad.T)
         else:
-            d_weight = _through(x, unit, inverse, keys, of_keys, grad.T.contiguous())
-            d_weight += _through(keys, of_keys, inverse_keys, x, unit, grad)
+            d_weight = x.weight_gradient(unit, inverse, keys, of_keys, grad.T.contiguous())
+            d_weight += keys.weight_gradient(of_keys, inverse_keys, x, unit, grad)
         return d_weight, None, None, None
-
-
-def _through(
-    side: SparseFeatures,
-    unit: Tensor,
-    inverse: Tensor,
-    other: SparseFeatures,
-    of_other: Tensor,
-    grad: Tensor,
-) -> Tensor:
-    """What reaches the weight through one side: grad is [other nodes, this side's]."""
-    at = (side.column, side.row)
-    d_unit = [(other.transposed(values) @ grad)[at] for values in of_other]
-    return side.unit_backward(torch.stack(d_unit), unit, inverse)
 
 
 def _rows_of(x: SparseMatrix, rows: Tensor) -> tuple[SparseMatrix, Tensor]:
