@@ -72,7 +72,7 @@ def main() -> None:
         for folder in sorted(SOURCE.iterdir())
         if folder.is_dir() and folder.name != "__pycache__"
     ]
-    top = [path for path in SOURCE.glob("*.py")]
+    top = list(SOURCE.glob("*.py"))
     rows.append((".", sum(len(p.read_text().splitlines()) for p in top), len(top)))
     rows.append(("src", *sizes(SOURCE)))
     rows += [(name, *sizes(ROOT / name)) for name in ("tests", "benchmarks")]
