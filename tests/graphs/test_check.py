@@ -2,14 +2,13 @@
 
 import re
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data, HeteroData
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs import check, check_graph, load_graph
+from graphglow.graphs import check_graph
 from graphglow.graphs.check import CHECKED
 
 
@@ -185,27 +184,6 @@ def test_checking_twice_changes_nothing(small_graph):
     assert once.keys() == twice.keys()
     assert all(torch.equal(once[k], twice[k]) for k in CHECKED if k in once)
     assert once.split == twice.split == "random seed 0"
-
-
-def count_checks(monkeypatch) -> list:
-    """The features that were looked at, each time."""
-    seen, look = [], check._checked_features
-    monkeypatch.setattr(check, "_checked_features", lambda x: (seen.append(x), look(x))[1])
-    return seen
-
-
-def test_a_transfer_checks_its_graph_once(small_graph, monkeypatch, tmp_path):
-    from graphglow import LearnerConfig, StructureLearner, TransferConfig, transfer
-
-    seen = count_checks(monkeypatch)
-    index = {"train": [0, 1, 2, 3], "val": [4, 5], "test": [6, 7]}
-    np.savez(tmp_path / "s.npz", **index)
-    learner = StructureLearner(LearnerConfig(embedding_size=4, num_heads=1))
-    for split_file in (None, tmp_path / "s.npz"):
-        data = load_graph(small_graph, split_file=split_file)
-        transfer(learner, data, TransferConfig(epochs=1, num_pivots=2, device="cpu"))
-        assert len(seen) == 1
-        seen.clear()
 
 
 @pytest.mark.parametrize("y", [None, [-1] * 12, [-1] * 11 + [0]])
