@@ -168,3 +168,43 @@ def test_bad_words_to_explain_are_refused(run, home, tmp_path):
     assert "the id of a node (nearest: " in run(*words).refuses()
     (tmp_path / "mine.html").write_text("mine")
     assert "--overwrite" in run(*explain_words(home, "--out", tmp_path / "mine.html")).refuses()
+
+
+# refine, with nothing trained
+
+
+def test_refine_needs_a_target_alone(run, tmp_path):
+    out, told = tmp_path / "better.csv", tmp_path / "classes.csv"
+    facts = run("refine", "--target", "wine", "--out", out, "--predictions", told, "--json").json
+    assert (facts["learner"], facts["split"]) == ("evidence", "random seed 0")
+    assert facts["edges_out"] == facts["edges_in"] + facts["added"] - facts["dropped"]
+    assert facts["test_accuracy"] > 0.9
+    assert 0 < facts["seconds"] < 60
+    edges = pd.read_csv(out)
+    assert list(edges) == ["source", "target", "weight", "probability", "in_input"]
+    assert len(edges) == 2 * facts["edges_out"]
+    assert int((~edges.in_input).sum()) == 2 * facts["added"]
+    assert list(pd.read_csv(told))[:2] == ["id", "predicted"]
+    run("refine", "--target", "wine", "--out", out).refuses(2)
+
+
+def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tmp_path):
+    people = [f"p{i},{i % 3},{i % 3 + i / 10}" for i in range(12)]
+    (tmp_path / "people.csv").write_text("\n".join(["id,a,b", *people]))
+    knows = [f"p{i},p{(i + 3) % 12}" for i in range(12)]
+    (tmp_path / "knows.csv").write_text("\n".join(["source,target", *knows]))
+    graph, out = f"{tmp_path / 'people.csv'}+{tmp_path / 'knows.csv'}", tmp_path / "better.csv"
+    facts = run("refine", "--target", graph, "--out", out, "--json").json
+    assert facts["edges_in"] == 12
+    assert facts["test_accuracy"] is None
+    assert set(pd.read_csv(out).source) <= {f"p{i}" for i in range(12)}
+    told = tmp_path / "classes.csv"
+    refused = run("refine", "--target", graph, "--out", tmp_path / "x.csv", "--predictions", told)
+    assert "label" in refused.refuses(2)
+    assert not (tmp_path / "x.csv").exists()
+
+
+@pytest.mark.parametrize("flag", [["--predictions", "p.csv"], ["--min-probability", "0.5"]])
+def test_what_is_instant_does_not_go_with_training(run, tmp_path, flag):
+    words = ["refine", "--target", "wine", "--learner", "universal", "--out", tmp_path / "g.csv"]
+    assert "must go without --learner" in run(*words, *flag).refuses(2)

@@ -233,7 +233,7 @@ def test_an_unreadable_file_is_refused_by_its_name(limited):
     for name, (status, errors, _) in of(limited, "unreadable "):
         assert status == 2, (name, errors)
         assert len(errors) == 1
-        assert "must be readable; got" in errors[0]
+        assert "must be a regular file that can be read; got" in errors[0]
         assert name.removeprefix("unreadable ") in errors[0]
 
 

@@ -16,6 +16,7 @@ ORDER = (
     "ops",
     "graphs",
     "structure",
+    "evidence",  # the learner that carries over
     "pretrained",
     "gnn",
     "training",

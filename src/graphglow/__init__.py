@@ -21,6 +21,7 @@ from graphglow.version import __version__ as __version__
 _HOMES = {
     "METHODS": "graphglow.baselines",
     "Checkpoints": "graphglow.training.checkpoint",
+    "EvidenceLearner": "graphglow.evidence",
     "Explanation": "graphglow.inference.explain",
     "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.inference.classifier",
@@ -40,6 +41,8 @@ _HOMES = {
     "load_learner": "graphglow.pretrained",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
+    "pretrain_evidence": "graphglow.evidence",
+    "refine": "graphglow.inference.refine",
     "synthetic_graph": "graphglow.graphs",
     "to_networkx": "graphglow.graphs.write",
     "transfer": "graphglow.training",
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
     from graphglow.baselines import fit_many as fit_many
     from graphglow.errors import InputError as InputError
     from graphglow.errors import InputWarning as InputWarning
+    from graphglow.evidence import EvidenceLearner as EvidenceLearner
+    from graphglow.evidence import pretrain_evidence as pretrain_evidence
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
@@ -63,6 +68,7 @@ if TYPE_CHECKING:
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
     from graphglow.inference.explain import Explanation as Explanation
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
+    from graphglow.inference.refine import refine as refine
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.structure import LearnerConfig as LearnerConfig

@@ -10,7 +10,7 @@ COMMANDS: dict[str, str] = {
     "pretrain": "Train the shared structure learner on the source graphs (Algorithm 2).",
     "transfer": "Train a GNN on a new graph under a frozen structure learner (Algorithm 3).",
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
-    "refine": "Transfer, then write the learned graph to a file.",
+    "refine": "Write a better graph to a file, in seconds and with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",
     "explain": "Show which nodes carried a decision, over your edges or over learned ones.",
     "shard": "Cut a graph into parts on disk, for a transfer on several processes.",

@@ -89,9 +89,10 @@ class GraphFlags:
         if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
             raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
 
-    def read(self, name: str) -> tuple[Data, str]:
+    def read(self, name: str, *, need_labels: bool = True) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
         given: dict[str, Any] = vars(self) | {"columns": read_columns(self.columns)}
+        given["need_labels"] = need_labels
         data = load_graph(name, **given | {"split_seed": self.split_seed or 0})
         drawn = data.split.startswith("random")
         if self.one_graph and self.split_seed is not None and not drawn:

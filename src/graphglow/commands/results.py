@@ -1,6 +1,8 @@
 """``graphglow refine``, ``predict`` and ``explain``: what is made of a trained transfer."""
 
+import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 from torch_geometric.data import Data
@@ -25,8 +27,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     out: flags.File,
     reading: flags.Reading,
     config: Annotated[TransferConfig, flags.by_heading(TransferConfig)],
-    learner: Annotated[str | None, flags.said(None, "NAME|FILE", "(with --target)")] = None,
-    target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(with --learner)")] = None,
+    target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
+    predictions: flags.OptionalFile = None,
+    min_probability: float = 0.0,
+    learner: Annotated[str | None, flags.said(None, "NAME|FILE", "(optional)")] = None,
     result: flags.OptionalFile = None,
     top_k: int = 16,
     self_loops: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
@@ -34,17 +38,24 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
-    """Transfer, then write the learned graph to a file.
+    """Write a better graph to a file, in seconds and with nothing trained.
 
-    Either --learner and --target, or --result: a file that graphglow transfer --out wrote.
+    --target alone: the frozen evidence learner says of each edge how likely it joins nodes of one
+    class, leaves out those below chance and adds pairs above it. With --learner a small GNN is
+    trained under the paper's structure learner first, as graphglow transfer does, and --result is
+    a file that graphglow transfer --out wrote: the graph is then that of the GNN's messages.
 
-    Example: graphglow refine --learner universal --target wine --out refined.csv
+    Example: graphglow refine --target wine --out better.csv --predictions classes.csv
 
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold the whole graph;
-            .csv and .parquet hold its edges (source, target, weight) with your own node ids. All
-            say how much of a weight came by the input graph and how much was learned.
-        learner: The structure learner, as in graphglow transfer: universal, a file, or untrained.
+            .csv and .parquet hold its edges with your own node ids: source, target, weight, and
+            probability and in_input (of the evidence learner), or how much of the weight came by
+            the input graph and how much was learned (of the paper's).
+        predictions: Where to write every node's class and probabilities too, made in closed form
+            (.csv or .parquet; without --learner).
+        min_probability: Leave out edges below this probability (without --learner).
+        learner: A structure learner of the paper's kind: universal, a file, or untrained.
         result: A saved transfer, instead of --learner and --target; it has its own settings.
         top_k: Strongest incoming edges kept for each node.
         self_loops: Leave out what a node passes to itself.
@@ -54,6 +65,17 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     inputs = (learner and learner_file(learner), target, result, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
     at_least("top_k", top_k, 1)
+    if target is not None and learner is None and result is None:
+        if predictions is not None:
+            prediction_file(predictions)
+            predictions = check_output(predictions, overwrite=overwrite, inputs=(*inputs, out))
+        _refine_instantly(target, reading, config, out, predictions, min_probability, json)
+        return
+    if predictions is not None or min_probability:
+        raise InputError(
+            "--predictions and --min-probability of refine must go without --learner and --result; "
+            "graphglow transfer --predictions writes those of a trained GNN"
+        )
     split = None
     if result is not None:
         given = {"learner": learner, "target": target, "embedding_size": embedding_size}
@@ -65,9 +87,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
             raise InputError(f"--result has its own settings and must come alone; got {named} too")
         trained = TransferResult.load(result.expanduser())
     elif learner is None or target is None:
-        raise InputError(
-            "refine needs --learner and --target, or --result; see graphglow refine --help"
-        )
+        raise InputError("refine needs --target, or --result; see graphglow refine --help")
     else:
         theta = read_learner(learner, embedding_size, config.seed)
         trained, split = transferred(theta, target, reading, config)
@@ -88,6 +108,51 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "input_homophily": before.homophily,
         "refined_homophily": after.homophily,
         "refined_homophily_by_weight": _by_weight(graph),
+    }
+    tell("Refined graph", facts, json=json)
+
+
+def _refine_instantly(
+    target: str,
+    reading: flags.GraphFlags,
+    config: TransferConfig,
+    out: Path,
+    predictions: Path | None,
+    min_probability: float,
+    json: bool,
+) -> None:
+    """The evidence learner on a graph with or without labels; seconds are those of refining."""
+    from graphglow.inference import refine as evidence
+
+    with waiting("loading the graph"):
+        data, split = reading.read(target, need_labels=predictions is not None)
+    began = time.perf_counter()
+    with waiting("refining"):
+        refined = evidence.refine(
+            data, min_probability=min_probability, seed=config.seed, device=config.device
+        )
+    seconds = time.perf_counter() - began
+    write_graph(refined, out)
+    if predictions is not None:
+        refined.write_predictions(predictions)
+    edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
+    kept = int(refined.edge_in_input.sum()) // 2
+    facts = {
+        "command": "refine",
+        "target": data.name,
+        "learner": evidence.EVIDENCE,
+        "split": split,
+        "nodes": data.num_nodes,
+        "edges_in": edges_in,
+        "edges_out": edges_out,
+        "added": edges_out - kept,
+        "dropped": edges_in - kept,
+        "val_accuracy": refined.accuracy("val"),
+        "test_accuracy": refined.accuracy("test"),
+        "seconds": seconds,
+        "out": out,
+        "predictions": predictions,
+        "seed": config.seed,
     }
     tell("Refined graph", facts, json=json)
 

@@ -126,7 +126,7 @@ def _own_classes(data: Data, count: int) -> list[Any]:
 
 def _write_pt(data: Data, path: Path) -> None:
     with path.open("wb") as file:  # given a name, torch hides why it cannot write
-        torch.save(data.clone().detach().cpu(), file)
+        torch.save(Data.from_dict(data.clone().detach().cpu().to_dict()), file)
 
 
 def _write_npz(data: Data, path: Path) -> None:
@@ -167,8 +167,8 @@ def to_networkx(data: Data) -> Any:
     A ``Graph`` where both directions of every edge are there with the same numbers, else a
     ``DiGraph``; of duplicates the one with the largest weight. Node attributes: ``x`` (a list),
     ``y`` (the class by its own name; unlabelled nodes have none) and ``split``. Edge attributes:
-    ``weight``, and ``input_weight``, ``latent_weight`` where the graph has them. ``load_graph``
-    takes it back.
+    ``weight``, and ``probability``, ``in_input``, ``input_weight``, ``latent_weight`` where the
+    graph has them. ``load_graph`` takes it back.
     """
     import networkx as nx
     import pandas as pd
@@ -208,7 +208,7 @@ def _node_attributes(data: Data) -> dict[str, list[Any]]:
 def _edge_values(data: Data) -> dict[str, np.ndarray]:
     """The weights of each edge by name, of which ``weight`` is always there: [E] each."""
     values = {"weight": np.ones(data.edge_index.shape[1], dtype=np.float32)}
-    for name in ("weight", "input_weight", "latent_weight"):
+    for name in ("weight", "probability", "in_input", "input_weight", "latent_weight"):
         if data.get(f"edge_{name}") is not None:
             values[name] = _array(data[f"edge_{name}"]).reshape(-1)
     return values

@@ -65,7 +65,7 @@ def write_shards(
     """Write a graph as ``parts`` shards into a new folder; return what ``shards.json`` says.
 
     Beside a block of edges or features, the edges of one part and some numbers per node are in
-    memory. The adjacency is that of :func:`graphglow.graphs.adjacency.normalised_adjacency`, the
+    memory. The adjacency is that of :func:`graphglow.graphs.graph.normalised_adjacency`, the
     features those of :func:`graphglow.graphs.graph.normalised_features`. ``near`` and ``metis``
     hold all edges while they partition.
     """

@@ -1,0 +1,25 @@
+"""The evidence learner: a structure learner whose inputs mean the same on every graph.
+
+``views`` and ``channels`` say what is known of nodes, ``candidates`` which pairs are looked at,
+``pairs`` what is known of a pair and ``context`` how far to trust it; ``scorer`` answers, in two
+``rounds``. ``episodes`` and ``random_graphs`` are what it learns from.
+"""
+
+from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
+from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
+from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
+from graphglow.evidence.random_graphs import random_graph
+from graphglow.evidence.refined import RefinedGraph, explain_pairs
+
+__all__ = [
+    "EVIDENCE_VERSION",
+    "EvidenceLearner",
+    "EvidencePretrainConfig",
+    "RefinedGraph",
+    "explain_pairs",
+    "graph_by_leave_one_out",
+    "mixed",
+    "mixing_weights",
+    "pretrain_evidence",
+    "random_graph",
+]

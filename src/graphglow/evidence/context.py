@@ -1,0 +1,75 @@
+"""Context c(graph): how reliable each kind of evidence has been here, by the graph's own labels."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from graphglow.evidence.channels import Channel
+from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
+from graphglow.evidence.problem import Problem
+
+PSEUDO_PAIRS = 5
+
+FIRST_CONTEXT = (
+    *(f"{c}_{s}" for c in FIRST_CHANNELS for s in ("accuracy", "likelihood")),
+    "homophily_believed", "homophily_labelled", "homophily_candidates", "labels_per_class",
+    "classes", "chance", "degree", "has_features", "has_edges", "has_labels",
+)  # fmt: skip
+SECOND_CONTEXT = (
+    *FIRST_CONTEXT,
+    *(f"{c}_{s}" for c in SECOND_CHANNELS for s in ("accuracy", "likelihood")),
+    "homophily_refined",
+)
+VOTED_CONTEXT = (*SECOND_CONTEXT, "vote_accuracy", "vote_likelihood")
+
+
+def first_context(problem: Problem, channels: dict[str, Channel], candidates: Tensor) -> Tensor:
+    """:data:`FIRST_CONTEXT` of a graph and its candidates [2, M]: [G]."""
+    num_classes, edges = len(problem.seen), len(problem.low)
+    pairs = torch.stack([problem.low.long(), problem.high.long()])
+    p = channels["x"].probabilities
+    believed = 0.0
+    if edges and num_classes > 1:
+        believed = float((p[pairs[0]] * p[pairs[1]]).sum(1).mean()) - problem.chance
+    facts = [
+        believed,
+        labelled_homophily(problem, pairs),
+        labelled_homophily(problem, candidates),
+        math.log1p(len(problem.labelled) / max(1, num_classes)) / 4,
+        math.log(max(1, num_classes)) / 3,
+        problem.chance,
+        math.log1p(2 * edges / problem.num_nodes) / 4,
+        float(problem.features is not None),
+        float(edges > 0),
+        float(num_classes > 1),
+    ]
+    scores = [channels[c].scores for c in FIRST_CHANNELS]
+    return torch.cat([*scores, torch.tensor(facts, device=problem.device)])
+
+
+def second_context(
+    problem: Problem, first: Tensor, channels: dict[str, Channel], pairs: Tensor, weight: Tensor
+) -> Tensor:
+    """:data:`SECOND_CONTEXT`, from that of the first round and its weighted pairs [2, M], [M]."""
+    refined = labelled_homophily(problem, pairs, weight)
+    scores = [channels[c].scores for c in SECOND_CHANNELS]
+    return torch.cat([first, *scores, torch.tensor([refined], device=problem.device)])
+
+
+def labelled_pairs(problem: Problem, pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions of the pairs with two labels, and whether these are the same: [K], [K]."""
+    own = torch.full((problem.num_nodes,), -1, device=problem.device)
+    own[problem.labelled] = problem.classes
+    both = (own[pairs] >= 0).all(0).nonzero()[:, 0]
+    return both, (own[pairs[0, both]] == own[pairs[1, both]]).float()
+
+
+def labelled_homophily(problem: Problem, pairs: Tensor, weight: Tensor | None = None) -> float:
+    """Share of one class among pairs with two labels, over chance, shrunk by 5 pseudo-pairs."""
+    both, same = labelled_pairs(problem, pairs)
+    share = torch.ones_like(same)
+    if weight is not None and len(both):
+        share = weight[both] / weight[both].mean().clamp_min(1e-9)
+    total = float(share.sum()) + PSEUDO_PAIRS
+    return (float((share * same).sum()) + PSEUDO_PAIRS * problem.chance) / total - problem.chance

@@ -1,0 +1,169 @@
+"""Episodes: a source graph, damaged in its edges, features and labels, as users' graphs are."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.graphs.graph import undirected_edges
+
+BUDGETS = (0, 1, 2, 3, 5, 10, 20, 0.1, 0.5)
+BUDGET_WEIGHTS = (0.05, 0.08, 0.05, 0.1, 0.16, 0.12, 0.14, 0.12, 0.18)
+MOST_CLASSES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Episode:
+    """A damaged graph, with the true classes of all its nodes to learn from.
+
+    Shapes:
+        data: x, edge_index, y [N] with ``train_mask``; truth [N], -1 where unknown
+    """
+
+    data: Data
+    truth: Tensor
+
+
+def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Episode:
+    """Draw one episode from a source graph: labels ``y``, -1 where unknown, are all known to it."""
+
+    def chance(p: float) -> bool:
+        return float(torch.rand((), generator=generator)) < p
+
+    data = neighbourhood(source, generator, max_nodes)
+    y = _classes(data.y, generator, merge=chance(0.15))
+    edges = _damaged_edges(data.edge_index, y, generator)
+    x = _damaged_features(data.x, len(y), generator)
+    mask = _label_mask(y, generator)
+    labels = y.clone()
+    if chance(0.12):  # some labels are wrong
+        wrong = mask & (torch.rand(len(y), generator=generator) < 0.2 * _uniform(generator))
+        known = y[y >= 0]
+        drawn = torch.randint(len(known), (int(wrong.sum()),), generator=generator)
+        labels[wrong] = known[drawn]
+    damaged = Data(x=x, edge_index=edges, y=labels, train_mask=mask, num_nodes=len(y))
+    return Episode(damaged, y)
+
+
+def neighbourhood(source: Data, generator: torch.Generator, max_nodes: int) -> Data:
+    """A connected-ish part of at most ``max_nodes`` nodes: rings around random nodes."""
+    nodes = len(source.y)
+    if nodes <= max_nodes:
+        return source
+    row, col = torch.cat([source.edge_index, source.edge_index.flip(0)], 1)
+    inside = torch.zeros(nodes, dtype=torch.bool)
+    inside[torch.randint(nodes, (max(1, max_nodes // 40),), generator=generator)] = True
+    while True:
+        ring = torch.zeros_like(inside)
+        ring[col[inside[row]]] = True
+        ring &= ~inside
+        room = max_nodes - int(inside.sum())
+        candidates = ring.nonzero()[:, 0]
+        if room <= 0 or len(candidates) == 0:
+            break
+        order = torch.randperm(len(candidates), generator=generator)[:room]
+        inside[candidates[order]] = True
+    place = inside.cumsum(0) - 1
+    kept = inside[source.edge_index].all(0)
+    x = source.x
+    part = None if x is None else _rows_of(x, inside.nonzero()[:, 0])
+    return Data(x=part, edge_index=place[source.edge_index[:, kept]], y=source.y[inside])
+
+
+def _classes(y: Tensor, generator: torch.Generator, *, merge: bool) -> Tensor:
+    """Classes numbered from 0, in a random order; some of them taken together if ``merge``."""
+    values = torch.unique(y[y >= 0])
+    count = len(values)
+    wanted = min(count, MOST_CLASSES)
+    if merge and count > 3:
+        wanted = int(torch.randint(2, wanted, (), generator=generator))
+    group = torch.randperm(count, generator=generator) % wanted
+    table = torch.full((int(y.max()) + 2,), -1)
+    table[values] = group
+    return table[y]  # -1 is the last one
+
+
+def _damaged_edges(edge_index: Tensor, y: Tensor, generator: torch.Generator) -> Tensor:
+    """Edges lost, random ones added, and attacks: added across classes, removed within."""
+    nodes = len(y)
+    low, high, _ = undirected_edges(edge_index, None, nodes)
+    edges = torch.stack([low.long(), high.long()])
+    kind = _uniform(generator)
+    if kind < 0.4 or edges.shape[1] == 0:
+        return edges
+    count = edges.shape[1]
+    if kind < 0.6:  # lost, up to all
+        lost = _uniform(generator) if _uniform(generator) < 0.85 else 1.0
+        return edges[:, torch.rand(count, generator=generator) >= lost]
+    if kind < 0.85:  # false ones, up to three times as many
+        return torch.cat([edges, _random_pairs(nodes, int(3 * _uniform(generator) * count),
+                                               generator)], 1)  # fmt: skip
+    strength = 0.5 * _uniform(generator)
+    known = (y[edges] >= 0).all(0)
+    within = known & (y[edges[0]] == y[edges[1]])
+    kept = ~within | (torch.rand(count, generator=generator) >= 0.5 * strength)
+    added = _random_pairs(nodes, 3 * int(strength * count), generator)
+    across = added[:, y[added[0]] != y[added[1]]][:, : int(strength * count)]
+    return torch.cat([edges[:, kept], across], 1)
+
+
+def _damaged_features(x: Tensor | None, nodes: int, generator: torch.Generator) -> Tensor | None:
+    """Features as they are (half), exchanged between nodes, lost, noise, the identity or none."""
+    kind = _uniform(generator)
+    if x is None or kind < 0.5:
+        return x
+    if kind < 0.64:  # some nodes have another's
+        order = torch.arange(nodes)
+        moved = (torch.rand(nodes, generator=generator) < _uniform(generator)).nonzero()[:, 0]
+        order[moved] = moved[torch.randperm(len(moved), generator=generator)]
+        return _rows_of(x, order)
+    if kind < 0.78:
+        return _with_noise(x, generator)
+    if kind < 0.86:
+        return torch.randn(nodes, int(8 + 120 * _uniform(generator)), generator=generator)
+    if kind < 0.9:
+        width = 400
+        return (torch.rand(nodes, width, generator=generator) < 0.03).float()
+    return None
+
+
+def _with_noise(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Entries lost from sparse features, Gaussian noise on dense ones."""
+    if x.layout == torch.strided and float((x != 0).float().mean()) > 0.5:
+        deviation = x.float().std(0, keepdim=True)
+        noise = torch.randn(x.shape, generator=generator)
+        return x + 3 * _uniform(generator) * deviation * noise
+    entries = x.to_sparse().coalesce()
+    kept = torch.rand(entries.values().numel(), generator=generator) < 0.05 + _uniform(generator)
+    return torch.sparse_coo_tensor(
+        entries.indices()[:, kept], entries.values()[kept], x.shape, check_invariants=False
+    ).coalesce()
+
+
+def _label_mask(y: Tensor, generator: torch.Generator) -> Tensor:
+    """Nodes with a label, by a random budget: so many per class, or a share of all."""
+    weights = torch.tensor(BUDGET_WEIGHTS)
+    budget = BUDGETS[int(torch.multinomial(weights, 1, generator=generator))]
+    order = torch.randperm(len(y), generator=generator)
+    order = order[y[order] >= 0]
+    mask = torch.zeros(len(y), dtype=torch.bool)
+    if isinstance(budget, float):
+        mask[order[: int(budget * len(order))]] = True
+        return mask
+    for c in range(int(y.max()) + 1):
+        members = order[y[order] == c]
+        mask[members[: min(budget, len(members) // 2)]] = True
+    return mask
+
+
+def _random_pairs(nodes: int, count: int, generator: torch.Generator) -> Tensor:
+    return torch.randint(nodes, (2, count), generator=generator)
+
+
+def _rows_of(x: Tensor, rows: Tensor) -> Tensor:
+    return x[rows] if x.layout == torch.strided else x.to_sparse().index_select(0, rows)
+
+
+def _uniform(generator: torch.Generator) -> float:
+    return float(torch.rand((), generator=generator))

@@ -1,0 +1,115 @@
+"""The evidence learner: what is pre-trained once and carried to every graph, frozen."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
+from graphglow.evidence.pairs import FIRST_EVIDENCE, SECOND_EVIDENCE
+from graphglow.evidence.problem import problem_of
+from graphglow.evidence.refined import RefinedGraph, refine_problem
+from graphglow.evidence.scorer import Scorer
+from graphglow.evidence.votes import Voter
+from graphglow.storage import load_tensors, save_tensors
+
+EVIDENCE_VERSION = 1
+"""Of what the evidence is: a learner reads only the evidence that it was trained on."""
+KIND = "evidence learner"
+LOGIT_SCALE = ((1.04, 1.20), (1.14, 1.32))
+"""Mean and deviation of the shipped learner's log-odds over chance among candidates, by round."""
+
+
+class EvidenceLearner(nn.Module):
+    """Turns evidence about pairs of nodes into the probability that they belong together.
+
+    Two small scorers of pairs, one for each round, and a voter between them that mixes the
+    channels' answers into instant predictions. Nothing is trained on the
+    graph that it is used on.
+
+    Args:
+        seed: Of the weights before training.
+        trained: False for the control: per graph, its log-odds are brought to ``logit_scale``.
+    """
+
+    logit_scale: Tensor
+
+    def __init__(self, *, seed: int = 0, trained: bool = False) -> None:
+        super().__init__()
+        self.first = Scorer(len(FIRST_EVIDENCE), len(FIRST_CONTEXT), seed=3 * seed)
+        self.vote = Voter(seed=3 * seed + 1)
+        self.second = Scorer(len(SECOND_EVIDENCE), len(VOTED_CONTEXT), seed=3 * seed + 2)
+        self.register_buffer("logit_scale", torch.tensor(LOGIT_SCALE))
+        self.provenance: dict[str, Any] = {"trained": trained, "seed": seed}
+
+    @classmethod
+    def untrained(cls, seed: int = 0) -> "EvidenceLearner":
+        """The control: same evidence, same candidates, weights that were never trained."""
+        return cls(seed=seed).frozen()
+
+    @property
+    def trained(self) -> bool:
+        return bool(self.provenance.get("trained"))
+
+    def frozen(self) -> "EvidenceLearner":
+        """The same, its weights never to change."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(False)
+        return self.eval()
+
+    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor:
+        """Log-odds over chance of a graph's candidates: round 0 or 1, [M, F], [G] -> [M]."""
+        scorer = self.second if round_ else self.first
+        scores: Tensor = scorer(evidence, context)
+        if self.trained or len(scores) < 2:
+            return scores
+        mean, deviation = self.logit_scale[round_].tolist()
+        scaled: Tensor = (scores - scores.mean()) / scores.std().clamp_min(1e-6) * deviation + mean
+        return scaled
+
+    @torch.no_grad()
+    def refine(
+        self, data: Data, *, seed: int = 0, device: torch.device | str | None = None
+    ) -> RefinedGraph:
+        """Refine a graph, and predict its nodes' classes if it has labels; no training at all.
+
+        Args:
+            data: The graph; features, edges and labels may each be absent. Only labels in its
+                ``train_mask`` are read.
+            seed: Of the randomised SVD and the random pairs that cosines are compared with.
+            device: Where to compute; that of the learner if None.
+        """
+        device = torch.device(device or self.logit_scale.device)
+        problem = problem_of(data, device)
+        generator = torch.Generator().manual_seed(seed)
+        return refine_problem(self.to(device), problem, generator)
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights as safetensors, with how they were made; an old file is replaced."""
+        meta = {"evidence_version": EVIDENCE_VERSION, "provenance": self.provenance}
+        save_tensors(path, KIND, dict(self.state_dict()), meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "EvidenceLearner":
+        """Read what :meth:`save` wrote, frozen; anything else is refused in one sentence."""
+        tensors, meta = load_tensors(path, KIND)
+        version = meta.get("evidence_version")
+        if version != EVIDENCE_VERSION:
+            raise InputError(
+                f"{path} must be a learner of evidence version {EVIDENCE_VERSION}; got version "
+                f"{version!r} (pre-train it again with this graphglow)"
+            )
+        learner = cls()
+        expected = {name: tuple(t.shape) for name, t in learner.state_dict().items()}
+        received = {name: tuple(t.shape) for name, t in tensors.items()}
+        if received != expected:
+            raise InputError(f"{path} must hold weights of shape {expected}; got {received}")
+        if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
+            raise InputError(f"{path} must hold finite weights; got NaN, infinity or integers")
+        learner.load_state_dict(tensors)
+        provenance = meta.get("provenance")
+        learner.provenance = provenance if isinstance(provenance, dict) else {}
+        return learner.frozen()

@@ -1,0 +1,310 @@
+"""Pre-training: three scorers, one after the other, over episodes of many graphs."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+from graphglow.checks import at_least, in_unit_interval, plain_numbers, step_size
+from graphglow.errors import InputError
+from graphglow.evidence.episodes import Episode, draw_episode
+from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
+from graphglow.evidence.pairs import logit
+from graphglow.evidence.problem import Problem, problem_of
+from graphglow.evidence.random_graphs import random_graph
+from graphglow.evidence.refined import vote_inputs, voted
+from graphglow.evidence.rounds import (
+    FirstRound,
+    SecondRound,
+    first_round,
+    second_evidence,
+    second_pairs,
+    second_round,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidencePretrainConfig:
+    """Pre-training of an evidence learner."""
+
+    first_episodes: int = 300
+    """Episodes that the first round's scorer learns from."""
+    vote_episodes: int = 200
+    """Further episodes, for the scorer that mixes the channels' answers."""
+    second_episodes: int = 300
+    """Further episodes, for the second round's scorer."""
+    random_share: float = 0.4
+    """Share of episodes on random graphs."""
+    max_nodes: int = 3000
+    """Of larger sources, each episode takes a part."""
+    pairs: int = 8192
+    """Pairs kept of each episode."""
+    nodes: int = 512
+    """Nodes kept of each episode, for the mixing scorer."""
+    steps: int = 2500
+    """Of the optimizer, for each scorer."""
+    learning_rate: float = 3e-3
+    """The highest of one cycle."""
+    weight_decay: float = 1e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        for name in ("first_episodes", "vote_episodes", "second_episodes", "pairs", "nodes"):
+            at_least(name, getattr(self, name), 1)
+        at_least("max_nodes", self.max_nodes, 300)
+        at_least("steps", self.steps, 2)
+        in_unit_interval("random_share", self.random_share)
+        step_size("learning_rate", self.learning_rate)
+
+
+Progress = Callable[[str, int, int], None]
+"""What is under way, steps done, steps in all."""
+
+
+def pretrain_evidence(
+    sources: Sequence[Data],
+    config: EvidencePretrainConfig | None = None,
+    *,
+    weights: Sequence[float] | None = None,
+    device: torch.device | str = "cpu",
+    on_progress: Progress = lambda stage, done, total: None,
+) -> EvidenceLearner:
+    """Train an evidence learner over episodes of the sources and of random graphs.
+
+    Each scorer has episodes of its own, so that those after it see its answers on graphs that it
+    was not trained on, as users will.
+
+    Args:
+        sources: Graphs with labels ``y`` (-1 where unknown); all labels may be used. None at all
+            is legal: random graphs only.
+        config: Settings.
+        weights: How often each source is drawn, relative to the others; equal if None.
+        device: Where to compute.
+        on_progress: Called with the stage and how far it is.
+    """
+    config = config or EvidencePretrainConfig()
+    _check_sources(sources, weights)
+    school = _School(list(sources), list(weights or [1.0] * len(sources)), config, device)
+    started = time.perf_counter()
+    learner = EvidenceLearner(seed=config.seed, trained=True).to(device)
+    total = config.first_episodes + config.vote_episodes + config.second_episodes
+    lessons: list[PairLesson] = []
+    for i in range(config.first_episodes):
+        episode, first = school.first(i)
+        lessons += school.pair_lesson(episode, first.problem, first.pairs, first.evidence,
+                                      first.context)  # fmt: skip
+        on_progress("first round", i + 1, total)
+    _fit_pairs(learner.first, lessons, config)
+    learner.logit_scale[0] = _logit_scale(learner.first, lessons)
+
+    votes: list[VoteLesson] = []
+    for i in range(config.first_episodes, config.first_episodes + config.vote_episodes):
+        episode, first = school.first(i)
+        second = school.second(learner, first)
+        votes += school.vote_lesson(episode, first, second)
+        on_progress("votes", i + 1, total)
+    _fit_votes(learner.vote, votes, config)
+
+    lessons = []
+    for i in range(config.first_episodes + config.vote_episodes, total):
+        episode, first = school.first(i)
+        second = school.second(learner, first)
+        with torch.no_grad():
+            vote = voted(learner, first, second)
+            pairs, evidence = second_pairs(first, second, vote)
+            before = learner.pair_scores(0, evidence, first.context)
+            added = second_evidence(first, second, vote, pairs, before)
+        evidence = torch.cat([evidence, added], 1)
+        context = torch.cat([second.context, vote.scores])
+        lessons += school.pair_lesson(episode, first.problem, pairs, evidence, context)
+        on_progress("second round", i + 1, total)
+    _fit_pairs(learner.second, lessons, config)
+    learner.logit_scale[1] = _logit_scale(learner.second, lessons)
+    learner.provenance = {
+        "trained": True,
+        "evidence_version": EVIDENCE_VERSION,
+        "sources": [str(source.get("name", "graph")) for source in sources],
+        "config": asdict(config),
+        "seconds": round(time.perf_counter() - started, 1),
+        "device": str(torch.device(device)),
+        "torch": str(torch.__version__),
+    }
+    return learner.frozen()
+
+
+@dataclass(frozen=True, eq=False)
+class PairLesson:
+    """Shapes: evidence [P, F], context [G], same [P], logit of chance."""
+
+    evidence: Tensor
+    context: Tensor
+    same: Tensor
+    chance: float
+
+
+@dataclass(frozen=True, eq=False)
+class VoteLesson:
+    """Shapes: odds [K, C, V], trust [K, V, T], log_prior [C], truth [K]."""
+
+    odds: Tensor
+    trust: Tensor
+    log_prior: Tensor
+    truth: Tensor
+
+
+class _School:
+    """Makes episodes, each by its number and the seed alone, and what is to be learned of them."""
+
+    def __init__(
+        self,
+        sources: list[Data],
+        weights: list[float],
+        config: EvidencePretrainConfig,
+        device: torch.device | str,
+    ) -> None:
+        self.sources, self.config, self.device = sources, config, device
+        self.weights = torch.tensor(weights, dtype=torch.float64)
+
+    def first(self, index: int) -> tuple[Episode, FirstRound]:
+        generator = torch.Generator().manual_seed(1_000_003 * self.config.seed + index)
+        if not self.sources or float(torch.rand((), generator=generator)) < (
+            self.config.random_share
+        ):
+            source = random_graph(generator, self.config.max_nodes)
+        else:
+            source = self.sources[int(torch.multinomial(self.weights, 1, generator=generator))]
+        episode = draw_episode(source, generator, self.config.max_nodes)
+        with torch.no_grad():
+            return episode, first_round(problem_of(episode.data, self.device), generator)
+
+    @torch.no_grad()
+    def second(self, learner: EvidenceLearner, first: FirstRound) -> SecondRound:
+        generator = torch.Generator().manual_seed(self.config.seed)
+        excess = learner.pair_scores(0, first.evidence, first.context)
+        return second_round(first, excess, generator)
+
+    def pair_lesson(
+        self,
+        episode: Episode,
+        problem: Problem,
+        pairs: Tensor,
+        evidence: Tensor,
+        context: Tensor,
+    ) -> list[PairLesson]:
+        """Pairs with at most one labelled end, both classes known; no lesson if there are none."""
+        truth = episode.truth.to(self.device)
+        labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
+        labelled[problem.labelled] = True
+        fair = (truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)
+        fair_pairs = fair.nonzero()[:, 0]
+        if len(fair_pairs) == 0:
+            return []
+        some = fair_pairs[self._some(len(fair_pairs), self.config.pairs)]
+        same = (truth[pairs[0, some]] == truth[pairs[1, some]]).float()
+        return [PairLesson(evidence[some], context, same, logit(problem.chance))]
+
+    def vote_lesson(
+        self, episode: Episode, first: FirstRound, second: SecondRound
+    ) -> list[VoteLesson]:
+        """Unlabelled nodes of classes that have a label; none, or one such class: no lesson."""
+        problem = first.problem
+        if len(problem.seen) < 2:
+            return []
+        number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
+        number[problem.seen] = torch.arange(len(problem.seen), device=self.device)
+        truth = number[episode.truth.to(self.device)]
+        truth[problem.labelled] = -1
+        nodes = (truth >= 0).nonzero()[:, 0]
+        if len(nodes) == 0:
+            return []
+        some = nodes[self._some(len(nodes), self.config.nodes)]
+        odds, trust = vote_inputs(first, second)
+        return [VoteLesson(odds[some], trust[some], problem.prior.log(), truth[some])]
+
+    def _some(self, count: int, wanted: int) -> Tensor:
+        generator = torch.Generator().manual_seed(self.config.seed + count)
+        return torch.randint(count, (wanted,), generator=generator).to(self.device)
+
+
+def _fit_pairs(
+    scorer: nn.Module, lessons: list[PairLesson], config: EvidencePretrainConfig
+) -> None:
+    """Binary cross-entropy of one class or not, on 12 lessons x 2,048 pairs a step."""
+    evidence = torch.stack([lesson.evidence for lesson in lessons])  # [E, P, F]
+    context = torch.stack([lesson.context for lesson in lessons])[:, None]  # [E, 1, G]
+    same = torch.stack([lesson.same for lesson in lessons])
+    chance = torch.tensor([lesson.chance for lesson in lessons], device=same.device)[:, None]
+
+    def loss(generator: torch.Generator) -> Tensor:
+        e = torch.randint(len(lessons), (12, 1), generator=generator).to(same.device)
+        p = torch.randint(same.shape[1], (12, min(2048, same.shape[1])), generator=generator)
+        p = p.to(same.device)
+        out = scorer(evidence[e, p], context[e[:, 0]]) + chance[e[:, 0]]
+        return F.binary_cross_entropy_with_logits(out, same[e, p])
+
+    _fit(scorer, loss, config)
+
+
+def _fit_votes(voter: nn.Module, lessons: list[VoteLesson], config: EvidencePretrainConfig) -> None:
+    """Cross-entropy of the class, on 12 lessons x 256 nodes a step."""
+    if not lessons:
+        return
+    widest = max(len(lesson.log_prior) for lesson in lessons)
+    padded = [(lesson, widest - len(lesson.log_prior)) for lesson in lessons]
+    odds = torch.stack([F.pad(lesson.odds, (0, 0, 0, n)) for lesson, n in padded])
+    prior = torch.stack([F.pad(lesson.log_prior, (0, n), value=-1e4) for lesson, n in padded])
+    trust = torch.stack([lesson.trust for lesson in lessons])
+    truth = torch.stack([lesson.truth for lesson in lessons])
+
+    def loss(generator: torch.Generator) -> Tensor:
+        e = torch.randint(len(lessons), (12, 1), generator=generator).to(truth.device)
+        k = torch.randint(truth.shape[1], (12, min(256, truth.shape[1])), generator=generator)
+        k = k.to(truth.device)
+        out = voter(odds[e, k], trust[e, k]) + prior[e[:, 0], None]
+        return F.cross_entropy(out.flatten(0, 1), truth[e, k].flatten())
+
+    _fit(voter, loss, config)
+
+
+def _fit(
+    scorer: nn.Module,
+    loss: Callable[[torch.Generator], Tensor],
+    config: EvidencePretrainConfig,
+) -> None:
+    """AdamW with one cycle of the learning rate."""
+    generator = torch.Generator().manual_seed(config.seed)
+    optimizer = torch.optim.AdamW(
+        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+    )
+    cycle = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.learning_rate, total_steps=config.steps
+    )
+    for _ in range(config.steps):
+        optimizer.zero_grad()
+        loss(generator).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        cycle.step()
+
+
+@torch.no_grad()
+def _logit_scale(scorer: nn.Module, lessons: list[PairLesson]) -> Tensor:
+    """Mean and deviation of the log-odds over chance within a graph, over all lessons: [2]."""
+    scores = [scorer(lesson.evidence, lesson.context) for lesson in lessons]
+    return torch.stack([torch.stack([s.mean(), s.std()]) for s in scores]).mean(0)
+
+
+def _check_sources(sources: Sequence[Data], weights: Sequence[float] | None) -> None:
+    if weights is not None and len(weights) != len(sources):
+        raise InputError(
+            f"weights must have one value per source ({len(sources)}); got {len(weights)}"
+        )
+    for source in sources:
+        if not isinstance(source, Data) or source.y is None or source.edge_index is None:
+            raise InputError("a source graph must be a Data object with edge_index and labels y")
+        if len(torch.unique(source.y[source.y >= 0])) < 2:
+            raise InputError("a source graph must have labels of at least two classes")

@@ -1,0 +1,216 @@
+"""What is known of a graph: its features, its edges, and the labels of its training nodes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.evidence.rows import Rows, sparse_rows, unit
+from graphglow.graphs.graph import normalised_adjacency, undirected_edges
+from graphglow.ops.sparse import SparseMatrix
+
+UNLABELLED_PRIOR = 0.25
+"""Without labels: how likely two random nodes are taken to belong together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A graph with the labels of its training nodes and no others.
+
+    Classes are numbered among those that have a label; ``seen`` gives their own numbers. Every
+    tensor is on one device.
+
+    Shapes:
+        features [N, D] unit rows or None; adj [N, N] = D^-1/2 (A + I) D^-1/2; low, high [M] the
+        edges once; labelled [L] nodes, classes [L] theirs; seen [C]
+    """
+
+    features: Rows | None
+    adj: SparseMatrix
+    low: Tensor
+    high: Tensor
+    weight: Tensor | None
+    labelled: Tensor
+    classes: Tensor
+    seen: Tensor
+    num_classes: int
+    """As the user counts: those without a label too."""
+
+    @property
+    def num_nodes(self) -> int:
+        return self.adj.shape[0]
+
+    @property
+    def device(self) -> torch.device:
+        return self.adj.values.device
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Labels of each class: [C]."""
+        return torch.bincount(self.classes, minlength=len(self.seen)).float()
+
+    @cached_property
+    def prior(self) -> Tensor:
+        """pi, the share of each class among the labels: [C]."""
+        return self.counts / self.counts.sum().clamp_min(1)
+
+    @cached_property
+    def chance(self) -> float:
+        """Sum pi^2: how likely two random nodes are of one class."""
+        if len(self.seen) == 0:
+            return UNLABELLED_PRIOR
+        return float(self.prior.square().sum().clamp(0.01, 0.99))
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Neighbours of each node: [N]."""
+        both = torch.cat([self.low, self.high]).long()
+        return torch.bincount(both, minlength=self.num_nodes).float()
+
+    @cached_property
+    def neighbours(self) -> SparseMatrix:
+        """A without self-loops, rows of unit length: [N, N]."""
+        low, high = self.low.long(), self.high.long()
+        weight = torch.ones_like(low, dtype=torch.float32) if self.weight is None else self.weight
+        row, col = torch.cat([low, high]), torch.cat([high, low])
+        values = torch.cat([weight, weight]).float()
+        total = torch.zeros(self.num_nodes, device=self.device)
+        total.index_add_(0, row, values.square())
+        values = values / total.sqrt().clamp_min(1e-12)[row]
+        return sparse_rows(row, col, values, (self.num_nodes, self.num_nodes))
+
+
+def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
+    """Take from a graph what may be known; labels outside of ``train_mask`` are not read.
+
+    Without a ``train_mask`` every node with ``y >= 0`` counts as labelled. ``x``, ``edge_index``
+    and ``y`` may each be absent.
+    """
+    if not isinstance(data, Data):
+        raise InputError(
+            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
+        )
+    num_nodes = _num_nodes(data)
+    edge_index, weight = _edges(data, num_nodes)
+    labelled, classes = _labels(data, num_nodes)
+    names = data.get("class_names")
+    largest = int(classes.max()) + 1 if len(classes) else 0
+    seen, classes = torch.unique(classes, return_inverse=True)
+    edge_index, labelled, classes = (t.to(device) for t in (edge_index, labelled, classes))
+    weight = None if weight is None else weight.to(device)
+    low, high, weights = undirected_edges(edge_index, weight, num_nodes)
+    return Problem(
+        features=feature_rows(data.x, num_nodes, device),
+        adj=normalised_adjacency(edge_index, weight, num_nodes),
+        low=low,
+        high=high,
+        weight=weights,
+        labelled=labelled,
+        classes=classes,
+        seen=seen.to(device),
+        num_classes=max(largest, len(names) if names else 0),
+    )
+
+
+def feature_rows(x: Tensor | None, num_nodes: int, device: torch.device | str) -> Rows | None:
+    """Unit rows that mean the same for words and for numbers; None where nothing can be compared.
+
+    Non-negative features of which most are zero: present or not, weighed by idf; a column that
+    fewer than two nodes have, or all, says nothing of a pair (the identity is such). Others:
+    columns standardised, constant ones left out.
+
+    Shapes:
+        x [N, F] dense or sparse, or None -> [N, D], D <= F
+    """
+    if x is None or x.numel() == 0:
+        return None
+    if x.ndim != 2 or x.shape[0] != num_nodes:
+        raise InputError(f"x must have one row per node ({num_nodes}); got {tuple(x.shape)}")
+    entries = x.to_sparse().coalesce() if x.layout != torch.strided else None
+    values = (x if entries is None else entries.values()).float()
+    if not bool(values.isfinite().all()):
+        raise InputError("x must be finite; got NaN or infinity")
+    filled = float((values != 0).sum()) / x.numel()
+    if bool((values >= 0).all()) and filled < 0.5:
+        index = (x != 0).nonzero().T if entries is None else entries.indices()[:, values != 0]
+        return _words(index.to(device), num_nodes, x.shape[1])
+    dense = (x if x.layout == torch.strided else x.to_dense()).to(device, torch.float32)
+    scale = dense.abs().amax(0).clamp_min(1e-30)
+    dense = dense / scale
+    dense = dense - dense.mean(0)
+    spread = dense.square().mean(0).sqrt()
+    dense = dense[:, spread > 1e-6] / spread[spread > 1e-6]
+    return unit(dense) if dense.shape[1] else None
+
+
+def _words(index: Tensor, num_nodes: int, num_columns: int) -> SparseMatrix | None:
+    row, col = index
+    count = torch.bincount(col, minlength=num_columns)
+    useful = (count >= 2) & (count < num_nodes)
+    keep = useful[col]
+    if not bool(keep.any()):
+        return None
+    row, col = row[keep], (useful.cumsum(0) - 1)[col[keep]]
+    count = count[useful].float()
+    values = (num_nodes / count).log()[col]
+    total = torch.zeros(num_nodes, device=row.device).index_add_(0, row, values.square())
+    return sparse_rows(row, col, values / total.sqrt()[row], (num_nodes, len(count)))
+
+
+def _num_nodes(data: Data) -> int:
+    for values in (data.x, data.y, data.get("train_mask")):
+        if isinstance(values, Tensor):
+            return int(values.shape[0])
+    count = data.get("num_nodes")
+    if count is None:
+        raise InputError("a graph must have x, y or num_nodes; got none of them")
+    return int(count)
+
+
+def _edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    edge_index, weight = data.edge_index, data.get("edge_weight")
+    if edge_index is None:
+        return torch.empty(2, 0, dtype=torch.int64), None
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise InputError(
+            f"edge_index must hold integers [2, E]; got {edge_index.dtype} "
+            f"{tuple(edge_index.shape)}"
+        )
+    if edge_index.numel() and not (edge_index.min() >= 0 and edge_index.max() < num_nodes):
+        raise InputError(
+            f"edge_index must lie in [0, {num_nodes - 1}]; got "
+            f"{int(edge_index.min())} to {int(edge_index.max())}"
+        )
+    if weight is not None and weight.numel() != edge_index.shape[1]:
+        raise InputError(
+            f"edge_weight must have one value per edge ({edge_index.shape[1]}); "
+            f"got {tuple(weight.shape)}"
+        )
+    if weight is None:
+        return edge_index.long(), None
+    if not bool((weight.isfinite() & (weight >= 0)).all()):
+        raise InputError("edge_weight must be finite and >= 0; got NaN, infinity or less than 0")
+    return edge_index.long(), weight.flatten()
+
+
+def _labels(data: Data, num_nodes: int) -> tuple[Tensor, Tensor]:
+    """The labelled training nodes and their classes: [L], [L]."""
+    y, mask = data.y, data.get("train_mask")
+    if y is None:
+        return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    if y.numel() != num_nodes or y.is_floating_point():
+        raise InputError(
+            f"y must hold one integer class per node ({num_nodes}); got {y.dtype} {tuple(y.shape)}"
+        )
+    y = y.flatten().cpu().long()
+    known = torch.ones(num_nodes, dtype=torch.bool) if mask is None else mask.cpu().bool()
+    if known.shape != y.shape:
+        raise InputError(
+            f"train_mask must have one value per node ({num_nodes}); got {tuple(known.shape)}"
+        )
+    labelled = known.nonzero()[:, 0]
+    labelled = labelled[y[labelled] >= 0]
+    return labelled, y[labelled]

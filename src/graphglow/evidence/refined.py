@@ -1,0 +1,168 @@
+"""A refined graph: what the two rounds make of a problem, in closed form."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from graphglow.evidence.channels import Channel, absent
+from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
+from graphglow.evidence.pairs import GROUPS, SECOND_EVIDENCE, logit
+from graphglow.evidence.problem import Problem
+from graphglow.evidence.rounds import (
+    FirstRound,
+    SecondRound,
+    calibration,
+    first_round,
+    second_evidence,
+    second_pairs,
+    second_round,
+    weights_of,
+)
+from graphglow.evidence.scorer import Scorer, contributions
+from graphglow.evidence.votes import vote_channel, vote_evidence
+from graphglow.graphs.graph import normalised_adjacency
+from graphglow.ops.sparse import SparseMatrix
+
+
+class Learner(Protocol):
+    """What the rounds need of a learner."""
+
+    @property
+    def vote(self) -> nn.Module: ...
+
+    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class RefinedGraph:
+    """The graph that comes out: edges above chance, each with weight and probability.
+
+    Both directions of an edge are listed. Input edges that are at or below chance are not among
+    ``edge_index`` but among the candidates, ``pairs``, which hold each pair once.
+
+    Shapes:
+        edge_index [2, E], edge_weight [E], edge_probability [E], edge_in_input [E];
+        probabilities [N, classes] or None without labels;
+        pairs [2, M], pair_probability [M], pair_log_odds [M] over chance, pair_evidence [M, F],
+        context [G]
+    """
+
+    edge_index: Tensor
+    edge_weight: Tensor
+    edge_probability: Tensor
+    edge_in_input: Tensor
+    probabilities: Tensor | None
+    channel_scores: dict[str, dict[str, float]]
+    """By channel: leave-one-out ``accuracy`` over the majority class, and ``likelihood`` gain."""
+    context: dict[str, float]
+    num_nodes: int
+    chance: float
+    """How likely two random nodes are of one class: log-odds count from here."""
+    calibration: float
+    """Added to all log-odds, by the pairs that have two labels."""
+    pairs: Tensor
+    pair_probability: Tensor
+    pair_log_odds: Tensor
+    pair_evidence: Tensor
+
+    def predict_proba(self) -> Tensor | None:
+        """Class probabilities of all nodes in closed form [N, C]; None without labels."""
+        return self.probabilities
+
+    def adjacency(self) -> SparseMatrix:
+        """``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
+        return normalised_adjacency(self.edge_index, self.edge_weight, self.num_nodes)
+
+    def dropped(self) -> tuple[Tensor, Tensor]:
+        """Input edges that are gone, once each, and their probabilities: [2, D], [D]."""
+        edge = self.pair_evidence[:, SECOND_EVIDENCE.index("edge")] > 0
+        gone = edge & (self.pair_log_odds <= 0)
+        return self.pairs[:, gone], self.pair_probability[gone]
+
+
+def refine_problem(learner: Learner, problem: Problem, generator: torch.Generator) -> RefinedGraph:
+    """Both rounds of a learner on a problem."""
+    first = first_round(problem, generator)
+    excess = learner.pair_scores(0, first.evidence, first.context)
+    second = second_round(first, excess, generator)
+    vote = voted(learner, first, second)
+    pairs, evidence = second_pairs(first, second, vote)
+    before = learner.pair_scores(0, evidence, first.context)
+    added = second_evidence(first, second, vote, pairs, before)
+    evidence = torch.cat([evidence, added], 1)
+    context = torch.cat([second.context, vote.scores])
+    excess = learner.pair_scores(1, evidence, context)
+    shift = calibration(problem, pairs, excess)
+    excess = excess + shift
+    probability = (excess + logit(problem.chance)).sigmoid()
+    kept = excess > 0
+    in_input = evidence[kept, SECOND_EVIDENCE.index("edge")] > 0
+    channels = {**first.channels, **second.channels, "vote": vote}
+    return RefinedGraph(
+        edge_index=torch.cat([pairs[:, kept], pairs[:, kept].flip(0)], 1),
+        edge_weight=weights_of(excess[kept]).repeat(2),
+        edge_probability=probability[kept].repeat(2),
+        edge_in_input=in_input.repeat(2),
+        probabilities=_all_classes(problem, vote.probabilities),
+        channel_scores={
+            name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
+            for name, c in channels.items()
+        },
+        context=dict(zip(VOTED_CONTEXT, context.tolist(), strict=True)),
+        num_nodes=problem.num_nodes,
+        chance=problem.chance,
+        calibration=shift,
+        pairs=pairs,
+        pair_probability=probability,
+        pair_log_odds=excess,
+        pair_evidence=evidence,
+    )
+
+
+def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:
+    """The channels' answers mixed by the learner; absent with fewer than two classes."""
+    problem = first.problem
+    if len(problem.seen) < 2:
+        return absent(problem)
+    return vote_channel(problem, learner.vote(*vote_inputs(first, second)))
+
+
+def vote_inputs(first: FirstRound, second: SecondRound) -> tuple[Tensor, Tensor]:
+    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
+    place = FIRST_CONTEXT.index("labels_per_class")
+    channels = first.channels | second.channels
+    return vote_evidence(first.problem, channels, first.context[place : place + 2])
+
+
+def _all_classes(problem: Problem, probabilities: Tensor) -> Tensor | None:
+    """With the classes that have no label, at 0: [N, C] -> [N, classes]."""
+    if len(problem.seen) == 0:
+        return None
+    whole = torch.zeros(problem.num_nodes, problem.num_classes, device=problem.device)
+    whole[:, problem.seen] = probabilities
+    return whole
+
+
+@torch.no_grad()
+def explain_pairs(scorer: Scorer, refined: RefinedGraph, which: Tensor) -> dict[str, Tensor]:
+    """What each kind of evidence adds to the log-odds of candidates; all of it adds up to them.
+
+    ``chance`` is the log-odds of two random nodes, ``this graph`` what the context alone says, and
+    ``labelled pairs`` the calibration by them.
+
+    Args:
+        scorer: The second round's.
+        refined: What it made.
+        which: Positions among ``refined.pairs``.
+
+    Shapes:
+        which [K] -> by name [K]; their sum is ``logit(pair_probability[which])``
+    """
+    groups = [[SECOND_EVIDENCE.index(name) for name in names] for names in GROUPS.values()]
+    context = torch.tensor(list(refined.context.values()), device=refined.pairs.device)
+    shares = contributions(scorer, refined.pair_evidence[which], context, groups)
+    named = dict(zip([*GROUPS, "this graph"], shares.unbind(1), strict=True))
+    everywhere = {"labelled pairs": refined.calibration, "chance": logit(refined.chance)}
+    return named | {k: torch.full_like(shares[:, 0], v) for k, v in everywhere.items()}

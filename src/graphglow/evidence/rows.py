@@ -1,0 +1,115 @@
+"""Rows of a view, dense or sparse, and the few products that closed forms need of them."""
+
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphglow.ops.sparse import SparseMatrix
+
+Rows: TypeAlias = Tensor | SparseMatrix
+"""One row per node: [N, D]."""
+
+PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to four of them
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Scale rows to unit length (L2); zero rows stay zero. Shapes: [N, D] -> [N, D]."""
+    return F.normalize(rows, dim=1, eps=1e-9)
+
+
+def sparse_rows(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
+    """A sparse matrix from entries of distinct places in any order: row, col, values [E]."""
+    place = (row.long() * shape[1] + col.long()).argsort()
+    row, col, values = row[place], col[place], values[place]
+    by_column = col.argsort(stable=True)
+    return SparseMatrix(
+        crow=_starts(row, shape[0]),
+        col=col.int(),
+        values=values,
+        crow_t=_starts(col[by_column], shape[1]),
+        col_t=row[by_column].int(),
+        order=by_column.int(),
+        shape=shape,
+    )
+
+
+def entries(matrix: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
+    """Row, column and value of each entry: [E], [E], [E]."""
+    node = torch.arange(matrix.shape[0], device=matrix.crow.device)
+    return node.repeat_interleave(matrix.crow.diff().long()), matrix.col.long(), matrix.values
+
+
+def times(rows: Rows, dense: Tensor) -> Tensor:
+    """``rows @ dense``: [N, D], [D, F] -> [N, F]."""
+    if isinstance(rows, Tensor):
+        return rows @ dense
+    width = dense.shape[1]
+    if dense.device.type == "cpu" or width == 0:
+        return rows @ dense
+    parts = torch.split(F.pad(dense, (0, -width % PADDING)), CHUNK, dim=1)
+    return torch.cat([rows @ part.contiguous() for part in parts], 1)[:, :width]
+
+
+def transposed(rows: Rows) -> Rows:
+    """[N, D] -> [D, N]."""
+    if isinstance(rows, Tensor):
+        return rows.T
+    m = rows
+    values = m.values if m.order is None else m.values[m.order.long()]
+    order = None if m.order is None else m.order.long().argsort().int()
+    return SparseMatrix(m.crow_t, m.col_t, values, m.crow, m.col, order, (m.shape[1], m.shape[0]))
+
+
+def take(rows: Rows, nodes: Tensor) -> Rows:
+    """The rows of some nodes: [N, D], [L] -> [L, D]."""
+    if isinstance(rows, Tensor):
+        return rows[nodes]
+    counts = rows.crow.diff().long()[nodes]
+    position = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
+    first = counts.cumsum(0) - counts
+    entry = torch.arange(len(position), device=nodes.device) - first[position]
+    entry += rows.crow.long()[nodes][position]
+    return sparse_rows(
+        position, rows.col[entry].long(), rows.values[entry], (len(nodes), rows.shape[1])
+    )
+
+
+def as_dense(rows: Rows) -> Tensor:
+    """For few rows or columns: [N, D]."""
+    return rows if isinstance(rows, Tensor) else rows.to_dense()
+
+
+def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
+    """``U diag(s)`` of a randomised SVD with two power iterations: [N, D] -> [N, <= width].
+
+    Halko, Martinsson and Tropp, 2011. Narrow rows are returned as they are.
+    """
+    columns = rows.shape[1]
+    if columns <= width:
+        return as_dense(rows)
+    device = rows.device if isinstance(rows, Tensor) else rows.values.device
+    wide = min(width + 8, rows.shape[0], columns)
+    sketch = torch.randn(columns, wide, generator=generator).to(device)
+    back = transposed(rows)
+    q = _orthonormal(times(rows, sketch))
+    for _ in range(2):
+        q = _orthonormal(times(rows, _orthonormal(times(back, q))))
+    z = times(back, q)  # [D, wide]; rows is about q z^T
+    values, vectors = torch.linalg.eigh((z.T @ z).double().cpu())
+    keep = values.argsort(descending=True)[:width]
+    scale = values[keep].clamp_min(0).sqrt()
+    mixing: Tensor = vectors[:, keep] * scale
+    return q @ mixing.to(q)
+
+
+def _orthonormal(columns: Tensor) -> Tensor:
+    q: Tensor = torch.linalg.qr(columns)[0]
+    return q
+
+
+def _starts(sorted_index: Tensor, size: int) -> Tensor:
+    start = torch.zeros(size + 1, dtype=torch.int32, device=sorted_index.device)
+    start[1:] = torch.bincount(sorted_index.long(), minlength=size).cumsum(0)
+    return start

@@ -1,0 +1,69 @@
+"""Views: unit rows in which any two nodes of any graph can be compared."""
+
+import torch
+from torch import Tensor
+
+from graphglow.evidence.problem import Problem
+from graphglow.evidence.rows import Rows, entries, low_rank, times, unit
+from graphglow.ops.sparse import SparseMatrix
+
+WIDTH = 192
+"""q: columns of the features and of the adjacency after a randomised SVD."""
+FIRST = ("x", "ax", "aax", "diff", "link")
+"""Features, their one- and two-hop means, what sets a node apart there, and its neighbours."""
+SECOND = ("sx", "ssx")
+"""One- and two-hop means over the graph of the first round."""
+
+
+def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+    """The views of :data:`FIRST`, and ``all`` of them but ``diff`` side by side.
+
+    What is absent (no features, no edges) is a view without columns, and every cosine in it is 0.
+
+    Shapes:
+        each [N, <= WIDTH]; all [N, <= 4 * WIDTH]
+    """
+    x = _or_none(problem, problem.features, generator)
+    views = {"x": x, **_smoothed("ax", "aax", problem.adj, x)}
+    views["diff"] = unit(x - times(problem.adj, x)) if x.shape[1] else x
+    views["link"] = _or_none(problem, _link_rows(problem), generator)
+    views["all"] = side_by_side(views, ("x", "ax", "aax", "link"))
+    return views
+
+
+def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Tensor]:
+    """The views of :data:`SECOND` over a refined graph S; ``again``: x, Sx, S^2x, A^2x and link."""
+    views = _smoothed("sx", "ssx", graph, first["x"])
+    views["again"] = side_by_side(first | views, ("x", "sx", "ssx", "aax", "link"))
+    return views
+
+
+def side_by_side(views: dict[str, Tensor], names: tuple[str, ...]) -> Tensor:
+    """Several views as one, of unit rows again."""
+    return unit(torch.cat([views[name] for name in names], 1))
+
+
+def _smoothed(once: str, twice: str, adj: SparseMatrix, x: Tensor) -> dict[str, Tensor]:
+    if x.shape[1] == 0:
+        return {once: x, twice: x}
+    ax = times(adj, x)
+    return {once: unit(ax), twice: unit(times(adj, ax))}
+
+
+def _or_none(problem: Problem, rows: Rows | None, generator: torch.Generator) -> Tensor:
+    if rows is None:
+        return torch.zeros(problem.num_nodes, 0, device=problem.device)
+    return unit(low_rank(rows, WIDTH, generator))
+
+
+def _link_rows(problem: Problem) -> SparseMatrix | None:
+    """``(D + tau)^-1/2 A (D + tau)^-1/2`` with tau the mean degree.
+
+    Without tau each small component of a scattered graph is a leading singular vector of its own.
+    """
+    if len(problem.low) == 0:
+        return None
+    pattern = problem.neighbours
+    row, col, _ = entries(pattern)
+    scale = (problem.degree + problem.degree.mean()).rsqrt()
+    return pattern.with_values(scale[row] * scale[col])

@@ -1,0 +1,84 @@
+"""Votes: the channels' answers about a node, mixed by how far each is to be trusted there."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphglow.evidence.channels import Channel, leave_one_out_scores, scored
+from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
+from graphglow.evidence.problem import Problem
+
+VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)
+TRUST = (
+    "accuracy", "likelihood", "accuracy_behind", "likelihood_behind", "sureness", "degree",
+    "labels_per_class", "classes",
+)  # fmt: skip
+"""What is known of a channel at a node; the same for all channels."""
+HIDDEN = 32
+SHARPNESS = (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+
+
+class Voter(nn.Module):
+    """``logits_k = tau sum_c alpha_c log(P_c(v, k) / pi_k)``, a weighted product of the answers.
+
+    alpha = softmax over channels of a small network that reads what is known of a channel at the
+    node (:data:`TRUST`). It is the same network for every channel, but for one vector each: what
+    it learns is how far a record is to be trusted, not which channel was good on the sources.
+
+    Shapes:
+        odds [.., C, V], trust [.., V, T]  ->  [.., C]
+    """
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randn(len(TRUST), HIDDEN, generator=generator)
+        self.trust = nn.Parameter(drawn / len(TRUST) ** 0.5)
+        self.channel = nn.Parameter(torch.zeros(len(VOTERS), HIDDEN))
+        self.out = nn.Parameter(torch.randn(HIDDEN, generator=generator) / HIDDEN**0.5)
+        self.preference = nn.Parameter(torch.zeros(len(VOTERS)))
+        self.log_tau = nn.Parameter(torch.tensor(0.7))
+        self.tau_trust = nn.Parameter(torch.zeros(len(TRUST)))
+
+    def forward(self, odds: Tensor, trust: Tensor) -> Tensor:
+        h = F.gelu(trust @ self.trust + self.channel)  # [.., V, H]
+        alpha = (h @ self.out + self.preference).softmax(-1)  # [.., V]
+        tau = (self.log_tau + trust.mean(-2) @ self.tau_trust).clamp(-3, 3).exp()  # [..]
+        return tau[..., None] * (odds @ alpha[..., None])[..., 0]
+
+
+def vote_evidence(
+    problem: Problem, channels: dict[str, Channel], context: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What the voter reads: log P / pi within -8 .. 8 [N, C, V], and trust [N, V, T].
+
+    ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`.
+    """
+    p = torch.stack([channels[c].probabilities for c in VOTERS], 2).clamp_min(1e-6)  # [N, C, V]
+    odds = (p / problem.prior[:, None]).log().clamp(-8, 8)
+    scores = torch.stack([channels[c].scores for c in VOTERS])  # [V, 2]
+    behind = scores - scores.amax(0)
+    fixed = torch.cat([scores, behind], 1).expand(len(p), -1, -1)  # [N, V, 4]
+    sureness = p.amax(1)  # [N, V]
+    degree = (problem.degree.log1p() / 4)[:, None].expand_as(sureness)
+    rest = context.expand(*sureness.shape, 2)
+    trust = torch.cat([fixed, sureness[..., None], degree[..., None], rest], 2)
+    return odds, trust
+
+
+def vote_channel(problem: Problem, logits: Tensor) -> Channel:
+    """The mixed answer as a channel; its sharpness by leave-one-out: [N, C] over class shares.
+
+    Labelled nodes are voted on by leave-one-out predictions, so their votes are such as well.
+    """
+    fair = scored(problem)
+    nodes, own = problem.labelled[fair], problem.classes[fair]
+    sharpness = torch.tensor(SHARPNESS, device=logits.device)
+    cost = 2 * sharpness.log().square()
+    if len(nodes):
+        tried = sharpness[:, None, None] * logits[nodes] + problem.prior.log()  # [S, L, C]
+        nll = -tried.log_softmax(2).gather(2, own.expand(len(tried), -1)[..., None])
+        cost = cost + nll.sum((1, 2))
+    best = sharpness[cost.argmin()]
+    probabilities = (best * logits + problem.prior.log()).softmax(1)
+    return Channel(probabilities, leave_one_out_scores(problem, probabilities))

@@ -1,0 +1,96 @@
+"""Channels: closed forms against the same by hand, and why leaving one out matters."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphglow.evidence.channels import (
+    RIDGES,
+    _dual,
+    _primal,
+    _spread_rates,
+    ridge_channel,
+    spread_channel,
+)
+from graphglow.evidence.problem import problem_of
+from graphglow.evidence.rows import sparse_rows, unit
+
+
+def problem(nodes=40, classes=3, labels=18, width=7, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    y = torch.arange(nodes) % classes
+    x = torch.randn(nodes, width, generator=g) + 2 * torch.eye(classes, width)[y]
+    edge_index = torch.randint(nodes, (2, 3 * nodes), generator=g)
+    mask = torch.arange(nodes) < labels
+    return problem_of(Data(x=x, y=y, edge_index=edge_index, train_mask=mask))
+
+
+@pytest.mark.parametrize("solve", [_dual, _primal])
+def test_leave_one_out_is_a_fit_without_that_node(solve):
+    p = problem()
+    phi = p.features[p.labelled].double()
+    target = torch.nn.functional.one_hot(p.classes, 3).float() - p.prior
+    loo, weights = solve(phi.float(), target, (RIDGES[3],))
+    rows = torch.cat([torch.ones(len(phi), 1).double(), phi], 1)
+    ridge = RIDGES[3] * rows.square().sum() / len(rows)
+    for i in range(len(phi)):
+        kept = torch.arange(len(phi)) != i
+        gram = rows[kept].T @ rows[kept] + ridge * torch.eye(rows.shape[1])
+        w = torch.linalg.solve(gram, rows[kept].T @ target[kept].double())
+        torch.testing.assert_close(loo[0, i].double(), rows[i] @ w, atol=1e-5, rtol=1e-4)
+    gram = rows.T @ rows + ridge * torch.eye(rows.shape[1])
+    w = torch.linalg.solve(gram, rows.T @ target.double())
+    torch.testing.assert_close(weights[0].double(), w, atol=1e-5, rtol=1e-4)
+
+
+def test_sparse_and_dense_rows_give_the_same():
+    p = problem(width=30)
+    dense = unit((torch.rand(40, 60, generator=torch.Generator().manual_seed(1)) < 0.1).float())
+    row, col = dense.nonzero().T
+    sparse = sparse_rows(row, col, dense[row, col], (40, 60))
+    a, b = ridge_channel(p, dense, dense), ridge_channel(p, sparse, dense)
+    torch.testing.assert_close(a.probabilities, b.probabilities, atol=1e-5, rtol=1e-4)
+
+
+def test_labelled_nodes_look_like_others_only_if_their_own_label_is_left_out():
+    """Features of pure noise: a fit is sure of its training nodes, leave-one-out is not."""
+    g = torch.Generator().manual_seed(0)
+    y = torch.randint(2, (300,), generator=g)
+    mask = torch.arange(300) < 100
+    x = torch.randn(300, 90, generator=g)
+    p = problem_of(Data(x=x, y=y, train_mask=mask, edge_index=torch.empty(2, 0).long()))
+    channel = ridge_channel(p, p.features, p.features)
+    right = channel.probabilities[torch.arange(300), y]
+    assert abs(right[:100].mean() - right[100:].mean()) < 0.06
+    target = torch.nn.functional.one_hot(p.classes, 2).float() - p.prior
+    _, weights = _dual(p.features[:100], target, (RIDGES[1],))
+    out = p.features @ weights[0, 1:] + weights[0, 0] + p.prior
+    fit = (8 * out).softmax(1)[torch.arange(300), y]
+    assert fit[:100].mean() - fit[100:].mean() > 0.3  # what goes wrong without
+
+
+@pytest.mark.parametrize("labels", [30, 600])
+def test_spread_labels_leave_out_a_nodes_own(labels):
+    """Changing one node's label does not change what the spread says of that node."""
+    g = torch.Generator().manual_seed(0)
+    nodes = 700
+    y = torch.randint(3, (nodes,), generator=g)
+    data = Data(
+        y=y, train_mask=torch.arange(nodes) < labels, num_nodes=nodes,
+        edge_index=torch.randint(nodes, (2, 2000), generator=g),
+    )  # fmt: skip
+    before = problem_of(data)
+    data.y = y.clone()
+    data.y[5] = (y[5] + 1) % 3
+    after = problem_of(data)
+    raw = [_spread_rates(p, p.adj)[0][5] * p.counts for p in (before, after)]
+    if labels == 30:
+        torch.testing.assert_close(raw[0] / raw[0].sum(), raw[1] / raw[1].sum())
+    assert spread_channel(before, before.adj).probabilities.sum(1).allclose(torch.ones(nodes))
+
+
+def test_a_class_with_a_single_label_says_nothing_of_that_node():
+    p = problem(labels=3)
+    channel = ridge_channel(p, p.features, p.features)
+    torch.testing.assert_close(channel.probabilities[:3], p.prior.expand(3, -1))
+    assert channel.scores.tolist() == [0, 0]

@@ -1,0 +1,268 @@
+"""The learner: files, refinement of awkward graphs, explanations, and what it may not read."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.errors import InputError
+from graphglow.evidence import (
+    EvidenceLearner,
+    EvidencePretrainConfig,
+    explain_pairs,
+    pretrain_evidence,
+    random_graph,
+)
+from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
+from graphglow.storage import load_tensors, save_tensors
+
+SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "evidence.safetensors"
+TINY = EvidencePretrainConfig(
+    first_episodes=4, vote_episodes=4, second_episodes=4, max_nodes=300, pairs=512, nodes=64,
+    steps=30,
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def learner():
+    g = torch.Generator().manual_seed(0)
+    return pretrain_evidence([random_graph(g, 400)], TINY)
+
+
+def graph(nodes=60, classes=3, labels=20, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    y = torch.arange(nodes) % classes
+    same = torch.randint(nodes // classes, (2, 3 * nodes), generator=g) * classes
+    return Data(
+        x=torch.randn(nodes, 10, generator=g) + 2 * torch.eye(classes, 10)[y],
+        y=y,
+        train_mask=torch.arange(nodes) < labels,
+        edge_index=same + torch.arange(3 * nodes) % classes,
+    )
+
+
+def without(name):
+    data = graph()
+    num_nodes = data.num_nodes
+    data = Data(**{k: v for k, v in data.to_dict().items() if k != name})
+    data.num_nodes = num_nodes
+    return data
+
+
+def changed(**values):
+    data = graph()
+    for name, value in values.items():
+        data[name] = value
+    return data
+
+
+def words():
+    g = torch.Generator().manual_seed(0)
+    index = torch.stack([torch.arange(600) % 60, torch.randint(12_000, (600,), generator=g)])
+    return torch.sparse_coo_tensor(
+        index, torch.ones(600), (60, 12_000), check_invariants=True
+    ).coalesce()
+
+
+def imbalanced():
+    y = torch.zeros(60, dtype=torch.int64)
+    y[[3, 40, 50]] = 1
+    return y
+
+
+AWKWARD = {
+    "as it is": graph(),
+    "no labels": without("y"),
+    "an empty mask": changed(train_mask=torch.zeros(60, dtype=torch.bool)),
+    "one label per class": graph(labels=3),
+    "a class without a label": changed(y=torch.arange(60) % 3 * 2),
+    "labels of one class only": changed(train_mask=torch.arange(60) == 0),
+    "no features": without("x"),
+    "identity features": changed(x=torch.eye(60)),
+    "constant features": changed(x=torch.ones(60, 4)),
+    "zero features": changed(x=torch.zeros(60, 4)),
+    "12,000 sparse features": changed(x=words()),
+    "no edges": changed(edge_index=torch.empty(2, 0, dtype=torch.int64)),
+    "edges absent": without("edge_index"),
+    "isolated nodes": changed(edge_index=torch.tensor([[0, 1], [1, 2]])),
+    "self-loops and duplicates": changed(edge_index=torch.tensor([[0, 1, 1, 0], [0, 2, 2, 3]])),
+    "heavy imbalance": changed(y=imbalanced()),
+    "weighted edges": changed(edge_weight=torch.linspace(0, 5, 180)),
+    "labels everywhere": changed(train_mask=torch.ones(60, dtype=torch.bool)),
+    "two nodes": Data(x=torch.eye(2), y=torch.tensor([0, 1]), edge_index=torch.tensor([[0], [1]])),
+    "one node": Data(x=torch.ones(1, 1), num_nodes=1),
+    "nothing at all": Data(num_nodes=5),
+}
+
+
+@pytest.mark.parametrize("name", AWKWARD)
+@pytest.mark.parametrize("trained", [True, False])
+def test_awkward_graphs_are_refined(name, trained, learner):
+    data = AWKWARD[name]
+    refined = (learner if trained else EvidenceLearner.untrained(1)).refine(data)
+    edges = refined.edge_index.shape[1]
+    for values in (refined.edge_weight, refined.edge_probability, refined.edge_in_input):
+        assert values.shape == (edges,)
+    assert ((refined.edge_probability >= 0) & (refined.edge_probability <= 1)).all()
+    assert (refined.edge_weight > 0).all()
+    assert refined.pair_log_odds.isfinite().all()
+    assert torch.equal(
+        refined.edge_index[:, : edges // 2], refined.edge_index[:, edges // 2 :].flip(0)
+    )
+    p = refined.predict_proba()
+    if name in ("no labels", "an empty mask", "one node", "nothing at all"):
+        assert p is None
+    else:
+        torch.testing.assert_close(p.sum(1), torch.ones(len(p)))
+    if name == "a class without a label":
+        assert p.shape[1] == 5
+        assert not p[:, 1].any()
+    adjacency = refined.adjacency()
+    assert adjacency.shape == (data.num_nodes, data.num_nodes)
+
+
+def test_labels_outside_the_training_mask_are_never_read(learner):
+    data, other = graph(), graph()
+    hidden = ~data.train_mask
+    other.y[hidden] = other.y[hidden].flip(0)
+    other.y[-1] = 7
+    other.y[-2] = -1
+    a, b = learner.refine(data), learner.refine(other)
+    for name in ("edge_index", "edge_weight", "edge_probability", "probabilities", "pair_evidence"):
+        assert torch.equal(getattr(a, name), getattr(b, name)), name
+    assert a.context == b.context
+
+
+def test_refine_is_deterministic_for_a_seed(learner):
+    a, b = learner.refine(graph(), seed=3), learner.refine(graph(), seed=3)
+    assert torch.equal(a.edge_weight, b.edge_weight)
+    assert torch.equal(a.probabilities, b.probabilities)
+
+
+def test_contributions_add_up_to_the_log_odds(learner):
+    refined = learner.refine(graph())
+    which = torch.arange(min(50, refined.pairs.shape[1]))
+    parts = explain_pairs(learner.second, refined, which)
+    total = torch.stack(list(parts.values())).sum(0)
+    expected = refined.pair_probability[which].double().logit().float()
+    torch.testing.assert_close(total, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_dropped_edges_are_input_edges_below_chance(learner):
+    refined = learner.refine(graph())
+    gone, _ = refined.dropped()
+    kept = int(refined.edge_in_input.sum()) // 2
+    edges = torch.unique(graph().edge_index.sort(0).values, dim=1)
+    assert gone.shape[1] + kept == int((edges[0] != edges[1]).sum())
+
+
+def test_pretraining_is_deterministic_and_leaves_the_learner_frozen(learner):
+    again = pretrain_evidence([random_graph(torch.Generator().manual_seed(0), 400)], TINY)
+    for name, tensor in learner.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name]), name
+    assert not any(p.requires_grad for p in learner.parameters())
+    assert learner.provenance["sources"] == ["random"]
+
+
+def test_a_learner_is_saved_and_loaded(learner, tmp_path):
+    learner.save(tmp_path / "l.safetensors")
+    loaded = EvidenceLearner.load(tmp_path / "l.safetensors")
+    assert loaded.provenance == learner.provenance
+    assert torch.equal(loaded.refine(graph()).edge_weight, learner.refine(graph()).edge_weight)
+
+
+def test_foreign_truncated_and_other_files_are_refused(learner, tmp_path):
+    path = tmp_path / "l.safetensors"
+    learner.save(path)
+    tensors, meta = load_tensors(path, "evidence learner")
+    other = {k: v for k, v in meta.items() if k not in ("kind", "version")}
+    save_tensors(path, "evidence learner", tensors, {**other, "evidence_version": 99})
+    with pytest.raises(InputError, match="evidence version 1; got version 99"):
+        EvidenceLearner.load(path)
+    save_tensors(path, "learner", tensors, other)
+    with pytest.raises(InputError, match="must be a graphglow evidence learner"):
+        EvidenceLearner.load(path)
+    tensors["first.out"] = torch.full_like(tensors["first.out"], torch.nan)
+    save_tensors(path, "evidence learner", tensors, other)
+    with pytest.raises(InputError, match="finite weights"):
+        EvidenceLearner.load(path)
+    del tensors["first.out"]
+    save_tensors(path, "evidence learner", tensors, other)
+    with pytest.raises(InputError, match="weights of shape"):
+        EvidenceLearner.load(path)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(InputError, match="foreign or truncated"):
+        EvidenceLearner.load(path)
+
+
+def test_the_control_has_the_scale_of_the_trained_one():
+    control = EvidenceLearner.untrained(0)
+    evidence = torch.randn(500, control.first.evidence.shape[0])
+    scores = control.pair_scores(0, evidence, torch.zeros(control.first.context.shape[0]))
+    expected = control.logit_scale[0]
+    torch.testing.assert_close(torch.stack([scores.mean(), scores.std()]), expected)
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        ("a text", "Data object"),
+        (Data(), "x, y or num_nodes"),
+        (changed(edge_index=torch.tensor([[0], [60]])), "edge_index must lie"),
+        (changed(edge_index=torch.rand(2, 3)), "must hold integers"),
+        (changed(edge_weight=torch.ones(3)), "one value per edge"),
+        (changed(edge_weight=-torch.ones(180)), "finite and >= 0"),
+        (changed(x=torch.full((60, 2), torch.nan)), "must be finite"),
+        (changed(y=torch.rand(60)), "integer class"),
+        (changed(train_mask=torch.ones(3, dtype=torch.bool)), "train_mask must have"),
+    ],
+)
+def test_bad_graphs_get_a_sentence(data, match):
+    with pytest.raises(InputError, match=match):
+        EvidenceLearner.untrained().refine(data)
+
+
+def test_bad_sources_get_a_sentence():
+    with pytest.raises(InputError, match="at least two classes"):
+        pretrain_evidence([changed(y=torch.zeros(60, dtype=torch.int64))], TINY)
+    with pytest.raises(InputError, match="one value per source"):
+        pretrain_evidence([graph()], TINY, weights=[1.0, 2.0])
+    with pytest.raises(InputError, match="steps must be >= 2"):
+        EvidencePretrainConfig(steps=0)
+
+
+def test_answers_as_good_as_the_best_are_mixed():
+    weights = mixing_weights([0.8, 0.8, 0.2], 400)
+    torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.0]), atol=1e-3, rtol=0)
+    p = mixed([torch.eye(3), torch.ones(3, 3) / 3, torch.eye(3)], weights)
+    torch.testing.assert_close(p.sum(1), torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("none", "given", "refined", "expected"),
+    [(0.5, 0.1, 0.2, None), (0.1, 0.5, 0.2, 1.0), (0.1, 0.2, 0.5, 0.0), (0.1, 0.3, 0.32, 0.5)],
+)
+def test_lambda_by_leave_one_out(none, given, refined, expected):
+    gains = {"x": none, "aax": given, "ssx": refined}
+    scores = {name: {"likelihood": gain} for name, gain in gains.items()}
+    assert graph_by_leave_one_out(scores) == expected
+
+
+def test_the_shipped_learner_loads_and_says_where_it_is_from():
+    learner = EvidenceLearner.load(SHIPPED)
+    assert learner.trained
+    assert len(learner.provenance["sources"]) == 25
+    paper = {"cora", "citeseer", "pubmed", "amherst41", "johnshopkins55", "reed98", "cornell5"}
+    assert not paper & set(learner.provenance["sources"])
+
+
+def test_the_shipped_learner_finds_the_classes_of_a_plain_graph():
+    data = graph(nodes=150, labels=15)
+    refined = EvidenceLearner.load(SHIPPED).refine(data)
+    hidden = ~data.train_mask
+    right = refined.predict_proba().argmax(1) == data.y
+    assert right[hidden].float().mean() > 0.9
+    y = data.y[refined.edge_index]
+    assert (y[0] == y[1]).float().mean() > 0.8

@@ -1,0 +1,95 @@
+"""Pair evidence and candidates, against the same by hand."""
+
+import torch
+from torch_geometric.data import Data
+
+from graphglow.evidence.candidates import candidate_pairs, nearest
+from graphglow.evidence.context import FIRST_CONTEXT
+from graphglow.evidence.pairs import (
+    FIRST_EVIDENCE,
+    GROUPS,
+    SECOND_EVIDENCE,
+    common_neighbours,
+)
+from graphglow.evidence.problem import problem_of
+from graphglow.evidence.rounds import first_round
+from graphglow.evidence.rows import low_rank, sparse_rows, take, times, transposed, unit
+
+
+def graph(nodes=50, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return Data(
+        x=torch.randn(nodes, 12, generator=g),
+        y=torch.arange(nodes) % 3,
+        train_mask=torch.arange(nodes) < 20,
+        edge_index=torch.randint(nodes, (2, 4 * nodes), generator=g),
+    )
+
+
+def test_every_number_is_in_one_group():
+    named = [name for names in GROUPS.values() for name in names]
+    assert sorted(named) == sorted(SECOND_EVIDENCE)
+
+
+def test_the_first_round_has_a_number_for_every_name():
+    first = first_round(problem_of(graph()), torch.Generator().manual_seed(0))
+    assert first.evidence.shape == (first.pairs.shape[1], len(FIRST_EVIDENCE))
+    assert first.context.shape == (len(FIRST_CONTEXT),)
+    assert first.evidence.isfinite().all()
+    assert first.evidence.abs().max() <= 4
+    edge = first.evidence[:, FIRST_EVIDENCE.index("edge")]
+    assert int(edge.sum()) == len(first.problem.low)  # every input edge is a candidate
+
+
+def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch):
+    monkeypatch.setattr("graphglow.evidence.pairs.LOOKUPS", 7)  # many blocks
+    p = problem_of(graph())
+    dense = (p.neighbours.to_dense() > 0).float()
+    u, v = torch.triu_indices(50, 50, 1)
+    found = common_neighbours(p, torch.stack([u, v]))
+    common = (dense @ dense)[u, v]
+    torch.testing.assert_close(found[:, 0], common.log1p() / 2)
+    degree = dense.sum(1)
+    share = common / (degree[u] * degree[v]).sqrt().clamp_min(1)
+    torch.testing.assert_close(found[:, 1], share)
+
+
+def test_nearest_is_exact_in_blocks(monkeypatch):
+    rows = unit(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)))
+    whole = nearest(rows, 4)
+    monkeypatch.setattr("graphglow.evidence.candidates.BLOCK", 90)
+    assert torch.equal(nearest(rows, 4), whole)
+    similar = rows @ rows.T - 2 * torch.eye(40)
+    best = {(i, int(j)) for i in range(40) for j in similar[i].topk(4).indices}
+    assert {(int(a), int(b)) for a, b in whole.T} <= best
+
+
+def test_candidates_are_each_pair_once():
+    p = problem_of(graph())
+    first = first_round(p, torch.Generator().manual_seed(0))
+    assert (first.pairs[0] < first.pairs[1]).all()
+    assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
+    again = candidate_pairs(p, [first.views["x"]], list(first.channels.values()), first.pairs)
+    assert again.shape[1] >= first.pairs.shape[1]
+
+
+def test_sparse_rows_behave_like_dense_ones():
+    g = torch.Generator().manual_seed(0)
+    dense = torch.randn(9, 13, generator=g) * (torch.rand(9, 13, generator=g) < 0.4)
+    row, col = dense.nonzero().T
+    shuffled = torch.randperm(len(row), generator=g)
+    row, col = row[shuffled], col[shuffled]
+    sparse = sparse_rows(row, col, dense[row, col], (9, 13))
+    other = torch.randn(13, 3, generator=g)
+    torch.testing.assert_close(times(sparse, other), dense @ other)
+    torch.testing.assert_close(times(transposed(sparse), dense @ other), dense.T @ dense @ other)
+    some = torch.tensor([4, 0, 8])
+    torch.testing.assert_close(take(sparse, some).to_dense(), dense[some])
+
+
+def test_low_rank_keeps_inner_products():
+    g = torch.Generator().manual_seed(0)
+    rows = torch.randn(60, 5, generator=g) @ torch.randn(5, 80, generator=g)
+    low = low_rank(rows, 8, g)
+    assert low.shape == (60, 8)
+    torch.testing.assert_close(low @ low.T, rows @ rows.T, atol=1e-2, rtol=1e-3)

@@ -1,0 +1,111 @@
+"""``graphglow.refine``: a better graph and instant predictions, nothing trained."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.inference.refine import EDGES, input_edges
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return graphglow.load_graph("wine")
+
+
+@pytest.fixture(scope="module")
+def refined(wine):
+    return graphglow.refine(wine, device="cpu")
+
+
+def test_it_is_a_graph_with_the_nodes_of_the_input(wine, refined):
+    assert isinstance(refined, Data)
+    assert {refined[name].shape[-1] for name in EDGES} == {refined.edge_index.shape[1]}
+    for name in ("x", "y", "train_mask", "val_mask", "test_mask"):
+        assert torch.equal(refined[name], wine[name])
+    assert refined.class_names == wine.class_names
+    assert (refined.edge_weight > 0).all()
+    assert ((refined.edge_probability > 0) & (refined.edge_probability < 1)).all()
+    both = {tuple(pair) for pair in refined.edge_index.T.tolist()}
+    assert both == {(b, a) for a, b in both}
+
+
+def test_edges_that_were_there_are_told_from_new_ones(wine, refined):
+    old = {tuple(pair) for pair in wine.edge_index.T.tolist()}
+    old |= {(b, a) for a, b in old}
+    kept = zip(refined.edge_index.T.tolist(), refined.edge_in_input.tolist(), strict=True)
+    assert all((tuple(pair) in old) == was for pair, was in kept)
+    assert 0 < int(refined.edge_in_input.sum()) < refined.edge_index.shape[1]
+
+
+def test_instant_predictions_are_probabilities_and_good_ones(refined):
+    probabilities = refined.predict_proba()
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(len(probabilities)))
+    assert refined.accuracy("test") > 0.9
+    assert torch.equal(refined.predict(), probabilities.argmax(1))
+
+
+def test_no_label_outside_of_the_training_nodes_is_read(wine, refined):
+    other = wine.clone()
+    other.y = torch.where(wine.train_mask, wine.y, (wine.y + 1) % 3)
+    again = graphglow.refine(other, device="cpu")
+    assert all(torch.equal(again[name], refined[name]) for name in EDGES)
+    assert torch.equal(again.class_probability, refined.class_probability)
+
+
+def test_without_labels_there_is_a_graph_and_no_prediction(wine):
+    blank = wine.clone()
+    blank.y = torch.full_like(wine.y, -1)
+    found = graphglow.refine(blank, device="cpu")
+    assert found.predict_proba() is None
+    assert found.predict() is None
+    assert found.accuracy("test") is None
+    assert found.edge_index.shape[1] > 0
+
+
+def test_edges_below_a_probability_are_left_out(wine, refined):
+    sure = graphglow.refine(wine, device="cpu", min_probability=0.9)
+    assert float(sure.edge_probability.min()) >= 0.9
+    assert sure.edge_index.shape[1] == int((refined.edge_probability >= 0.9).sum())
+
+
+def test_the_control_was_never_trained(wine, refined):
+    control = graphglow.refine(wine, "untrained", device="cpu")
+    assert not torch.equal(control.class_probability, refined.class_probability)
+    again = graphglow.refine(wine, "untrained", device="cpu")
+    assert torch.equal(control.edge_index, again.edge_index)
+
+
+def test_a_learner_of_ones_own_is_a_file_or_an_object(wine, refined, tmp_path):
+    learner = graphglow.EvidenceLearner.untrained(3)
+    learner.save(tmp_path / "own.safetensors")
+    one, other = (
+        graphglow.refine(wine, x, device="cpu") for x in (learner, tmp_path / "own.safetensors")
+    )
+    assert torch.equal(one.edge_index, other.edge_index)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("evidense", "learner must be evidence, untrained or an existing file; got 'evidense'"),
+        (3, "learner must be an EvidenceLearner, a name or a file; got int"),
+    ],
+)
+def test_no_learner_is_one_sentence(wine, given, sentence):
+    with pytest.raises(graphglow.InputError, match=sentence):
+        graphglow.refine(wine, given)
+
+
+def test_a_foreign_learner_and_a_bad_probability_are_refused(wine, tmp_path):
+    graphglow.StructureLearner(graphglow.LearnerConfig()).save(tmp_path / "paper.safetensors")
+    with pytest.raises(graphglow.InputError, match="must be a graphglow evidence learner"):
+        graphglow.refine(wine, tmp_path / "paper.safetensors")
+    with pytest.raises(graphglow.InputError, match="min_probability must lie in"):
+        graphglow.refine(wine, min_probability=2)
+
+
+def test_edges_of_the_input_are_counted_once():
+    pairs = torch.tensor([[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]])
+    assert input_edges(Data(edge_index=pairs, num_nodes=3)) == 2
+    assert input_edges(Data(num_nodes=3)) == 0
