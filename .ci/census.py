@@ -38,15 +38,17 @@ print(f"a transfer: {len(imported)} modules imported, {len(files)} files entered
 """
 CONFIGS = """
 import dataclasses, graphglow
-def settings(kind):
-    parts = [f.default_factory for f in dataclasses.fields(kind)
-             if dataclasses.is_dataclass(f.default_factory)]
-    flat = len(dataclasses.fields(kind)) - len(parts)
-    return flat, parts
+from graphglow.training.config import GROUPS
+of = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
 for name in ("TransferConfig", "PretrainConfig"):
-    flat, parts = settings(getattr(graphglow, name))
-    inner = ", ".join(f"{p.__name__} {len(dataclasses.fields(p))}" for p in parts)
-    print(f"{name}: {flat} settings of its own; {inner or 'no groups'}")
+    counts = {}
+    for field in dataclasses.fields(getattr(graphglow, name)):
+        nested = dataclasses.is_dataclass(field.default_factory)
+        group = field.name if nested else of.get(field.name, "its own")
+        counts[group] = counts.get(group, 0) + (
+            len(dataclasses.fields(field.default_factory)) if nested else 1)
+    shown = ", ".join(f"{group} {number}" for group, number in counts.items())
+    print(f"{name}: {sum(counts.values())} settings; {shown}")
 """
 
 
