@@ -64,7 +64,7 @@ pythons: dev
 	$(PYTHON) .ci/pythons.py dist/*.whl
 
 # Against drift, once a week: the newest of everything (torch as constraints.txt has it, or TORCH=torch) in an
-# environment of its own, and the suite in it. What it finds is mended, then `make lock` writes the versions down.
+# environment of its own, and the quick tests in it. What it finds is mended, then `make lock` writes the versions down.
 TORCH ?= $(shell grep ^torch== constraints.txt)
 newest:
 	rm -rf runs/newest
@@ -73,7 +73,7 @@ newest:
 	runs/newest/bin/python .ci/lock.py runs/newest/versions.txt
 	-diff requirements.lock runs/newest/versions.txt
 	runs/newest/bin/mypy
-	runs/newest/bin/pytest -n auto --dist loadfile
+	runs/newest/bin/pytest -n auto --dist loadfile -m "not slow"
 
 # Write down the versions that are installed, once the tests have passed with them.
 lock: dev

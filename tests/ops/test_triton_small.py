@@ -76,7 +76,7 @@ def test_matmul_and_gradient_equal_the_dense_ones(rows, cols, density, features)
     assert_equals_dense(random_matrix(rows, cols, density), features)
 
 
-@pytest.mark.parametrize("batch", [(2, 3), *on_a_gpu((1,), (3,))])
+@pytest.mark.parametrize("batch", [(2, 3), *on_a_gpu(((1,),), ((3,),))])
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_a_batch_of_runs_shares_the_values(symmetric, batch):
     matrix = symmetric_matrix(8) if symmetric else random_matrix(9, 8, 0.4)
