@@ -200,7 +200,7 @@ def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tm
     assert set(pd.read_csv(out).source) <= {f"p{i}" for i in range(12)}
     told = tmp_path / "classes.csv"
     refused = run("refine", "--target", graph, "--out", tmp_path / "x.csv", "--predictions", told)
-    assert "label" in refused.refuses(2)
+    assert "--predictions needs labels to learn from; got none" in refused.refuses(2)
     assert not (tmp_path / "x.csv").exists()
 
 
@@ -208,3 +208,18 @@ def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tm
 def test_what_is_instant_does_not_go_with_training(run, tmp_path, flag):
     words = ["refine", "--target", "wine", "--learner", "universal", "--out", tmp_path / "g.csv"]
     assert "must go without --learner" in run(*words, *flag).refuses(2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--top-k", "1", "--epochs", "7"], "--top-k, --epochs must go with --learner or --result"),
+        (["--no-self-loops"], "--self-loops must go with"),
+        (["--predictions", "better.csv"], "--predictions must be another file than --out"),
+        (["--min-probability", "2"], "min_probability must lie in [0, 1]; got 2"),
+    ],
+)
+def test_flags_that_would_do_nothing_are_refused(run, tmp_path, monkeypatch, flags, sentence):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in run("refine", "--target", "wine", "--out", "better.csv", *flags).refuses(2)
+    assert not list(tmp_path.iterdir())

@@ -7,7 +7,7 @@ import numpy as np
 
 from graphglow.errors import InputError
 
-LARGEST_INTEGER = 2**32
+LARGEST_INTEGER = 2**32 - 1
 """Above this no size, count or number of epochs makes sense."""
 LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
 

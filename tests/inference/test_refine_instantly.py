@@ -109,3 +109,20 @@ def test_edges_of_the_input_are_counted_once():
     pairs = torch.tensor([[0, 1, 1, 2, 2], [1, 0, 2, 1, 2]])
     assert input_edges(Data(edge_index=pairs, num_nodes=3)) == 2
     assert input_edges(Data(num_nodes=3)) == 0
+
+
+@pytest.mark.parametrize(
+    ("graph", "sentence"),
+    [
+        (Data(x=torch.zeros(0, 2)), "at least one node; got none"),
+        (Data(x=torch.eye(3), y=torch.tensor([0, 1, 9])), "classes below the node count 3; got 9"),
+    ],
+)
+def test_what_is_no_graph_is_one_sentence(graph, sentence):
+    with pytest.raises(graphglow.InputError, match=sentence):
+        graphglow.refine(graph)
+
+
+def test_a_part_of_the_split_has_a_name(refined):
+    with pytest.raises(graphglow.InputError, match="part must be one of train, val, test"):
+        refined.accuracy("foo")

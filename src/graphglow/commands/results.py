@@ -3,7 +3,7 @@
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from torch_geometric.data import Data
 from tyro.conf import FlagCreatePairsOff, arg
@@ -48,8 +48,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     Example: graphglow refine --target wine --out better.csv --predictions classes.csv
 
     Args:
-        out: Where to write. The suffix is the format: .pt, .npz and .graphml hold the whole graph;
-            .csv and .parquet hold its edges with your own node ids: source, target, weight, and
+        out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
+            .csv and .parquet hold the edges with your own node ids: source, target, weight, and
             probability and in_input (of the evidence learner), or how much of the weight came by
             the input graph and how much was learned (of the paper's).
         predictions: Where to write every node's class and probabilities too, made in closed form
@@ -68,7 +68,14 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     if target is not None and learner is None and result is None:
         if predictions is not None:
             prediction_file(predictions)
-            predictions = check_output(predictions, overwrite=overwrite, inputs=(*inputs, out))
+            if predictions.expanduser().absolute() == out.absolute():
+                raise InputError(f"--predictions must be another file than --out; got {out}")
+            predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
+        own = {"top_k": top_k, "self_loops": self_loops, "embedding_size": embedding_size}
+        plain = {"top_k": 16, "self_loops": True, "embedding_size": None} | vars(TransferConfig())
+        plain |= {"seed": config.seed, "device": config.device}  # of use here too
+        if named := _others(own | vars(config), plain):
+            raise InputError(f"{named} must go with --learner or --result; got neither")
         _refine_instantly(target, reading, config, out, predictions, min_probability, json)
         return
     if predictions is not None or min_probability:
@@ -82,8 +89,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         given |= vars(reading) | vars(config)
         plain = vars(flags.GraphFlags()) | vars(TransferConfig())
         plain |= {"device": config.device, "data_root": reading.data_root}  # these do no harm
-        if others := [name for name, value in given.items() if value != plain.get(name)]:
-            named = ", ".join(f"--{name.replace('_', '-')}" for name in others)
+        if named := _others(given, plain):
             raise InputError(f"--result has its own settings and must come alone; got {named} too")
         trained = TransferResult.load(result.expanduser())
     elif learner is None or target is None:
@@ -112,6 +118,12 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     tell("Refined graph", facts, json=json)
 
 
+def _others(given: dict[str, Any], plain: dict[str, Any]) -> str:
+    """The flags of what differs from ``plain``."""
+    others = [name for name, value in given.items() if value != plain.get(name)]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in others)
+
+
 def _refine_instantly(
     target: str,
     reading: flags.GraphFlags,
@@ -125,13 +137,15 @@ def _refine_instantly(
     from graphglow.inference import refine as evidence
 
     with waiting("loading the graph"):
-        data, split = reading.read(target, need_labels=predictions is not None)
+        data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
     with waiting("refining"):
         refined = evidence.refine(
             data, min_probability=min_probability, seed=config.seed, device=config.device
         )
     seconds = time.perf_counter() - began
+    if predictions is not None and refined.predict_proba() is None:
+        raise InputError(f"--predictions needs labels to learn from; got none in {target}")
     write_graph(refined, out)
     if predictions is not None:
         refined.write_predictions(predictions)

@@ -94,10 +94,14 @@ def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
             f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
         )
     num_nodes = _num_nodes(data)
+    if num_nodes < 1:
+        raise InputError("a graph must have at least one node; got none")
     edge_index, weight = _edges(data, num_nodes)
     labelled, classes = _labels(data, num_nodes)
     names = data.get("class_names")
     largest = int(classes.max()) + 1 if len(classes) else 0
+    if largest > num_nodes:
+        raise InputError(f"y must hold classes below the node count {num_nodes}; got {largest - 1}")
     seen, classes = torch.unique(classes, return_inverse=True)
     edge_index, labelled, classes = (t.to(device) for t in (edge_index, labelled, classes))
     weight = None if weight is None else weight.to(device)

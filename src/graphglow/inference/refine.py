@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import in_unit_interval
+from graphglow.checks import in_unit_interval, one_of
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.graphs.write import write_predictions
@@ -46,6 +46,7 @@ class RefinedData(Data):  # type: ignore[misc]
 
     def accuracy(self, part: Literal["train", "val", "test"]) -> float | None:
         """Of the predictions on a part of the split; None where it has no nodes, or no labels."""
+        one_of("part", part, ("train", "val", "test"))
         predicted, mask = self.predict(), self.get(f"{part}_mask")
         if predicted is None or mask is None or not bool(mask.any()):
             return None
