@@ -110,3 +110,14 @@ def test_the_demo_does_not_need_plotly(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "plotly", None)
     write_report(ROWS, tmp_path / "demo.html")
     assert is_report(tmp_path / "demo.html")
+
+
+def test_the_evidence_learner_is_set_beside_its_own_controls() -> None:
+    scores = {"evidence": 0.9, "evidence-untrained": 0.8, "graphglow": 0.7, "gcn": 0.9}
+    rows = [Row("wine", method, 0, "own", score, score, 0.1) for method, score in scores.items()]
+    assert verdicts(rows) == [
+        "evidence against evidence-untrained: mean accuracy higher on 1, equal on 0, lower on 0 "
+        "of 1 targets.",
+        "evidence against gcn: mean accuracy higher on 0, equal on 1, lower on 0 of 1 targets.",
+        "graphglow against gcn: mean accuracy higher on 0, equal on 0, lower on 1 of 1 targets.",
+    ]

@@ -18,7 +18,7 @@ from graphglow.training.config import Device
 
 NEXT = """
 next:   graphglow transfer --learner universal --target wine --predictions wine.csv
-        graphglow refine --learner universal --target wine --out refined.csv
+        graphglow refine --target wine --out better.csv --predictions classes.csv
         graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors"""
 
 

@@ -46,16 +46,19 @@ def write_report(
 
 
 def verdicts(rows: list[Row]) -> list[str]:
-    """Say, for each control, on how many targets graphglow's mean is above, at and below it."""
+    """Say, for each control, on how many targets a learner's mean is above, at and below it."""
     sentences, targets = [], summarise(rows).values()
-    for control in dict.fromkeys(row.method for row in rows if row.method != "graphglow"):
-        both = ("graphglow", control)
+    methods = dict.fromkeys(row.method for row in rows)
+    evidence = [name for name in methods if name.startswith("evidence")]
+    paper = [name for name in methods if name not in ("graphglow", *evidence)]
+    pairs = [("evidence", name) for name in (*evidence[1:], *paper) if name != "random-theta"]
+    for both in [*pairs, *(("graphglow", name) for name in paper)]:
         means = [[of[name].mean for name in both] for of in targets if of.keys() >= set(both)]
         signs = [(a > b) - (a < b) for a, b in means if a is not None and b is not None]
         if signs:
             higher, equal, lower = map(signs.count, (1, 0, -1))
             sentences.append(
-                f"graphglow against {control}: mean accuracy higher on {higher}, equal on {equal}, "
+                f"{both[0]} against {both[1]}: mean accuracy higher on {higher}, equal on {equal}, "
                 f"lower on {lower} of {len(signs)} targets."
             )
     return sentences
