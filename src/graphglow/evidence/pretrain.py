@@ -16,13 +16,11 @@ from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.random_graphs import random_graph
-from graphglow.evidence.refined import vote_inputs, voted
+from graphglow.evidence.refined import second_inputs, vote_inputs
 from graphglow.evidence.rounds import (
     FirstRound,
     SecondRound,
     first_round,
-    second_evidence,
-    second_pairs,
     second_round,
 )
 
@@ -115,12 +113,7 @@ def pretrain_evidence(
         episode, first = school.first(i)
         second = school.second(learner, first)
         with torch.no_grad():
-            vote = voted(learner, first, second)
-            pairs, evidence = second_pairs(first, second, vote)
-            before = learner.pair_scores(0, evidence, first.context)
-            added = second_evidence(first, second, vote, pairs, before)
-        evidence = torch.cat([evidence, added], 1)
-        context = torch.cat([second.context, vote.scores])
+            _, pairs, evidence, context = second_inputs(learner, first, second)
         lessons += school.pair_lesson(episode, first.problem, pairs, evidence, context)
         on_progress("second round", i + 1, total)
     _fit_pairs(learner.second, lessons, config)

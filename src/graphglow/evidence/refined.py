@@ -87,12 +87,7 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
     first = first_round(problem, generator)
     excess = learner.pair_scores(0, first.evidence, first.context)
     second = second_round(first, excess, generator)
-    vote = voted(learner, first, second)
-    pairs, evidence = second_pairs(first, second, vote)
-    before = learner.pair_scores(0, evidence, first.context)
-    added = second_evidence(first, second, vote, pairs, before)
-    evidence = torch.cat([evidence, added], 1)
-    context = torch.cat([second.context, vote.scores])
+    vote, pairs, evidence, context = second_inputs(learner, first, second)
     excess = learner.pair_scores(1, evidence, context)
     shift = calibration(problem, pairs, excess)
     excess = excess + shift
@@ -119,6 +114,22 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
         pair_log_odds=excess,
         pair_evidence=evidence,
     )
+
+
+def second_inputs(
+    learner: Learner, first: FirstRound, second: SecondRound
+) -> tuple[Channel, Tensor, Tensor, Tensor]:
+    """What the second scorer reads, in training and in use alike.
+
+    Returns:
+        The vote; candidates of both rounds [2, M]; their evidence [M, F]; the context [G].
+    """
+    vote = voted(learner, first, second)
+    pairs, evidence = second_pairs(first, second, vote)
+    before = learner.pair_scores(0, evidence, first.context)
+    added = second_evidence(first, second, vote, pairs, before)
+    context = torch.cat([second.context, vote.scores])
+    return vote, pairs, torch.cat([evidence, added], 1), context
 
 
 def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:

@@ -7,13 +7,13 @@ second on a graph of a few thousand nodes.
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import in_unit_interval, one_of
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
+from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_predictions
 from graphglow.inference.refined_graph import without_edges
 from graphglow.pretrained import FOLDER
@@ -128,6 +128,4 @@ def input_edges(data: Data) -> int:
     """Different undirected edges of a graph, self-loops left out."""
     if data.get("edge_index") is None:
         return 0
-    low, high = data.edge_index.amin(0), data.edge_index.amax(0)
-    pairs = torch.stack([low, high])[:, low != high]
-    return int(torch.unique(pairs, dim=1).shape[1])
+    return len(undirected_edges(data.edge_index, None, int(data.num_nodes))[0])
