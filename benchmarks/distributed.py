@@ -25,7 +25,7 @@ from graphglow.experiments.bench.config import stamped
 from graphglow.graphs import scale_graph
 from graphglow.storage import append_line
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.training import TransferConfig
+from graphglow.training import PaperConfig
 from graphglow.training.distributed import (
     GraphArrays,
     Ranks,
@@ -84,7 +84,7 @@ def one_size(
         measure.in_fresh_process(write, folder, *shape, options.partition)
     ranks.wait()
     shard = read_shard(folder, ranks)
-    config = TransferConfig(
+    config = PaperConfig(
         num_pivots=options.pivots,
         refinements=options.refinements,
         tolerance=1e-30,  # all refinements are made

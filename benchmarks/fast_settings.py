@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from graphglow import LearnerConfig, StructureLearner, TransferConfig, load_graph, transfer_many
+from graphglow import LearnerConfig, PaperConfig, StructureLearner, load_graph, transfer_many
 from graphglow.experiments.provenance import provenance
 from graphglow.storage import append_line
 
@@ -50,9 +50,9 @@ def main() -> None:
         for name in args.settings:
             changes, delta = SETTINGS[name]
             learner = StructureLearner(LearnerConfig(delta=delta))
-            base = TransferConfig(epochs=args.epochs, weight_decay=decay, device=args.device)
+            base = PaperConfig(epochs=args.epochs, weight_decay=decay, device=args.device)
             configs = [replace(base, seed=seed, **changes) for seed in range(args.seeds)]
-            runs = transfer_many(learner, data, configs)
+            runs = transfer_many(data, learner, configs)
             row = {"benchmark": "fast_settings", "target": target, "setting": name}
             for kind in ("val_accuracy", "test_accuracy"):
                 scores = [getattr(run, kind) for run in runs]

@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 """Of pre-training, by learner: fields of PretrainConfig that differ from the defaults."""
 TRANSFER: dict[str, Any] = {}
-"""On every target: fields of TransferConfig."""
+"""On every target: fields of PaperConfig."""
 
 METHODS = ("graphglow", "random-theta", "gcn")
 

@@ -96,7 +96,7 @@ def flags_by_heading(text):
         ("pretrain", training.PretrainConfig, "sources out overwrite json"),
         (
             "transfer",
-            training.TransferConfig,
+            training.PaperConfig,
             "learner target out predictions embedding-size overwrite json",
         ),
         (

@@ -68,8 +68,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("saved")
     learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=4), seed=0)
     learner.save(folder / "learner.safetensors")
-    config = graphglow.TransferConfig(epochs=1, num_pivots=8, refinements=1, device="cpu")
-    result = graphglow.transfer(learner, graphglow.load_graph("wine"), config)
+    config = graphglow.PaperConfig(epochs=1, num_pivots=8, refinements=1, device="cpu")
+    result = graphglow.transfer(graphglow.load_graph("wine"), learner, config)
     result.save(folder / "wine.safetensors")
     return folder
 

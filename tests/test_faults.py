@@ -264,7 +264,7 @@ def test_a_folder_that_takes_no_checkpoints_is_refused_from_python(tmp_path, mon
 def test_without_memory_on_a_gpu_the_sentence_says_what_would_fit():
     free, _ = torch.cuda.mem_get_info()
     data = graphglow.synthetic_graph(num_nodes=20_000)
-    config = graphglow.TransferConfig(
+    config = graphglow.PaperConfig(
         device="cuda", backend="eager", num_pivots=20_000, refinements=8, epochs=3
     )
     learner = graphglow.StructureLearner()
@@ -273,7 +273,7 @@ def test_without_memory_on_a_gpu_the_sentence_says_what_would_fit():
         with pytest.raises(
             InputError, match=r"must fit in memory; 20000 nodes .*--backend chunked"
         ):
-            graphglow.transfer(learner, data, config)
+            graphglow.transfer(data, learner, config)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         torch.cuda.empty_cache()

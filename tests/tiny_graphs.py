@@ -11,7 +11,7 @@ from graphglow.gnn import Dropout
 from graphglow.graphs import Graph, check_graph, prepare, synthetic_graph
 from graphglow.graphs.split import with_random_split
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 from graphglow.training.adam import Adam
 from graphglow.training.task import GraphTask, Trained
 
@@ -105,7 +105,7 @@ LEARNER_RATE = 0.02
 
 def transfer_config(**changes):
     settings = MODEL | {"epochs": 5, "patience": None}
-    return TransferConfig(**(settings | changes))
+    return PaperConfig(**(settings | changes))
 
 
 def pretrain_config(**changes):

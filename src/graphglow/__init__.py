@@ -1,16 +1,17 @@
 """graphglow learns how graphs should be wired.
 
-One structure learner is pre-trained on several source graphs, and transferred, frozen, to a
-graph it has never seen, where only a small GNN is trained::
+One learner, pre-trained once over many graphs, is applied frozen to a graph it has never seen: it
+says which edges look wrong and which are missing, and makes node predictions better::
 
     import graphglow
 
-    learner = graphglow.load_learner("universal")  # or graphglow.pretrain([graph, ...])
-    result = graphglow.transfer(learner, graphglow.load_graph("breast_cancer"))
+    data = graphglow.load_graph("breast_cancer")
+    refined = graphglow.refine(data)  # nothing is trained: a better graph, and predictions
+    result = graphglow.transfer(data)  # a small GNN is trained on both graphs
     result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
 
-The method is GraphGLOW (Zhao et al., KDD 2023); ``docs/paper_notes.md`` maps each equation to its
-place in the code.
+It began as GraphGLOW (Zhao et al., KDD 2023), which is here whole; ``docs/paper_notes.md`` maps
+each equation to its place in the code, and says what goes beyond the paper.
 """
 
 import importlib
@@ -21,7 +22,8 @@ from graphglow.version import __version__ as __version__
 _HOMES = {
     "METHODS": "graphglow.baselines",
     "Checkpoints": "graphglow.training.checkpoint",
-    "EvidenceLearner": "graphglow.evidence",
+    "EvidenceLearner": "graphglow.evidence.learner",
+    "EvidencePretrainConfig": "graphglow.evidence.pretrain",
     "Explanation": "graphglow.inference.explain",
     "FitResult": "graphglow.baselines",
     "GlowClassifier": "graphglow.inference.classifier",
@@ -30,6 +32,7 @@ _HOMES = {
     "LearnerConfig": "graphglow.structure",
     "NewPredictions": "graphglow.inference.new_nodes",
     "ObjectiveConfig": "graphglow.structure",
+    "PaperConfig": "graphglow.training",
     "PretrainConfig": "graphglow.training",
     "RefineStructure": "graphglow.inference.refine_structure",
     "StructureLearner": "graphglow.structure",
@@ -41,7 +44,6 @@ _HOMES = {
     "load_learner": "graphglow.pretrained",
     "ops": "graphglow.ops",
     "pretrain": "graphglow.training",
-    "pretrain_evidence": "graphglow.evidence",
     "refine": "graphglow.inference.refine",
     "synthetic_graph": "graphglow.graphs",
     "to_networkx": "graphglow.graphs.write",
@@ -59,8 +61,8 @@ if TYPE_CHECKING:
     from graphglow.baselines import fit_many as fit_many
     from graphglow.errors import InputError as InputError
     from graphglow.errors import InputWarning as InputWarning
-    from graphglow.evidence import EvidenceLearner as EvidenceLearner
-    from graphglow.evidence import pretrain_evidence as pretrain_evidence
+    from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner
+    from graphglow.evidence.pretrain import EvidencePretrainConfig as EvidencePretrainConfig
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
@@ -74,8 +76,8 @@ if TYPE_CHECKING:
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
     from graphglow.structure import StructureLearner as StructureLearner
+    from graphglow.training import PaperConfig as PaperConfig
     from graphglow.training import PretrainConfig as PretrainConfig
-    from graphglow.training import TransferConfig as TransferConfig
     from graphglow.training import TransferResult as TransferResult
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer

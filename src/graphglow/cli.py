@@ -148,8 +148,10 @@ def _run(arguments: list[str]) -> None:
         module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
     if hasattr(module, "parse"):  # its flags depend on the arguments
         module.parse(rest)()
-    else:
-        parse(getattr(module, name), rest, getattr(module, "PARTS", None))()
+        return
+    several = hasattr(module, "choose")  # with one name, and a flag that says which
+    command = module.choose(name, rest) if several else getattr(module, name)
+    parse(command, rest, getattr(module, "PARTS", None), prog=f"graphglow {name}")()
 
 
 def _failed(status: int, message: str) -> int:

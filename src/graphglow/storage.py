@@ -193,6 +193,16 @@ def load_tensors(
         ) from error
 
 
+def kind_of(path: str | Path) -> str | None:
+    """The kind of a file that :func:`save_tensors` wrote; None for any other file."""
+    try:
+        with safe_open(path, framework="pt", device="cpu") as file:
+            meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
+            return str(meta["kind"])
+    except (SafetensorError, TypeError, LookupError, ValueError, RecursionError, OSError):
+        return None
+
+
 def _check_meta(meta: Any, kind: str, path: Path) -> None:
     if not isinstance(meta, dict) or meta.get("kind") != kind:
         found = repr(meta.get("kind")) if isinstance(meta, dict) else "foreign safetensors"

@@ -10,7 +10,7 @@ from graphglow.baselines.variants import VARIANTS
 from graphglow.errors import InputError
 from graphglow.graphs import check_graph, prepare, synthetic_graph
 from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.training import TransferConfig, transfer
+from graphglow.training import PaperConfig, transfer
 from graphglow.training.adam import Adam
 from graphglow.training.loop import Loop
 from graphglow.training.result import TransferResult
@@ -56,7 +56,7 @@ def same_transfer(name, data, **changes):
     learner = StructureLearner(
         LearnerConfig(embedding_size=6, **LEARNERS[name]), seed=changes.get("seed", 0)
     )
-    return learner, transfer(learner, data, TransferConfig(**settings))
+    return learner, transfer(data, learner, PaperConfig(**settings))
 
 
 @pytest.mark.parametrize("seed", [0, 3])

@@ -13,7 +13,7 @@ from graphglow.experiments.runs.config import ReproduceConfig, merged, run_of
 from graphglow.experiments.runs.rows import same_run
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.perturb import PERTURBATIONS
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 
 EVERY = pytest.mark.parametrize("name", EXPERIMENTS)
 NONE, PLAIN = Settings(), ReproduceConfig()
@@ -137,7 +137,7 @@ def test_attention_is_pretrained_with_the_settings_of_graphglow():
         "transfer": {"dropout": 0.2},
     }
     _, run, before = run_of(cell, 0, Settings({"graphglow": {"cora": tuned}}), PLAIN)
-    assert isinstance(run, TransferConfig)
+    assert isinstance(run, PaperConfig)
     assert isinstance(before, PretrainConfig)
     assert (before.learner.similarity, before.learner.num_heads) == ("attention", 6)
     assert (run.dropout, before.dropout) == (0.2, 0.5)

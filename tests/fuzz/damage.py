@@ -289,8 +289,8 @@ def saved(kind: str) -> bytes:
             table = Path(folder, "people.csv")
             rows = "".join(f"{i},{'ab'[i % 2]},{i},{'uv'[i % 2]}\n" for i in range(NODES))
             table.write_text(f"id,label,a,b\n{rows}")
-            config = graphglow.TransferConfig(epochs=1, num_pivots=2, device="cpu")
-            graphglow.transfer(learner, graphglow.load_graph(table), config).save(path)
+            config = graphglow.PaperConfig(epochs=1, num_pivots=2, device="cpu")
+            graphglow.transfer(graphglow.load_graph(table), learner, config).save(path)
         return path.read_bytes()
 
 

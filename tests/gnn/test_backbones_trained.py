@@ -7,8 +7,8 @@ import torch
 
 from graphglow import (
     LearnerConfig,
+    PaperConfig,
     StructureLearner,
-    TransferConfig,
     TransferResult,
     synthetic_graph,
     transfer,
@@ -37,7 +37,7 @@ def graph(*, noise=0.5, num_nodes=60):
 
 
 def settings(name, **changes):
-    base = TransferConfig(
+    base = PaperConfig(
         backbone=name, epochs=5, num_pivots=12, refinements=2, device="cpu", dropout=0.2
     )
     return replace(base, **changes)
@@ -46,14 +46,14 @@ def settings(name, **changes):
 @EVERY
 def test_learns_a_separable_graph(name):
     assert (
-        transfer(LEARNER, graph(), settings(name, epochs=25, learning_rate=0.03)).test_accuracy
+        transfer(graph(), LEARNER, settings(name, epochs=25, learning_rate=0.03)).test_accuracy
         >= 0.9
     )
 
 
 @EVERY
 def test_a_result_can_be_saved_loaded_and_asked(name, tmp_path):
-    result = transfer(LEARNER, graph(), settings(name))
+    result = transfer(graph(), LEARNER, settings(name))
     result.save(tmp_path / "result.safetensors")
     again = TransferResult.load(tmp_path / "result.safetensors")
     assert torch.equal(again.predict_proba(), result.predict_proba())
@@ -70,8 +70,8 @@ def test_a_batch_of_runs_gives_what_each_gives_alone(name):
         settings(name, seed=1, epochs=3),
         settings(name, seed=2, epochs=3, dropout=0.5, input_weight=0.3, weight_decay=0.0),
     ]
-    for together, config in zip(transfer_many(LEARNER, graph(), configs), configs, strict=True):
-        alone = transfer(LEARNER, graph(), config)
+    for together, config in zip(transfer_many(graph(), LEARNER, configs), configs, strict=True):
+        alone = transfer(graph(), LEARNER, config)
         torch.testing.assert_close(
             together.predict_proba(), alone.predict_proba(), rtol=1e-3, atol=1e-5
         )
@@ -83,7 +83,7 @@ def test_isolated_nodes_and_no_edges_give_finite_results(name, edges, num_layers
     data = graph()
     few = (data.edge_index < 20).all(0)
     data.edge_index = data.edge_index[:, few if edges != "none" else few & False]
-    result = transfer(LEARNER, data, settings(name, num_layers=num_layers))
+    result = transfer(data, LEARNER, settings(name, num_layers=num_layers))
     assert result.predict_proba().isfinite().all()
     assert all(p.isfinite().all() for p in result.gnn.parameters())
 
@@ -93,7 +93,7 @@ def test_isolated_nodes_and_no_edges_give_finite_results(name, edges, num_layers
 def test_an_epoch_can_be_recorded_as_a_cuda_graph(name):
     """A failed recording warns, and a warning fails here; the library may add in another order."""
     recorded, plain = (
-        transfer(LEARNER, graph(), settings(name, epochs=30, device="cuda", capture=capture))
+        transfer(graph(), LEARNER, settings(name, epochs=30, device="cuda", capture=capture))
         for capture in (True, False)
     )
     torch.testing.assert_close(
@@ -126,7 +126,7 @@ class Mean(Backbone):
 def test_a_line_in_the_table_is_all_that_a_new_backbone_needs(monkeypatch, tmp_path):
     monkeypatch.setitem(BACKBONES, "mean", Mean)
     configs = [settings("mean", seed=seed) for seed in (0, 1)]
-    result, _ = transfer_many(LEARNER, graph(), configs)
+    result, _ = transfer_many(graph(), LEARNER, configs)
     result.save(tmp_path / "result.safetensors")
     again = TransferResult.load(tmp_path / "result.safetensors")
     assert torch.equal(again.predict_proba(), result.predict_proba())

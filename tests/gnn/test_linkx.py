@@ -14,7 +14,7 @@ from gnn_graphs import (
 )
 from torch_geometric.data import Data
 
-from graphglow import METHODS, LearnerConfig, StructureLearner, TransferConfig, fit, transfer
+from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
 from graphglow.gnn.backbones import LINKX
 from graphglow.gnn.latent_gnn import drop_features
@@ -71,9 +71,9 @@ def named_neighbours():
 def test_knows_which_neighbours_a_node_has_where_gcn_cannot():
     settings = {"epochs": 60, "dropout": 0.0, "device": "cpu"}
     learner = StructureLearner(LearnerConfig(embedding_size=8), seed=0)
-    alone = TransferConfig(backbone="linkx", input_weight=1.0, refinements=1, **settings)
+    alone = PaperConfig(backbone="linkx", input_weight=1.0, refinements=1, **settings)
     gcn = fit("gcn", named_neighbours(), METHODS["gcn"].config(hidden=8, **settings))
-    assert transfer(learner, named_neighbours(), alone).test_accuracy == 1.0
+    assert transfer(named_neighbours(), learner, alone).test_accuracy == 1.0
     assert gcn.test_accuracy == 0.5
 
 

@@ -14,7 +14,7 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
     from graphglow.graphs import synthetic_graph
     from graphglow.graphs.split import with_random_split
     from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
-    from graphglow.training import PretrainConfig, TransferConfig, pretrain, transfer
+    from graphglow.training import PaperConfig, PretrainConfig, pretrain, transfer
 
 HERE = Path(__file__).parent
 
@@ -101,8 +101,8 @@ def pretrain_losses():
 def transfer_losses():
     """The same of 20 steps under a frozen, random learner."""
     learner = StructureLearner(LearnerConfig(**LEARNER), seed=5)
-    config = TransferConfig(**TRANSFER)
-    return rows(transfer(learner, graph(3), config).history)
+    config = PaperConfig(**TRANSFER)
+    return rows(transfer(graph(3), learner, config).history)
 
 
 GOLDEN = {"pretrain": pretrain_losses, "transfer": transfer_losses}

@@ -7,7 +7,7 @@ import pytest
 from regenerate import GOLDEN, HERE, LEARNER, OBJECTIVE, PRETRAIN, TRANSFER
 
 from graphglow.structure import LearnerConfig, ObjectiveConfig
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -25,7 +25,7 @@ def test_losses_are_those_on_file(name):
         (LearnerConfig, {*LEARNER}),
         (ObjectiveConfig, {*OBJECTIVE}),
         (PretrainConfig, {*PRETRAIN, "learner", "objective"}),
-        (TransferConfig, {*TRANSFER}),
+        (PaperConfig, {*TRANSFER}),
     ],
 )
 def test_every_setting_is_said_so_that_defaults_can_be_tuned(config, said):

@@ -24,7 +24,7 @@ def fitted(data):
 
 
 def test_fitting_is_a_transfer(fitted, data):
-    result = transfer(learner(), data, transfer_config())
+    result = transfer(data, learner(), transfer_config())
     assert np.array_equal(fitted.predict_proba(), result.predict_proba().numpy())
     assert np.array_equal(fitted.predict(), result.predict().numpy())
     assert fitted.score() == pytest.approx(result.test_accuracy)

@@ -23,7 +23,7 @@ def named_data(**changes):
 
 
 def trained(theta=None, **changes):
-    return transfer(theta or learner(), named_data(), transfer_config(epochs=3, **changes))
+    return transfer(named_data(), theta or learner(), transfer_config(epochs=3, **changes))
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_against_explains_the_lead_over_another_class(result):
 
 
 def test_numbers_stand_in_for_ids_and_names():
-    plain = transfer(learner(), small_data(), transfer_config(epochs=1))
+    plain = transfer(small_data(), learner(), transfer_config(epochs=1))
     why = plain.explain(5, label=2)
     assert (why.id, why.explained) == (5, "2")
     assert plain.explain(torch.tensor(5)).node == 5
@@ -213,6 +213,6 @@ def test_bad_questions_are_one_sentence(result, call, said):
 
 @pytest.mark.parametrize("node", [40, -1, "x", 1.5])
 def test_an_index_out_of_range(node):
-    plain = transfer(learner(), small_data(), transfer_config(epochs=1))
+    plain = transfer(small_data(), learner(), transfer_config(epochs=1))
     with pytest.raises(InputError, match=r"an index in \[0, 39\]; got"):
         plain.explain(node)

@@ -21,7 +21,7 @@ NONE = torch.empty(2, 0, dtype=torch.int64)
 
 @pytest.fixture(scope="module")
 def result():
-    return transfer(learner(), small_data(), transfer_config(epochs=20, learning_rate=0.05))
+    return transfer(small_data(), learner(), transfer_config(epochs=20, learning_rate=0.05))
 
 
 def copy_of(result, nodes):
@@ -42,7 +42,7 @@ def copy_of(result, nodes):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_no_new_node_changes_nothing(backbone, sparse):
     data = small_data(sparse_features=sparse)
-    made = transfer(learner(), data, transfer_config(epochs=2, backbone=backbone))
+    made = transfer(data, learner(), transfer_config(epochs=2, backbone=backbone))
     none = torch.empty(0, 8)
     assert torch.equal(grown_logits(made, none, NONE, None), made.refinement.logits)
     found = made.predict_new(none, NONE)
@@ -54,7 +54,7 @@ def test_no_new_node_changes_nothing(backbone, sparse):
 def test_a_copy_gets_the_prediction_of_what_it_copies(backbone):
     with computing_in_float64():
         config = transfer_config(epochs=3, backbone=backbone, structure_momentum=0.6)
-        made = transfer(learner(), small_data(num_nodes=40), config)
+        made = transfer(small_data(num_nodes=40), learner(), config)
         for old in (3, 12, int(made.pivots[0])):
             x, edges = copy_of(made, [old])
             logits = grown_logits(made, x, edges, None)
@@ -135,7 +135,7 @@ def test_a_saved_result_predicts_the_same(result, tmp_path):
 def test_weights_of_the_old_edges_stay():
     data = small_data()
     data.edge_weight = torch.linspace(0.1, 2, data.edge_index.shape[1])
-    made = transfer(learner(), data, transfer_config(epochs=2))
+    made = transfer(data, learner(), transfer_config(epochs=2))
     assert torch.equal(grown_logits(made, torch.empty(0, 8), NONE, None), made.refinement.logits)
     made.predict_new(data.x[:1], torch.tensor([[40], [3]]))  # one of weight 1 among them
 
@@ -143,7 +143,7 @@ def test_weights_of_the_old_edges_stay():
 def without_edges():
     data = small_data()
     data.edge_index = NONE
-    return transfer(learner(), data, transfer_config(epochs=20, learning_rate=0.05))
+    return transfer(data, learner(), transfer_config(epochs=20, learning_rate=0.05))
 
 
 def test_where_edges_were_nearest_neighbours_new_nodes_get_theirs(tmp_path):
@@ -165,7 +165,7 @@ def test_where_edges_were_nearest_neighbours_new_nodes_get_theirs(tmp_path):
 def test_tables_have_ids_and_class_names(tmp_path):
     data = small_data()
     data.class_names = ["red", "green", "blue"]
-    made = transfer(learner(), data, transfer_config(epochs=2))
+    made = transfer(data, learner(), transfer_config(epochs=2))
     found = made.predict_new(data.x[:2], node_id=["a", "b"])
     found.write(tmp_path / "p.csv")
     found.write(tmp_path / "p.parquet")
@@ -180,7 +180,7 @@ def test_tables_have_ids_and_class_names(tmp_path):
 
 
 def test_a_weight_per_node_cannot_serve_new_ones():
-    made = transfer(learner(), small_data(), transfer_config(epochs=1, backbone="linkx"))
+    made = transfer(small_data(), learner(), transfer_config(epochs=1, backbone="linkx"))
     with pytest.raises(InputError, match=r"without a weight for each node \(appnp.*; got linkx"):
         made.predict_new(made.data.x[:1])
 

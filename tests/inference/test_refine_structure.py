@@ -34,7 +34,7 @@ def pairs(edge_index):
 
 def test_with_labels_the_edges_are_those_of_a_transfer(data):
     refined = refine()(data)
-    expected = transfer(learner(), data, transfer_config()).refined_graph(4, self_loops=False)
+    expected = transfer(data, learner(), transfer_config()).refined_graph(4, self_loops=False)
     assert torch.equal(refined.edge_index, expected.edge_index)
     ratio = refined.edge_weight / expected.edge_weight
     torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
@@ -74,7 +74,7 @@ def test_augmented_edges_follow_those_of_the_input(data, labelled, weighted):
 
 def test_new_edges_are_the_strongest_that_the_input_has_not(data):
     """Against the whole learned operator, one node at a time."""
-    result = transfer(learner(), data, transfer_config(input_weight=0.5))
+    result = transfer(data, learner(), transfer_config(input_weight=0.5))
     whole = result.refined_graph(40)
     learned = torch.zeros(40, 40)
     learned[whole.edge_index[1], whole.edge_index[0]] = whole.edge_latent_weight
@@ -268,7 +268,7 @@ def test_the_encoder_says_whether_features_are_propagated(data, encoder):
     [
         ({"mode": "both"}, "mode must be"),
         ({"top_k": 0}, "top_k must be"),
-        ({"config": {}}, "config must be a TransferConfig"),
+        ({"config": {}}, "config must be a PaperConfig"),
         ({"learner": "universe"}, "nearest: universal"),
         ({"mode": "augment", "config": transfer_config(input_weight=0.0)}, "input_weight above 0"),
     ],

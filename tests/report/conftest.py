@@ -30,9 +30,9 @@ def saved_transfer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data.class_names = CLASSES
     data.name = "hostile </title>"
     learner = StructureLearner(LearnerConfig(embedding_size=6), seed=0)
-    config = graphglow.TransferConfig(epochs=2, num_pivots=12, refinements=2, device="cpu")
+    config = graphglow.PaperConfig(epochs=2, num_pivots=12, refinements=2, device="cpu")
     path = tmp_path_factory.mktemp("transfer") / "hostile.safetensors"
-    graphglow.transfer(learner, data, config).save(path)
+    graphglow.transfer(data, learner, config).save(path)
     return path
 
 

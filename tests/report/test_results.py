@@ -155,10 +155,10 @@ def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
     data.train_mask, data.val_mask, data.test_mask = part.clone(), part.clone(), part
     data.train_mask[:10], data.val_mask[10:] = True, True
     learner = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=4), seed=0)
-    config = graphglow.TransferConfig(
+    config = graphglow.PaperConfig(
         epochs=1, num_pivots=5, refinements=1, device="cpu", input_weight=0.4
     )
-    page = written(tmp_path, [], graphglow.transfer(learner, data, config))
+    page = written(tmp_path, [], graphglow.transfer(data, learner, config))
     assert "0.4" in page.text  # lambda
     assert "no test nodes" in page.text
     assert "Confusions" not in page.text

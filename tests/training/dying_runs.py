@@ -53,7 +53,7 @@ def pretrained(checkpoints=None, *, config=PRETRAIN, sources=SOURCES, seen=None)
 
 def transferred(checkpoints=None, *, config=TRANSFER, theta=None, data=TARGET, seen=None):
     on_epoch = None if seen is None else seen.append
-    return transfer(theta or learner(), data, config, on_epoch=on_epoch, checkpoints=checkpoints)
+    return transfer(data, theta or learner(), config, on_epoch=on_epoch, checkpoints=checkpoints)
 
 
 @cache

@@ -208,7 +208,7 @@ def test_a_second_one_is_refused_while_one_is_at_work(tmp_path):
                 transferred(eager(tmp_path))
             other.append(str(caught.value))
 
-    result = transfer(learner(), TARGET, TRANSFER, on_epoch=meddle, checkpoints=eager(tmp_path))
+    result = transfer(TARGET, learner(), TRANSFER, on_epoch=meddle, checkpoints=eager(tmp_path))
     assert len(other) == 1
     assert "\n" not in other[0]
     assert_same_result(result, unbroken())
@@ -295,7 +295,7 @@ def test_a_folder_that_vanishes_stops_nothing(tmp_path):
 
     checkpoints = eager(folder)
     with checkpoints:
-        result = transfer(learner(), TARGET, TRANSFER, on_epoch=vanish, checkpoints=checkpoints)
+        result = transfer(TARGET, learner(), TRANSFER, on_epoch=vanish, checkpoints=checkpoints)
         checkpoints.remove()
     assert list(tmp_path.iterdir()) == []
     assert_same_result(result, unbroken())

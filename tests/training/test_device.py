@@ -5,7 +5,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.structure import LearnerConfig, StructureLearner
-from graphglow.training import TransferConfig
+from graphglow.training import PaperConfig
 from graphglow.training.device import (
     check_runnable,
     memory_advice,
@@ -47,14 +47,14 @@ def raise_out_of_memory():
 def test_running_out_of_memory_becomes_advice(failing):
     with (
         pytest.raises(InputError, match=r"7 nodes with 3 pivots .* 8 runs .* and runs") as caught,
-        memory_advice(7, TransferConfig(num_pivots=3), runs=8),
+        memory_advice(7, PaperConfig(num_pivots=3), runs=8),
     ):
         failing()
     assert "\n" not in str(caught.value)
 
 
 def test_other_errors_pass_through():
-    with pytest.raises(RuntimeError, match=r"^other$"), memory_advice(7, TransferConfig()):
+    with pytest.raises(RuntimeError, match=r"^other$"), memory_advice(7, PaperConfig()):
         raise RuntimeError("other")
 
 
@@ -68,13 +68,13 @@ def test_other_errors_pass_through():
 )
 def test_what_cannot_run_here_is_refused_before_training(changes, message):
     with pytest.raises(InputError, match=message):
-        check_runnable(TransferConfig(**changes), StructureLearner(), torch.device("cpu"))
+        check_runnable(PaperConfig(**changes), StructureLearner(), torch.device("cpu"))
 
 
 def test_what_can_run_here_passes():
     affine = StructureLearner(LearnerConfig(delta="affine"))
     cpu = torch.device("cpu")
-    check_runnable(TransferConfig(backend="linear"), affine, cpu)
+    check_runnable(PaperConfig(backend="linear"), affine, cpu)
     for backend in ("auto", "eager", "dense", "chunked"):
-        check_runnable(TransferConfig(backend=backend), StructureLearner(), cpu)
-    check_runnable(TransferConfig(backend="linear"), None, cpu)  # a plain GNN asks for none
+        check_runnable(PaperConfig(backend=backend), StructureLearner(), cpu)
+    check_runnable(PaperConfig(backend="linear"), None, cpu)  # a plain GNN asks for none

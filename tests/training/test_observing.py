@@ -16,7 +16,7 @@ DATA = small_data()
 def test_looks_come_before_training_and_then_every_so_often(every, epochs, looks):
     seen = []
     observer = StructureObserver(every, lambda epoch, latent, pivots: seen.append(epoch))
-    transfer(learner(), DATA, transfer_config(epochs=epochs), observer=observer)
+    transfer(DATA, learner(), transfer_config(epochs=epochs), observer=observer)
     assert seen == looks
 
 
@@ -32,8 +32,8 @@ def test_a_run_that_stops_is_not_looked_at_any_more():
 def test_an_observed_transfer_is_the_same_transfer(changes):
     config, looked = transfer_config(epochs=6, **changes), []
     observer = StructureObserver(2, lambda epoch, latent, pivots: looked.append((epoch, latent)))
-    watched = transfer(learner(), DATA, config, observer=observer)
-    alone = transfer(learner(), DATA, config)
+    watched = transfer(DATA, learner(), config, observer=observer)
+    alone = transfer(DATA, learner(), config)
     assert watched.history == alone.history
     assert same_tensors(watched.gnn, alone.gnn)
     assert [epoch for epoch, _ in looked] == [0, 2, 4, 6]
@@ -42,7 +42,7 @@ def test_an_observed_transfer_is_the_same_transfer(changes):
 def test_the_structure_is_that_of_the_weights_of_that_epoch():
     config, looked = transfer_config(epochs=4, patience=None, refinements=2), {}
     observer = StructureObserver(2, lambda epoch, latent, pivots: looked.update({epoch: latent}))
-    transfer(learner(), DATA, config, observer=observer)
+    transfer(DATA, learner(), config, observer=observer)
     stepped = task(config, data=DATA)
     for epoch in range(5):
         if epoch in looked:
@@ -56,12 +56,12 @@ def test_a_blend_is_seen_as_a_blend():
     looked = []
     config = transfer_config(epochs=1, structure_momentum=0.5)
     observer = StructureObserver(1, lambda epoch, latent, pivots: looked.append(latent))
-    transfer(learner(), DATA, config, observer=observer)
+    transfer(DATA, learner(), config, observer=observer)
     assert all(isinstance(latent, BlendedStructure) for latent in looked)
 
 
 def test_pivots_are_those_of_the_result():
     looked = []
     observer = StructureObserver(1, lambda epoch, latent, pivots: looked.append(pivots))
-    result = transfer(learner(), DATA, transfer_config(epochs=1), observer=observer)
+    result = transfer(DATA, learner(), transfer_config(epochs=1), observer=observer)
     assert all(torch.equal(pivots, result.pivots) for pivots in looked)

@@ -61,7 +61,7 @@ SETTINGS = {
 @pytest.mark.parametrize("name", SETTINGS)
 def test_recording_does_not_change_a_bit(name, sparse):
     data = small_data(noise=2.0, sparse_features=sparse)
-    one, other = both(lambda **c: transfer(learner(), data, config(**SETTINGS[name], **c)))
+    one, other = both(lambda **c: transfer(data, learner(), config(**SETTINGS[name], **c)))
     assert_identical(one, other)
     if name != "patience":
         assert one.epochs == EPOCHS
@@ -79,7 +79,7 @@ LEARNERS = {
 @pytest.mark.parametrize("name", LEARNERS)
 def test_recording_does_not_change_a_bit_of_any_learner(name):
     theta = learner(**LEARNERS[name])
-    assert_identical(*both(lambda **c: transfer(theta, small_data(), config(**c))))
+    assert_identical(*both(lambda **c: transfer(small_data(), theta, config(**c))))
 
 
 def test_recording_does_not_change_a_bit_of_a_plain_gnn():
@@ -101,7 +101,7 @@ def test_recording_does_not_change_a_bit_of_a_batch(tolerance):
             config(seed=s, learning_rate=r, dropout=d, tolerance=tolerance, capture=capture)
             for s, r, d in ((0, 0.01, 0.5), (1, 0.1, 0.0), (2, 0.02, 0.8))
         ]
-        return transfer_many(learner(), small_data(noise=2.0), runs)
+        return transfer_many(small_data(noise=2.0), learner(), runs)
 
     for one, other in zip(*both(train), strict=True):
         assert_identical(one, other)
@@ -174,9 +174,9 @@ def test_reading_seldom_ends_where_reading_always_does():
 
 def test_a_batch_gives_what_its_runs_give_alone():
     runs = [config(seed=s, epochs=10, dropout=d) for s, d in ((0, 0.5), (1, 0.0), (2, 0.5))]
-    together = transfer_many(learner(), small_data(), runs)
+    together = transfer_many(small_data(), learner(), runs)
     for one, settings in zip(together, runs, strict=True):
-        other = transfer(learner(), small_data(), settings)
+        other = transfer(small_data(), learner(), settings)
         assert [e.loss for e in one.history] == pytest.approx(
             [e.loss for e in other.history], rel=1e-3
         )
@@ -186,14 +186,14 @@ def test_a_batch_gives_what_its_runs_give_alone():
 def test_a_gpu_gives_what_a_cpu_gives():
     """Where nothing is drawn on the device: no dropout, the same pivots in every epoch."""
     settings = {"dropout": 0.0, "redraw_pivots": False, "epochs": 10, "tolerance": 0.0}
-    gpu = transfer(learner(), small_data(), config(**settings))
-    cpu = transfer(learner(), small_data(), config(**(settings | {"device": "cpu"})))
+    gpu = transfer(small_data(), learner(), config(**settings))
+    cpu = transfer(small_data(), learner(), config(**(settings | {"device": "cpu"})))
     assert [e.loss for e in gpu.history] == pytest.approx([e.loss for e in cpu.history], rel=1e-3)
     torch.testing.assert_close(gpu.predict_proba(), cpu.predict_proba(), rtol=1e-2, atol=1e-3)
 
 
 def test_a_result_of_a_gpu_is_saved_and_loaded_onto_the_cpu(tmp_path):
-    result = transfer(learner(), small_data(), config(structure_momentum=0.6))
+    result = transfer(small_data(), learner(), config(structure_momentum=0.6))
     assert result.summary()["device"] == "cuda"
     result.save(tmp_path / "r.safetensors")
     loaded = TransferResult.load(tmp_path / "r.safetensors")

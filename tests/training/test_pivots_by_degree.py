@@ -56,7 +56,7 @@ def test_batches_draw_as_their_runs_do_alone():
 
 
 def test_both_algorithms_take_it():
-    runs = [transfer(learner(), DATA, transfer_config(pivots_by_degree=by)) for by in (True, False)]
+    runs = [transfer(DATA, learner(), transfer_config(pivots_by_degree=by)) for by in (True, False)]
     assert runs[0].history != runs[1].history
     thetas = [pretrain([DATA], pretrain_config(pivots_by_degree=by)) for by in (True, False)]
     assert not same_tensors(*thetas)

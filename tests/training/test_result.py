@@ -23,7 +23,7 @@ from tiny_graphs import WIDTH, learner, small_data, transfer_config
 @pytest.fixture(scope="module")
 def result():
     config = transfer_config(structure_momentum=0.6, input_weight=0.4, dropout=0.3)
-    return transfer(learner(), small_data(), config)
+    return transfer(small_data(), learner(), config)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_the_summary_has_what_the_command_line_promises(result):
 def test_a_trained_learner_is_called_graphglow():
     theta = learner()
     theta.provenance = {"trained": True}
-    assert transfer(theta, small_data(), transfer_config(epochs=1)).method == "graphglow"
+    assert transfer(small_data(), theta, transfer_config(epochs=1)).method == "graphglow"
 
 
 def test_loading_gives_the_same_predictions_and_the_same_refined_graph(result, saved):
@@ -134,7 +134,7 @@ def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
     data.class_names = ["a", "b", "c"]
     data.y[3] = -1
     data.test_mask = torch.zeros_like(data.test_mask)
-    made = transfer(learner(), data, transfer_config())
+    made = transfer(data, learner(), transfer_config())
     made.save(tmp_path / "r.safetensors")
     loaded = TransferResult.load(tmp_path / "r.safetensors")
     assert_same(loaded, made)
@@ -142,7 +142,7 @@ def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
     assert loaded.data.node_id == data.node_id
     assert loaded.data.class_names == data.class_names
     assert loaded.refined_graph().node_id == data.node_id
-    plain = transfer(learner(), small_data(), transfer_config())
+    plain = transfer(small_data(), learner(), transfer_config())
     assert not torch.equal(plain.predict_proba(), made.predict_proba())
 
 
@@ -150,7 +150,7 @@ def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
 def test_node_ids_that_are_numbers_are_saved(tmp_path, kind):
     data = small_data()
     data.node_id = kind(40)
-    made = transfer(learner(), data, transfer_config(epochs=1))
+    made = transfer(data, learner(), transfer_config(epochs=1))
     made.save(tmp_path / "r.safetensors")
     loaded = TransferResult.load(tmp_path / "r.safetensors")
     assert [int(i) for i in loaded.data.node_id] == list(range(40))
@@ -208,7 +208,7 @@ def test_the_refined_graph_can_be_trained_on_again(result):
 def test_edge_attributes_of_the_input_do_not_pose_as_those_of_the_refined_graph():
     data = small_data()
     data.edge_attr = torch.ones(data.edge_index.shape[1], 2)
-    refined = transfer(learner(), data, transfer_config(epochs=1)).refined_graph(top_k=3)
+    refined = transfer(data, learner(), transfer_config(epochs=1)).refined_graph(top_k=3)
     num_edges = refined.edge_index.shape[1]
     assert num_edges != data.edge_index.shape[1]
     assert refined.get("edge_attr") is None or refined.edge_attr.shape[0] == num_edges
@@ -337,7 +337,7 @@ def test_lists_as_long_as_there_are_edges_stay_with_the_nodes():
     data.edge_index = torch.stack([ring, (ring + 1) % 40])
     data.node_id = [f"node {i}" for i in range(40)]
     data.some_edge_attr = torch.rand(40, generator=torch.Generator().manual_seed(0))
-    refined = transfer(learner(), data, transfer_config(epochs=1)).refined_graph(top_k=3)
+    refined = transfer(data, learner(), transfer_config(epochs=1)).refined_graph(top_k=3)
     assert refined.node_id == data.node_id
     assert refined.y is not None
     assert "some_edge_attr" not in refined

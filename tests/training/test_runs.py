@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 from graphglow.training.config import MAY_DIFFER, Runs, check_same_shape
 from tiny_graphs import learner, objective, pretrain_config, transfer_config
 
@@ -40,7 +40,7 @@ DIFFERENT = {  # a setting -> a value other than that of the tests' configs
     "episodes": 5,
     "schedule": "together",
 }
-KINDS = {TransferConfig: transfer_config, PretrainConfig: pretrain_config}
+KINDS = {PaperConfig: transfer_config, PretrainConfig: pretrain_config}
 SETTINGS = [(make, field.name) for kind, make in KINDS.items() for field in fields(kind)]
 ALLOWED = "seed, learning_rate, weight_decay, dropout, input_weight, structure_momentum"
 

@@ -9,7 +9,7 @@ import pytest
 from graphglow import GlowClassifier
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -62,7 +62,7 @@ SHARED = [
 ]
 
 
-@pytest.mark.parametrize("config", [PretrainConfig, TransferConfig])
+@pytest.mark.parametrize("config", [PretrainConfig, PaperConfig])
 @pytest.mark.parametrize(("field", "value"), SHARED)
 def test_a_setting_out_of_range_is_refused(config, field, value):
     with pytest.raises(InputError, match=rf"^{field} must .*; got ") as caught:
@@ -83,12 +83,12 @@ def test_episodes_must_be_a_positive_integer(value):
 
 
 def test_transfer_may_run_without_patience_and_pretraining_may_not():
-    assert TransferConfig(patience=None).patience is None
+    assert PaperConfig(patience=None).patience is None
     with pytest.raises(InputError, match="patience must"):
         PretrainConfig(patience=None)
 
 
-@pytest.mark.parametrize("config", [PretrainConfig, TransferConfig])
+@pytest.mark.parametrize("config", [PretrainConfig, PaperConfig])
 def test_the_ends_of_the_ranges_are_allowed(config):
     config(
         num_layers=2,
@@ -107,7 +107,7 @@ def test_the_ends_of_the_ranges_are_allowed(config):
 
 
 @pytest.mark.parametrize(
-    "config", [PretrainConfig(), TransferConfig(), *(m.config() for m in METHODS.values())]
+    "config", [PretrainConfig(), PaperConfig(), *(m.config() for m in METHODS.values())]
 )
 def test_numbers_of_numpy_become_those_of_python(config):
     kinds = {bool: np.bool_, int: np.int64, float: np.float64}
@@ -122,8 +122,8 @@ def test_numbers_of_numpy_become_those_of_python(config):
 
 @pytest.mark.parametrize("value", [np.float32(0.5), np.float16(0.5), np.longdouble(0.5)])
 def test_any_width_of_a_number_will_do(value):
-    assert type(TransferConfig(dropout=value).dropout) is float
-    assert TransferConfig(epochs=np.uint8(3)) == TransferConfig(epochs=3)
+    assert type(PaperConfig(dropout=value).dropout) is float
+    assert PaperConfig(epochs=np.uint8(3)) == PaperConfig(epochs=3)
 
 
 def test_a_grid_of_numpy_is_set_as_plain_numbers():
@@ -134,4 +134,4 @@ def test_a_grid_of_numpy_is_set_as_plain_numbers():
 
 def test_settings_are_frozen():
     with pytest.raises(AttributeError):
-        TransferConfig().epochs = 3
+        PaperConfig().epochs = 3

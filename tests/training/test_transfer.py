@@ -45,7 +45,7 @@ def test_the_callers_learner_is_never_touched():
     theta.node_weight.requires_grad_(False)
     theta.train()
     before, provenance = copy.deepcopy(theta), dict(theta.provenance)
-    transfer(theta, small_data(), transfer_config())
+    transfer(small_data(), theta, transfer_config())
     assert same_tensors(theta, before)
     assert theta.provenance == provenance
     assert theta.training
@@ -55,7 +55,7 @@ def test_the_callers_learner_is_never_touched():
 
 def test_theta_is_bit_identical_after_transfer():
     theta = learner()
-    result = transfer(theta, small_data(), transfer_config(epochs=10))
+    result = transfer(small_data(), theta, transfer_config(epochs=10))
     assert same_tensors(result.learner, theta)
     assert result.learner is not theta
     assert not any(p.requires_grad for p in result.learner.parameters())
@@ -63,14 +63,14 @@ def test_theta_is_bit_identical_after_transfer():
 
 def test_the_same_seed_gives_the_same_result_twice():
     config = transfer_config(dropout=0.5, seed=3)
-    one, other = (transfer(learner(), small_data(), config) for _ in range(2))
+    one, other = (transfer(small_data(), learner(), config) for _ in range(2))
     assert losses(one) == losses(other)
     assert torch.equal(one.predict_proba(), other.predict_proba())
     assert torch.equal(one.pivots, other.pivots)
 
 
 def test_another_seed_gives_another_result():
-    one, other = (transfer(learner(), small_data(), transfer_config(seed=seed)) for seed in (0, 1))
+    one, other = (transfer(small_data(), learner(), transfer_config(seed=seed)) for seed in (0, 1))
     assert losses(one) != losses(other)
     assert not torch.equal(one.pivots, other.pivots)
 
@@ -78,17 +78,17 @@ def test_another_seed_gives_another_result():
 def test_the_global_random_state_neither_matters_nor_changes():
     torch.manual_seed(1)
     before = torch.random.get_rng_state()
-    one = transfer(learner(), small_data(), transfer_config(dropout=0.5))
+    one = transfer(small_data(), learner(), transfer_config(dropout=0.5))
     assert torch.equal(before, torch.random.get_rng_state())
     torch.manual_seed(2)
-    assert losses(one) == losses(transfer(learner(), small_data(), transfer_config(dropout=0.5)))
+    assert losses(one) == losses(transfer(small_data(), learner(), transfer_config(dropout=0.5)))
 
 
 def test_a_learner_may_be_given_by_name_or_file(tmp_path):
     learner().save(tmp_path / "l.st")
-    by_file = transfer(tmp_path / "l.st", small_data(), transfer_config(epochs=1))
+    by_file = transfer(small_data(), tmp_path / "l.st", transfer_config(epochs=1))
     assert same_tensors(by_file.learner, learner())
-    (by_name,) = transfer_many("universal", small_data(), [transfer_config(epochs=1)])
+    (by_name,) = transfer_many(small_data(), "universal", [transfer_config(epochs=1)])
     assert same_tensors(by_name.learner, load_learner("universal"))
 
 
@@ -115,7 +115,7 @@ def test_another_process_gives_the_same_result():
         check=True,
         env=os.environ | {"PYTHONHASHSEED": "77"},
     )
-    here = transfer(learner(), small_data(), transfer_config(dropout=0.5))
+    here = transfer(small_data(), learner(), transfer_config(dropout=0.5))
     assert json.loads(done.stdout) == [losses(here), here.predict_proba().tolist()]
 
 
@@ -123,7 +123,7 @@ def test_the_best_epoch_is_kept():
     seen = []
     data = small_data(noise=3.0)
     result = transfer(
-        learner(), data, transfer_config(epochs=25, dropout=0.5), on_epoch=seen.append
+        data, learner(), transfer_config(epochs=25, dropout=0.5), on_epoch=seen.append
     )
     assert seen == result.history
     assert [e.epoch for e in seen] == list(range(1, 26))
@@ -136,7 +136,7 @@ def test_the_best_epoch_is_kept():
 
 def test_patience_ends_a_run_that_no_longer_improves():
     data = small_data(noise=3.0)
-    result = transfer(learner(), data, transfer_config(epochs=200, patience=3, learning_rate=0.1))
+    result = transfer(data, learner(), transfer_config(epochs=200, patience=3, learning_rate=0.1))
     best = max(result.history, key=lambda e: (e.val_accuracy, -e.val_loss))
     assert result.epochs == best.epoch + 3 < 200
 
@@ -155,21 +155,21 @@ def test_every_supervision_trains_a_separable_graph(supervision):
 
 
 def test_a_frozen_random_learner_trains_a_separable_graph():
-    result = transfer(learner(), separable_data(), transfer_config(epochs=30, learning_rate=0.1))
+    result = transfer(separable_data(), learner(), transfer_config(epochs=30, learning_rate=0.1))
     assert result.test_accuracy >= 0.9
     assert result.method == "random-theta"
 
 
 @pytest.mark.parametrize("size", [1, 4, 17])
 def test_the_gnn_takes_the_learners_embedding_size(size):
-    result = transfer(learner(embedding_size=size), small_data(), transfer_config())
+    result = transfer(small_data(), learner(embedding_size=size), transfer_config())
     assert result.gnn.shape.hidden == size
     assert result.gnn.encode(result.graph, None).z0.shape == (40, size)
 
 
 @pytest.mark.parametrize("num_pivots", [1, 40, 5000])
 def test_any_number_of_pivots_is_legal(num_pivots):
-    result = transfer(learner(), small_data(), transfer_config(num_pivots=num_pivots))
+    result = transfer(small_data(), learner(), transfer_config(num_pivots=num_pivots))
     assert len(result.pivots) == min(num_pivots, 40)
     assert result.predict_proba().isfinite().all()
 
@@ -188,15 +188,15 @@ def test_any_number_of_pivots_is_legal(num_pivots):
 def test_every_learner_trains(changes):
     made = task(transfer_config(), theta=learner(**changes), trained=objective())
     assert all(made.train_step()[0].isfinite() for _ in range(3))
-    result = transfer(learner(**changes), small_data(), transfer_config(dropout=0.3))
+    result = transfer(small_data(), learner(**changes), transfer_config(dropout=0.3))
     assert result.predict_proba().isfinite().all()
     torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(40))
 
 
 @pytest.mark.parametrize("backend", ["eager", "dense", "chunked"])
 def test_the_backend_does_not_change_the_result(backend):
-    auto = transfer(learner(), small_data(), transfer_config(epochs=3))
-    named = transfer(learner(), small_data(), transfer_config(epochs=3, backend=backend))
+    auto = transfer(small_data(), learner(), transfer_config(epochs=3))
+    named = transfer(small_data(), learner(), transfer_config(epochs=3, backend=backend))
     torch.testing.assert_close(named.predict_proba(), auto.predict_proba(), rtol=1e-3, atol=1e-4)
 
 
@@ -205,7 +205,7 @@ def test_isolated_nodes_are_classified():
     lonely = torch.tensor([0, 7, 20])
     data.edge_index = data.edge_index[:, ~torch.isin(data.edge_index, lonely).any(0)]
     for input_weight in (0.0, 0.5, 1.0):
-        result = transfer(learner(), data, transfer_config(input_weight=input_weight))
+        result = transfer(data, learner(), transfer_config(input_weight=input_weight))
         assert result.predict_proba().isfinite().all()
 
 
@@ -215,7 +215,7 @@ def test_labels_outside_the_masks_do_not_matter():
     spare = ~(data.train_mask | data.val_mask)
     hidden = data.clone()
     hidden.y = torch.where(spare, -1, data.y)
-    one, other = (transfer(learner(), d, transfer_config(dropout=0.5)) for d in (data, hidden))
+    one, other = (transfer(d, learner(), transfer_config(dropout=0.5)) for d in (data, hidden))
     assert (hidden.y == -1).sum() >= 5
     assert losses(one) == losses(other)
     assert torch.equal(one.predict_proba(), other.predict_proba())
@@ -227,7 +227,7 @@ def test_an_unlabelled_node_inside_a_mask_is_left_out_of_it():
     data.y[node] = -1
     without = data.clone()
     without.train_mask[node] = False
-    one, other = (transfer(learner(), d, transfer_config()) for d in (data, without))
+    one, other = (transfer(d, learner(), transfer_config()) for d in (data, without))
     assert losses(one) == losses(other)
 
 
@@ -237,7 +237,7 @@ def test_unlabelled_nodes_take_part_in_message_passing():
     data.y[spare] = -1
     changed = data.clone()
     changed.x[spare] *= -1
-    one, other = (transfer(learner(), d, transfer_config()) for d in (data, changed))
+    one, other = (transfer(d, learner(), transfer_config()) for d in (data, changed))
     assert losses(one) != losses(other)
     assert one.predict_proba().shape == (40, 3)
 
@@ -245,7 +245,7 @@ def test_unlabelled_nodes_take_part_in_message_passing():
 def test_without_test_nodes_there_is_no_test_accuracy():
     data = small_data()
     data.test_mask = torch.zeros_like(data.test_mask)
-    result = transfer(learner(), data, transfer_config())
+    result = transfer(data, learner(), transfer_config())
     assert result.test_accuracy is None
     assert result.summary()["test_accuracy"] is None
     assert 0 <= result.val_accuracy <= 1
@@ -254,7 +254,7 @@ def test_without_test_nodes_there_is_no_test_accuracy():
 def test_the_callers_graph_is_not_changed():
     data = small_data()
     before = data.clone()
-    transfer(learner(), data, transfer_config())
+    transfer(data, learner(), transfer_config())
     assert data.keys() == before.keys()
     assert torch.equal(data.x, before.x)
     assert torch.equal(data.edge_index, before.edge_index)
@@ -264,7 +264,7 @@ def test_transfer_on_the_input_graph_alone_is_the_plain_gnn():
     config = transfer_config(
         input_weight=1.0, refinements=1, redraw_pivots=False, dropout=0.5, num_layers=3
     )
-    one = transfer(learner(), small_data(), config)
+    one = transfer(small_data(), learner(), config)
     plain = GNNConfig(
         hidden=WIDTH,
         epochs=config.epochs,
@@ -283,25 +283,25 @@ def test_transfer_on_the_input_graph_alone_is_the_plain_gnn():
 def test_a_loss_that_blows_up_is_refused_in_one_sentence():
     config = transfer_config(learning_rate=1e30, epochs=20)
     with pytest.raises(InputError, match="loss must stay finite") as caught:
-        transfer(learner(), small_data(), config)
+        transfer(small_data(), learner(), config)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("stranger", [None, "univers", torch.nn.Linear(2, 2)])
 def test_only_a_structure_learner_is_transferred(stranger):
     with pytest.raises(InputError, match=r"learner must be .*; got"):
-        transfer(stranger, small_data(), transfer_config())
+        transfer(small_data(), stranger, transfer_config())
 
 
 @pytest.mark.parametrize("stranger", ["fast", 3, pretrain_config()])
 def test_only_a_transfer_config_says_how(stranger):
-    with pytest.raises(InputError, match="config must be a TransferConfig; got"):
-        transfer(learner(), small_data(), stranger)
+    with pytest.raises(InputError, match="config must be a PaperConfig; got"):
+        transfer(small_data(), learner(), stranger)
 
 
 def test_recording_is_no_matter_without_a_gpu():
     one, other = (
-        transfer(learner(), small_data(), transfer_config(epochs=12, dropout=0.5, capture=capture))
+        transfer(small_data(), learner(), transfer_config(epochs=12, dropout=0.5, capture=capture))
         for capture in (True, False)
     )
     assert one.history == other.history
@@ -311,15 +311,15 @@ def test_recording_is_no_matter_without_a_gpu():
 @pytest.mark.parametrize("stranger", [None, "cora", 3, {"x": 1}])
 def test_only_a_graph_is_transferred_to(stranger):
     with pytest.raises(InputError, match="Data"):
-        transfer(learner(), stranger, transfer_config())
+        transfer(stranger, learner(), transfer_config())
 
 
 def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(InputError, match="device cuda must be present"):
-        transfer(learner(), small_data(), transfer_config(device="cuda"))
+        transfer(small_data(), learner(), transfer_config(device="cuda"))
 
 
 def test_a_seed_beyond_the_generators_range_is_refused():
     with pytest.raises(InputError, match="seed"):
-        transfer(learner(), small_data(), transfer_config(seed=2**70))
+        transfer(small_data(), learner(), transfer_config(seed=2**70))

@@ -42,10 +42,10 @@ def assert_same_up_to_rounding(together, alone):
 
 def assert_each_as_alone(runs, *, data=DATA, **changes):
     """Train ``runs`` together and one by one; return the results of the batch."""
-    together = transfer_many(learner(**changes), data, runs)
+    together = transfer_many(data, learner(**changes), runs)
     assert len(together) == len(runs)
     for one, config in zip(together, runs, strict=True):
-        assert_same_up_to_rounding(one, transfer(learner(**changes), data, config))
+        assert_same_up_to_rounding(one, transfer(data, learner(**changes), config))
     return together
 
 
@@ -166,14 +166,14 @@ def test_up_to_rounding_in_float32_too():
 
 def test_a_batch_of_one_is_a_transfer():
     (config,) = configs([{"seed": 4}])
-    (one,) = transfer_many(learner(), DATA, [config])
-    other = transfer(learner(), DATA, config)
+    (one,) = transfer_many(DATA, learner(), [config])
+    other = transfer(DATA, learner(), config)
     assert one.history == other.history
     assert same_tensors(one.gnn, other.gnn)
 
 
 def test_the_same_run_twice_gives_the_same_twice():
-    one, other = transfer_many(learner(), DATA, configs([{"seed": 4}, {"seed": 4}]))
+    one, other = transfer_many(DATA, learner(), configs([{"seed": 4}, {"seed": 4}]))
     assert one.history == other.history
     assert torch.equal(one.predict_proba(), other.predict_proba())
 
@@ -181,9 +181,9 @@ def test_the_same_run_twice_gives_the_same_twice():
 @IN_FLOAT64
 def test_what_stands_beside_a_run_does_not_matter():
     runs = configs([{"seed": s, "learning_rate": 0.01 * (1 + s)} for s in range(5)])
-    whole = transfer_many(learner(), DATA, runs)
+    whole = transfer_many(DATA, learner(), runs)
     for part in (runs[:2], runs[3:]):
-        for result in transfer_many(learner(), DATA, part):
+        for result in transfer_many(DATA, learner(), part):
             (twin,) = (r for r in whole if r.config == result.config)
             assert_same_up_to_rounding(result, twin)
 
@@ -202,7 +202,7 @@ def test_results_of_a_batch_are_whole(tmp_path, momentum):
         assert loaded.summary() == result.summary()
         refined = result.refined_graph(top_k=5)
         assert torch.equal(loaded.refined_graph(top_k=5).edge_weight, refined.edge_weight)
-        alone = transfer(learner(), DATA, config).refined_graph(top_k=40)
+        alone = transfer(DATA, learner(), config).refined_graph(top_k=40)
         whole = result.refined_graph(top_k=40)
         dense = []
         for graph in (alone, whole):
@@ -214,7 +214,7 @@ def test_results_of_a_batch_are_whole(tmp_path, momentum):
 
 
 def test_each_result_has_memory_of_its_own():
-    one, other = transfer_many(learner(), DATA, configs([{"seed": 4}, {"seed": 5}]))
+    one, other = transfer_many(DATA, learner(), configs([{"seed": 4}, {"seed": 5}]))
     before = other.predict_proba()
     with torch.no_grad():
         for parameter in one.gnn.parameters():
@@ -231,21 +231,21 @@ def vars_of(result):
 
 def test_the_caller_hears_of_every_epoch_of_every_run():
     seen = []
-    found = transfer_many(learner(), DATA, configs(SEEDS, epochs=3), on_epoch=seen.append)
+    found = transfer_many(DATA, learner(), configs(SEEDS, epochs=3), on_epoch=seen.append)
     for run, result in enumerate(found):
         assert [epoch._replace(run=0) for epoch in seen if epoch.run == run] == result.history
     assert [epoch.epoch for epoch in seen] == [1, 1, 1, 2, 2, 2, 3, 3, 3]
 
 
 def test_seconds_are_those_of_the_whole_batch():
-    found = transfer_many(learner(), DATA, configs(SEEDS, epochs=3))
+    found = transfer_many(DATA, learner(), configs(SEEDS, epochs=3))
     assert len({result.train_seconds for result in found}) == 1
     assert all(0 < result.train_seconds <= result.seconds for result in found)
 
 
 def test_the_learner_is_never_touched_and_the_same_in_every_result():
     theta = learner()
-    found = transfer_many(theta, DATA, configs(SEEDS, epochs=3))
+    found = transfer_many(DATA, theta, configs(SEEDS, epochs=3))
     assert same_tensors(theta, learner())
     assert all(p.requires_grad for p in theta.parameters())
     for result in found:
@@ -255,18 +255,18 @@ def test_the_learner_is_never_touched_and_the_same_in_every_result():
 
 def test_no_config_is_refused():
     with pytest.raises(InputError, match="one config or more; got"):
-        transfer_many(learner(), DATA, [])
+        transfer_many(DATA, learner(), [])
 
 
 def test_a_single_config_is_refused():
-    with pytest.raises(InputError, match="a list of one config or more; got TransferConfig"):
-        transfer_many(learner(), DATA, transfer_config())
+    with pytest.raises(InputError, match="a list of one config or more; got PaperConfig"):
+        transfer_many(DATA, learner(), transfer_config())
 
 
 @pytest.mark.parametrize("stranger", [None, "fast", 3, pretrain_config()])
 def test_what_is_no_config_is_refused(stranger):
-    with pytest.raises(InputError, match="config must be a TransferConfig; got"):
-        transfer_many(learner(), DATA, [transfer_config(), stranger])
+    with pytest.raises(InputError, match="config must be a PaperConfig; got"):
+        transfer_many(DATA, learner(), [transfer_config(), stranger])
 
 
 @pytest.mark.parametrize(
@@ -280,24 +280,24 @@ def test_what_is_no_config_is_refused(stranger):
 )
 def test_runs_of_different_shapes_are_refused_by_the_setting(name, value):
     with pytest.raises(InputError, match=rf"may differ in .* only; got {name} ") as caught:
-        transfer_many(learner(), DATA, [transfer_config(), transfer_config(**{name: value})])
+        transfer_many(DATA, learner(), [transfer_config(), transfer_config(**{name: value})])
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("stranger", [None, "univers", torch.nn.Linear(2, 2), [3]])
 def test_only_a_structure_learner_is_transferred(stranger):
     with pytest.raises(InputError, match=r"learner must be .*; got"):
-        transfer_many(stranger, DATA, [transfer_config()])
+        transfer_many(DATA, stranger, [transfer_config()])
 
 
 @pytest.mark.parametrize("stranger", [None, "cora", 3])
 def test_only_a_graph_is_transferred_to(stranger):
     with pytest.raises(InputError, match="Data"):
-        transfer_many(learner(), stranger, configs(SEEDS))
+        transfer_many(stranger, learner(), configs(SEEDS))
 
 
 def test_a_run_that_blows_up_is_refused_in_one_sentence():
     runs = configs([{"learning_rate": 0.01}, {"learning_rate": 1e30}], epochs=20)
     with pytest.raises(InputError, match="loss must stay finite") as caught:
-        transfer_many(learner(), DATA, runs)
+        transfer_many(DATA, learner(), runs)
     assert "\n" not in str(caught.value)

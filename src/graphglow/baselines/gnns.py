@@ -12,7 +12,7 @@ from graphglow.baselines.method import GNN_SPACE, SHARED_SPACE, Method, Model, o
 from graphglow.checks import at_least
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graphs import Graph
-from graphglow.training.config import RunConfig, TransferConfig
+from graphglow.training.config import PaperConfig, RunConfig
 from graphglow.training.loop import Task
 from graphglow.training.task import GraphTask
 
@@ -31,10 +31,10 @@ class GNNConfig(RunConfig):
         at_least("hidden", self.hidden, 1)
         self.model()
 
-    def model(self, backbone: str = "gcn") -> TransferConfig:
+    def model(self, backbone: str = "gcn") -> PaperConfig:
         """The same settings as the engine reads them."""
         settings = {name: value for name, value in asdict(self).items() if name != "hidden"}
-        return TransferConfig(backbone=backbone, **settings)
+        return PaperConfig(backbone=backbone, **settings)
 
 
 @dataclass(frozen=True, kw_only=True)

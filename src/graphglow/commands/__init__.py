@@ -7,8 +7,8 @@ from typing import Literal
 COMMANDS: dict[str, str] = {
     "demo": "Show the main job in about a minute, on graphs that come with the package.",
     "datasets": "List the graphs that are known by name.",
-    "pretrain": "Train the shared structure learner on the source graphs (Algorithm 2).",
-    "transfer": "Train a GNN on a new graph under a frozen structure learner (Algorithm 3).",
+    "pretrain": "Train a learner of your own on source graphs and random ones.",
+    "transfer": "Train a small GNN on a new graph under a frozen learner.",
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
     "refine": "Write a better graph to a file, in seconds and with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",

@@ -16,23 +16,9 @@ from graphglow.commands.terminal import note
 from graphglow.errors import InputError
 from graphglow.graphs.files import pair_of_tables
 from graphglow.graphs.table_file import require_pyarrow
-from graphglow.pretrained import load_learner
-from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training.checkpoint import Checkpoints
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
-UNTRAINED = ("untrained", "random")
-"""What ``--learner`` calls one that was never trained; the second is its name of old."""
-
-
-def read_learner(name: str, embedding_size: int | None, seed: int) -> StructureLearner:
-    """Return the learner that ``name`` means: one of the package's, a file, or ``untrained``."""
-    if name in UNTRAINED:
-        size = LearnerConfig.embedding_size if embedding_size is None else embedding_size
-        return StructureLearner(LearnerConfig(embedding_size=size), seed=seed)
-    if embedding_size is not None:
-        raise InputError(f"--embedding-size must go with --learner untrained; got {name}")
-    return load_learner(name, also=UNTRAINED[:1])
 
 
 def check_output(

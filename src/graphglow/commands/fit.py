@@ -1,6 +1,5 @@
 """``graphglow fit``."""
 
-import argparse
 from collections.abc import Callable
 from typing import Annotated
 
@@ -63,12 +62,7 @@ fit = command_for(RunConfig)
 
 def parse(arguments: list[str]) -> Callable[[], None]:
     """Look for the method first: it decides which flags there are."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--method")
-    try:
-        name: str | None = parser.parse_known_args(arguments)[0].method
-    except argparse.ArgumentError:
-        raise InputError("--method must be followed by a name; see graphglow fit --help") from None
+    name = flags.asked("--method", arguments)
     if name is None and {"-h", "--help"} & {*arguments}:
         return flags.parse(fit, ["--help"], description=_overview())
     if name is None:

@@ -1,5 +1,6 @@
 """The command line by tyro: shared flags, each said once; settings by heading; one-line errors."""
 
+import argparse
 import contextlib
 import functools
 import inspect
@@ -31,7 +32,10 @@ COLUMNS = (
     "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read."
 )
 SKIP = "Leave out edges that name ids which no node has, and say how many; else they are an error."
-WIDTH = "Width of the embeddings, with --learner untrained only; others have their own."
+LEARNER = (
+    "The learner: universal or paper, which come with the package; a file from graphglow pretrain "
+    "(./universal, if that is its name); or untrained, as a control."
+)
 JSON = "Print one JSON object, as the last line of standard output, instead of a table."
 
 
@@ -41,6 +45,7 @@ def said(text: str | None = None, metavar: str | None = None, hint: str | None =
 
 
 GraphName = Annotated[str, said(GRAPH, "NAME|FILE")]
+LearnerFlag = Annotated[str, said(LEARNER, "NAME|FILE")]
 OptionalLearner = Annotated[str | None, said(None, "NAME|FILE", "(optional)")]
 OptionalFile = Annotated[Path | None, said(None, "FILE", "(optional)")]
 File = Annotated[Path, said(None, "FILE")]
@@ -51,7 +56,6 @@ DataRoot = Annotated[
     Path | None,
     said("Folder of named graphs' files.", "FOLDER", "(default: $GRAPHGLOW_DATA, else data/)"),
 ]
-EmbeddingSize = Annotated[int | None, said(WIDTH, "INT", "(default: that of pretrain)")]
 Json = Annotated[bool, FlagCreatePairsOff, said(JSON, hint="")]
 Overwrite = Annotated[bool, FlagCreatePairsOff, said("Replace the output if it exists.", hint="")]
 
@@ -175,6 +179,17 @@ def _part(config: type[Any], shown: Sequence[str], heading: str | None) -> type[
     return make_dataclass(
         config.__name__, hidden, bases=(config,), namespace=unchecked, frozen=True, kw_only=True
     )
+
+
+def asked(flag: str, arguments: list[str]) -> str | None:
+    """What the last ``flag`` is followed by, before anything else is read; None without it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument(flag, dest="value")
+    try:
+        found: str | None = parser.parse_known_args(arguments)[0].value
+    except argparse.ArgumentError:
+        raise InputError(f"{flag} must be followed by a name") from None
+    return found
 
 
 def parse(

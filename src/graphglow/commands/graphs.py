@@ -36,7 +36,7 @@ def datasets(shared: Shared, data_root: DataRoot = None, json: Json = False) -> 
         for info in DATASETS.values()
     ]
     if json:
-        learners = [{"name": name, "sources": list(of)} for name, of in PRETRAINED.items()]
+        learners = [{"name": name, "what": what} for name, what in PRETRAINED.items()]
         print_json({"data_root": root.absolute(), "datasets": rows, "learners": learners})
         return
     lines = []
@@ -45,9 +45,9 @@ def datasets(shared: Shared, data_root: DataRoot = None, json: Json = False) -> 
         lines.append((row["name"], row["kind"], *(f"{row[n]:,}" for n in names[2:5]), files))
     show_rows((*names[:5], "data files"), lines)
     say(f"data root: {root.absolute()} (set it by --data-root or GRAPHGLOW_DATA)")
-    say("pre-trained structure learners, for --learner:")
-    for name, sources in PRETRAINED.items():
-        say(f"  {name:<9}  {', '.join(sources)}")
+    say("pre-trained learners, for --learner:")
+    for name, what in PRETRAINED.items():
+        say(f"  {name:<9}  {what}")
 
 
 def shard(  # noqa: D417 (the flags say the rest)

@@ -10,93 +10,169 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import check_output, read_learner
+from graphglow.commands.files import check_output
 from graphglow.commands.terminal import print_json, say, tell, waiting
 from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
 from graphglow.graphs.write import WRITERS, prediction_file
-from graphglow.pretrained import learner_file
-from graphglow.training import TransferConfig, TransferResult
+from graphglow.inference import refine as evidence
+from graphglow.pretrained import PAPER, UNIVERSAL, is_paper, learner_file, paper_learner
+from graphglow.training import PaperConfig, TransferResult
+from graphglow.training.config import Device
 
 Shared = Annotated[flags.NoEffect, arg(name="")]
 Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
 
 
+def choose(name: str, arguments: list[str]) -> flags.Command:
+    """The command with the flags that it has here, by the kind of learner that is asked for."""
+    if name == "refine":
+        learner = flags.asked("--learner", arguments)
+        return refine_paper if learner and is_paper(learner) else refine
+    return predict if name == "predict" else explain
+
+
 def refine(  # noqa: D417 (the flags and the config say the rest)
     out: flags.File,
     reading: flags.Reading,
-    config: Annotated[TransferConfig, flags.by_heading(TransferConfig)],
     target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
+    learner: flags.LearnerFlag = UNIVERSAL,
     predictions: flags.OptionalFile = None,
     min_probability: float = 0.0,
-    learner: Annotated[str | None, flags.said(None, "NAME|FILE", "(optional)")] = None,
     result: flags.OptionalFile = None,
     top_k: int = 16,
     self_loops: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
-    embedding_size: flags.EmbeddingSize = None,
+    seed: int = 0,
+    device: Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
     """Write a better graph to a file, in seconds and with nothing trained.
 
-    --target alone: the frozen evidence learner says of each edge how likely it joins nodes of one
-    class, leaves out those below chance and adds pairs above it. With --learner a small GNN is
-    trained under the paper's structure learner first, as graphglow transfer does, and --result is
-    a file that graphglow transfer --out wrote: the graph is then that of the GNN's messages.
+    The frozen learner says of each edge how likely it joins nodes of one class, leaves out those
+    below chance and adds pairs above it. With --result, a file that graphglow transfer --out wrote,
+    the graph is that of the trained GNN's messages. --learner paper has flags of its own.
 
     Example: graphglow refine --target wine --out better.csv --predictions classes.csv
 
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
-            probability and in_input (of the evidence learner), or how much of the weight came by
-            the input graph and how much was learned (of the paper's).
+            probability and in_input, or, with --result, how much of the weight came by the input
+            graph and how much was learned.
         predictions: Where to write every node's class and probabilities too, made in closed form
-            (.csv or .parquet; without --learner).
-        min_probability: Leave out edges below this probability (without --learner).
-        learner: A structure learner of the paper's kind: universal, a file, or untrained.
-        result: A saved transfer, instead of --learner and --target; it has its own settings.
+            (.csv or .parquet; not with --result).
+        min_probability: Leave out edges below this probability (not with --result).
+        result: A saved transfer, instead of --target; it has its own settings.
+        top_k: With --result, the strongest incoming edges kept for each node.
+        self_loops: With --result, leave out what a node passes to itself.
+        seed: Of the random projections, and of --learner untrained.
+        device: Where to compute: auto takes the GPU if there is one.
+    """
+    inputs = (learner_file(learner), target, result, reading.split_file)
+    out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
+    of_result = {"top_k": top_k, "self_loops": self_loops}
+    instant: dict[str, Any] = {
+        "learner": learner,
+        "target": target,
+        "predictions": predictions,
+        "seed": seed,
+    }
+    instant |= {"min_probability": min_probability}
+    plain: dict[str, Any] = vars(flags.GraphFlags()) | {"top_k": 16, "self_loops": True, "seed": 0}
+    plain |= {"min_probability": 0.0, "data_root": reading.data_root, "learner": UNIVERSAL}
+    if result is not None:
+        at_least("top_k", top_k, 1)
+        if named := _others(instant | vars(reading), plain):
+            raise InputError(f"--result has its own settings and must come alone; got {named} too")
+        trained = TransferResult.load(result.expanduser())
+        _write_refined(trained, None, out, top_k, self_loops=self_loops, json=json)
+        return
+    if target is None:
+        raise InputError("refine needs --target, or --result; see graphglow refine --help")
+    if named := _others(of_result, plain):
+        raise InputError(f"{named} must go with --result or --learner paper; got neither")
+    if predictions is not None:
+        prediction_file(predictions)
+        if predictions.expanduser().absolute() == out.absolute():
+            raise InputError(f"--predictions must be another file than --out; got {out}")
+        predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
+    with waiting("loading the graph"):
+        data, split = reading.read(target, need_labels=False)
+    began = time.perf_counter()
+    with waiting("refining"):
+        refined = evidence.refine(
+            data, learner, min_probability=min_probability, seed=seed, device=device
+        )
+    seconds = time.perf_counter() - began
+    if predictions is not None and refined.predict_proba() is None:
+        raise InputError(f"--predictions needs labels to learn from; got none in {target}")
+    write_graph(refined, out)
+    if predictions is not None:
+        refined.write_predictions(predictions)
+    edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
+    kept = int(refined.edge_in_input.sum()) // 2
+    facts = {
+        "command": "refine",
+        "target": data.name,
+        "learner": learner,
+        "split": split,
+        "nodes": data.num_nodes,
+        "edges_in": edges_in,
+        "edges_out": edges_out,
+        "added": edges_out - kept,
+        "dropped": edges_in - kept,
+        "val_accuracy": refined.accuracy("val"),
+        "test_accuracy": refined.accuracy("test"),
+        "seconds": seconds,
+        "out": out,
+        "predictions": predictions,
+        "seed": seed,
+    }
+    tell("Refined graph", facts, json=json)
+
+
+def refine_paper(  # noqa: D417 (the flags and the config say the rest)
+    target: flags.GraphName,
+    out: flags.File,
+    reading: flags.Reading,
+    config: Annotated[PaperConfig, flags.by_heading(PaperConfig)],
+    learner: flags.LearnerFlag = PAPER,
+    top_k: int = 16,
+    self_loops: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Write a better graph to a file: that of a GNN trained under the paper's learner.
+
+    Example: graphglow refine --learner paper --target wine --out better.csv
+
+    Args:
+        out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
+            .csv and .parquet hold the edges with your own node ids: source, target, weight, and
+            how much of the weight came by the input graph and how much was learned.
         top_k: Strongest incoming edges kept for each node.
         self_loops: Leave out what a node passes to itself.
     """
-    from graphglow.experiments.structure_metrics import graph_facts
-
-    inputs = (learner and learner_file(learner), target, result, reading.split_file)
+    inputs = (learner_file(learner), target, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
     at_least("top_k", top_k, 1)
-    if target is not None and learner is None and result is None:
-        if predictions is not None:
-            prediction_file(predictions)
-            if predictions.expanduser().absolute() == out.absolute():
-                raise InputError(f"--predictions must be another file than --out; got {out}")
-            predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
-        own = {"top_k": top_k, "self_loops": self_loops, "embedding_size": embedding_size}
-        plain = {"top_k": 16, "self_loops": True, "embedding_size": None} | vars(TransferConfig())
-        plain |= {"seed": config.seed, "device": config.device}  # of use here too
-        if named := _others(own | vars(config), plain):
-            raise InputError(f"{named} must go with --learner or --result; got neither")
-        _refine_instantly(target, reading, config, out, predictions, min_probability, json)
-        return
-    if predictions is not None or min_probability:
-        raise InputError(
-            "--predictions and --min-probability of refine must go without --learner and --result; "
-            "graphglow transfer --predictions writes those of a trained GNN"
-        )
-    split = None
-    if result is not None:
-        given = {"learner": learner, "target": target, "embedding_size": embedding_size}
-        given |= vars(reading) | vars(config)
-        plain = vars(flags.GraphFlags()) | vars(TransferConfig())
-        plain |= {"device": config.device, "data_root": reading.data_root}  # these do no harm
-        if named := _others(given, plain):
-            raise InputError(f"--result has its own settings and must come alone; got {named} too")
-        trained = TransferResult.load(result.expanduser())
-    elif learner is None or target is None:
-        raise InputError("refine needs --target, or --result; see graphglow refine --help")
-    else:
-        theta = read_learner(learner, embedding_size, config.seed)
-        trained, split = transferred(theta, target, reading, config)
+    trained, split = transferred(paper_learner(learner), target, reading, config)
+    _write_refined(trained, split, out, top_k, self_loops=self_loops, json=json)
+
+
+def _write_refined(
+    trained: TransferResult,
+    split: str | None,
+    out: Path,
+    top_k: int,
+    *,
+    self_loops: bool,
+    json: bool,
+) -> None:
+    from graphglow.experiments.structure_metrics import graph_facts
+
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)
         write_graph(graph, out)
@@ -122,53 +198,6 @@ def _others(given: dict[str, Any], plain: dict[str, Any]) -> str:
     """The flags of what differs from ``plain``."""
     others = [name for name, value in given.items() if value != plain.get(name)]
     return ", ".join(f"--{name.replace('_', '-')}" for name in others)
-
-
-def _refine_instantly(
-    target: str,
-    reading: flags.GraphFlags,
-    config: TransferConfig,
-    out: Path,
-    predictions: Path | None,
-    min_probability: float,
-    json: bool,
-) -> None:
-    """The evidence learner on a graph with or without labels; seconds are those of refining."""
-    from graphglow.inference import refine as evidence
-
-    with waiting("loading the graph"):
-        data, split = reading.read(target, need_labels=False)
-    began = time.perf_counter()
-    with waiting("refining"):
-        refined = evidence.refine(
-            data, min_probability=min_probability, seed=config.seed, device=config.device
-        )
-    seconds = time.perf_counter() - began
-    if predictions is not None and refined.predict_proba() is None:
-        raise InputError(f"--predictions needs labels to learn from; got none in {target}")
-    write_graph(refined, out)
-    if predictions is not None:
-        refined.write_predictions(predictions)
-    edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
-    kept = int(refined.edge_in_input.sum()) // 2
-    facts = {
-        "command": "refine",
-        "target": data.name,
-        "learner": evidence.EVIDENCE,
-        "split": split,
-        "nodes": data.num_nodes,
-        "edges_in": edges_in,
-        "edges_out": edges_out,
-        "added": edges_out - kept,
-        "dropped": edges_in - kept,
-        "val_accuracy": refined.accuracy("val"),
-        "test_accuracy": refined.accuracy("test"),
-        "seconds": seconds,
-        "out": out,
-        "predictions": predictions,
-        "seed": config.seed,
-    }
-    tell("Refined graph", facts, json=json)
 
 
 def _by_weight(graph: Data) -> float | None:

@@ -18,7 +18,7 @@ from graphglow.experiments.search.settings import read_settings
 from graphglow.experiments.search.space import SearchConfig, check_methods, has_learner
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
-from graphglow.pretrained import load_learner
+from graphglow.pretrained import paper_learner
 
 Split = Literal["authors", "random"]
 Names = tuple[str, ...]
@@ -74,7 +74,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
     ray = ray_address(executor)
     settings = check_output(settings, overwrite=True, suffixes=(".json",))
     read_settings(settings)
-    theta = load_learner(learner) if learner is not None else None
+    theta = paper_learner(learner) if learner is not None else None
     from graphglow.experiments.search import study  # needs Optuna
 
     rows: list[dict[str, Any]] = []

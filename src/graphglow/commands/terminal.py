@@ -114,6 +114,8 @@ def tell(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
 NOT_SHOWN = ("command", "visit_scores")
 LABELS = {
     "val_accuracy": "validation accuracy",
+    "input_weight": "lambda, weight of the input graph",
+    "gnn_share": "the GNN counts, beside closed-form predictions",
     "peak_memory_bytes": "peak memory",
     "halo": "nodes of others",
     "target_was_source": "pre-trained on a graph of this name",
@@ -126,6 +128,8 @@ LABELS = {
 def _worded(name: str, value: Any) -> str:
     """The value of a fact as people read it."""
     if isinstance(value, float):
+        if name in ("weight_decay", "input_weight"):
+            return f"{value:g}"
         return f"{value:.1f}" if name.endswith("seconds") else percent(value)
     if isinstance(value, bool):
         return "yes"

@@ -11,19 +11,21 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from graphglow import training
 from graphglow.commands import files, flags, topology
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
-from graphglow.commands.terminal import epoch_bar, say, tell, waiting
+from graphglow.commands.terminal import epoch_bar, job_bar, say, tell, waiting
 from graphglow.errors import InputError
+from graphglow.evidence.pretrain import EvidencePretrainConfig
 from graphglow.graphs.write import prediction_file
-from graphglow.pretrained import learner_file
+from graphglow.pretrained import UNIVERSAL, Learner, is_paper, learner_file, load_learner
 from graphglow.structure import StructureLearner
-from graphglow.training import PretrainConfig, TransferConfig, TransferResult
+from graphglow.training import PaperConfig, PretrainConfig, TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
 from graphglow.training.device import peak_memory_bytes, resolve_device
+from graphglow.training.pretrain import pretrain_structure
 
 if TYPE_CHECKING:  # loaded only where there are several processes
     from graphglow.training.distributed import Ranks, ShardResult
@@ -31,21 +33,86 @@ if TYPE_CHECKING:  # loaded only where there are several processes
 T = TypeVar("T")
 
 
+def choose(name: str, arguments: list[str]) -> flags.Command:
+    """The command with the flags that it has here, by the kind of learner that is asked for."""
+    if name == "transfer":
+        learner = flags.asked("--learner", arguments)
+        return transfer_for(PaperConfig if learner and is_paper(learner) else TransferConfig)
+    kind = flags.asked("--kind", arguments)
+    return pretrain_paper if kind == "paper" else pretrain
+
+
+Sources = Annotated[tuple[str, ...], flags.said(None, "NAME|FILE ...")]
+Kind = Annotated[
+    Literal["evidence", "paper"],
+    flags.said("What to train: an evidence learner, or one of the paper's kind (own flags)."),
+]
+
+
 def pretrain(  # noqa: D417 (the flags and the config say the rest)
-    sources: Annotated[tuple[str, ...], flags.said(None, "NAME|FILE ...")],
+    sources: Sources,
+    out: flags.File,
+    reading: flags.ReadingMany,
+    config: Annotated[EvidencePretrainConfig, flags.by_heading(EvidencePretrainConfig)],
+    kind: Kind = "evidence",
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Train a learner of your own on source graphs and random ones.
+
+    All labels of the sources are used, whatever their splits. graphglow pretrain --kind paper
+    --help shows the flags of the paper's Algorithm 2.
+
+    Example: graphglow pretrain --sources digits wine --out learner.safetensors
+
+    Args:
+        sources: The source graphs: names (see graphglow datasets) or files.
+        out: Where to write the learner, as safetensors.
+    """
+    if topology() == "ranks":
+        raise InputError("several processes must share a pretrain --kind paper; got kind evidence")
+    began = time.perf_counter()
+    out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
+    with waiting("loading graphs"):
+        graphs = [reading.read(name)[0] for name in sources]
+    with job_bar() as move:
+        learner = training.pretrain(
+            graphs, config, on_progress=lambda stage, done, total: move(stage, done, total)
+        )
+    learner.save(out)
+    device = resolve_device(config.device)
+    facts = {
+        "command": "pretrain",
+        "kind": kind,
+        "sources": learner.provenance["sources"],
+        "out": out,
+        "train_seconds": learner.provenance["seconds"],
+        "total_seconds": time.perf_counter() - began,
+        "peak_memory_bytes": peak_memory_bytes(device),
+        "device": device.type,
+        "seed": config.seed,
+    }
+    tell("Pre-trained learner", facts, json=json)
+    if not json:
+        say(f"next: graphglow transfer --learner {out} --target NAME|FILE")
+
+
+def pretrain_paper(  # noqa: D417 (the flags and the config say the rest)
+    sources: Sources,
     out: flags.File,
     reading: flags.ReadingMany,
     config: Annotated[PretrainConfig, flags.by_heading(PretrainConfig)],
     checkpoints: files.Checkpointing,
+    kind: Kind = "paper",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
-    """Train the shared structure learner on the source graphs (Algorithm 2).
+    """Train the paper's structure learner on the source graphs (Algorithm 2).
 
     A run that is stopped or killed at any moment goes on with --resume, and ends as it would have,
     in one process or, with --schedule together, in several.
 
-    Example: graphglow pretrain --sources digits synthetic --out learner.safetensors
+    Example: graphglow pretrain --kind paper --sources digits synthetic --out learner.safetensors
 
     Args:
         sources: The source graphs: names (see graphglow datasets) or files.
@@ -64,7 +131,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
         with on_first(ranks, checkpoints.kept(out)) as kept:
             with on_first(ranks, waiting("loading graphs")), together(ranks):
                 graphs = [reading.read(name)[0] for name in sources]
-            train: Callable[..., StructureLearner] = training.pretrain
+            train: Callable[..., StructureLearner] = pretrain_structure
             if ranks is not None:
                 from graphglow.training.distributed import pretrain_together
 
@@ -86,6 +153,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     device = resolve_device(config.device) if ranks is None else ranks.device
     facts: dict[str, Any] = {
         "command": "pretrain",
+        "kind": kind,
         **{name: made[name] for name in ("sources", "splits", "visit_scores")},
         "out": out,
         "val_accuracy": made["validation_accuracy"],
@@ -102,82 +170,87 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
         say(f"next: graphglow transfer --learner {out} --target NAME|FILE")
 
 
-def transfer(  # noqa: D417 (the flags and the config say the rest)
-    learner: Annotated[str, flags.said(None, "NAME|FILE")],
-    target: flags.GraphName,
-    reading: flags.Reading,
-    config: Annotated[TransferConfig, flags.by_heading(TransferConfig)],
-    checkpoints: files.Checkpointing,
-    out: flags.OptionalFile = None,
-    predictions: Annotated[Path | None, flags.said(None, "FILE|FOLDER", "(optional)")] = None,
-    embedding_size: flags.EmbeddingSize = None,
-    overwrite: flags.Overwrite = False,
-    json: flags.Json = False,
-) -> None:
-    """Train a GNN on a new graph under a frozen structure learner (Algorithm 3).
+def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
+    """``transfer`` with the settings of ``kind`` as flags."""
 
-    With --out, a run that is stopped or killed at any moment goes on with --resume, and ends as it
-    would have; on several processes, with --predictions FOLDER.
+    def transfer(  # noqa: D417 (the flags and the config say the rest)
+        target: flags.GraphName,
+        reading: flags.Reading,
+        config: Annotated[TransferConfig | PaperConfig, flags.by_heading(kind)],
+        checkpoints: files.Checkpointing,
+        learner: flags.LearnerFlag = UNIVERSAL,
+        out: flags.OptionalFile = None,
+        predictions: Annotated[Path | None, flags.said(None, "FILE|FOLDER", "(optional)")] = None,
+        overwrite: flags.Overwrite = False,
+        json: flags.Json = False,
+    ) -> None:
+        """Train a small GNN on a new graph under a frozen learner.
 
-    Example: graphglow transfer --learner universal --target breast_cancer --json
+        The graph is refined first, without training; validation chooses between the input graph,
+        the refined one, both and none. Under a learner of the paper's kind (--learner paper, which
+        has flags of its own) this is Algorithm 3. With --out, a run that is stopped or killed at
+        any moment goes on with --resume, and ends as it would have; on several processes, with
+        --predictions FOLDER.
 
-    Args:
-        learner: The structure learner: universal, which comes with the package; a file from
-            graphglow pretrain (./universal, if that is its name); or untrained, as a control.
-            graphglow fit has the other controls.
-        out: Where to write the trained result, as safetensors, for graphglow refine, explain and
-            predict --result.
-        predictions: Where to write every node's id, predicted class, probabilities, known class
-            and split (.csv or .parquet). On several processes, or from a folder of shards: a
-            FOLDER that gets the nodes and probabilities of each process as arrays.
-    """
-    folder = predictions is not None and not predictions.suffix
-    result: TransferResult | ShardResult
-    with joined(config.device, alone=topology(target, folder=folder) == "one") as ranks:
-        with together(ranks, job="transfer", predictions=predictions is not None):
-            if ranks is not None:
-                predictions = _check_folder(predictions, out, ranks, checkpoints, overwrite)
-            else:
-                replace = checkpoints.may_replace(out, overwrite=overwrite)
-                inputs = (learner_file(learner), target, reading.split_file)
-                new = partial(check_output, overwrite=replace, inputs=inputs)
-                out = out and new(out, suffixes=TENSOR_SUFFIXES)
-                predictions = predictions and new(prediction_file(predictions))
-            theta = files.read_learner(learner, embedding_size, config.seed)
-        with on_first(ranks, checkpoints.kept(predictions if ranks else out)) as kept:
-            if ranks is None:
-                result, split = transferred(theta, target, reading, config, kept)
-                more: dict[str, Any] = {"target_was_source": was_source(result)}
-                if out is not None:
-                    result.save(out)
-            else:
-                result, split = _transferred_together(theta, target, reading, config, kept, ranks)
-                more = {"bytes_sent": result.bytes_sent}
-            if predictions is not None:
-                result.write_predictions(predictions)
-    if is_first(ranks):
-        facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
-        facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
-        tell("Transfer", facts, json=json)
+        Example: graphglow transfer --target breast_cancer --json
+
+        Args:
+            out: Where to write the trained result, as safetensors, for graphglow refine, explain
+                and predict --result.
+            predictions: Where to write every node's id, predicted class, probabilities, known
+                class and split (.csv or .parquet). On several processes, or from a folder of
+                shards: a FOLDER that gets the nodes and probabilities of each process as arrays.
+        """
+        folder = predictions is not None and not predictions.suffix
+        result: TransferResult | ShardResult
+        with joined(config.device, alone=topology(target, folder=folder) == "one") as ranks:
+            with together(ranks, job="transfer", predictions=predictions is not None):
+                if ranks is not None:
+                    predictions = _check_folder(predictions, out, ranks, checkpoints, overwrite)
+                else:
+                    replace = checkpoints.may_replace(out, overwrite=overwrite)
+                    inputs = (learner_file(learner), target, reading.split_file)
+                    new = partial(check_output, overwrite=replace, inputs=inputs)
+                    out = out and new(out, suffixes=TENSOR_SUFFIXES)
+                    predictions = predictions and new(prediction_file(predictions))
+                theta = load_learner(learner, seed=config.seed)
+            with on_first(ranks, checkpoints.kept(predictions if ranks else out)) as kept:
+                if ranks is None:
+                    result, split = transferred(theta, target, reading, config, kept)
+                    more: dict[str, Any] = {"target_was_source": was_source(result)}
+                    if out is not None:
+                        result.save(out)
+                else:
+                    job = (theta, target, reading, config, kept, ranks)
+                    result, split = _transferred_together(*job)
+                    more = {"bytes_sent": result.bytes_sent}
+                if predictions is not None:
+                    result.write_predictions(predictions)
+        if is_first(ranks):
+            facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
+            facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
+            tell("Transfer", facts, json=json)
+
+    return transfer
 
 
 def transferred(
-    theta: StructureLearner,
+    theta: Learner,
     target: str,
     reading: flags.GraphFlags,
-    config: TransferConfig,
+    config: TransferConfig | PaperConfig,
     kept: Checkpoints | None = None,
 ) -> tuple[TransferResult, str]:
     """Read the target and train in this process; also say which split was used."""
     with waiting(f"loading {target}"):
         data, split = reading.read(target)
     with epoch_bar("training", config.epochs) as on_epoch:
-        return training.transfer(theta, data, config, on_epoch=on_epoch, checkpoints=kept), split
+        return training.transfer(data, theta, config, on_epoch=on_epoch, checkpoints=kept), split
 
 
 def was_source(result: TransferResult) -> bool:
     """Whether the learner was pre-trained on a graph of the target's name: then it has seen it."""
-    return result.graph.name in (result.learner.provenance.get("sources") or ())
+    return result.graph.name in (result.provenance.get("sources") or ())
 
 
 @contextmanager
@@ -245,10 +318,10 @@ def _check_folder(
 
 
 def _transferred_together(
-    theta: StructureLearner,
+    theta: Learner,
     target: str,
     reading: flags.GraphFlags,
-    config: TransferConfig,
+    config: TransferConfig | PaperConfig,
     kept: Checkpoints | None,
     ranks: "Ranks",
 ) -> tuple["ShardResult", str]:
@@ -261,6 +334,11 @@ def _transferred_together(
 
     cut = distributed.is_shard_folder(target)
     with together(ranks):
+        if not isinstance(theta, StructureLearner) or not isinstance(config, PaperConfig):
+            raise InputError(
+                "several processes must train under a learner of the paper's kind (--learner "
+                "paper); got an evidence learner"
+            )
         if cut:
             kind, split = "a folder of shards", "own"
             identity = distributed.shards_info(target).identity

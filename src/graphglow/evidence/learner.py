@@ -89,27 +89,37 @@ class EvidenceLearner(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with how they were made; an old file is replaced."""
-        meta = {"evidence_version": EVIDENCE_VERSION, "provenance": self.provenance}
-        save_tensors(path, KIND, dict(self.state_dict()), meta)
+        save_tensors(path, KIND, dict(self.state_dict()), self.facts())
 
     @classmethod
     def load(cls, path: str | Path) -> "EvidenceLearner":
         """Read what :meth:`save` wrote, frozen; anything else is refused in one sentence."""
         tensors, meta = load_tensors(path, KIND)
+        return cls.from_tensors(tensors, meta, str(path))
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: dict[str, Tensor], meta: dict[str, Any], origin: str
+    ) -> "EvidenceLearner":
+        """Rebuild a learner from saved parts, frozen; ``origin`` names them in errors."""
         version = meta.get("evidence_version")
         if version != EVIDENCE_VERSION:
             raise InputError(
-                f"{path} must be a learner of evidence version {EVIDENCE_VERSION}; got version "
+                f"{origin} must be a learner of evidence version {EVIDENCE_VERSION}; got version "
                 f"{version!r} (pre-train it again with this graphglow)"
             )
         learner = cls()
         expected = {name: tuple(t.shape) for name, t in learner.state_dict().items()}
         received = {name: tuple(t.shape) for name, t in tensors.items()}
         if received != expected:
-            raise InputError(f"{path} must hold weights of shape {expected}; got {received}")
+            raise InputError(f"{origin} must hold weights of shape {expected}; got {received}")
         if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
-            raise InputError(f"{path} must hold finite weights; got NaN, infinity or integers")
+            raise InputError(f"{origin} must hold finite weights; got NaN, infinity or integers")
         learner.load_state_dict(tensors)
         provenance = meta.get("provenance")
         learner.provenance = provenance if isinstance(provenance, dict) else {}
         return learner.frozen()
+
+    def facts(self) -> dict[str, Any]:
+        """What a file says of it beside its weights."""
+        return {"evidence_version": EVIDENCE_VERSION, "provenance": self.provenance}

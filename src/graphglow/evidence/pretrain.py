@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, in_unit_interval, plain_numbers, step_size
+from graphglow.checks import at_least, in_unit_interval, one_of, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
@@ -48,7 +49,11 @@ class EvidencePretrainConfig:
     learning_rate: float = 3e-3
     """The highest of one cycle."""
     weight_decay: float = 1e-3
+    """L2 penalty on the weights."""
     seed: int = 0
+    """Seeds episodes and weights."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
         plain_numbers(self)
@@ -58,6 +63,7 @@ class EvidencePretrainConfig:
         at_least("steps", self.steps, 2)
         in_unit_interval("random_share", self.random_share)
         step_size("learning_rate", self.learning_rate)
+        one_of("device", self.device, ("auto", "cpu", "cuda"))
 
 
 Progress = Callable[[str, int, int], None]

@@ -21,9 +21,9 @@ from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import load_graph
 from graphglow.graphs.split import few_label_split
 from graphglow.inference.refine import refine
-from graphglow.pretrained import load_learner
+from graphglow.pretrained import paper_learner
 from graphglow.structure import StructureLearner
-from graphglow.training import TransferConfig, TransferResult, transfer
+from graphglow.training import PaperConfig, TransferResult, transfer
 from graphglow.training.config import Device
 from graphglow.training.loop import OnEpoch
 
@@ -36,7 +36,7 @@ METHODS = (
     "logistic-regression",
 )
 NEW_EDGES_SHOWN = 8
-TRANSFER = TransferConfig(
+TRANSFER = PaperConfig(
     encoder="mlp",  # a point above gcn on validation where edges are wrong: within the spread
     num_pivots=100,  # a tenth of the nodes: the whole demo has 90 s on two cores
     refinements=2,  # as in pre-training
@@ -54,7 +54,7 @@ class Demo:
     num_seeds: int = 3
     labels_per_class: int = 10
     """Of training; a quarter of the others validates. Where labels abound, features do well."""
-    transfer: TransferConfig = TRANSFER
+    transfer: PaperConfig = TRANSFER
     refined_target: str = "synthetic-noisy"
     """The target whose refined graph is described: where there is most to mend."""
     top_k: int = 8
@@ -132,7 +132,7 @@ def run_demo(
 
 def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
     began = time.perf_counter()
-    learner = load_learner(demo.learner)
+    learner = paper_learner(demo.learner)
     rows: list[Row] = []
     refined: Refined | None = None
     for target in demo.targets:
@@ -182,7 +182,7 @@ def _train(
     method: str,
     learner: StructureLearner,
     data: Data,
-    config: TransferConfig,
+    config: PaperConfig,
     on_epoch: OnEpoch | None,
 ) -> TransferResult | FitResult:
     if method == "gcn":  # of the same size, trained in the same way
@@ -192,13 +192,13 @@ def _train(
         return fit("gcn", data, own, on_epoch=on_epoch)
     if method == "random-theta":
         learner = StructureLearner(learner.config, seed=config.seed)
-    return transfer(learner, data, config, on_epoch=on_epoch)
+    return transfer(data, learner, config, on_epoch=on_epoch)
 
 
-def _instant(method: str, data: Data, config: TransferConfig) -> tuple[float | None, float, float]:
+def _instant(method: str, data: Data, config: PaperConfig) -> tuple[float | None, float, float]:
     """The evidence learner, which trains nothing: test and validation accuracy, and seconds."""
     began = time.perf_counter()
-    learner = "untrained" if method == "evidence-untrained" else "evidence"
+    learner = "untrained" if method == "evidence-untrained" else "universal"
     refined = refine(data, learner, seed=config.seed, device=config.device)
     return refined.accuracy("test"), refined.accuracy("val") or 0.0, time.perf_counter() - began
 
@@ -215,9 +215,9 @@ def _logistic_regression(data: Data) -> tuple[float, float, float]:
     return float(model.score(x[test], y[test])), float(model.score(x[val], y[val])), seconds
 
 
-def _changed(config: TransferConfig) -> dict[str, Any]:
+def _changed(config: PaperConfig) -> dict[str, Any]:
     """The settings that differ from the defaults, as the flags that would set them."""
-    found, default = vars(config), vars(TransferConfig())
+    found, default = vars(config), vars(PaperConfig())
     changed = {name: value for name, value in found.items() if value != default[name]}
     return {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
 

@@ -1,7 +1,7 @@
 """Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
 
 from graphglow.gnn.backbones import BACKBONES, backbone_class, backbones_that
-from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, vector
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorot, vector
 from graphglow.gnn.latent_gnn import (
     Dropout,
     Encoded,
@@ -18,6 +18,7 @@ __all__ = [
     "Dropout",
     "Encoded",
     "Encoder",
+    "LastLayer",
     "MixedPropagation",
     "Shape",
     "backbone_class",

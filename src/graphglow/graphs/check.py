@@ -22,13 +22,20 @@ CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 
-def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) -> Data:
+def check_graph(
+    data: Data,
+    *,
+    split_seed: int = 0,
+    need_labels: bool = True,
+    need_validation: bool = True,
+) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
     Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
     there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
-    training and validation need at least one labelled node each.
+    training and validation need at least one labelled node each; without ``need_validation`` only
+    training does.
 
     Without ``need_labels`` a graph may have no ``y``, no label or one class: nothing can be trained
     on it, but its features and edges are checked and completed all the same, and masks that are
@@ -58,7 +65,9 @@ def check_graph(data: Data, *, split_seed: int = 0, need_labels: bool = True) ->
         data.edge_index = knn_edges(data.x)
         data.pop("edge_weight", None)
         data.knn_graph = True
-    return complete_masks(data, split_seed, need_labels=need_labels)
+    return complete_masks(
+        data, split_seed, need_labels=need_labels, need_validation=need_validation
+    )
 
 
 def _need(holds: bool, sentence: str) -> None:
@@ -143,16 +152,18 @@ def _checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tenso
     return edges, weight.to(torch.float32)
 
 
-def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> Data:
+def complete_masks(
+    data: Data, split_seed: int, *, need_labels: bool = True, need_validation: bool = True
+) -> Data:
     """Check the masks of an otherwise checked graph, or split at random if it has none.
 
     ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``. Without
-    ``need_labels`` training and validation may be empty.
+    ``need_labels`` training and validation may be empty, without ``need_validation`` the latter.
     """
     given = [name for name in MASKS if data.get(name) is not None]
     if not given:
         _say_unlearned(with_random_split(data, split_seed, by_class=True))
-    elif "train_mask" not in given or "val_mask" not in given:
+    elif "train_mask" not in given or ("val_mask" not in given and need_validation):
         raise InputError(
             "a split must have training and validation nodes, train_mask and val_mask (or no mask "
             f"at all: then one is drawn); got only {' and '.join(given)}"
@@ -165,7 +176,7 @@ def complete_masks(data: Data, split_seed: int, *, need_labels: bool = True) -> 
         both = int((data[a] & data[b]).sum())
         rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"
         _need(both == 0, f"{rule}; got {both} nodes in both ({a}, {b})")
-    for name in ("train_mask", "val_mask"):
+    for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
         rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
         _need(not need_labels or bool(data[name].any()), f"{rule}; got none")
     return data

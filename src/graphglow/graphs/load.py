@@ -96,7 +96,7 @@ def load_graph(
         data = _read_object(source, x, y, tables)
     if split_file is not None:
         data = files.apply_split_file(data, split_file)
-    data = check_graph(data, split_seed=split_seed, need_labels=need_labels)
+    data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     return data

@@ -2,7 +2,6 @@
 
 import copy
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,10 @@ from graphglow.checks import number
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
 from graphglow.graphs.check import MASKS
-from graphglow.pretrained import load_learner
-from graphglow.structure import StructureLearner
-from graphglow.training.config import TransferConfig
+from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
+from graphglow.training.config import PaperConfig, TransferConfig
 from graphglow.training.result import TransferResult
-from graphglow.training.transfer import transfer
+from graphglow.training.transfer import config_for, transfer
 
 CONFIG = "config__"
 """How the names of the parameters begin that are settings of the transfer."""
@@ -49,8 +47,9 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Without indices a method speaks of all nodes (``score``: of the test nodes).
 
     Args:
-        learner: A structure learner, the name of one of the package's, or a file.
-        config: Settings of the transfer; each is also a parameter, ``config__<name>``.
+        learner: What :func:`graphglow.load_learner` takes.
+        config: Settings of the transfer, a :class:`TransferConfig`, or a :class:`PaperConfig` under
+            a learner of the paper's kind; each is also a parameter, ``config__<name>``.
         graph: What the indices speak of: a ``Data`` (its labels and split are not read), or
             anything that :func:`graphglow.load_graph` takes.
         validation_fraction: Share of the nodes passed to ``fit`` that are held out, by class and by
@@ -64,8 +63,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        learner: StructureLearner | str | Path = "universal",
-        config: TransferConfig | None = None,
+        learner: LearnerName = UNIVERSAL,
+        config: TransferConfig | PaperConfig | None = None,
         *,
         graph: Any = None,
         validation_fraction: float = 0.25,
@@ -77,14 +76,15 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Data | ArrayLike, y: ArrayLike | None = None) -> "GlowClassifier":
         """Train on the nodes ``X`` with the labels ``y``, or on a graph with its own."""
-        learner, config = load_learner(self.learner), self._settings()
+        config = self._settings()
+        learner = load_learner(self.learner, seed=config.seed)
         fraction = number("validation_fraction", self.validation_fraction)
         if not 0 < fraction < 1:
             raise InputError(f"validation_fraction must lie between 0 and 1; got {fraction}")
         if isinstance(X, Data):
             if y is not None:
                 raise InputError("fit takes the labels of a graph from data.y; got a separate y")
-            self.result_: TransferResult = transfer(learner, X, config)
+            self.result_: TransferResult = transfer(X, learner, config)
             self.classes_: NDArray[Any] = np.arange(self.result_.graph.num_classes)
         else:
             labels = _class_labels(y)
@@ -100,7 +100,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             graph = given if isinstance(given, Data) else load_graph(given, need_labels=False)
             nodes = _node_index(X, graph.num_nodes, at_least=1)
             data, classes = _graph_to_fit(graph, nodes, labels, fraction, config.seed)
-            self.result_ = transfer(learner, data, config)
+            self.result_ = transfer(data, learner, config)
             self.classes_ = classes
         self.n_features_in_ = 1
         return self
@@ -145,7 +145,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The parameters; with ``deep`` the settings of the transfer too, as ``config__<name>``."""
         params: dict[str, Any] = super().get_params(deep=deep)
         config = TransferConfig() if self.config is None else self.config
-        if deep and isinstance(config, TransferConfig):
+        if deep and isinstance(config, TransferConfig | PaperConfig):
             params |= {f"{CONFIG}{f.name}": getattr(config, f.name) for f in fields(config)}
         return params
 
@@ -159,7 +159,9 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         try:
             changed = replace(config, **changes)
         except TypeError as error:
-            raise InputError(f"{CONFIG}* must name a setting of TransferConfig; {error}") from error
+            raise InputError(
+                f"{CONFIG}* must name a setting of {type(config).__name__}; {error}"
+            ) from error
         if changed != config:
             self.config = changed
         return self
@@ -169,10 +171,14 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.positive_only = True  # an index
         return tags
 
-    def _settings(self) -> TransferConfig:
-        if self.config is not None and not isinstance(self.config, TransferConfig):
-            raise InputError(f"config must be a TransferConfig; got {type(self.config).__name__}")
-        return self.config or TransferConfig()
+    def _settings(self) -> TransferConfig | PaperConfig:
+        """Those given; else the defaults for the learner's kind."""
+        given = self.config
+        if given is None:
+            return config_for(load_learner(self.learner), None)
+        if not isinstance(given, TransferConfig | PaperConfig):
+            raise InputError(f"config must be a TransferConfig; got {type(given).__name__}")
+        return given
 
     def _index(self, nodes: ArrayLike) -> NDArray[np.int64]:
         return _node_index(nodes, self.result_.graph.num_nodes)

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.gnn import MixedPropagation, backbone_class, backbones_that
+from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs.write import write_table
 from graphglow.inference.refined_graph import OperatorRows
 
@@ -99,7 +98,8 @@ class Explanation:
     bias: float
     """The same for all nodes."""
     own: float
-    """What the node adds without any message: 0 with gcn and gat."""
+    """What the node adds without any message: 0 with gcn and gat under the paper's learner; under
+    an evidence learner also the closed-form predictions, by their share."""
     input_total: float
     """What all nodes add by the input graph, the node's own self-loop included."""
     latent_total: float
@@ -134,7 +134,7 @@ class Explainer:
     def __init__(self, result: "TransferResult") -> None:
         import pandas as pd
 
-        config, data, graph = result.config, result.data, result.graph
+        config, data, graph = result.run, result.data, result.graph
         if not backbone_class(config.backbone).explainable():
             able = backbones_that(lambda kind: kind.explainable())
             raise InputError(
@@ -142,9 +142,7 @@ class Explainer:
                 f"got {config.backbone}"
             )
         self.result, final = result, result.refinement
-        mix = MixedPropagation(graph.adj, final.latent, config.input_weight)
-        with torch.no_grad():
-            self.layer = result.gnn.last_layer(final.encoded, mix)
+        self.layer = result.last_layer()
         self.operator = OperatorRows(self.layer.adj, final.latent, config.input_weight)
         self.names = class_names(result)
         self.predicted = result.predict().numpy()

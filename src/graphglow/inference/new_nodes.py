@@ -1,8 +1,9 @@
 """Nodes that were added after training: the trained GNN runs once on the graph that they make.
 
-Nothing is trained. The weights and the pivots, which are old nodes, stay; the adjacency is
-normalised with the new edges, the new nodes have rows in the learned graph like all others, and
-their features are scaled to unit length as in training.
+Nothing is trained. The weights stay, and under the paper's learner the pivots, which are old nodes;
+an evidence learner refines the graph anew, in closed form. The adjacency is normalised with the
+new edges, the new nodes have rows in the learned graph like all others, and their features are
+scaled to unit length as in training.
 """
 
 from collections.abc import Sequence
@@ -17,13 +18,10 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
-from graphglow.graphs import prepare
+from graphglow.graphs import check_graph, graph_of
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.write import prediction_frame, write_table
 from graphglow.ops.knn import nearest
-from graphglow.training.config import Runs
-from graphglow.training.device import memory_advice
-from graphglow.training.refine import last_refinement
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
@@ -70,11 +68,11 @@ def predict_new(
     node_id: Sequence[int | str] | None,
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new`."""
-    if not backbone_class(result.config.backbone).inductive:
+    if not backbone_class(result.run.backbone).inductive:
         able = backbones_that(lambda kind: kind.inductive)
         raise InputError(
             f"new nodes need a backbone without a weight for each node ({able}); "
-            f"got {result.config.backbone}"
+            f"got {result.run.backbone}"
         )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
@@ -118,6 +116,7 @@ def grown_logits(
         x=torch.cat([old.x, x]),
         y=torch.cat([old.y, old.y.new_full((len(x),), -1)]),
         edge_index=torch.cat([old.edge_index, pairs], dim=1),
+        knn_graph=old.get("knn_graph", False),
     )
     for mask in MASKS:
         grown[mask] = torch.cat([old[mask], old[mask].new_zeros(len(x))])
@@ -126,12 +125,9 @@ def grown_logits(
         known = torch.ones(old.edge_index.shape[1]) if known is None else known
         weight = torch.ones(pairs.shape[1]) if weight is None else weight
         grown.edge_weight = torch.cat([known, weight])
-    graph = prepare(grown)
-    graph = graph.to(result.pivots.device, result.graph.adj.values.dtype)
-    runs = Runs.of([result.config])
-    with memory_advice(graph.num_nodes, result.config):
-        final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
-    return final.logits
+    grown = check_graph(grown, need_validation=False)
+    graph = graph_of(grown).to(result.device, result.graph.adj.values.dtype)
+    return result.evaluated(grown, graph).logits
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

@@ -11,17 +11,12 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import in_unit_interval, one_of
-from graphglow.errors import InputError
-from graphglow.evidence import EvidenceLearner
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_predictions
 from graphglow.inference.refined_graph import without_edges
-from graphglow.pretrained import FOLDER
+from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.device import resolve_device
 
-EVIDENCE, UNTRAINED = "evidence", "untrained"
-SHIPPED = FOLDER / f"{EVIDENCE}.safetensors"
-"""Pre-trained on open and random graphs, none of them among the paper's."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
 
 
@@ -61,7 +56,7 @@ class RefinedData(Data):  # type: ignore[misc]
 
 def refine(
     data: Data,
-    learner: EvidenceLearner | str | Path = EVIDENCE,
+    learner: LearnerName = UNIVERSAL,
     *,
     min_probability: float = 0.0,
     seed: int = 0,
@@ -74,7 +69,8 @@ def refine(
 
     Args:
         data: The graph; features, edges, labels and a split may each be absent.
-        learner: The package's ``"evidence"``, ``"untrained"`` as a control, a file, or the learner.
+        learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
+            learner itself.
         min_probability: Leave out edges below this probability too.
         seed: Of the random projections, and of the untrained control.
         device: Where to compute.
@@ -96,32 +92,6 @@ def refine(
     if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
         refined.num_nodes = made.num_nodes
     return refined
-
-
-def evidence_learner(
-    learner: EvidenceLearner | str | Path = EVIDENCE, *, seed: int = 0
-) -> EvidenceLearner:
-    """Return the evidence learner that ``learner`` is or names: the package's, a file, an object.
-
-    ``"untrained"`` is the control: the same evidence and candidates, weights drawn from ``seed``,
-    log-odds brought to the scale of the shipped one.
-    """
-    if isinstance(learner, EvidenceLearner):
-        return learner
-    if not isinstance(learner, str | Path):
-        raise InputError(
-            f"learner must be an EvidenceLearner, a name or a file; got {type(learner).__name__}"
-        )
-    if learner == UNTRAINED:
-        control = EvidenceLearner.untrained(seed)
-        control.logit_scale.copy_(EvidenceLearner.load(SHIPPED).logit_scale)
-        return control
-    path = SHIPPED if learner == EVIDENCE else Path(learner).expanduser()
-    if not path.exists():
-        raise InputError(
-            f"learner must be {EVIDENCE}, {UNTRAINED} or an existing file; got {str(learner)!r}"
-        )
-    return EvidenceLearner.load(path)
 
 
 def input_edges(data: Data) -> int:

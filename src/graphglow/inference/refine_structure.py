@@ -2,7 +2,6 @@
 
 import copy
 import math
-from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -12,15 +11,17 @@ from torch_geometric.transforms import BaseTransform
 
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
+from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import check_graph
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.graph import normalised_adjacency, normalised_features
+from graphglow.inference.refine import refine
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
 from graphglow.ops.sparse import SparseMatrix
-from graphglow.pretrained import load_learner
+from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.structure import Structure, StructureLearner
-from graphglow.training.config import TransferConfig
+from graphglow.training.config import PaperConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
 from graphglow.training.refine import inference
 from graphglow.training.transfer import transfer
@@ -33,18 +34,21 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     ::
 
-        transform = T.Compose([T.RandomNodeSplit(), graphglow.RefineStructure("universal")])
+        transform = T.Compose([T.RandomNodeSplit(), graphglow.RefineStructure()])
         data = transform(data)  # for any PyG model: GCNConv(..)(data.x, data.edge_index, ..)
 
-    **With labels and a split** a small GNN is trained under the learner, as in
-    :func:`graphglow.transfer`, and its structure is taken. Labels outside ``train_mask`` and
-    ``val_mask`` are never read. **Without** (no ``y``, or no masks), or with
+    **An evidence learner** trains nothing: it is :func:`graphglow.refine`, cut to each node's
+    ``top_k`` most probable edges. Only labels in ``train_mask`` are read, if there are any.
+
+    **A learner of the paper's kind**, with labels and a split: a small GNN is trained under it, as
+    in :func:`graphglow.transfer`, and its structure is taken. Labels outside ``train_mask`` and
+    ``val_mask`` are never read. Without (no ``y``, or no masks), or with
     ``use_labels=False``, the structure comes from the features alone: they are propagated over the
     input graph, once per layer of ``config`` (with encoder ``mlp`` not at all), centred, projected
     at random to the learner's width, by ``config.seed``, and compared by the frozen learner. That
     is unsupervised; the paper neither proposes nor tests it.
 
-    The learned edges are directed, have no self-loops, and their weights have mean 1, so that
+    The learned edges have no self-loops, and their weights have mean 1, so that
     layers which add self-loops of weight 1 and normalise, as ``GCNConv`` does, weigh them as
     they weigh plain edges. (The exact operator of one layer is
     :meth:`TransferResult.refined_graph`.) All attributes of edges are dropped, since learned
@@ -52,15 +56,16 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
     stands in as the input.
 
     Args:
-        learner: A structure learner, the name of one of the package's, or a file.
-        mode: ``"replace"``: each node's ``top_k`` strongest incoming edges of the mixture of input
-            and learned graph. ``"augment"``: the input edges as they are, then each node's
-            ``top_k`` strongest learned edges where the input has none; these have the share
-            ``1 - config.input_weight`` of the whole weight, as in the paper's mixture.
+        learner: What :func:`graphglow.load_learner` takes.
+        mode: ``"replace"``: each node's ``top_k`` strongest edges of the refined graph (under the
+            paper's learner, incoming edges of the mixture of input and learned graph).
+            ``"augment"``: the input edges as they are, then each node's ``top_k`` strongest
+            learned edges where the input has none; these have the share ``1 -
+            config.input_weight`` of the whole weight, as in the paper's mixture, or half of it.
         top_k: Edges kept per node.
-        config: Settings of the transfer. Without labels only ``encoder``, ``num_layers``,
-            ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend`` and ``device``
-            count.
+        config: Settings of the transfer under the paper's learner. Without labels only ``encoder``,
+            ``num_layers``, ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend``
+            and ``device`` count.
         use_labels: True requires labels and a split, False ignores them; None uses them if there.
 
     Shapes:
@@ -69,19 +74,24 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     def __init__(
         self,
-        learner: StructureLearner | str | Path = "universal",
+        learner: LearnerName = UNIVERSAL,
         mode: Mode = "replace",
         top_k: int = 16,
-        config: TransferConfig | None = None,
+        config: PaperConfig | None = None,
         *,
         use_labels: bool | None = None,
     ) -> None:
         one_of("mode", mode, get_args(Mode))
         at_least("top_k", top_k, 1)
-        config = TransferConfig() if config is None else config
-        if not isinstance(config, TransferConfig):
-            raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
         self.learner = load_learner(learner)
+        if config is not None and isinstance(self.learner, EvidenceLearner):
+            raise InputError(
+                "config must go with a learner of the paper's kind, since an evidence learner "
+                f"trains nothing here; got {type(config).__name__}"
+            )
+        config = PaperConfig() if config is None else config
+        if not isinstance(config, PaperConfig):
+            raise InputError(f"config must be a PaperConfig; got {type(config).__name__}")
         self.mode, self.top_k, self.config, self.use_labels = mode, top_k, config, use_labels
         if mode == "augment" and config.input_weight == 0:
             raise InputError(
@@ -100,6 +110,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
                 f"got {type(data).__name__}"
             )
         from_labels = self._labels_count(data)
+        if isinstance(self.learner, EvidenceLearner):
+            return self._by_evidence(self.learner, data, from_labels)
         checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
         kept, kept_weight = checked.edge_index[:, :0], torch.empty(0)
         if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
@@ -116,13 +128,36 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         refined.edge_weight = torch.cat([kept_weight, weight]).to(data.x.device)
         return refined
 
+    def _by_evidence(self, learner: EvidenceLearner, data: Data, from_labels: bool) -> Data:
+        """The ``top_k`` most probable edges of each node, kept if either end keeps them."""
+        known = copy.copy(data)
+        if not from_labels:
+            known.pop("y", None)
+        made = refine(known, learner)
+        pairs, weight = made.edge_index, made.edge_weight
+        kept, kept_weight = pairs[:, :0], torch.empty(0)
+        if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
+            kept, given = data.edge_index.cpu(), data.get("edge_weight")
+            kept_weight = torch.ones(kept.shape[1]) if given is None else given.cpu().float()
+            pairs, weight = pairs[:, ~made.edge_in_input], weight[~made.edge_in_input]
+        strong = among_strongest(pairs, weight, made.num_nodes, self.top_k)
+        pairs, weight = pairs[:, strong], weight[strong]
+        total = float(kept_weight.sum()) or float(len(weight))
+        refined = without_edges(copy.copy(data))
+        device = "cpu" if data.edge_index is None else data.edge_index.device
+        refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
+        weight = weight * (total / weight.sum().clamp_min(EPS))
+        refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
+        return refined
+
     def _labels_count(self, data: Data) -> bool:
         """Whether to train on the labels of ``data``."""
         if self.use_labels is False:
             return False
         y = data.get("y")
         there = isinstance(y, Tensor) and not bool((y == -1).all())
-        there = there and all(data.get(name) is not None for name in ("train_mask", "val_mask"))
+        needed = ("train_mask",) if isinstance(self.learner, EvidenceLearner) else MASKS[:2]
+        there = there and all(data.get(name) is not None for name in needed)
         if self.use_labels and not there:
             raise InputError(
                 "use_labels needs labels y, train_mask and val_mask (T.RandomNodeSplit makes the "
@@ -134,7 +169,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         """The structure of a GNN trained on the training and validation nodes."""
         hidden = check_graph(data)
         hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
-        result = transfer(self.learner, hidden, self.config)
+        assert isinstance(self.learner, StructureLearner)
+        result = transfer(hidden, self.learner, self.config)
         latent = result.refinement.latent
         assert latent is not None  # there is a learner
         return hidden, result.graph.adj, latent
@@ -146,12 +182,13 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         for name in ("y", *MASKS):  # not read, not even checked
             bare.pop(name, None)
         checked = check_graph(bare, need_labels=False)
-        config = self.config
+        config, learner = self.config, self.learner
+        assert isinstance(learner, StructureLearner)
         device = resolve_device(config.device)
-        check_runnable(config, self.learner, device)
+        check_runnable(config, learner, device)
         num_nodes, num_features = checked.x.shape
         generator = torch.Generator().manual_seed(config.seed)
-        width = self.learner.config.embedding_size
+        width = learner.config.embedding_size
         projection = torch.randn(num_features, width, generator=generator) / math.sqrt(width)
         pivots = torch.randperm(num_nodes, generator=generator)[: config.num_pivots]
         adj = normalised_adjacency(checked.edge_index, checked.get("edge_weight"), num_nodes)
@@ -161,7 +198,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             if config.encoder == "gcn":
                 for _ in range(config.num_layers):
                     z = adj @ z
-            infer = inference(copy.deepcopy(self.learner).to(device), pivots.to(device), config)
+            infer = inference(copy.deepcopy(learner).to(device), pivots.to(device), config)
             assert infer is not None  # there is a learner
             latent = infer(z - z.mean(0))
         return checked, adj, latent
@@ -179,3 +216,19 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
+
+
+def among_strongest(pairs: Tensor, weight: Tensor, num_nodes: int, top_k: int) -> Tensor:
+    """Whether an edge is among the ``top_k`` strongest of one of its ends; both directions alike.
+
+    Shapes:
+        pairs [2, E] both directions of each edge, weight [E] -> [E]
+    """
+    order = torch.argsort(weight, descending=True, stable=True)
+    order = order[torch.argsort(pairs[0, order], stable=True)]  # by node, then by weight
+    counts = torch.bincount(pairs[0], minlength=num_nodes)
+    first = (counts.cumsum(0) - counts)[pairs[0, order]]
+    strong = torch.zeros(len(weight), dtype=torch.bool)
+    strong[order] = torch.arange(len(order)) - first < top_k
+    back = torch.isin(pairs[1] * num_nodes + pairs[0], (pairs[0] * num_nodes + pairs[1])[strong])
+    return strong | back

@@ -16,7 +16,7 @@ from graphglow.checks import at_least
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
 from graphglow.ops.sparse import SparseMatrix
-from graphglow.structure import BlendedStructure, PivotStructure, Structure
+from graphglow.structure import BlendedStructure, FixedStructure, PivotStructure, Structure
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
@@ -33,7 +33,7 @@ def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> 
     edges = strongest_edges(
         result.graph.adj,
         result.refinement.latent,
-        result.config.input_weight,
+        result.run.input_weight,
         top_k,
         self_loops=self_loops,
     )
@@ -121,7 +121,8 @@ class OperatorRows:
     ) -> None:
         self.adj, self.block_elements = adj, block_elements
         self.input_weight = 1.0 if latent is None else input_weight
-        parts = [] if self.input_weight == 1 else _parts(latent)
+        self.fixed = latent if isinstance(latent, FixedStructure) else None
+        parts = [] if self.input_weight == 1 or self.fixed else _parts(latent)
         self.latent = [(part, weight, self._column_sum(part)) for part, weight in parts]
 
     def _blocks(self, structure: PivotStructure) -> Iterator[slice]:
@@ -137,20 +138,29 @@ class OperatorRows:
     @torch.no_grad()
     def parts(self, rows: slice) -> tuple[Tensor, Tensor]:
         """What the nodes in ``rows`` hear of all nodes, by input and by latent edges: [rows, N]."""
-        adj, count = self.adj, rows.stop - rows.start
-        learned = adj.values.new_zeros(count, adj.shape[1])
+        count = rows.stop - rows.start
+        learned = self.adj.values.new_zeros(count, self.adj.shape[1])
         for structure, weight, column_sum in self.latent:  # RowNorm(Gamma) RowNorm(Gamma^T)
             gamma = structure.gamma(rows)  # [rows, P]
             left = gamma / gamma.sum(1).clamp_min(EPS)[:, None] / column_sum * weight
             for block in self._blocks(structure):
                 learned[:, block] += left @ structure.gamma(block).mT
+        if self.fixed is not None:
+            own = self.fixed.own
+            learned += (1 - own) * _dense_rows(self.fixed.matrix, rows)
+            learned.diagonal(rows.start).add_(own)
         learned *= 1 - self.input_weight
-        given = torch.zeros_like(learned)
-        begin, end = int(adj.crow[rows.start]), int(adj.crow[rows.stop])
-        degree = adj.crow[rows.start + 1 : rows.stop + 1] - adj.crow[rows.start : rows.stop]
-        local = torch.arange(count, device=learned.device).repeat_interleave(degree)
-        given[local, adj.col[begin:end]] = adj.values[begin:end]
-        return given.mul_(self.input_weight), learned
+        return _dense_rows(self.adj, rows).mul_(self.input_weight), learned
+
+
+def _dense_rows(matrix: SparseMatrix, rows: slice) -> Tensor:
+    """A block of rows of a sparse matrix: [rows, N]."""
+    found = matrix.values.new_zeros(rows.stop - rows.start, matrix.shape[1])
+    begin, end = int(matrix.crow[rows.start]), int(matrix.crow[rows.stop])
+    degree = matrix.crow[rows.start + 1 : rows.stop + 1] - matrix.crow[rows.start : rows.stop]
+    local = torch.arange(len(found), device=found.device).repeat_interleave(degree)
+    found[local, matrix.col[begin:end]] = matrix.values[begin:end]
+    return found
 
 
 def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:

@@ -1,53 +1,88 @@
-"""Structure learners by name: those that come with the package, a few kilobytes each, and files.
+"""Learners by name: those that come with the package, a few kilobytes each, and files.
 
-``benchmarks/make_pretrained.py`` makes them, and ``docs/pretrained.md`` says how they do on graphs
-that they have never seen. A file's ``provenance`` holds its sources, settings, seed and command.
+``universal`` is an evidence learner (``benchmarks/evidence_open.py --final`` makes it), ``paper``
+the paper's structure learner (``benchmarks/make_pretrained.py``), and ``untrained`` the control of
+the first: same evidence, same candidates, weights never trained. A file's ``provenance`` holds its
+sources, settings and seed; ``docs/evidence.md`` and ``docs/pretrained.md`` say how they do on
+graphs that they have never seen.
 """
 
 import difflib
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from graphglow.errors import InputError
+from graphglow.evidence.learner import KIND, EvidenceLearner
+from graphglow.storage import kind_of
 from graphglow.structure import StructureLearner
+from graphglow.structure.learner import KIND as PAPER_KIND
 
-PRETRAINED: dict[str, tuple[str, ...]] = {
-    "universal": (
-        *("cora", "citeseer", "pubmed"),
-        *("cornell5", "johnshopkins55", "amherst41", "reed98"),
-    ),
+UNIVERSAL, PAPER, UNTRAINED = "universal", "paper", "untrained"
+PRETRAINED: dict[str, str] = {
+    UNIVERSAL: "evidence learner, pre-trained on open and random graphs, none of them the paper's",
+    PAPER: "the paper's structure learner (Eq. 9), pre-trained on the paper's seven graphs",
 }
-"""The learners by name (lower case), each with the graphs that it was trained on."""
+"""The learners in the package by name, and what they are."""
 
 FOLDER = Path(__file__).parent
+Learner = EvidenceLearner | StructureLearner
+LearnerName = Learner | str | Path
+"""A learner itself, the name of one of the package's, or a file."""
 
 
-def load_learner(
-    learner: StructureLearner | str | Path, *, also: Sequence[str] = ()
-) -> StructureLearner:
+def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
     """Return the learner that ``learner`` is or names: one of the package's, a file, an object.
 
     A bare name of the package's (``"universal"``, any case) goes before a file of that name, which
     is then given as ``"./universal"``.
 
     Args:
-        learner: A name, a file that :meth:`StructureLearner.save` wrote, or the learner itself.
-        also: More names that the caller takes, for the error.
+        learner: ``"universal"``, ``"paper"``, ``"untrained"``, a file that was saved by either
+            kind of learner, or the learner itself.
+        seed: Of the weights of ``"untrained"``.
     """
-    if isinstance(learner, StructureLearner):
+    if isinstance(learner, Learner):
         return learner
     if not isinstance(learner, str | Path):
         raise InputError(
-            f"learner must be a StructureLearner, a name or a file; got {type(learner).__name__}"
+            "learner must be an EvidenceLearner, a StructureLearner, a name or a file; got "
+            f"{type(learner).__name__}"
         )
+    if isinstance(learner, str) and learner.lower() == UNTRAINED:
+        control = EvidenceLearner.untrained(seed)
+        shipped = EvidenceLearner.load(learner_file(UNIVERSAL))
+        control.logit_scale.copy_(shipped.logit_scale)
+        return control
     path = learner_file(learner)
     if not os.path.exists(path):  # False, too, for what no path can be
         raise InputError(
-            f"learner must be {', '.join((*PRETRAINED, *also))} or an existing file; "
+            f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
             f"got {str(learner)!r}{_nearest(str(learner))}"
         )
-    return StructureLearner.load(path)
+    return (EvidenceLearner if kind_of(path) == KIND else StructureLearner).load(path)
+
+
+def paper_learner(learner: LearnerName) -> StructureLearner:
+    """:func:`load_learner`, where only a learner of the paper's kind will do."""
+    found = load_learner(learner)
+    if isinstance(found, StructureLearner):
+        return found
+    raise InputError(
+        f"this needs a learner of the paper's kind; got an evidence learner, {learner}"
+    )
+
+
+def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> EvidenceLearner:
+    """:func:`load_learner`, where only an evidence learner will do."""
+    found = load_learner(learner, seed=seed)
+    if isinstance(found, EvidenceLearner):
+        return found
+    raise InputError(f"this needs an evidence learner; got one of the paper's kind, {learner}")
+
+
+def is_paper(learner: str | Path) -> bool:
+    """Whether a name or a file is of a learner of the paper's kind; nothing but that is read."""
+    return kind_of(learner_file(learner)) == PAPER_KIND
 
 
 def learner_file(name: str | Path) -> Path:
@@ -59,5 +94,5 @@ def learner_file(name: str | Path) -> Path:
 
 def _nearest(name: str) -> str:
     """The name that an unknown one may have meant, for the end of an error; "" if none is near."""
-    near = difflib.get_close_matches(name.lower(), PRETRAINED, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), [*PRETRAINED, UNTRAINED], n=1, cutoff=0.5)
     return f" (nearest: {near[0]})" if near else ""

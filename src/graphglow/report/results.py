@@ -15,7 +15,7 @@ from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
-from graphglow.training import TransferResult
+from graphglow.training import PaperResult, TransferResult
 
 HEAT_ROWS, HEAT_COLUMNS = 240, 120
 """Most rows and columns of a heat map; of several transfers on a page each gets fewer."""
@@ -156,19 +156,19 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
 def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     """What the page shows of a saved transfer, one of ``count``."""
     learned, fewer = structure.LearnedStructure(result), min(count, 4)
-    similarities = learned.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
     shares = {name: learned.share(edges) for name, edges in learned.edges.items()}
+    large = [structure.graph_chart(learned, learned.drawing(structure.NODES_DRAWN // fewer))]
+    if isinstance(result, PaperResult):
+        found = learned.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
+        large.append(structure.similarity_chart(learned, found))
     small = [structure.homophily_chart(learned)] if len(shares) > 1 else []
     small += [structure.training_chart(result.history)] if result.history else []
     return {
         "path": path,
         "structure": learned,
         "facts": result.summary(),
-        "sources": result.learner.provenance.get("sources"),
-        "large": [
-            structure.graph_chart(learned, learned.drawing(structure.NODES_DRAWN // fewer)),
-            structure.similarity_chart(learned, similarities),
-        ],
+        "sources": result.provenance.get("sources"),
+        "large": large,
         "small": small,
         "graphs": {**shares, "learned graph alone": learned.learned_share()},
         "confusion": learned.confusion().tolist(),

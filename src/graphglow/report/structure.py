@@ -11,13 +11,18 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
-from graphglow.experiments.structure_metrics import edge_homophily, heard_over_latent
+from graphglow.experiments.structure_metrics import (
+    edge_homophily,
+    heard_over_edges,
+    heard_over_latent,
+)
 from graphglow.inference.explain import class_names
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent
-from graphglow.training import TransferResult
+from graphglow.training import EvidenceResult, PaperResult, TransferResult
 from graphglow.training.loop import Epoch
 
 TOP_K = 16
@@ -79,6 +84,7 @@ class LearnedStructure:
 
         Both are sorted by class; the index and the columns of the table are node indices.
         """
+        assert isinstance(self.result, PaperResult)
         pivots = self.result.pivots.numpy()
         nodes, at = sample_by_class(self.y, rows), sample_by_class(self.y[pivots], columns)
         structure = self.result.refinement.structure
@@ -134,9 +140,15 @@ class LearnedStructure:
 
     def learned_share(self) -> Share:
         """Homophily of the whole learned graph, all pairs of nodes, without the input graph."""
-        assert self.result.refinement.latent is not None  # a transfer has a learner
-        y = self.result.graph.y
-        share = edge_homophily(heard_over_latent(self.result.refinement.latent, y), y)
+        result, y = self.result, self.result.graph.y
+        if isinstance(result, EvidenceResult):
+            heard = heard_over_edges(
+                Data(edge_index=result.edge_index, edge_weight=result.edge_weight, y=y)
+            )
+        else:
+            assert result.refinement.latent is not None  # a transfer has a learner
+            heard = heard_over_latent(result.refinement.latent, y)
+        share = edge_homophily(heard, y)
         return Share(None, None, share if math.isfinite(share) else None)
 
     def confusion(self) -> np.ndarray:
@@ -290,6 +302,7 @@ def similarity_chart(structure: LearnedStructure, found: Any) -> Chart:
         "colorbar": {"title": {"text": "similarity", "side": "right"}},
         "hovertemplate": "node %{y}<br>pivot %{x}<br>similarity %{z:.3f}<extra></extra>",
     }
+    assert isinstance(structure.result, PaperResult)
     sizes = f"{found.shape[0]} of {structure.num_nodes:,} nodes and {found.shape[1]} of "
     return frame.chart(
         "Nodes and pivots",

@@ -18,6 +18,7 @@ from graphglow.ops import (
     similarity,
 )
 from graphglow.ops.dense import DenseGamma, dense_gamma, propagate_dense
+from graphglow.ops.sparse import SparseMatrix
 
 
 class Structure(Protocol):
@@ -74,6 +75,26 @@ class PivotStructure:
         """Gamma [.., N, P], or a block of its rows."""
         q = self.q if rows is None else self.q[..., rows, :]
         return similarity(q, self.k, threshold=self.threshold, kernel=self.kernel, heads=self.heads)
+
+
+@dataclass(frozen=True, eq=False)
+class FixedStructure:
+    """A graph that is given, S, as the evidence learner makes one before anything is trained.
+
+    ``own`` is how much of its own message a node hears instead: with 1 there is no graph at all.
+
+    Shapes:
+        matrix [N, N]
+    """
+
+    matrix: SparseMatrix
+    own: float = 0.0
+
+    def propagate(self, v: Tensor) -> Tensor:
+        if self.own == 1:
+            return v
+        through = self.matrix @ v
+        return through if self.own == 0 else torch.lerp(through, v, self.own)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ AFFINE_MARGIN = 1e-5
 """Added to 1 + s, so that rounding never makes a similarity of -1 a negative weight."""
 
 
+KIND = "learner"
+"""What its files are called."""
+
+
 class StructureLearner(nn.Module):
     """Weighted multi-head similarity between nodes and pivots (Eq. 9).
 
@@ -136,12 +140,12 @@ class StructureLearner(nn.Module):
     def save(self, path: str | Path) -> None:
         """Write theta and its configuration as safetensors, atomically; an old file is replaced."""
         meta = {"config": asdict(self.config), "provenance": self.provenance}
-        save_tensors(path, "learner", dict(self.state_dict()), meta)
+        save_tensors(path, KIND, dict(self.state_dict()), meta)
 
     @classmethod
     def load(cls, path: str | Path) -> "StructureLearner":
         """Read what :meth:`save` wrote; anything else is refused in one sentence."""
-        tensors, meta = load_tensors(path, "learner")
+        tensors, meta = load_tensors(path, KIND)
         return cls.from_tensors(tensors, meta, str(path))
 
     @classmethod

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from graphglow.checks import at_least, number
 from graphglow.errors import InputError, InputWarning
+from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
@@ -225,9 +226,10 @@ def graph_identity(graph: Graph) -> dict[str, str]:
     return {"name": graph.name, "content": checksum(tensors)[:16]}
 
 
-def learner_identity(learner: StructureLearner) -> str:
+def learner_identity(learner: StructureLearner | EvidenceLearner) -> str:
     """A fingerprint of weights and configuration."""
-    return checksum(dict(learner.state_dict()), asdict(learner.config))[:16]
+    config = asdict(learner.config) if isinstance(learner, StructureLearner) else None
+    return checksum(dict(learner.state_dict()), config)[:16]
 
 
 def versions() -> dict[str, str]:

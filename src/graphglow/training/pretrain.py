@@ -1,15 +1,20 @@
-"""Algorithm 2: train one structure learner on several source graphs.
+"""Pre-training: an evidence learner by default; here is Algorithm 2, which trains the paper's.
 
-graphglow pretrain --sources cora citeseer --out learner.safetensors
+graphglow pretrain --kind paper --sources cora citeseer --out learner.safetensors
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from typing import Literal, overload
 
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import one_of
 from graphglow.errors import InputError
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.pretrain import EvidencePretrainConfig, Progress, pretrain_evidence
+from graphglow.evidence.problem import problem_of
 from graphglow.graphs import Graph, prepare
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
@@ -20,7 +25,76 @@ from graphglow.training.loop import Epoch, Loop, OnEpoch
 from graphglow.training.task import GraphTask, Trained
 
 
+@overload
 def pretrain(
+    sources: Sequence[Data],
+    config: EvidencePretrainConfig | None = None,
+    *,
+    kind: Literal["evidence"] | None = None,
+    on_progress: Progress | None = None,
+) -> EvidenceLearner: ...
+@overload
+def pretrain(
+    sources: Sequence[Data],
+    config: PretrainConfig,
+    *,
+    kind: Literal["paper"] | None = None,
+    on_epoch: OnEpoch | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> StructureLearner: ...
+@overload
+def pretrain(
+    sources: Sequence[Data],
+    config: PretrainConfig | None = None,
+    *,
+    kind: Literal["paper"],
+    on_epoch: OnEpoch | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> StructureLearner: ...
+def pretrain(
+    sources: Sequence[Data],
+    config: EvidencePretrainConfig | PretrainConfig | None = None,
+    *,
+    kind: Literal["evidence", "paper"] | None = None,
+    on_progress: Progress | None = None,
+    on_epoch: OnEpoch | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> EvidenceLearner | StructureLearner:
+    """Train a learner on source graphs: an evidence learner, unless the paper's is asked for.
+
+    Args:
+        sources: The source graphs. For an evidence learner all labels ``y`` are used (-1 where
+            unknown), whatever their split; the paper's has training and validation nodes.
+        config: An :class:`EvidencePretrainConfig`, or a :class:`PretrainConfig` for the paper's.
+        kind: ``"evidence"`` or ``"paper"``; by default what ``config`` is of.
+        on_progress: Of an evidence learner: called with the stage, and how far it is.
+        on_epoch: Of the paper's: called after every epoch.
+        checkpoints: Of the paper's: where the run saves itself, to go on if it is killed.
+
+    Returns:
+        The learner on the CPU, with ``provenance`` telling how it was made.
+    """
+    kind = kind or ("paper" if isinstance(config, PretrainConfig) else "evidence")
+    one_of("kind", kind, ("evidence", "paper"))
+    if isinstance(sources, Data):
+        raise InputError("pretrain needs a list of source graphs; got a single graph")
+    if len(sources) == 0:
+        raise InputError("pretrain needs at least one source graph; got none")
+    if kind == "paper":
+        if not isinstance(config, PretrainConfig | None):
+            raise InputError(f"config must be a PretrainConfig; got {type(config).__name__}")
+        return pretrain_structure(sources, config, on_epoch=on_epoch, checkpoints=checkpoints)
+    if not isinstance(config, EvidencePretrainConfig | None):
+        raise InputError(f"config must be an EvidencePretrainConfig; got {type(config).__name__}")
+    for source in sources:
+        problem_of(source)  # one bad graph is said now, and not after minutes
+    config = config or EvidencePretrainConfig()
+    device = resolve_device(config.device)
+    told = on_progress or (lambda stage, done, total: None)
+    return pretrain_evidence(sources, config, device=device, on_progress=told).to("cpu")
+
+
+def pretrain_structure(
     sources: Sequence[Data],
     config: PretrainConfig | None = None,
     *,
@@ -46,12 +120,6 @@ def pretrain(
         The learner on the CPU, with ``provenance`` telling how it was made.
     """
     config = config or PretrainConfig()
-    if not isinstance(config, PretrainConfig):
-        raise InputError(f"config must be a PretrainConfig; got {type(config).__name__}")
-    if isinstance(sources, Data):
-        raise InputError("pretrain needs a list of source graphs; got a single graph")
-    if len(sources) == 0:
-        raise InputError("pretrain needs at least one source graph; got none")
     if config.schedule == "together":
         from graphglow.training.distributed import Ranks, pretrain_together
 

@@ -54,6 +54,7 @@ def refine(
     dropout: Dropout | None,
     *,
     wait: bool,
+    given: Structure | None = None,
     change: Callable[[Tensor, Tensor], Tensor] = squared_change,
 ) -> Iterator[Refinement[S]]:
     """Yield the refinements t = 1, 2, .. of one forward pass (the while loop of Alg. 2 and 3).
@@ -61,7 +62,7 @@ def refine(
     A run has settled when the squared relative change of its embeddings is at most the tolerance;
     its later steps are not active and count for nothing. With a structure momentum below 1,
     messages mix the current structure with the first. Without an inference there is one step, on
-    the input graph only.
+    the input graph and, if there is one, the given structure.
 
     Args:
         gnn: h_w, of one run or stacked for a batch of them.
@@ -71,13 +72,15 @@ def refine(
         dropout: None in evaluation.
         wait: End when all runs have settled. On a GPU that means waiting for the answer in every
             step; without it all steps are made, to the same result.
+        given: A structure that no embedding changes, where nothing is inferred.
         change: Squared change of embeddings and their squared size: [.., 2].
     """
     encoded = gnn.encode(graph, dropout)
     z = encoded.z0
     if infer is None:
-        _, logits = gnn(encoded, MixedPropagation(graph.adj, None, 1.0), dropout)
-        yield Refinement(z, encoded, None, None, logits, None)
+        share = 1.0 if given is None else runs.input_weight
+        _, logits = gnn(encoded, MixedPropagation(graph.adj, given, share), dropout)
+        yield Refinement(z, encoded, None, given, logits, None)
         return
     config = runs.shared
     first: S | None = None
@@ -112,11 +115,12 @@ def last_refinement(
     runs: Runs,
     *,
     wait: bool,
+    given: Structure | None = None,
 ) -> Refinement[PivotStructure]:
     """Run one evaluation pass and return its final step, with each run's last active logits."""
     final: Refinement[PivotStructure] | None = None
     infer = inference(learner, pivots, runs.shared)
-    for step in refine(gnn, infer, graph, runs, None, wait=wait):
+    for step in refine(gnn, infer, graph, runs, None, wait=wait, given=given):
         if final is None or step.active is None:
             final = step
         else:

@@ -15,13 +15,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import Backbone
+from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.structure import PivotStructure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import NO_LONGER, Runs, TransferConfig
+from graphglow.training.config import NO_LONGER, Model, ModelConfig, PaperConfig, Runs
+from graphglow.training.device import memory_advice
 from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
@@ -118,9 +119,9 @@ class RunResult(ABC):
         }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TransferResult(RunResult):
-    """A trained GNN with its graph, its frozen structure learner and its fixed pivots.
+    """A trained GNN with its graph and its frozen learner, of either kind.
 
     Everything shown is computed from those, so a saved result gives the same predictions and the
     same refined graph after loading.
@@ -128,14 +129,21 @@ class TransferResult(RunResult):
 
     data: Data
     graph: Graph
-    config: TransferConfig
-    learner: StructureLearner
     gnn: Backbone
-    pivots: Tensor
     history: list[Epoch]
     train_seconds: float
     seconds: float
     peak_memory_bytes: int
+
+    @property
+    @abstractmethod
+    def run(self) -> ModelConfig:
+        """The settings of the GNN and of its message passing, as they were in training."""
+
+    @property
+    @abstractmethod
+    def provenance(self) -> dict[str, Any]:
+        """Of the learner."""
 
     @cached_property
     def refinement(self) -> Refinement[PivotStructure]:
@@ -143,8 +151,17 @@ class TransferResult(RunResult):
 
         On the device that the result was trained on.
         """
-        runs = Runs.of([self.config])
-        return last_refinement(self.gnn, self.learner, self.graph, self.pivots, runs, wait=True)
+        return self.evaluated(self.data, self.graph)
+
+    @abstractmethod
+    def evaluated(self, data: Data, graph: Graph) -> Refinement[PivotStructure]:
+        """An evaluation pass over the graph that it was trained on, or one that has grown."""
+
+    def last_layer(self) -> LastLayer:
+        """What :meth:`refinement` scores, as a sum over nodes; only of explainable backbones."""
+        mix = MixedPropagation(self.graph.adj, self.refinement.latent, self.run.input_weight)
+        with torch.no_grad():
+            return self.gnn.last_layer(self.refinement.encoded, mix)
 
     def _scores(self) -> Tensor:
         return self.refinement.logits
@@ -248,44 +265,22 @@ class TransferResult(RunResult):
 
         return refined_graph(self, top_k, self_loops=self_loops)
 
-    def _about(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "backbone": self.config.backbone,
-            **delta_facts(self.learner.config.delta),
-            "message_backend": self.message_backend,
-            "device": self.pivots.device.type,
-            "seed": self.config.seed,
-        }
-
     @property
-    def message_backend(self) -> str:
-        """How the learned graph's messages were computed: the named backend, or auto's choice."""
-        structure = self.refinement.structure
-        assert structure is not None  # there is a learner
-        return structure.chosen_backend
+    def device(self) -> torch.device:
+        return self.graph.y.device
 
-    @property
-    def method(self) -> str:
-        if not self.learner.config.weighted:
-            kept = self.learner.config.neighbours
-            return f"graphglow-{self.learner.config.similarity if kept is None else 'knn'}"
-        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
+    @abstractmethod
+    def _parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """What a file holds of the learner, the structure and the settings."""
 
     def save(self, path: str | Path) -> None:
         """Write everything as one safetensors file, atomically; an existing file is replaced."""
         data = self.data
         graph = {name: data[name] for name in GRAPH_TENSORS if data.get(name) is not None}
-        tensors = {
-            **prefixed("gnn", self.gnn.state_dict()),
-            **prefixed("learner", self.learner.state_dict()),
-            **prefixed("graph", graph),
-            "pivots": self.pivots,
-        }
-        learner = {"config": asdict(self.learner.config), "provenance": self.learner.provenance}
+        own, facts = self._parts()
+        tensors = {**prefixed("gnn", self.gnn.state_dict()), **prefixed("graph", graph), **own}
         meta = {
-            "config": asdict(self.config),
-            "learner": learner,
+            **facts,
             **{name: getattr(self, name) for name in MEASURED},
             "name": self.graph.name,
             "lists": {name: _plain(data[name]) for name in GRAPH_LISTS if name in data},
@@ -306,25 +301,89 @@ class TransferResult(RunResult):
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PaperResult(TransferResult):
+    """A transfer under the paper's structure learner, with its fixed pivots."""
+
+    config: PaperConfig
+    learner: StructureLearner
+    pivots: Tensor
+
+    @property
+    def run(self) -> ModelConfig:
+        return self.config
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        return self.learner.provenance
+
+    def evaluated(self, data: Data, graph: Graph) -> Refinement[PivotStructure]:
+        runs = Runs.of([self.config])
+        with memory_advice(graph.num_nodes, self.config):
+            return last_refinement(self.gnn, self.learner, graph, self.pivots, runs, wait=True)
+
+    def _about(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "backbone": self.config.backbone,
+            **delta_facts(self.learner.config.delta),
+            "message_backend": self.message_backend,
+            "device": self.device.type,
+            "seed": self.config.seed,
+        }
+
+    @property
+    def message_backend(self) -> str:
+        """How the learned graph's messages were computed: the named backend, or auto's choice."""
+        structure = self.refinement.structure
+        assert structure is not None  # there is a learner
+        return structure.chosen_backend
+
+    @property
+    def method(self) -> str:
+        if not self.learner.config.weighted:
+            kept = self.learner.config.neighbours
+            return f"graphglow-{self.learner.config.similarity if kept is None else 'knn'}"
+        return "graphglow" if self.learner.provenance.get("trained") else "random-theta"
+
+    def _parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        learner = {"config": asdict(self.learner.config), "provenance": self.learner.provenance}
+        tensors = prefixed("learner", self.learner.state_dict()) | {"pivots": self.pivots}
+        return tensors, {"config": asdict(self.config), "learner": learner}
+
+
 def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> TransferResult:
-    learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
-    settings = current_settings(meta["config"]) | {"device": "cpu"}
-    config = TransferConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
     facts = {name: fact for name, fact in meta.get("facts", {}).items() if name in GRAPH_FACTS}
     data = Data(**within("graph", tensors), **meta["lists"], **facts, name=str(meta["name"]))
+    measured = {name: read(meta[name]) for name, read in MEASURED.items()}
+    if "evidence_version" in meta["learner"]:
+        from graphglow.training.evidence import evidence_result
+
+        return evidence_result(data, tensors, meta, measured, origin)
     data = check_graph(data)
     graph = graph_of(data)
-    gnn = config.build_gnn(graph, learner.config.embedding_size, torch.Generator())
-    gnn.load_state_dict(within("gnn", tensors))
-    if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
-        raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
+    learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
+    settings = current_settings(meta["config"]) | {"device": "cpu"}
+    config = PaperConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
+    gnn = loaded_gnn(config, graph, learner.config.embedding_size, tensors, origin)
     pivots = tensors["pivots"].to(torch.int64)
     if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
         raise InputError(f"{origin} must hold pivots that are nodes of its graph")
-    measured = {name: read(meta[name]) for name, read in MEASURED.items()}
     learner.requires_grad_(False).eval()
-    gnn.requires_grad_(False).eval()
-    return TransferResult(data, graph, config, learner, gnn, pivots, **measured)
+    return PaperResult(
+        data=data, graph=graph, config=config, learner=learner, gnn=gnn, pivots=pivots, **measured
+    )
+
+
+def loaded_gnn(
+    config: Model, graph: Graph, hidden: int, tensors: dict[str, Tensor], origin: str
+) -> Backbone:
+    """The trained GNN of a file."""
+    gnn = config.build_gnn(graph, hidden, torch.Generator())
+    gnn.load_state_dict(within("gnn", tensors))
+    if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
+        raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
+    return gnn.requires_grad_(False).eval()
 
 
 def _plain(values: Any) -> list[Any]:

@@ -54,6 +54,7 @@ class GraphTask:
         hidden: d, the learner's embedding size.
         configs: Model and optimisation of each run; several make a batch.
         seeds: Of each run's weights, dropout and pivots; by default the configs' own.
+        given: A graph that messages pass over besides, where there is no learner.
         trained: Given, theta is trained too (one run only).
     """
 
@@ -65,12 +66,14 @@ class GraphTask:
         configs: Sequence[ModelConfig],
         *,
         seeds: Sequence[int] | None = None,
+        given: Structure | None = None,
         trained: Trained | None = None,
     ) -> None:
         assert trained is None or (learner is not None and len(configs) == 1)
+        assert given is None or learner is None
         device = graph.y.device
         check_runnable(configs[0], learner, device)
-        self.graph, self.learner, self.trained = graph, learner, trained
+        self.graph, self.learner, self.given, self.trained = graph, learner, given, trained
         self.runs = runs = Runs.of(configs, device)
         self.count, self.capture = runs.count, runs.shared.capture
         self._on_cpu = device.type == "cpu"
@@ -102,7 +105,10 @@ class GraphTask:
         pivots = self._training_pivots()
         self.optimizer.zero_grad()
         infer = inference(self.learner, pivots, self.runs.shared)
-        steps = refine(self.gnn, infer, self.graph, self.runs, self.dropout, wait=self._on_cpu)
+        steps = refine(
+            self.gnn, infer, self.graph, self.runs, self.dropout,
+            wait=self._on_cpu, given=self.given,
+        )  # fmt: skip
         if self.trained is None:
             done = list(steps)
             logits = torch.stack([step.logits for step in done])  # [T, .., N, C]
@@ -120,8 +126,9 @@ class GraphTask:
     def evaluate(self) -> Refinement[PivotStructure]:
         """The last refinement as things stand: of weights, graph and fixed pivots only."""
         return last_refinement(
-            self.gnn, self.learner, self.graph, self.pivots, self.runs, wait=self._on_cpu
-        )
+            self.gnn, self.learner, self.graph, self.pivots, self.runs,
+            wait=self._on_cpu, given=self.given,
+        )  # fmt: skip
 
     def logits(self) -> Tensor:
         """Evaluate all nodes: [.., N, C]."""
@@ -266,6 +273,14 @@ class LearnerLoss:
         advantage = (losses - losses.mean()).detach()
         score = (advantage * log_pi).sum() / (self.objective.samples - 1)
         return losses.mean() + score - score.detach()
+
+
+def gnn_of(task: GraphTask, run: int) -> Backbone:
+    """The trained GNN of one run, out of a batch: no batch dimension, memory of its own."""
+    gnn = type(task.gnn)(task.gnn.shape, torch.Generator()).to(task.pivots.device)
+    state = task.gnn.state_dict()
+    gnn.load_state_dict({n: t if task.runs.count == 1 else t[run] for n, t in state.items()})
+    return gnn.requires_grad_(False).eval()
 
 
 def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:

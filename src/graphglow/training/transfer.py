@@ -1,6 +1,9 @@
-"""Algorithm 3: train a small GNN on a new graph under a frozen structure learner.
+"""Algorithm 3: train a small GNN on a new graph under a frozen learner.
 
-graphglow transfer --learner learner.safetensors --target reed98
+graphglow transfer --target reed98
+
+Under an evidence learner that is :mod:`graphglow.training.evidence`; under one of the paper's kind
+it is here.
 """
 
 import copy
@@ -8,30 +11,30 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import Backbone
+from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import check_graph, graph_of
-from graphglow.pretrained import load_learner
+from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
 from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
-from graphglow.training.config import TransferConfig, check_same_shape
+from graphglow.training.config import PaperConfig, TransferConfig, check_same_shape
 from graphglow.training.device import (
     memory_advice,
     peak_memory_bytes,
     reset_peak_memory,
     resolve_device,
 )
+from graphglow.training.evidence import transfer_evidence
 from graphglow.training.loop import Loop, OnEpoch, of_run
-from graphglow.training.result import TransferResult
-from graphglow.training.task import GraphTask
+from graphglow.training.result import PaperResult, TransferResult
+from graphglow.training.task import GraphTask, gnn_of
 
 
 class StructureObserver(NamedTuple):
@@ -51,84 +54,137 @@ class StructureObserver(NamedTuple):
             self.look(epoch, latent, task.pivots)
 
 
-Learner = StructureLearner | str | Path
-"""A learner itself, the name of one of the package's, or a file."""
-
-
+@overload
 def transfer(
-    learner: Learner,
     data: Data,
-    config: TransferConfig | None = None,
+    learner: StructureLearner,
+    config: PaperConfig | None = None,
+    *,
+    on_epoch: OnEpoch | None = None,
+    observer: StructureObserver | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> PaperResult: ...
+@overload
+def transfer(
+    data: Data,
+    learner: LearnerName = UNIVERSAL,
+    config: TransferConfig | PaperConfig | None = None,
+    *,
+    on_epoch: OnEpoch | None = None,
+    observer: StructureObserver | None = None,
+    checkpoints: Checkpoints | None = None,
+) -> TransferResult: ...
+def transfer(
+    data: Data,
+    learner: LearnerName = UNIVERSAL,
+    config: TransferConfig | PaperConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
     observer: StructureObserver | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> TransferResult:
-    """Train a GNN on ``data`` under the given structure learner (Algorithm 3).
+    """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
-    The learner is copied and frozen; the caller's is never changed. (GraphGLOW*, the oracle of the
-    paper, whose learner is trained on the target, is ``fit("graphglow-star", data)``.)
+    An evidence learner (``universal``) refines the graph first, in closed form; then GNNs are
+    trained on the input graph, the refined one, both and none, and validation chooses. Labels
+    outside the training nodes count for that choice and for nothing else; without validation nodes
+    leave-one-out chooses. A learner of the paper's kind (``paper``) infers the structure from the
+    GNN's own embeddings in every pass (Algorithm 3). (GraphGLOW*, the oracle of the paper, whose
+    learner is trained on the target, is ``fit("graphglow-star", data)``.)
 
     Args:
-        learner: From :func:`pretrain` or a new, random one; or what :func:`load_learner` takes.
         data: The target graph.
-        config: Model and schedule.
+        learner: What :func:`load_learner` takes: a name, a file, or the learner itself.
+        config: A :class:`TransferConfig`; under a learner of the paper's kind a
+            :class:`PaperConfig`.
         on_epoch: Called after every epoch.
-        observer: Looks at the learned structure now and then; what is trained stays the same.
+        observer: Looks at the structure that the paper's learner infers now and then; what is
+            trained stays the same.
         checkpoints: Where the run saves itself, to go on from there if it is killed. Times of
             the result are then sums over its parts.
     """
-    learners, configs = [load_learner(learner)], [TransferConfig() if config is None else config]
-    _check(learners, configs)
+    found = load_learner(learner, seed=getattr(config, "seed", 0))
+    if isinstance(found, EvidenceLearner):
+        if observer is not None:
+            raise InputError("an observer needs a learner of the paper's kind; got an evidence one")
+        chosen = config_for(found, config)
+        assert isinstance(chosen, TransferConfig)
+        return transfer_evidence(data, found, chosen, on_epoch=on_epoch, checkpoints=checkpoints)
+    configs = [config_for(found, config)]
     with held(checkpoints):
-        return _train(learners, data, configs, on_epoch, observer, checkpoints)[0]
+        return _train([found], data, _checked([found], configs), on_epoch, observer, checkpoints)[0]
+
+
+def config_for(
+    learner: Learner, config: TransferConfig | PaperConfig | None
+) -> TransferConfig | PaperConfig:
+    """The settings of a transfer under this learner: those given, if of its kind, or defaults."""
+    paper = isinstance(learner, StructureLearner)
+    kind: type[TransferConfig | PaperConfig] = PaperConfig if paper else TransferConfig
+    if config is None:
+        return kind()
+    if not isinstance(config, kind):
+        whose = "of the paper's kind" if paper else "that reads evidence"
+        raise InputError(
+            f"config must be a {kind.__name__} under a learner {whose}; got {type(config).__name__}"
+        )
+    return config
 
 
 def transfer_many(
-    learner: Learner | Sequence[Learner],
     data: Data,
-    configs: Sequence[TransferConfig],
+    learner: LearnerName | Sequence[LearnerName],
+    configs: Sequence[TransferConfig | PaperConfig],
     *,
     on_epoch: OnEpoch | None = None,
 ) -> list[TransferResult]:
-    """Train several GNNs on ``data`` at once, as one batched program.
+    """Train on ``data`` several times, each as :func:`transfer` does alone, up to rounding.
 
-    The runs may differ in seed, learning rate, weight decay, dropout, lambda and momentum. Each
-    gives what :func:`transfer` gives alone, up to rounding; on a GPU, ten take three to four times
-    as long as one. A run whose loss is not finite ends them all, with its place in the message.
-    ``seconds`` of a result are those of the whole batch. With several learners that do not compare
-    by cosine, the runs are made one after another.
+    Under a learner of the paper's kind the runs are one batched program; they may differ in seed,
+    learning rate, weight decay, dropout, lambda and momentum, and on a GPU, ten take three to four
+    times as long as one. A run whose loss is not finite ends them all, with its place in the
+    message. ``seconds`` of a result are those of the whole batch. With several learners that do not
+    compare by cosine, and under evidence learners, whose every run is a batch by itself, the runs
+    are made one after another.
 
     Args:
-        learner: As in :func:`transfer`, for all runs; or a list with one for each, all of one
-            configuration.
         data: The target graph of all runs.
+        learner: As in :func:`transfer`, for all runs; or a list with one for each, all of one
+            kind and configuration.
         configs: One per run.
         on_epoch: Called for every epoch of every run.
     """
     if isinstance(learner, str) or not isinstance(learner, Sequence):
         learner = [learner]
-    learners = [load_learner(one) for one in learner]
-    _check(learners, configs)
+    found = [load_learner(one) for one in learner]
+    learners = [one for one in found if isinstance(one, StructureLearner)]
+    if 0 < len(learners) < len(found):
+        raise InputError("the learners of a batch must be of one kind; got both")
+    paper = _checked(found, configs)
+    if not learners:
+        each = found if len(found) > 1 else found * len(configs)
+        return [
+            transfer(data, each[run], config, on_epoch=of_run(on_epoch, run))
+            for run, config in enumerate(configs)
+        ]
     kind = learners[0].config
     batched = len(learners) == 1 or not kind.weighted or kind.similarity == "cosine"
     if len(configs) > 1 and not batched:
-        each = learners if len(learners) > 1 else learners * len(configs)
         return [
             _train([theta], data, [config], of_run(on_epoch, run))[0]
-            for run, (theta, config) in enumerate(zip(each, configs, strict=True))
+            for run, (theta, config) in enumerate(zip(learners, paper, strict=True))
         ]
-    return _train(learners, data, configs, on_epoch)
+    return [*_train(learners, data, paper, on_epoch)]
 
 
 def _train(
     learners: Sequence[StructureLearner],
     data: Data,
-    configs: Sequence[TransferConfig],
+    configs: Sequence[PaperConfig],
     on_epoch: OnEpoch | None,
     observer: StructureObserver | None = None,
     checkpoints: Checkpoints | None = None,
-) -> list[TransferResult]:
+) -> list[PaperResult]:
     """Train a batch of runs under one learner, or under one each."""
     began = time.perf_counter()
     first = configs[0]
@@ -152,12 +208,12 @@ def _train(
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began
     return [
-        TransferResult(
+        PaperResult(
             data=data,
             graph=graph,
             config=config,
             learner=frozen[run if len(frozen) > 1 else 0],
-            gnn=_gnn_of(task, run),
+            gnn=gnn_of(task, run),
             pivots=task.pivots if len(configs) == 1 else task.pivots[run],
             history=histories[run],
             train_seconds=train_seconds,
@@ -184,25 +240,22 @@ def _save_in(
     return checkpoints.seconds_before
 
 
-def _check(learners: Sequence[StructureLearner], configs: Sequence[TransferConfig]) -> None:
+def _checked(
+    learners: Sequence[Learner], configs: Sequence[TransferConfig | PaperConfig]
+) -> list[PaperConfig]:
+    """Raise unless the runs fit together; return those settings that are of the paper's kind."""
     if not isinstance(configs, Sequence) or len(configs) == 0:
         raise InputError(f"transfer_many needs a list of one config or more; got {configs}")
-    for config in configs:
-        if not isinstance(config, TransferConfig):
-            raise InputError(f"config must be a TransferConfig; got {type(config).__name__}")
-    check_same_shape(configs)
     if len(learners) not in (1, len(configs)):
         raise InputError(
             f"transfer_many needs one learner, or one per config ({len(configs)}); "
             f"got {len(learners)}"
         )
-    if any(learner.config != learners[0].config for learner in learners):
+    paper = [one for one in learners if isinstance(one, StructureLearner)]
+    if any(learner.config != paper[0].config for learner in paper):
         raise InputError("the learners of a batch must have one configuration; got several")
-
-
-def _gnn_of(task: GraphTask, run: int) -> Backbone:
-    """The trained GNN of one run, out of a batch: no batch dimension, memory of its own."""
-    gnn = type(task.gnn)(task.gnn.shape, torch.Generator()).to(task.pivots.device)
-    state = task.gnn.state_dict()
-    gnn.load_state_dict({n: t if task.runs.count == 1 else t[run] for n, t in state.items()})
-    return gnn.requires_grad_(False).eval()
+    found = [config_for(learners[0], config) for config in configs]
+    of_paper = [config for config in found if isinstance(config, PaperConfig)]
+    if of_paper:
+        check_same_shape(of_paper)
+    return of_paper

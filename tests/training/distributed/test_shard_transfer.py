@@ -203,7 +203,7 @@ def test_one_rank_without_draws_is_a_transfer(tmp_path, backbone, delta):
     config = transfer_config(
         backbone=backbone, dropout=0.0, redraw_pivots=False, epochs=8, tolerance=1e-3, refinements=4
     )
-    expected = transfer(theta, data, config)
+    expected = transfer(data, theta, config)
     write_shards(GraphArrays.of_data(data), tmp_path / "shards", 1)
     shard = read_shard(tmp_path / "shards", Ranks())
     result = transfer_shard(theta, shard, config, Ranks(), pivots=expected.pivots)

@@ -11,7 +11,7 @@ from graphglow.experiments.provenance import provenance
 from graphglow.ops import Backend, Precision, available_backends
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.structure.config import Delta
-from graphglow.training import TransferConfig
+from graphglow.training import PaperConfig
 from graphglow.training.config import Device
 from graphglow.training.device import check_runnable, resolve_device
 
@@ -58,8 +58,8 @@ class ModelBench(BenchConfig):
         settings = self.transfer_config()  # checks the rest
         check_runnable(settings, self.learner(), resolve_device(self.device))
 
-    def transfer_config(self) -> TransferConfig:
-        return TransferConfig(
+    def transfer_config(self) -> PaperConfig:
+        return PaperConfig(
             refinements=self.refinements,
             tolerance=0.0,
             num_pivots=self.pivots,
@@ -100,7 +100,7 @@ class TransferBench(ModelBench):
         at_least("warm_up", self.warm_up, 1)
         at_least("repeats", self.repeats, 1)
 
-    def transfer_config(self) -> TransferConfig:
+    def transfer_config(self) -> PaperConfig:
         return replace(super().transfer_config(), epochs=self.epochs, capture=self.capture)
 
 

@@ -49,8 +49,8 @@ def run_epoch(config: EpochBench, data_root: Path | None) -> Iterator[Row]:
         eager: float | None = None
         for backend in dict.fromkeys(backends):
             settings = replace(config.transfer_config(), backend=backend)
-            transfer(config.learner(), data, replace(settings, epochs=config.warm_up))
-            runs = [transfer(config.learner(), data, settings) for _ in range(config.repeats)]
+            transfer(data, config.learner(), replace(settings, epochs=config.warm_up))
+            runs = [transfer(data, config.learner(), settings) for _ in range(config.repeats)]
             seconds = median(run.train_seconds for run in runs)
             eager = seconds if backend == "eager" else eager
             yield {
@@ -110,7 +110,7 @@ def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
 
     def train(seeds: range, epochs: int) -> list[TransferResult]:
         settings = replace(config.transfer_config(), epochs=epochs)
-        return transfer_many(learner, data, [replace(settings, seed=seed) for seed in seeds])
+        return transfer_many(data, learner, [replace(settings, seed=seed) for seed in seeds])
 
     train(seeds[:1], config.warm_up)
     singles = [train(range(s, s + 1), config.epochs)[0] for s in seeds]
@@ -167,7 +167,7 @@ def peak_of_transfer(config: MemoryBench, data_root: Path | None) -> Row:
     device = resolve_device(config.device)
     data, learner = load_graph(config.target, data_root=data_root), config.learner()
     base = measure.reset_peak(device)
-    result = transfer(learner, data, config.transfer_config())
+    result = transfer(data, learner, config.transfer_config())
     peak = measure.peak_since_reset(device)
     return _facts(result) | {"base_bytes": base, "peak_bytes": peak, "out_of_memory": False}
 

@@ -15,7 +15,7 @@ from graphglow.experiments.paper import LEARNED_ON, PRETRAINED
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.search.settings import Settings, config_of
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 from graphglow.training.config import LARGEST_SEED, NO_LONGER, Device, RunConfig
 
 NOT_THE_RESULT = ("seed", "device", "capture")
@@ -130,7 +130,7 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
 def config_kind(method: str) -> type[RunConfig]:
     """The config of a method's run on the target; of a method of others, what all have."""
     if method in PRETRAINED:
-        return TransferConfig
+        return PaperConfig
     return METHODS[method].config if method in METHODS else RunConfig
 
 
@@ -140,7 +140,7 @@ def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, A
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
     new option does not make old rows foreign; one whose default has changed does.
     """
-    if kind is TransferConfig:
+    if kind is PaperConfig:
         stored = {name: value for name, value in stored.items() if name not in NO_LONGER}
     whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
     return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}

@@ -30,7 +30,7 @@ from graphglow.experiments.structure_metrics import (
 )
 from graphglow.graphs.perturb import PERTURBATIONS
 from graphglow.structure import Structure, StructureLearner
-from graphglow.training import TransferConfig, TransferResult, transfer_many
+from graphglow.training import PaperConfig, TransferResult, transfer_many
 from graphglow.training.config import RunConfig
 from graphglow.training.device import resolve_device
 from graphglow.training.transfer import StructureObserver, transfer
@@ -152,11 +152,11 @@ def _train(
 ) -> Sequence[TransferResult | FitResult]:
     if not learners:
         return fit_many(method, data, configs)
-    transfers = [config for config in configs if isinstance(config, TransferConfig)]
+    transfers = [config for config in configs if isinstance(config, PaperConfig)]
     if seen is not None:
-        return [transfer(learners[0], data, transfers[0], observer=seen.observer)]
+        return [transfer(data, learners[0], transfers[0], observer=seen.observer)]
     shared = all(learner is learners[0] for learner in learners)
-    return transfer_many(learners[0] if shared else learners, data, transfers)
+    return transfer_many(data, learners[0] if shared else learners, transfers)
 
 
 class _Seen:

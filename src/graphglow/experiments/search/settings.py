@@ -4,7 +4,7 @@
      "graphglow": {"reed98": {"pretrain": {"episodes": 2}, "transfer": {"dropout": 0.2}}}}
 
 A competitor's entry holds fields of its config; that of graphglow holds those of a
-``PretrainConfig`` and of a ``TransferConfig``.
+``PretrainConfig`` and of a ``PaperConfig``.
 """
 
 import copy
@@ -21,14 +21,14 @@ from graphglow.errors import InputError
 from graphglow.experiments.paper import OWN_LINES, PRETRAINED
 from graphglow.graphs import DATASETS
 from graphglow.storage import atomic_path, existing_file, wait_for_lock
-from graphglow.training import PretrainConfig, TransferConfig
+from graphglow.training import PaperConfig, PretrainConfig
 from graphglow.training.config import RunConfig
 
 OF_EVERY_RUN = (("seed", "device", "epochs", "patience"), ("seed", "device"))
 """What ``reproduce`` decides, on the target and before it, for all methods alike: a tuned one would
 not be the same protocol."""
 
-PARTS: dict[str, type[RunConfig]] = {"pretrain": PretrainConfig, "transfer": TransferConfig}
+PARTS: dict[str, type[RunConfig]] = {"pretrain": PretrainConfig, "transfer": PaperConfig}
 """Of an entry of graphglow."""
 
 Entries = Mapping[str, Mapping[str, Mapping[str, Any]]]

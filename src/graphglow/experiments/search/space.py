@@ -27,7 +27,7 @@ from graphglow.storage import checksum
 from graphglow.structure import StructureLearner
 from graphglow.training import TransferResult, pretrain, transfer_many
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.config import MAY_DIFFER, Device, PretrainConfig, RunConfig, TransferConfig
+from graphglow.training.config import MAY_DIFFER, Device, PaperConfig, PretrainConfig, RunConfig
 from graphglow.version import __version__
 
 GLOW = "graphglow"
@@ -226,14 +226,14 @@ class Candidate:
         configs: list[Any] = [config for one in trials for config in self._configs(one)]
         runs: Sequence[FitResult | TransferResult]
         if has_learner(self.method):
-            runs = transfer_many(self._learner_of(trials[0]), self.target, configs)
+            runs = transfer_many(self.target, self._learner_of(trials[0]), configs)
         else:
             runs = fit_many(_base(self.method), self.target, configs)
         each = self.config.seeds_per_trial
         return [[run.val_accuracy for run in runs[i : i + each]] for i in range(0, len(runs), each)]
 
     def _configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
-        kind: type[RunConfig] = TransferConfig
+        kind: type[RunConfig] = PaperConfig
         if not has_learner(self.method):
             kind, settings = METHODS[_base(self.method)].config, {"transfer": settings}
         return [config_of(kind, settings["transfer"], **run) for run in self.config.runs()]

@@ -21,7 +21,7 @@ from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
-from graphglow.training.config import Runs, TransferConfig
+from graphglow.training.config import PaperConfig, Runs
 from graphglow.training.device import check_runnable
 from graphglow.training.distributed.ranks import Ranks
 from graphglow.training.distributed.shard import Shard
@@ -54,7 +54,7 @@ class ShardTask:
         self,
         shard: Shard,
         learner: StructureLearner,
-        config: TransferConfig,
+        config: PaperConfig,
         ranks: Ranks,
         *,
         pivots: Tensor | None = None,
@@ -164,7 +164,7 @@ class ShardTask:
         return draw_pivots(draw_key(generator), nodes, weight, count, self.ranks)
 
 
-def check_shardable(config: TransferConfig, learner: StructureLearner, ranks: Ranks) -> None:
+def check_shardable(config: PaperConfig, learner: StructureLearner, ranks: Ranks) -> None:
     """Raise unless this can be trained on shards."""
     check_runnable(config, learner, ranks.device)
     if not backbone_class(config.backbone).shardable:

@@ -20,7 +20,7 @@ from graphglow.storage import atomic_path, checksum
 from graphglow.structure import StructureLearner
 from graphglow.structure.config import delta_facts
 from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
-from graphglow.training.config import TransferConfig
+from graphglow.training.config import PaperConfig
 from graphglow.training.device import memory_advice, peak_memory_bytes, reset_peak_memory
 from graphglow.training.distributed.agreement import (
     agree,
@@ -48,7 +48,7 @@ class ShardResult:
     """
 
     shard: Shard
-    config: TransferConfig
+    config: PaperConfig
     learner: StructureLearner
     gnn: Backbone
     logits: Tensor
@@ -119,7 +119,7 @@ class ShardResult:
 def transfer_shard(
     learner: StructureLearner,
     shard: Shard,
-    config: TransferConfig,
+    config: PaperConfig,
     ranks: Ranks,
     *,
     on_epoch: OnEpoch | None = None,
