@@ -134,16 +134,18 @@ class Explainer:
     def __init__(self, result: "TransferResult") -> None:
         import pandas as pd
 
-        config, data, graph = result.run, result.data, result.graph
-        if not backbone_class(config.backbone).explainable():
+        data, graph = result.data, result.graph
+        if not backbone_class(result.backbone).explainable():
             able = backbones_that(lambda kind: kind.explainable())
             raise InputError(
                 f"explaining needs a backbone whose scores are a sum over neighbours ({able}); "
-                f"got {config.backbone}"
+                f"got {result.backbone}"
             )
-        self.result, final = result, result.refinement
-        self.layer = result.last_layer()
-        self.operator = OperatorRows(self.layer.adj, final.latent, config.input_weight)
+        self.result = result
+        self.voices = [
+            (voice.layer, OperatorRows(voice.layer.adj, voice.latent, voice.input_weight))
+            for voice in result.voices()
+        ]
         self.names = class_names(result)
         self.predicted = result.predict().numpy()
         split = np.full(graph.num_nodes, "", dtype=object)
@@ -172,7 +174,7 @@ class Explainer:
     ) -> Explanation:
         """See :meth:`TransferResult.explain`."""
         at_least("top_k", top_k, 1)
-        result, layer = self.result, self.layer
+        result, layers = self.result, [layer for layer, _ in self.voices]
         at = self._index(node)
         chosen = int(self.predicted[at]) if label is None else self._class(label)
         other = None if against is None else self._class(against)
@@ -184,10 +186,10 @@ class Explainer:
             kept = values[..., chosen].double()
             return kept if other is None else kept - values[..., other].double()
 
-        heard = self._heard(at, towards(layer.said))
+        heard = self._heard(at, [towards(layer.said) for layer in layers])
         order = heard.contribution.abs().sort_values(ascending=False, kind="stable").index
         listed, others = heard.loc[order[:top_k]], heard.loc[order[top_k:]]
-        about, logits = self.nodes.loc[at], result.refinement.logits[at]
+        about, logits = self.nodes.loc[at], result.logits[at]
         return Explanation(
             **about[["node", "id", "label", "predicted"]].to_dict(),
             target=result.graph.name,
@@ -195,8 +197,8 @@ class Explainer:
             against=None if other is None else self.names[other],
             probability=float(logits.softmax(0)[chosen]),
             score=float(towards(logits)),
-            bias=float(towards(layer.bias)),
-            own=float(towards(layer.own[at])),
+            bias=float(sum(towards(layer.bias) for layer in layers)),
+            own=float(sum(towards(layer.own[at]) for layer in layers)),
             input_total=float(heard.input_part.sum()),
             latent_total=float(heard.latent_part.sum()),
             contributions=tuple(Contribution(**row) for row in listed.to_dict("records")),
@@ -206,18 +208,28 @@ class Explainer:
             by_class=self._by_class(heard),
         )
 
-    def _heard(self, at: int, said: Tensor) -> Any:
-        """All nodes that ``at`` hears at all, as a frame with the fields of a contribution."""
-        adj = self.layer.adj
+    def _heard(self, at: int, said: list[Tensor]) -> Any:
+        """All nodes that ``at`` hears at all, as a frame with the fields of a contribution.
+
+        Of several voices the weights are means and the parts are sums, so that the message is what
+        the node says to all of them together.
+        """
+        adj = self.voices[0][0].adj
         joined = adj.col[int(adj.crow[at]) : int(adj.crow[at + 1])].tolist()
-        given, learned = (part[0].double() for part in self.operator.parts(slice(at, at + 1)))
+        weights, parts = torch.zeros(2, len(self.nodes)), torch.zeros(2, len(self.nodes))
+        weights, parts = weights.double(), parts.double()
+        for (_, operator), says in zip(self.voices, said, strict=True):
+            rows = torch.stack([part[0].double() for part in operator.parts(slice(at, at + 1))])
+            weights += rows.cpu() / len(said)
+            parts += (rows * says).cpu()
+        total = weights.sum(0)
         frame = self.nodes.assign(
             input_edge=self.nodes.node.isin([at, *joined]),
-            message=said.cpu().numpy(),
-            input_weight=given.cpu().numpy(),
-            latent_weight=learned.cpu().numpy(),
-            input_part=(given * said).cpu().numpy(),
-            latent_part=(learned * said).cpu().numpy(),
+            message=(parts.sum(0) / torch.where(total == 0, 1.0, total)).numpy(),
+            input_weight=weights[0].numpy(),
+            latent_weight=weights[1].numpy(),
+            input_part=parts[0].numpy(),
+            latent_part=parts[1].numpy(),
         )
         frame["contribution"] = frame.input_part + frame.latent_part
         frame["share"] = frame.contribution / (frame.contribution.abs().sum() or 1.0)

@@ -68,11 +68,11 @@ def predict_new(
     node_id: Sequence[int | str] | None,
 ) -> NewPredictions:
     """See :meth:`TransferResult.predict_new`."""
-    if not backbone_class(result.run.backbone).inductive:
+    if not backbone_class(result.backbone).inductive:
         able = backbones_that(lambda kind: kind.inductive)
         raise InputError(
             f"new nodes need a backbone without a weight for each node ({able}); "
-            f"got {result.run.backbone}"
+            f"got {result.backbone}"
         )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
@@ -127,7 +127,7 @@ def grown_logits(
         grown.edge_weight = torch.cat([known, weight])
     grown = check_graph(grown, need_validation=False)
     graph = graph_of(grown).to(result.device, result.graph.adj.values.dtype)
-    return result.evaluated(grown, graph).logits
+    return result.grown_logits(grown, graph)
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

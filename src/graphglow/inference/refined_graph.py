@@ -30,13 +30,8 @@ OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_n
 def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> Data:
     """See :meth:`TransferResult.refined_graph`."""
     at_least("top_k", top_k, 1)
-    edges = strongest_edges(
-        result.graph.adj,
-        result.refinement.latent,
-        result.run.input_weight,
-        top_k,
-        self_loops=self_loops,
-    )
+    latent, weight = result.message_graph
+    edges = strongest_edges(result.graph.adj, latent, weight, top_k, self_loops=self_loops)
     refined = without_edges(result.data.clone())
     refined.edge_index = edges.pairs.cpu()
     refined.edge_weight = edges.weight.cpu()

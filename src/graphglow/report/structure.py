@@ -73,7 +73,7 @@ class LearnedStructure:
         self.class_names = list(map(frame.class_text, class_names(result)))
         given = result.data.get("node_id")
         self.node_names = list(map(str, range(self.num_nodes) if given is None else given))
-        self.predicted = result.refinement.logits.argmax(dim=1).numpy()
+        self.predicted = result.logits.argmax(dim=1).numpy()
 
     def class_of(self, node: int) -> str:
         label = int(self.y[node])
@@ -146,8 +146,9 @@ class LearnedStructure:
                 Data(edge_index=result.edge_index, edge_weight=result.edge_weight, y=y)
             )
         else:
-            assert result.refinement.latent is not None  # a transfer has a learner
-            heard = heard_over_latent(result.refinement.latent, y)
+            latent, _ = result.message_graph
+            assert latent is not None  # a transfer has a learner
+            heard = heard_over_latent(latent, y)
         share = edge_homophily(heard, y)
         return Share(None, None, share if math.isfinite(share) else None)
 

@@ -1,15 +1,19 @@
 """Transfer under an evidence learner: the graph is refined once, then small GNNs are trained.
 
-They pass messages over ``lambda A + (1 - lambda) S``, with lambda of 1 (the input graph A), 1/2 and
-0 (the refined graph S), or over no graph at all; then the best of these is trained with two other
-settings. Validation chooses; with few validation nodes, the learner's leave-one-out record chooses
-the graph. The closed-form predictions then speak beside the GNN, by how well each did::
+Each reads some columns (the features; these and where a node is in the graph; or the closed-form
+predictions) and passes messages over some graph: the input graph A, the refined one S, or none.
+Their scores are mixed, by how well each does on validation nodes, with the closed-form predictions::
 
-    logits = share * GNN + (1 - share) * log P_instant
+    logits = sum_a share_a sharpness_a GNN_a + share_0 sharpness_0 log P_instant + shift
+
+where ``shift`` moves the classes' shares from those of the training labels towards those of the
+validation nodes. Everything is linear in what the GNNs say, so that it can be explained exactly.
 """
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -18,14 +22,15 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.answers import graph_by_leave_one_out, mixing_weights
+from graphglow.evidence.answers import graph_by_leave_one_out, shares_by_validation
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.gnn import Backbone, LastLayer
+from graphglow.gnn import Backbone, MixedPropagation
 from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.graphs.graph import normalised_adjacency
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
-from graphglow.structure import FixedStructure, PivotStructure
+from graphglow.structure import FixedStructure, Structure
 from graphglow.training.checkpoint import (
     Checkpoints,
     Part,
@@ -34,7 +39,7 @@ from graphglow.training.checkpoint import (
     held,
     learner_identity,
 )
-from graphglow.training.config import ModelConfig, Runs, TransferConfig
+from graphglow.training.config import TransferConfig
 from graphglow.training.device import (
     out_of_memory_says,
     peak_memory_bytes,
@@ -42,125 +47,256 @@ from graphglow.training.device import (
     resolve_device,
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch
-from graphglow.training.refine import Refinement, last_refinement
-from graphglow.training.result import TransferResult, loaded_gnn
-from graphglow.training.task import GraphTask, accuracy, gnn_of
+from graphglow.training.result import TransferResult, Voice, loaded_gnn
+from graphglow.training.task import GraphTask, gnn_of
 
 GRAPHS = {"input": (1.0, 0.0), "both": (0.5, 0.0), "refined": (0.0, 0.0), "none": (0.0, 1.0)}
 """By name: lambda, and how much of its own a node hears in the place of S."""
+LINES = (
+    ("features", "input"), ("features", "none"),
+    ("wide", "input"), ("wide", "none"), ("wide", "both"), ("wide", "refined"),
+    ("votes", "input"), ("votes", "none"), ("votes", "both"), ("votes", "refined"),
+)  # fmt: skip
+"""What a GNN reads, and over which graph its messages pass."""
+UNJUDGED = {
+    "graph": (("wide", "input"), ("wide", "both"), ("wide", "refined"), ("votes", "refined")),
+    "none": (("wide", "none"), ("votes", "none")),
+}
+"""Those that are trained where no validation node can judge them: with a graph that helps, or not."""
 Settings = tuple[tuple[float, float], ...]
 SETTINGS: Settings = ((5e-4, 0.5), (5e-3, 0.5), (5e-5, 0.0))
-"""Weight decay and dropout; the graph is chosen by the first."""
-FEW = 50
-"""Fewer validation nodes than this do not choose between graphs and settings."""
+"""Weight decay and dropout; the first for all, the others for the best."""
 EPOCHS_UNSEEN = 100
 """Epochs where no validation node says when to stop."""
+SMALLEST_SHARE = 0.01
+"""A GNN that counts less is left out."""
 FLOOR = 1e-6
 
 
-class Choice(NamedTuple):
-    """Which of the GNNs was kept, and by what."""
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A trained GNN, and how much it counts."""
 
+    inputs: str
     graph: str
-    """Of :data:`GRAPHS`, or ``given``."""
     input_weight: float
     own: float
     weight_decay: float
     dropout: float
-    by: str
-    """``validation``, ``leave-one-out``, or ``given``."""
-    share: float
-    """Of the GNN beside the closed-form predictions."""
+    gnn: Backbone
+    history: list[Epoch]
+    share: float = 0.0
+    sharpness: float = 1.0
+
+    def facts(self) -> dict[str, Any]:
+        """All but the weights."""
+        names = ("inputs", "graph", "input_weight", "own", "weight_decay", "dropout")
+        return {name: getattr(self, name) for name in (*names, "share", "sharpness")}
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class EvidenceResult(TransferResult):
-    """A transfer under an evidence learner, with the refined graph and the instant predictions.
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What a learner made of a graph, as far as GNNs read it.
 
     Shapes:
         edge_index [2, E] both directions, edge_weight [E], edge_probability [E], edge_in_input [E];
-        instant [N, C]
+        instant [N, C]; link, role [N, *] where a node is in the graph; prior [C] of training labels
     """
 
-    config: TransferConfig
-    learner: EvidenceLearner
-    choice: Choice
     edge_index: Tensor
     edge_weight: Tensor
     edge_probability: Tensor
     edge_in_input: Tensor
     instant: Tensor
+    link: Tensor
+    role: Tensor
+    prior: Tensor
+
+    @classmethod
+    def of(cls, refined: RefinedGraph, graph: Graph) -> "Known":
+        found = refined.probabilities
+        assert found is not None  # there are training labels
+        labels = torch.bincount(graph.y[graph.train], minlength=graph.num_classes)
+        return cls(
+            refined.edge_index,
+            refined.edge_weight,
+            refined.edge_probability,
+            refined.edge_in_input,
+            F.pad(found, (0, graph.num_classes - found.shape[1])),
+            refined.link,
+            refined.role,
+            labels / labels.sum(),
+        )
+
+    def structure(self, num_nodes: int) -> SparseMatrix:
+        """S: [N, N]."""
+        return normalised_adjacency(self.edge_index, self.edge_weight, num_nodes)
+
+    def read(self, graph: Graph, inputs: str) -> Graph:
+        """The graph with the columns that a GNN reads."""
+        if inputs == "features":
+            return graph
+        if inputs == "wide":
+            return replace(graph, x=_beside(graph.x, torch.cat([self.link, self.role], 1)))
+        seen = self.prior > 0
+        odds = self.instant[:, seen].clamp_min(FLOOR) / self.prior[seen]
+        return replace(graph, x=odds.log().clamp(-4, 4))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class EvidenceResult(TransferResult):
+    """A transfer under an evidence learner: the refined graph, and GNNs whose answers are mixed.
+
+    Shapes:
+        shift [C]
+    """
+
+    config: TransferConfig
+    learner: EvidenceLearner
+    known: Known
+    answers: tuple[Answer, ...]
+    instant_share: float
+    instant_sharpness: float
+    shift: Tensor
+    chosen_by: str
+    """``validation``, or ``leave-one-out`` where there are no validation nodes."""
 
     @property
-    def run(self) -> ModelConfig:
-        c = self.choice
-        return self.config.run(c.input_weight, c.weight_decay, c.dropout)
+    def backbone(self) -> str:
+        return self.config.backbone
 
     @property
     def provenance(self) -> dict[str, Any]:
         return self.learner.provenance
 
-    def evaluated(self, data: Data, graph: Graph) -> Refinement[PivotStructure]:
-        edges, weight, instant = self.edge_index, self.edge_weight, self.instant
-        if graph is not self.graph:
-            refined = _refined(self.learner, data, self.config.seed, self.device)
-            edges, weight = refined.edge_index, refined.edge_weight
-            instant = _instant(refined, instant.shape[1])
-        given = FixedStructure(
-            normalised_adjacency(edges, weight, graph.num_nodes), self.choice.own
-        )
-        step = last_refinement(
-            self.gnn, None, graph, torch.empty(0), Runs.of([self.run]), wait=True, given=given
-        )
-        return replace(step, logits=_beside(step.logits, instant, self.choice.share))
+    @property
+    def edge_index(self) -> Tensor:
+        """Of the refined graph, both directions: [2, E]."""
+        return self.known.edge_index
 
-    def last_layer(self) -> LastLayer:
-        layer, share = super().last_layer(), self.choice.share
-        own = _beside(layer.own, self.instant, share)
-        return layer._replace(said=share * layer.said, own=own, bias=share * layer.bias)
+    @property
+    def edge_weight(self) -> Tensor:
+        return self.known.edge_weight
+
+    @cached_property
+    def logits(self) -> Tensor:
+        return self._mixed(self.known, self.graph)
+
+    @property
+    def graph_weights(self) -> dict[str, float]:
+        """How much is owed to messages over which graph, and to closed-form predictions."""
+        found = {"input": 0.0, "refined": 0.0, "none": 0.0, "instant": self.instant_share}
+        for answer in self.answers:
+            weight, own = answer.input_weight, answer.own
+            found["input"] += answer.share * weight
+            found["refined"] += answer.share * (1 - weight) * (1 - own)
+            found["none"] += answer.share * (1 - weight) * own
+        return found
+
+    @property
+    def message_graph(self) -> tuple[Structure | None, float]:
+        found = self.graph_weights
+        messages = sum(answer.share for answer in self.answers)
+        learned = found["refined"] + found["none"]
+        own = found["none"] / learned if learned else 0.0
+        return FixedStructure(self._structure, own), found["input"] / messages
+
+    def grown_logits(self, data: Data, graph: Graph) -> Tensor:
+        refined = refined_by(self.learner, data, self.config.seed, self.device)
+        old, nodes = self.known, self.graph.num_nodes
+        new = graph.neighbour_mean @ F.pad(old.link, (0, 0, 0, graph.num_nodes - nodes))
+        link = torch.cat([old.link, F.normalize(new[nodes:], dim=1)])  # where its neighbours are
+        known = replace(Known.of(refined, graph), link=link)
+        return self._mixed(known, graph)
+
+    @torch.no_grad()
+    def voices(self) -> list[Voice]:
+        voices = []
+        for answer in self.answers:
+            graph = self.known.read(self.graph, answer.inputs)
+            latent = FixedStructure(self._structure, answer.own)
+            mix = MixedPropagation(graph.adj, latent, answer.input_weight)
+            layer = answer.gnn.last_layer(answer.gnn.encode(graph, None), mix)
+            scale = answer.share * answer.sharpness
+            parts = (scale * part for part in (layer.said, layer.own, layer.bias))
+            voices.append(Voice(layer._replace(**dict(zip(("said", "own", "bias"), parts,
+                          strict=True))), latent, answer.input_weight))  # fmt: skip
+        first = voices[0].layer
+        own = first.own + self._instant_part(self.known)
+        voices[0] = voices[0]._replace(layer=first._replace(own=own, bias=first.bias + self.shift))
+        return voices
+
+    def _instant_part(self, known: Known) -> Tensor:
+        scale = self.instant_share * self.instant_sharpness
+        return scale * known.instant.clamp_min(FLOOR).log()
+
+    @cached_property
+    def _structure(self) -> SparseMatrix:
+        return self.known.structure(self.graph.num_nodes)
+
+    @torch.no_grad()
+    def _mixed(self, known: Known, graph: Graph) -> Tensor:
+        same = known is self.known
+        structure = self._structure if same else known.structure(graph.num_nodes)
+        total = self._instant_part(known) + self.shift
+        for answer in self.answers:
+            read = known.read(graph, answer.inputs)
+            latent = FixedStructure(structure, answer.own)
+            mix = MixedPropagation(read.adj, latent, answer.input_weight)
+            _, logits = answer.gnn(answer.gnn.encode(read, None), mix, None)
+            total = total + answer.share * answer.sharpness * logits
+        return total
 
     def _about(self) -> dict[str, Any]:
+        weights = self.graph_weights
+        messages = sum(answer.share for answer in self.answers)
+        answers = {f"{one.inputs} over {one.graph}": round(one.share, 3) for one in self.answers}
         return {
             "method": "evidence" if self.learner.trained else "untrained",
             "backbone": self.config.backbone,
-            "graph": self.choice.graph,
-            "input_weight": self.choice.input_weight if self.choice.own == 0 else None,
-            "chosen_by": self.choice.by,
-            "weight_decay": self.choice.weight_decay,
-            "dropout": self.choice.dropout,
-            "gnn_share": self.choice.share,
+            "input_weight": weights["input"] / messages,
+            "graph_weights": {name: round(weight, 3) for name, weight in weights.items()},
+            "chosen_by": self.chosen_by,
+            "answers": answers | {"closed form": round(self.instant_share, 3)},
             "refined_edges": self.edge_index.shape[1] // 2,
             "device": self.device.type,
             "seed": self.config.seed,
         }
 
     def _parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        names = ("edge_index", "edge_weight", "edge_probability", "edge_in_input", "instant")
-        tensors = prefixed("refined", {name: getattr(self, name) for name in names})
+        tensors = prefixed("refined", dict(vars(self.known))) | {"shift": self.shift}
         tensors |= prefixed("learner", dict(self.learner.state_dict()))
-        facts = {"config": asdict(self.config), "learner": self.learner.facts()}
-        return tensors, facts | {"choice": self.choice._asdict()}
+        for place, answer in enumerate(self.answers):
+            tensors |= prefixed(f"answer{place}", answer.gnn.state_dict())
+        facts = {
+            "config": asdict(self.config),
+            "learner": self.learner.facts(),
+            "answers": [answer.facts() for answer in self.answers],
+            **{name: getattr(self, name) for name in CHOSEN},
+        }
+        return tensors, facts
+
+
+CHOSEN = ("instant_share", "instant_sharpness", "chosen_by")
 
 
 class _Trained(NamedTuple):
-    """One of the GNNs that are chosen from."""
+    """One of the GNNs that are mixed, on its own."""
 
-    choice: Choice
+    answer: Answer
     score: tuple[float, float]
     """Validation accuracy, and the loss with a minus."""
-    gnn: Backbone
-    history: list[Epoch]
     logits: Tensor
 
 
 class _Trials:
-    """Trains GNNs on the graph and its refined form, one graph after another.
+    """Trains GNNs on what is known of a graph, one line after another.
 
     Args:
         graph: On its device.
-        refined: What the learner made of it.
+        known: What the learner made of it.
         config: What is not to be chosen.
-        on_epoch: Called for the epochs of each graph's first run.
+        on_epoch: Called for the epochs of each line's first run.
         checkpoints: Where the trials save themselves.
         identity: Of the learner.
     """
@@ -168,7 +304,7 @@ class _Trials:
     def __init__(
         self,
         graph: Graph,
-        refined: RefinedGraph,
+        known: Known,
         config: TransferConfig,
         on_epoch: OnEpoch | None,
         checkpoints: Checkpoints | None,
@@ -177,7 +313,8 @@ class _Trials:
         unseen = len(graph.val) == 0
         self.graph = replace(graph, val=graph.train) if unseen else graph
         self.epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-        self.structure, self.config = refined.adjacency(), config
+        self.known, self.config = known, config
+        self.structure = known.structure(graph.num_nodes)
         self.on_epoch, self.checkpoints = on_epoch, checkpoints
         self.parts: dict[str, Part] = {}
         self.found: Saved | None = None
@@ -190,13 +327,17 @@ class _Trials:
             }
             self.found = checkpoints.begin(run, lambda found: None)
 
-    def train(self, name: str, weight: float, own: float, settings: Settings) -> list[_Trained]:
-        """On one graph, a batch with a GNN for each of the settings."""
+    def train(
+        self, inputs: str, name: str, weights: tuple[float, float], settings: Settings
+    ) -> list[_Trained]:
+        """GNNs that read the same over the same graph, as a batch over settings."""
+        weight, own = weights
+        graph = self.known.read(self.graph, inputs)
         runs = [self.config.run(weight, decay, dropout) for decay, dropout in settings]
         given = FixedStructure(self.structure, own)
-        task = GraphTask(self.graph, None, self.config.hidden, runs, given=given)
+        task = GraphTask(graph, None, self.config.hidden, runs, given=given)
         loop = Loop(task, self.epochs, self.config.patience)
-        called = f"{name}-{len(self.parts)}"
+        called = f"{inputs}-{name}-{len(self.parts)}"
         own_parts: dict[str, Part] = {f"{called}-task": task, f"{called}-loop": loop}
         self.parts |= own_parts
         if self.found is not None and any(n.startswith(called) for n in self.found.tensors):
@@ -208,17 +349,13 @@ class _Trials:
         histories = loop.run(None if told is None else lambda e: told(e) if e.run == 0 else None)
         loop.on_read = None
         accuracies, losses = loop.best.accuracy.reshape(-1), loop.best.loss.reshape(-1)
-        logits = task.logits().reshape(len(runs), self.graph.num_nodes, -1)
-        return [
-            _Trained(
-                Choice(name, weight, own, decay, dropout, "", 1.0),
-                (float(accuracies[i]), -float(losses[i])),
-                gnn_of(task, i),
-                histories[i],
-                logits[i],
-            )
-            for i, (decay, dropout) in enumerate(settings)
-        ]
+        logits = task.logits().reshape(len(runs), graph.num_nodes, -1)
+        found = []
+        for i, (decay, dropout) in enumerate(settings):
+            gnn, history = gnn_of(task, i), histories[i]
+            answer = Answer(inputs, name, weight, own, decay, dropout, gnn, history)
+            found.append(_Trained(answer, (float(accuracies[i]), -float(losses[i])), logits[i]))
+        return found
 
 
 def transfer_evidence(
@@ -241,43 +378,42 @@ def transfer_evidence(
             f"{config.hidden} (a smaller --hidden needs less)"
         ),
     ):
-        refined = _refined(learner, data, config.seed, device)
+        refined = refined_by(learner, data, config.seed, device)
         graph = graph_of(data).to(device)
-        identity = learner_identity(learner)
-        trials = _Trials(graph, refined, config, on_epoch, checkpoints, identity)
+        known = Known.of(refined, graph)
+        trials = _Trials(
+            graph, known, config, on_epoch, checkpoints, learner_identity(learner)
+        )
         before = 0.0 if checkpoints is None else checkpoints.seconds_before
         train_began = time.perf_counter() - before
-        graphs, by = _graphs(config, refined, len(graph.val))
-        settings = _settings(config, len(graph.val))
+        settings = _settings(config)
+        judged = len(graph.val) > 0
         trained = [
             one
-            for name, (weight, own) in graphs.items()
-            for one in trials.train(name, weight, own, settings[:1])
+            for inputs, name, weights in _lines(config, refined, judged=judged)
+            for one in trials.train(inputs, name, weights, settings[:1])
         ]
-        best = max(trained, key=lambda one: one.score)
-        if settings[1:]:
-            chosen = best.choice
-            more = trials.train(chosen.graph, chosen.input_weight, chosen.own, settings[1:])
-            best = max([best, *more], key=lambda one: one.score)
-        instant = _instant(refined, graph.num_classes)
-        choice = best.choice._replace(by=by, share=_share(best.logits, instant, graph))
+        best = max(trained, key=lambda one: one.score).answer
+        if settings[1:] and judged:
+            weights = best.input_weight, best.own
+            trained += trials.train(best.inputs, best.graph, weights, settings[1:])
+        answers, instant, shift = _mixture(trained, known, graph)
         train_seconds = time.perf_counter() - train_began
     return EvidenceResult(
         data=data,
         graph=graph,
-        gnn=best.gnn,
-        history=best.history,
+        history=max(answers, key=lambda one: one.share).history,
         train_seconds=train_seconds,
         seconds=time.perf_counter() - began + before,
         peak_memory_bytes=peak_memory_bytes(device),
         config=config,
         learner=learner,
-        choice=choice,
-        edge_index=refined.edge_index,
-        edge_weight=refined.edge_weight,
-        edge_probability=refined.edge_probability,
-        edge_in_input=refined.edge_in_input,
-        instant=instant,
+        known=known,
+        answers=tuple(answers),
+        instant_share=instant[0],
+        instant_sharpness=instant[1],
+        shift=shift,
+        chosen_by="validation" if judged else "leave-one-out",
     )
 
 
@@ -292,26 +428,35 @@ def evidence_result(
     data = check_graph(data, need_validation=False)
     graph = graph_of(data)
     config = TransferConfig(**(meta["config"] | {"device": "cpu"}))
-    parts: dict[str, Any] = within("refined", tensors)
-    ends = parts["edge_index"]
+    known = Known(**within("refined", tensors))
+    ends = known.edge_index
     if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < graph.num_nodes:
         raise InputError(f"{origin} must hold refined edges between nodes of its graph")
-    if parts["instant"].shape != (graph.num_nodes, graph.num_classes):
+    if known.instant.shape != (graph.num_nodes, graph.num_classes):
         raise InputError(f"{origin} must hold predictions of every node and class of its graph")
+    answers = []
+    for place, facts in enumerate(meta["answers"]):
+        read = known.read(graph, facts["inputs"])
+        weights = within(f"answer{place}", tensors)
+        gnn = loaded_gnn(config, read, config.hidden, weights, origin)
+        answers.append(Answer(**facts, gnn=gnn, history=[]))
     learner = within("learner", tensors)
     return EvidenceResult(
         data=data,
         graph=graph,
-        gnn=loaded_gnn(config, graph, config.hidden, tensors, origin),
         config=config,
         learner=EvidenceLearner.from_tensors(learner, meta["learner"], origin),
-        choice=Choice(**meta["choice"]),
-        **parts,
+        known=known,
+        answers=tuple(answers),
+        shift=tensors["shift"],
+        **{name: meta[name] for name in CHOSEN},
         **measured,
     )
 
 
-def _refined(learner: EvidenceLearner, data: Data, seed: int, device: torch.device) -> RefinedGraph:
+def refined_by(
+    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
+) -> RefinedGraph:
     """What the learner makes of a checked graph; edges that were made up for want of any are none.
 
     Only labels of the training nodes are read.
@@ -323,48 +468,60 @@ def _refined(learner: EvidenceLearner, data: Data, seed: int, device: torch.devi
     return learner.refine(known, seed=seed, device=device)
 
 
-def _graphs(
-    config: TransferConfig, refined: RefinedGraph, validation: int
-) -> tuple[dict[str, tuple[float, float]], str]:
-    """The graphs to try, as in :data:`GRAPHS`, and what chooses among them."""
+def _lines(
+    config: TransferConfig, refined: RefinedGraph, *, judged: bool
+) -> Sequence[tuple[str, str, tuple[float, float]]]:
+    """What to train: inputs, the graph's name, lambda and how much a node hears of its own."""
     if config.input_weight is not None:
-        return {"given": (config.input_weight, 0.0)}, "given"
-    if validation >= FEW:
-        return GRAPHS, "validation"
-    share = graph_by_leave_one_out(refined.channel_scores)
-    name = {None: "none", 1.0: "input", 0.5: "both", 0.0: "refined"}[share]
-    return {name: GRAPHS[name]}, "leave-one-out"
+        weights = config.input_weight, 0.0
+        return [(inputs, "given", weights) for inputs in ("features", "wide", "votes")]
+    lines = LINES
+    if not judged:
+        none = graph_by_leave_one_out(refined.channel_scores) is None
+        lines = UNJUDGED["none" if none else "graph"]
+    return [(inputs, name, GRAPHS[name]) for inputs, name in lines]
 
 
-def _settings(config: TransferConfig, validation: int) -> Settings:
+def _settings(config: TransferConfig) -> Settings:
     """Weight decays and dropouts to try; what is given is held."""
-    tried = SETTINGS if validation >= FEW else SETTINGS[:1]
     found = (
         (
             decay if config.weight_decay is None else config.weight_decay,
             dropout if config.dropout is None else config.dropout,
         )
-        for decay, dropout in tried
+        for decay, dropout in SETTINGS
     )
     return tuple(dict.fromkeys(found))
 
 
-def _instant(refined: RefinedGraph, num_classes: int) -> Tensor:
-    """The closed-form predictions, with classes that no training node has: [N, C]."""
-    found = refined.probabilities
-    assert found is not None  # there are training labels
-    return F.pad(found, (0, num_classes - found.shape[1]))
+def _mixture(
+    trained: Sequence[_Trained], known: Known, graph: Graph
+) -> tuple[list[Answer], tuple[float, float], Tensor]:
+    """GNNs that count, the closed form's share and sharpness, and the shift of the classes."""
+    logits = [one.logits for one in trained] + [known.instant.clamp_min(FLOOR).log()]
+    mix = shares_by_validation(logits, known.prior, graph.val, graph.y[graph.val])
+    shares = mix.shares.clone()
+    small = shares < SMALLEST_SHARE
+    small[int(shares[:-1].argmax())] = False  # a result has a GNN
+    small[-1] = False
+    shares[small] = 0
+    shares /= shares.sum()
+    answers = [
+        replace(one.answer, share=float(shares[i]), sharpness=float(mix.sharpness[i]))
+        for i, one in enumerate(trained)
+        if shares[i] > 0 or not small[i]
+    ]
+    return answers, (float(shares[-1]), float(mix.sharpness[-1])), mix.shift
 
 
-def _share(logits: Tensor, instant: Tensor, graph: Graph) -> float:
-    """How much the GNN counts: by accuracy on validation nodes; half without any."""
-    if len(graph.val) == 0:
-        return 0.5
-    labels = graph.y[graph.val]
-    scores = [float(accuracy(one, graph.val, labels)) for one in (logits, instant)]
-    return float(mixing_weights(scores, len(labels))[0])
+def _beside(x: SparseMatrix | Tensor, more: Tensor) -> SparseMatrix | Tensor:
+    """Columns side by side; sparse if the first are: [N, F], [N, Q] -> [N, F + Q]."""
+    if isinstance(x, Tensor):
+        return torch.cat([x, more], 1)
+    from graphglow.evidence.rows import entries, sparse_rows
 
-
-def _beside(logits: Tensor, instant: Tensor, share: float) -> Tensor:
-    """``share * logits + (1 - share) * log P``: [N, C] each."""
-    return share * logits + (1 - share) * instant.clamp_min(FLOOR).log()
+    row, col, values = entries(x)
+    there = more.nonzero().T
+    both = torch.cat([row, there[0]]), torch.cat([col, x.shape[1] + there[1]])
+    numbers = torch.cat([values, more[there[0], there[1]]])
+    return sparse_rows(*both, numbers, (x.shape[0], x.shape[1] + more.shape[1]))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,9 +19,9 @@ from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.structure import PivotStructure, StructureLearner
+from graphglow.structure import PivotStructure, Structure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import NO_LONGER, Model, ModelConfig, PaperConfig, Runs
+from graphglow.training.config import NO_LONGER, Model, PaperConfig, Runs
 from graphglow.training.device import memory_advice
 from graphglow.training.loop import Epoch
 from graphglow.training.refine import Refinement, last_refinement
@@ -129,7 +129,6 @@ class TransferResult(RunResult):
 
     data: Data
     graph: Graph
-    gnn: Backbone
     history: list[Epoch]
     train_seconds: float
     seconds: float
@@ -137,8 +136,7 @@ class TransferResult(RunResult):
 
     @property
     @abstractmethod
-    def run(self) -> ModelConfig:
-        """The settings of the GNN and of its message passing, as they were in training."""
+    def backbone(self) -> str: ...
 
     @property
     @abstractmethod
@@ -146,25 +144,25 @@ class TransferResult(RunResult):
         """Of the learner."""
 
     @cached_property
-    def refinement(self) -> Refinement[PivotStructure]:
-        """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
+    @abstractmethod
+    def logits(self) -> Tensor:
+        """Scores of every node, on the device that the result was trained on: [N, C]."""
 
-        On the device that the result was trained on.
-        """
-        return self.evaluated(self.data, self.graph)
+    @property
+    @abstractmethod
+    def message_graph(self) -> tuple[Structure | None, float]:
+        """The learned graph, and lambda: together the graph that messages went over."""
 
     @abstractmethod
-    def evaluated(self, data: Data, graph: Graph) -> Refinement[PivotStructure]:
-        """An evaluation pass over the graph that it was trained on, or one that has grown."""
+    def grown_logits(self, data: Data, graph: Graph) -> Tensor:
+        """Scores on a graph that has grown since, checked and on the device: [N + M, C]."""
 
-    def last_layer(self) -> LastLayer:
-        """What :meth:`refinement` scores, as a sum over nodes; only of explainable backbones."""
-        mix = MixedPropagation(self.graph.adj, self.refinement.latent, self.run.input_weight)
-        with torch.no_grad():
-            return self.gnn.last_layer(self.refinement.encoded, mix)
+    @abstractmethod
+    def voices(self) -> "list[Voice]":
+        """The scores taken apart into sums over nodes; only of explainable backbones."""
 
     def _scores(self) -> Tensor:
-        return self.refinement.logits
+        return self.logits
 
     def predict_new(
         self,
@@ -278,7 +276,7 @@ class TransferResult(RunResult):
         data = self.data
         graph = {name: data[name] for name in GRAPH_TENSORS if data.get(name) is not None}
         own, facts = self._parts()
-        tensors = {**prefixed("gnn", self.gnn.state_dict()), **prefixed("graph", graph), **own}
+        tensors = {**prefixed("graph", graph), **own}
         meta = {
             **facts,
             **{name: getattr(self, name) for name in MEASURED},
@@ -301,23 +299,61 @@ class TransferResult(RunResult):
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
 
+class Voice(NamedTuple):
+    """One GNN of a result: its last layer, as far as it counts, and over what it passed messages.
+
+    The scores are ``sum over voices of M_voice said + own + bias``, with ``M = lambda A + (1 -
+    lambda) L``.
+    """
+
+    layer: LastLayer
+    latent: Structure | None
+    input_weight: float
+
+
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PaperResult(TransferResult):
     """A transfer under the paper's structure learner, with its fixed pivots."""
 
     config: PaperConfig
     learner: StructureLearner
+    gnn: Backbone
     pivots: Tensor
 
     @property
-    def run(self) -> ModelConfig:
-        return self.config
+    def backbone(self) -> str:
+        return self.config.backbone
 
     @property
     def provenance(self) -> dict[str, Any]:
         return self.learner.provenance
 
-    def evaluated(self, data: Data, graph: Graph) -> Refinement[PivotStructure]:
+    @cached_property
+    def refinement(self) -> Refinement[PivotStructure]:
+        """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
+
+        On the device that the result was trained on.
+        """
+        return self._evaluated(self.graph)
+
+    @property
+    def logits(self) -> Tensor:  # type: ignore[override]
+        return self.refinement.logits
+
+    @property
+    def message_graph(self) -> tuple[Structure | None, float]:
+        return self.refinement.latent, self.config.input_weight
+
+    def grown_logits(self, data: Data, graph: Graph) -> Tensor:
+        return self._evaluated(graph).logits
+
+    def voices(self) -> list[Voice]:
+        latent, weight = self.message_graph
+        mix = MixedPropagation(self.graph.adj, latent, weight)
+        with torch.no_grad():
+            return [Voice(self.gnn.last_layer(self.refinement.encoded, mix), latent, weight)]
+
+    def _evaluated(self, graph: Graph) -> Refinement[PivotStructure]:
         runs = Runs.of([self.config])
         with memory_advice(graph.num_nodes, self.config):
             return last_refinement(self.gnn, self.learner, graph, self.pivots, runs, wait=True)
@@ -349,6 +385,7 @@ class PaperResult(TransferResult):
     def _parts(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         learner = {"config": asdict(self.learner.config), "provenance": self.learner.provenance}
         tensors = prefixed("learner", self.learner.state_dict()) | {"pivots": self.pivots}
+        tensors |= prefixed("gnn", self.gnn.state_dict())
         return tensors, {"config": asdict(self.config), "learner": learner}
 
 
@@ -365,7 +402,8 @@ def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> Tr
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
     settings = current_settings(meta["config"]) | {"device": "cpu"}
     config = PaperConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
-    gnn = loaded_gnn(config, graph, learner.config.embedding_size, tensors, origin)
+    weights = within("gnn", tensors)
+    gnn = loaded_gnn(config, graph, learner.config.embedding_size, weights, origin)
     pivots = tensors["pivots"].to(torch.int64)
     if pivots.ndim != 1 or not 0 <= int(pivots.min()) <= int(pivots.max()) < graph.num_nodes:
         raise InputError(f"{origin} must hold pivots that are nodes of its graph")
@@ -376,11 +414,11 @@ def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> Tr
 
 
 def loaded_gnn(
-    config: Model, graph: Graph, hidden: int, tensors: dict[str, Tensor], origin: str
+    config: Model, graph: Graph, hidden: int, weights: dict[str, Tensor], origin: str
 ) -> Backbone:
-    """The trained GNN of a file."""
+    """A trained GNN of a file."""
     gnn = config.build_gnn(graph, hidden, torch.Generator())
-    gnn.load_state_dict(within("gnn", tensors))
+    gnn.load_state_dict(weights)
     if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
         raise InputError(f"{origin} must hold finite weights; got NaN or infinity")
     return gnn.requires_grad_(False).eval()
