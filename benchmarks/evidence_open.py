@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,18 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig, pretrain_evidence
-from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
+from graphglow.evidence.answers import (
+    graph_by_leave_one_out,
+    mixed_by_validation,
+    validation_score,
+)
 from graphglow.evidence.candidates import nearest
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import entries, times
 from graphglow.evidence.views import first_views
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
+from graphglow.training.loop import Replay
 
 FAMILIES = {
     "dblp": "citation", "acm": "citation", "amazon-computers": "co-purchase",
@@ -48,7 +54,7 @@ FAMILIES = {
     "airports-brazil": "airports", "airports-europe": "airports", "german-credit": "tabular",
     "webkb-washington": "web",
 }  # fmt: skip
-"""Of each graph; all others are Facebook colleges."""
+"""Of each graph; Facebook colleges besides, and the paper's graphs."""
 FOLDS = {
     "citation": 0, "airports": 0, "colleges": 1, "photos": 2, "grid": 2, "co-purchase": 3, "web": 3,
     "co-author": 4, "wiki": 4, "pages": 5, "tabular": 5,
@@ -93,7 +99,7 @@ def load(path: Path) -> Data:
 
 
 def family(name: str) -> str:
-    return FAMILIES.get(name, "colleges")
+    return FAMILIES.get(name, "colleges" if name.startswith("facebook-") else "paper")
 
 
 def under(data: Data, condition: str, seed: int) -> Data | None:
@@ -163,79 +169,98 @@ def gnn_features(data: Data, device: str) -> Tensor:
     return (x - x.mean(0)) / x.std(0).clamp_min(1e-6)
 
 
-def train_lines(
-    x: Tensor, graphs: list[SparseMatrix], data: Data, seed: int
-) -> tuple[Tensor, Tensor]:
-    """Two-layer GNNs, one per graph and setting, all at once.
+Lines = dict[str, tuple[Tensor, SparseMatrix]]
+"""By name: the input columns [N, D] and the graph that messages go over."""
 
-    Returns the predictions of the epoch that is best on validation, and its score there:
-    [B, S, N, C], [B, S].
+
+def train_lines(lines: Lines, data: Data, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
+    """Two-layer GNNs, one per line and setting, all at once.
+
+    Returns by name the predictions of the epoch that is best on validation, and its score there:
+    [S, N, C], [S].
     """
-    device, lines, sets = x.device, len(graphs), len(SETTINGS)
+    groups: dict[int, list[str]] = defaultdict(list)  # lines that read the same columns
+    for name, (x, _) in lines.items():
+        groups[id(x)].append(name)
+    names = [name for group in groups.values() for name in group]
+    inputs = [lines[group[0]][0] for group in groups.values()]
+    sizes = [len(group) for group in groups.values()]
+    count, sets, device = len(names), len(SETTINGS), inputs[0].device
     torch.manual_seed(seed)
-    adj = block_diagonal(graphs)
+    adj = block_diagonal([lines[name][1] for name in names])
     y = data.y.to(device)
     classes = int(data.y.max()) + 1
     train = data.train_mask.to(device).nonzero()[:, 0]
     val = data.val_mask.to(device).nonzero()[:, 0]
-    nodes, width = x.shape
+    nodes = len(y)
 
-    def weight(*shape: int) -> nn.Parameter:
+    def weight(some: int, *shape: int) -> nn.Parameter:
         bound = (6 / (shape[-1] + shape[-2])) ** 0.5
         drawn = torch.empty(sets, *shape).uniform_(-bound, bound)  # the same for all lines
-        return nn.Parameter(drawn.expand(lines, *drawn.shape).to(device).contiguous())
+        return nn.Parameter(drawn.expand(some, *drawn.shape).to(device).contiguous())
 
-    w1, w2 = weight(width, UNITS), weight(UNITS, classes)
-    b1 = nn.Parameter(torch.zeros(lines, 1, sets, UNITS, device=device))
-    b2 = nn.Parameter(torch.zeros(lines, 1, sets, classes, device=device))
+    w1 = [weight(some, x.shape[1], UNITS) for some, x in zip(sizes, inputs, strict=True)]
+    w2 = weight(count, UNITS, classes)
+    b1 = nn.Parameter(torch.zeros(count, 1, sets, UNITS, device=device))
+    b2 = nn.Parameter(torch.zeros(count, 1, sets, classes, device=device))
     decay = torch.tensor([s[0] for s in SETTINGS], device=device)[:, None, None]
     drop = [s[1] for s in SETTINGS]
     kept = torch.tensor([1 - d for d in drop], device=device)[:, None]
-    optimizer = torch.optim.Adam([w1, w2, b1, b2], lr=RATE, fused=device.type == "cuda")
-    rates = sorted(set(drop))
-    members = {r: [s for s in range(sets) if drop[s] == r] for r in rates}
+    gpu = device.type == "cuda"
+    optimizer = torch.optim.Adam([*w1, w2, b1, b2], lr=RATE, fused=gpu, capturable=gpu)
+    alike = [list(some) for _, some in groupby(range(sets), key=lambda s: drop[s])]
+
+    def first_layer(x: Tensor, w: Tensor, training: bool) -> Tensor:  # [lines, N, S, U]
+        parts = []
+        for some in alike if training else [list(range(sets))]:
+            weights = w[:, some[0] : some[-1] + 1].permute(2, 0, 1, 3).flatten(1)
+            out = F.dropout(x, drop[some[0]], training) @ weights  # [N, lines * some * units]
+            parts.append(out.view(nodes, len(w), len(some), UNITS))
+        return torch.cat(parts, 2).transpose(0, 1)
 
     def forward(training: bool) -> Tensor:
-        parts = []
-        for rate in rates if training else [0.0]:
-            which = members[rate] if training else list(range(sets))
-            w = w1[:, which].permute(2, 0, 1, 3).flatten(1)  # [D, lines * some * units]
-            out = (F.dropout(x, rate) if training and rate else x) @ w
-            parts.append((which, out.view(nodes, lines, len(which), UNITS)))
-        order = [s for which, _ in parts for s in which]
-        h = torch.cat([out for _, out in parts], 2)[:, :, np.argsort(order)]
-        h = h.transpose(0, 1).reshape(lines * nodes, sets * UNITS)
-        h = times(adj, h).view(lines, nodes, sets, UNITS) + b1
-        h = h.relu()
+        h = torch.cat([first_layer(x, w, training) for x, w in zip(inputs, w1, strict=True)])
+        h = times(adj, h.reshape(count * nodes, sets * UNITS)).view(count, nodes, sets, UNITS)
+        h = (h + b1).relu()
         if training:
             h = h * (torch.rand_like(h) < kept) / kept
         h = torch.einsum("bnsu,bsuc->bnsc", h, w2)
-        h = times(adj, h.reshape(lines * nodes, sets * classes))
-        return h.view(lines, nodes, sets, classes) + b2
+        h = times(adj, h.reshape(count * nodes, sets * classes))
+        return h.view(count, nodes, sets, classes) + b2
 
-    best = torch.full((lines, sets), -1e9, device=device)
-    answer = torch.zeros(lines, sets, nodes, classes, device=device)
-    for epoch in range(EPOCHS):
-        out = forward(True)[:, train].log_softmax(-1)
-        index = y[train].view(1, -1, 1, 1).expand(lines, -1, sets, 1)
+    best = torch.full((count, sets), -1e9, device=device)
+    answer = torch.zeros(count, sets, nodes, classes, device=device)
+    index = y[train].view(1, -1, 1, 1).expand(count, -1, sets, 1)
+    y_val = y[val]
+
+    def step() -> None:
+        out = forward(True).index_select(1, train).log_softmax(-1)
         loss = -out.gather(3, index).mean(1).sum()
         optimizer.zero_grad()
         loss.backward()
         with torch.no_grad():
-            w1.grad += decay * w1
-            w2.grad += decay * w2
+            for w in (*w1, w2):
+                w.grad += decay * w
         optimizer.step()
+
+    @torch.no_grad()
+    def look() -> None:
+        out = forward(False).transpose(1, 2).log_softmax(-1)  # [B, S, N, C]
+        score = line_scores(out.index_select(2, val), y_val)
+        better = score > best
+        best.copy_(torch.where(better, score, best))
+        answer.copy_(torch.where(better[..., None, None], out, answer))
+
+    generators = [torch.cuda.default_generators[0]] if gpu else []
+    stepping, looking = (Replay(generators, device, enabled=gpu) for _ in range(2))
+    for epoch in range(EPOCHS):
+        stepping(step)
         if epoch % EVERY == EVERY - 1:
-            with torch.no_grad():
-                out = forward(False).transpose(1, 2).log_softmax(-1)  # [B, S, N, C]
-                score = validation_score(out[:, :, val], y[val])
-                better = score > best
-                best = torch.where(better, score, best)
-                answer = torch.where(better[..., None, None], out, answer)
-    return answer.exp(), best
+            looking(look)
+    return {name: (answer[i].exp(), best[i]) for i, name in enumerate(names)}
 
 
-def validation_score(logs: Tensor, y: Tensor) -> Tensor:
+def line_scores(logs: Tensor, y: Tensor) -> Tensor:
     """Accuracy, ties by the log-loss: [.., K, C], [K] -> [..]."""
     right = (logs.argmax(-1) == y).float().mean(-1)
     own = y[:, None].expand(*logs.shape[:-1], 1)
@@ -292,52 +317,66 @@ def run_cell(path: str, condition: str, seed: int, learner_file: str, device: st
     refine_seconds = time.perf_counter() - started
     for name, control in controls.items():
         refined[name] = control.refine(known, seed=seed, device=device)
-    nodes = len(data.y)
+    nodes, classes = len(data.y), int(data.y.max()) + 1
     problem = problem_of(known, device)
-    a = problem.adj
+    a, none = problem.adj, identity(nodes, device)
     views = first_views(problem, torch.Generator().manual_seed(seed))
-    near = nearest(views["x"], 10)
-    graphs = {"gcn": a, "mlp": identity(nodes, device)}
-    latent = {"knn": normalised_adjacency(near, None, nodes)}
+    x = gnn_features(data, device)
+    wide = torch.cat([x, views["link"], views["role"]], 1)  # and where a node is in the graph
+    prior = torch.zeros(classes, device=device)
+    prior[problem.seen] = problem.prior
+    graphs: Lines = {"gcn": (x, a), "mlp": (x, none), "wide A": (wide, a), "wide I": (wide, none)}
+    latent = {"knn": normalised_adjacency(nearest(views["x"], 10), None, nodes)}
     latent |= {name: result.adjacency() for name, result in refined.items()}
-    for name, s in latent.items():
-        graphs[name] = s
-        graphs[f"{name}/2"] = mixture(a, s, 0.5)
+    both = {name: mixture(a, s, 0.5) for name, s in latent.items()}
+    for name in latent:
+        graphs |= {name: (wide, latent[name]), f"{name}/2": (wide, both[name])}
+    instant = {}
+    for name, result in refined.items():
+        instant[name] = F.pad(result.probabilities, (0, classes - result.probabilities.shape[1]))
+        v = (instant[name] / prior.clamp_min(1e-9)).clamp_min(1e-6).log().clamp(-4, 4)
+        v = v[:, problem.seen].contiguous()
+        over = {" A": a, " I": none, " S": latent[name], "/2": both[name]}
+        graphs |= {f"{name} votes{g}": (v, graph) for g, graph in over.items()}
     torch.backends.cuda.matmul.allow_tf32 = True  # of the GNNs, not of the evidence
-    answers, scores = train_lines(gnn_features(data, device), list(graphs.values()), data, seed)
+    trained = train_lines(graphs, data, seed)
     torch.backends.cuda.matmul.allow_tf32 = False
-    best = scores.max(1)  # over settings
-    lines = {
-        name: (answers[i, best.indices[i]], float(best.values[i])) for i, name in enumerate(graphs)
-    }
     y = data.y.to(device)
     val, test = (data[f"{m}_mask"].to(device).nonzero()[:, 0] for m in ("val", "test"))
+    lines = {}
+    for name, (answers, scores) in trained.items():
+        best = int(scores.argmax())  # over settings
+        lines[name] = answers[best], float(scores[best])
 
     def judged(p: Tensor) -> tuple[Tensor, float]:
-        return p, float(validation_score(p[val].clamp_min(1e-9).log(), y[val]))
+        return p, validation_score(p[val], y[val])
 
-    classes = answers.shape[-1]
-    for name, result in refined.items():
-        p = F.pad(result.probabilities, (0, classes - result.probabilities.shape[1]))
+    for name, p in instant.items():
         lines[f"{name} instant"] = judged(p)
-    methods = {"gcn": ["gcn"], "mlp": ["mlp"], "knn": ["gcn", "knn/2", "knn"]}
+    methods = {"gcn": ["gcn"], "mlp": ["mlp"], "knn": ["wide A", "knn/2", "knn"]}
     for name in refined:
-        methods[name] = ["gcn", f"{name}/2", name]
+        methods[name] = ["wide A", f"{name}/2", name]
         methods[f"{name} S"] = [name]
         methods[f"{name} instant"] = [f"{name} instant"]
     picked = {m: max(options, key=lambda o: lines[o][1]) for m, options in methods.items()}
     share = graph_by_leave_one_out(refined["evidence"].channel_scores)
-    by_loo = {None: "mlp", 0.0: "evidence", 0.5: "evidence/2", 1.0: "gcn"}
+    by_loo = {None: "wide I", 0.0: "evidence", 0.5: "evidence/2", 1.0: "wide A"}
     picked["evidence by loo"] = by_loo[share]
-    mixtures = {"gcn+mlp mixed": ["gcn", "mlp"], "knn mixed": ["gcn", "knn/2", "knn", "mlp"]}
+    plain = ["gcn", "mlp", "wide A", "wide I"]
+    mixtures = {"gcn+mlp mixed": ["gcn", "mlp"], "wide mixed": plain,
+                "knn mixed": [*plain, "knn/2", "knn"]}  # fmt: skip
     for name in refined:
-        mixtures[f"{name} gnn mixed"] = ["gcn", f"{name}/2", name, "mlp"]
-        mixtures[f"{name} mixed"] = [*mixtures[f"{name} gnn mixed"], f"{name} instant"]
+        gnns = [*plain, f"{name}/2", name]
+        votes = [f"{name} votes{g}" for g in (" A", " I", " S", "/2")]
+        mixtures[f"{name} gnn mixed"] = gnns
+        mixtures[f"{name} mixed"] = [*gnns, *votes, f"{name} instant"]
     for name, options in mixtures.items():
-        some = [lines[o] for o in options]
-        weights = mixing_weights([score for _, score in some], len(val))
-        lines[name] = judged(mixed([p for p, _ in some], weights))
+        p, _ = mixed_by_validation([lines[o][0] for o in options], prior, val, y[val])
+        lines[name] = judged(p)
         picked[name] = name
+    unjudged = ["wide A", "evidence/2", "evidence", "evidence votes S", "evidence instant"]
+    lines["evidence even"] = judged(torch.stack([lines[o][0] for o in unjudged]).mean(0))
+    picked["evidence even"] = "evidence even"
     accuracy = {
         name: float((p[test].argmax(1) == y[test]).float().mean()) for name, (p, _) in lines.items()
     }
@@ -445,7 +484,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print that of the rows in --out")
     parser.add_argument("--learner", type=Path, help="evaluate this one instead of folds")
     parser.add_argument("--final", type=Path, help="also pre-train on all graphs, into this file")
-    parser.add_argument("--keep", type=Path, default=Path("evidence_folds"))
+    kept = "folder of the folds' learners; those that are there are used"
+    parser.add_argument("--keep", type=Path, default=Path("evidence_folds"), help=kept)
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS))
     parser.add_argument("--targets", nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
@@ -482,6 +522,8 @@ def main() -> None:
         if args.learner is None:
             for fold in sorted({FOLDS[family(t)] for t in targets}):
                 learners[fold] = str(args.keep / f"fold{fold}.safetensors")
+                if Path(learners[fold]).exists():
+                    continue
                 others = [f for n, f in files.items() if FOLDS[family(n)] != fold]
                 job = (pretrain_fold, others, learners[fold], args.device, config)
                 training.append(pool.submit(*job))
@@ -511,7 +553,8 @@ def main() -> None:
                     rows.append(row)
                     out.write(json.dumps({**row, **machine}) + "\n")
                 out.flush()
-    print(means(rows))
+    if rows:
+        print(means(rows))
     print(f"{len(rows)} rows, {time.perf_counter() - started:.0f} s")
 
 

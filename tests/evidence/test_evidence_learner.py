@@ -15,7 +15,13 @@ from graphglow.evidence import (
     pretrain_evidence,
     random_graph,
 )
-from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
+from graphglow.evidence.answers import (
+    graph_by_leave_one_out,
+    mixed,
+    mixed_by_validation,
+    mixing_weights,
+    with_shares,
+)
 from graphglow.storage import load_tensors, save_tensors
 
 SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "evidence.safetensors"
@@ -179,7 +185,7 @@ def test_foreign_truncated_and_other_files_are_refused(learner, tmp_path):
     tensors, meta = load_tensors(path, "evidence learner")
     other = {k: v for k, v in meta.items() if k not in ("kind", "version")}
     save_tensors(path, "evidence learner", tensors, {**other, "evidence_version": 99})
-    with pytest.raises(InputError, match="evidence version 1; got version 99"):
+    with pytest.raises(InputError, match="evidence version 2; got version 99"):
         EvidenceLearner.load(path)
     save_tensors(path, "learner", tensors, other)
     with pytest.raises(InputError, match="must be a graphglow evidence learner"):
@@ -238,6 +244,21 @@ def test_answers_as_good_as_the_best_are_mixed():
     torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.0]), atol=1e-3, rtol=0)
     p = mixed([torch.eye(3), torch.ones(3, 3) / 3, torch.eye(3)], weights)
     torch.testing.assert_close(p.sum(1), torch.ones(3))
+
+
+def test_answers_move_to_the_class_shares_of_validation_where_that_pays():
+    y = torch.tensor([0] * 80 + [1] * 20)
+    prior, unsure = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([[0.4, 0.6, 0.0]]).repeat(100, 1)
+    moved = with_shares(unsure, prior, torch.tensor([0.8, 0.2, 0.0]), 1.0)
+    torch.testing.assert_close(moved[0], torch.tensor([0.32, 0.12, 0.0]) / 0.44)
+    nodes = torch.arange(0, 100, 2)
+    p, weights = mixed_by_validation([unsure], prior, nodes, y[nodes])
+    assert (p.argmax(1) == 0).all()
+    assert weights[0, 0] < 1e-3
+    right = torch.eye(3)[y] * 0.9 + 0.05
+    p, weights = mixed_by_validation([right, unsure], prior, nodes, y[nodes])
+    assert (p.argmax(1) == y).all()
+    assert weights[0, 0] > weights[1].sum()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from graphglow.evidence.pairs import (
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rounds import first_round
 from graphglow.evidence.rows import low_rank, sparse_rows, take, times, transposed, unit
+from graphglow.evidence.views import role_view
 
 
 def graph(nodes=50, seed=0):
@@ -93,3 +94,15 @@ def test_low_rank_keeps_inner_products():
     low = low_rank(rows, 8, g)
     assert low.shape == (60, 8)
     torch.testing.assert_close(low @ low.T, rows @ rows.T, atol=1e-2, rtol=1e-3)
+
+
+def test_hubs_are_alike_and_leaves_are_alike():
+    star = torch.stack([torch.zeros(20, dtype=torch.int64), torch.arange(1, 21)])
+    data = Data(num_nodes=43, edge_index=torch.cat([star, star + 21], 1))  # and one node alone
+    role = role_view(problem_of(data))
+    torch.testing.assert_close(role.norm(dim=1), torch.ones(43))
+    cosine = role @ role.T
+    torch.testing.assert_close(cosine[0, 21], torch.tensor(1.0))
+    torch.testing.assert_close(cosine[1, 40], torch.tensor(1.0))
+    assert cosine[0, 1] < 0.5
+    assert role_view(problem_of(Data(num_nodes=3))).shape == (3, 0)

@@ -5,7 +5,12 @@
 ``rounds``. ``episodes`` and ``random_graphs`` are what it learns from.
 """
 
-from graphglow.evidence.answers import graph_by_leave_one_out, mixed, mixing_weights
+from graphglow.evidence.answers import (
+    graph_by_leave_one_out,
+    mixed,
+    mixed_by_validation,
+    mixing_weights,
+)
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
 from graphglow.evidence.random_graphs import random_graph
@@ -19,6 +24,7 @@ __all__ = [
     "explain_pairs",
     "graph_by_leave_one_out",
     "mixed",
+    "mixed_by_validation",
     "mixing_weights",
     "pretrain_evidence",
     "random_graph",

@@ -7,9 +7,16 @@ within what so few nodes can tell, is seldom worse than it and often better.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+STRENGTHS = (0.0, 0.5, 1.0)
+"""How far an answer is moved from the training labels' class shares to those of validation."""
+SHARPNESS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+PSEUDO_LABELS = 5  # of the training labels' shares, against few validation nodes
 
 
 def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
@@ -27,6 +34,42 @@ def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
 def mixed(answers: Sequence[Tensor], weights: Tensor) -> Tensor:
     """``sum_a w_a p_a``: [N, C] each -> [N, C]."""
     return torch.einsum("a,anc->nc", weights.to(answers[0]), torch.stack(list(answers)))
+
+
+def with_shares(answer: Tensor, prior: Tensor, shares: Tensor, strength: float) -> Tensor:
+    """``p_k (shares_k / prior_k)^strength``, of sum 1: labels drawn evenly from uneven classes.
+
+    Shapes:
+        answer [N, C], prior [C] of the training labels, shares [C] of the classes -> [N, C]
+    """
+    ratio = (shares.clamp_min(1e-4) / prior.clamp_min(1e-4)) ** strength
+    moved = answer * torch.where(prior > 0, ratio, torch.ones_like(ratio))
+    return moved / moved.sum(1, keepdim=True).clamp_min(1e-12)
+
+
+def mixed_by_validation(
+    answers: Sequence[Tensor], prior: Tensor, nodes: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Every answer as it is and moved to the classes' shares among validation nodes, half way and
+    all the way; mixed by accuracy there.
+
+    Shapes:
+        answers [N, C] each, A of them; prior [C] of the training labels; nodes [K] and labels [K]
+        of validation -> probabilities [N, C], weights [A, 3] of sum 1
+    """
+    counts = torch.bincount(labels, minlength=len(prior)).to(prior)
+    shares = (counts + PSEUDO_LABELS * prior) / (counts.sum() + PSEUDO_LABELS)
+    every = [with_shares(a, prior, shares, s) for a in answers for s in STRENGTHS]
+    scores = [validation_score(a[nodes], labels) for a in every]
+    weights = mixing_weights(scores, len(nodes))
+    return mixed(every, weights), weights.view(len(answers), len(STRENGTHS))
+
+
+def validation_score(answer: Tensor, labels: Tensor) -> float:
+    """Accuracy, ties by the log-loss: [K, C], [K]."""
+    right = (answer.argmax(1) == labels).float().mean()
+    sure = answer.gather(1, labels[:, None]).clamp_min(1e-9).log().mean()
+    return float(right + 1e-3 * sure)
 
 
 def graph_by_leave_one_out(
@@ -48,3 +91,50 @@ def graph_by_leave_one_out(
     if abs(given - refined) <= margin:
         return 0.5
     return float(given > refined)
+
+
+class Mixture(NamedTuple):
+    """How several answers are mixed: ``logits = sum_a shares_a sharpness_a logits_a + shift``.
+
+    Shapes:
+        shares [A] of sum 1, sharpness [A], shift [C]
+    """
+
+    shares: Tensor
+    sharpness: Tensor
+    shift: Tensor
+
+
+def shares_by_validation(
+    logits: Sequence[Tensor], prior: Tensor, nodes: Tensor, labels: Tensor
+) -> Mixture:
+    """Mix answers by their accuracy on validation nodes; evenly where there are none.
+
+    Each is taken as it is and moved to the classes' shares among validation nodes, half way and
+    all the way: labels that were drawn evenly say nothing of uneven classes. How sharp an answer
+    is, is by its log-loss there.
+
+    Shapes:
+        logits [N, C] each, A of them; prior [C] of the training labels; nodes [K], labels [K]
+    """
+    count = len(logits)
+    if len(nodes) == 0:
+        even = torch.full((count,), 1 / count, device=prior.device)
+        return Mixture(even, torch.ones_like(even), torch.zeros_like(prior))
+    seen = prior > 0
+    counts = torch.bincount(labels, minlength=len(prior)).to(prior)
+    shares = (counts + PSEUDO_LABELS * prior) / (counts.sum() + PSEUDO_LABELS)
+    ratio = torch.where(seen, (shares.clamp_min(1e-4) / prior.clamp_min(1e-4)).log(), 0.0)
+    sharpness, scores = [], []
+    for one in logits:
+        tried = torch.tensor(SHARPNESS, device=one.device)[:, None, None] * one[nodes]
+        cost = [F.cross_entropy(each, labels, reduction="sum") for each in tried]
+        held = 2 * torch.tensor(SHARPNESS, device=one.device).log().square()
+        sharp = SHARPNESS[int((torch.stack(cost) + held).argmin())]
+        sharpness.append(sharp)
+        for strength in STRENGTHS:
+            answer = (sharp * one[nodes] + strength * ratio).softmax(1)
+            scores.append(validation_score(answer, labels))
+    weights = mixing_weights(scores, len(nodes)).view(count, len(STRENGTHS)).to(prior)
+    moved = (weights * torch.tensor(STRENGTHS).to(prior)).sum()
+    return Mixture(weights.sum(1), torch.tensor(sharpness).to(prior), moved * ratio)

@@ -45,6 +45,7 @@ class RefinedGraph:
     Shapes:
         edge_index [2, E], edge_weight [E], edge_probability [E], edge_in_input [E];
         probabilities [N, classes] or None without labels;
+        link, role [N, *]: whom a node is joined to, and what part it has in the graph;
         pairs [2, M], pair_probability [M], pair_log_odds [M] over chance, pair_evidence [M, F],
         context [G]
     """
@@ -54,6 +55,8 @@ class RefinedGraph:
     edge_probability: Tensor
     edge_in_input: Tensor
     probabilities: Tensor | None
+    link: Tensor
+    role: Tensor
     channel_scores: dict[str, dict[str, float]]
     """By channel: leave-one-out ``accuracy`` over the majority class, and ``likelihood`` gain."""
     context: dict[str, float]
@@ -101,6 +104,8 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
         edge_probability=probability[kept].repeat(2),
         edge_in_input=in_input.repeat(2),
         probabilities=_all_classes(problem, vote.probabilities),
+        link=first.views["link"],
+        role=first.views["role"],
         channel_scores={
             name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
             for name, c in channels.items()

@@ -9,14 +9,18 @@ from graphglow.ops.sparse import SparseMatrix
 
 WIDTH = 192
 """q: columns of the features and of the adjacency after a randomised SVD."""
-FIRST = ("x", "ax", "aax", "diff", "link")
-"""Features, their one- and two-hop means, what sets a node apart there, and its neighbours."""
+FIRST = ("x", "ax", "aax", "diff", "link", "role")
+"""Features, their one- and two-hop means, what sets a node apart there, its neighbours, and what
+part it plays among them (hub, leaf, bridge between hubs)."""
 SECOND = ("sx", "ssx")
 """One- and two-hop means over the graph of the first round."""
+ROLE_WAVES, ROLE_RATE = 64, 0.7
+"""Random Fourier features of a node's part, and the deviation of their frequencies."""
 
 
 def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
-    """The views of :data:`FIRST`, and ``all`` of them but ``diff`` side by side.
+    """The views of :data:`FIRST`; ``alink``, the neighbours' neighbours; ``all``: x, Ax, A^2x and
+    link side by side.
 
     What is absent (no features, no edges) is a view without columns, and every cosine in it is 0.
 
@@ -26,7 +30,9 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     x = _or_none(problem, problem.features, generator)
     views = {"x": x, **_smoothed("ax", "aax", problem.adj, x)}
     views["diff"] = unit(x - times(problem.adj, x)) if x.shape[1] else x
-    views["link"] = _or_none(problem, _link_rows(problem), generator)
+    views["link"] = link = _or_none(problem, _link_rows(problem), generator)
+    views["alink"] = unit(times(problem.adj, link)) if link.shape[1] else link
+    views["role"] = role_view(problem)
     views["all"] = side_by_side(views, ("x", "ax", "aax", "link"))
     return views
 
@@ -36,6 +42,29 @@ def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Ten
     views = _smoothed("sx", "ssx", graph, first["x"])
     views["again"] = side_by_side(first | views, ("x", "sx", "ssx", "aax", "link"))
     return views
+
+
+def role_view(problem: Problem) -> Tensor:
+    """Degrees of a node, of its neighbours (mean, deviation) and of theirs, on a log scale.
+
+    Waves of them whose cosine falls with their distance, so that any level can be told from any
+    other: [N, 2 * ROLE_WAVES] unit rows, or no columns without edges.
+    """
+    if len(problem.low) == 0:
+        return torch.zeros(problem.num_nodes, 0, device=problem.device)
+    own = problem.degree.log1p()[:, None]
+    pattern = problem.neighbours
+    row, _, _ = entries(pattern)
+    mean = pattern.with_values(problem.degree.reciprocal()[row])
+    once = times(mean, own)
+    spread = (times(mean, own.square()) - once.square()).clamp_min(0).sqrt()
+    part = torch.cat([own, once, times(mean, once), spread], 1)
+    part = (part - part.mean(0)) / part.std(0).clamp_min(1e-6)
+    fixed = torch.Generator().manual_seed(0)  # the same waves on every graph
+    waves = ROLE_RATE * torch.randn(part.shape[1], ROLE_WAVES, generator=fixed)
+    phase = part @ waves.to(part)
+    waved: Tensor = torch.cat([phase.cos(), phase.sin()], 1) / ROLE_WAVES**0.5
+    return waved
 
 
 def side_by_side(views: dict[str, Tensor], names: tuple[str, ...]) -> Tensor:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
@@ -216,8 +217,8 @@ class Explainer:
         """
         adj = self.voices[0][0].adj
         joined = adj.col[int(adj.crow[at]) : int(adj.crow[at + 1])].tolist()
-        weights, parts = torch.zeros(2, len(self.nodes)), torch.zeros(2, len(self.nodes))
-        weights, parts = weights.double(), parts.double()
+        weights = torch.zeros(2, len(self.nodes), dtype=torch.float64)
+        parts = torch.zeros_like(weights)
         for (_, operator), says in zip(self.voices, said, strict=True):
             rows = torch.stack([part[0].double() for part in operator.parts(slice(at, at + 1))])
             weights += rows.cpu() / len(said)

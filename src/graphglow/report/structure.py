@@ -169,7 +169,7 @@ class LearnedStructure:
         drawn = np.array(list(dict.fromkeys(nodes))[:count])
         given = _between(self.input_edges, drawn)[:, :INPUT_EDGES_DRAWN]
         new = _between(self.new_edges, drawn)[:, :NEW_EDGES_DRAWN]
-        places = _places(self.result.refinement.logits[drawn], np.concatenate([given, new], axis=1))
+        places = _places(self.result.logits[drawn], np.concatenate([given, new], axis=1))
         return Drawing(drawn, places, given, new)
 
 

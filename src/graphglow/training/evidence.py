@@ -2,7 +2,7 @@
 
 Each reads some columns (the features; these and where a node is in the graph; or the closed-form
 predictions) and passes messages over some graph: the input graph A, the refined one S, or none.
-Their scores are mixed, by how well each does on validation nodes, with the closed-form predictions::
+Their scores and the closed-form predictions are mixed by how well each does on validation nodes::
 
     logits = sum_a share_a sharpness_a GNN_a + share_0 sharpness_0 log P_instant + shift
 
@@ -11,7 +11,7 @@ validation nodes. Everything is linear in what the GNNs say, so that it can be e
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.answers import graph_by_leave_one_out, shares_by_validation
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.gnn import Backbone, MixedPropagation
+from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
@@ -52,17 +52,18 @@ from graphglow.training.task import GraphTask, gnn_of
 
 GRAPHS = {"input": (1.0, 0.0), "both": (0.5, 0.0), "refined": (0.0, 0.0), "none": (0.0, 1.0)}
 """By name: lambda, and how much of its own a node hears in the place of S."""
-LINES = (
+Lines = tuple[tuple[str, str], ...]
+LINES: Lines = (
     ("features", "input"), ("features", "none"),
     ("wide", "input"), ("wide", "none"), ("wide", "both"), ("wide", "refined"),
     ("votes", "input"), ("votes", "none"), ("votes", "both"), ("votes", "refined"),
 )  # fmt: skip
 """What a GNN reads, and over which graph its messages pass."""
-UNJUDGED = {
+UNJUDGED: dict[str, Lines] = {
     "graph": (("wide", "input"), ("wide", "both"), ("wide", "refined"), ("votes", "refined")),
     "none": (("wide", "none"), ("votes", "none")),
 }
-"""Those that are trained where no validation node can judge them: with a graph that helps, or not."""
+"""Those that are trained where no validation node can judge them."""
 Settings = tuple[tuple[float, float], ...]
 SETTINGS: Settings = ((5e-4, 0.5), (5e-3, 0.5), (5e-5, 0.0))
 """Weight decay and dropout; the first for all, the others for the best."""
@@ -218,9 +219,8 @@ class EvidenceResult(TransferResult):
             mix = MixedPropagation(graph.adj, latent, answer.input_weight)
             layer = answer.gnn.last_layer(answer.gnn.encode(graph, None), mix)
             scale = answer.share * answer.sharpness
-            parts = (scale * part for part in (layer.said, layer.own, layer.bias))
-            voices.append(Voice(layer._replace(**dict(zip(("said", "own", "bias"), parts,
-                          strict=True))), latent, answer.input_weight))  # fmt: skip
+            layer = LastLayer(layer.adj, scale * layer.said, scale * layer.own, scale * layer.bias)
+            voices.append(Voice(layer, latent, answer.input_weight))
         first = voices[0].layer
         own = first.own + self._instant_part(self.known)
         voices[0] = voices[0]._replace(layer=first._replace(own=own, bias=first.bias + self.shift))
@@ -381,9 +381,7 @@ def transfer_evidence(
         refined = refined_by(learner, data, config.seed, device)
         graph = graph_of(data).to(device)
         known = Known.of(refined, graph)
-        trials = _Trials(
-            graph, known, config, on_epoch, checkpoints, learner_identity(learner)
-        )
+        trials = _Trials(graph, known, config, on_epoch, checkpoints, learner_identity(learner))
         before = 0.0 if checkpoints is None else checkpoints.seconds_before
         train_began = time.perf_counter() - before
         settings = _settings(config)

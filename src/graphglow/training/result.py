@@ -337,7 +337,7 @@ class PaperResult(TransferResult):
         return self._evaluated(self.graph)
 
     @property
-    def logits(self) -> Tensor:  # type: ignore[override]
+    def logits(self) -> Tensor:
         return self.refinement.logits
 
     @property
