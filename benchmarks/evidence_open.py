@@ -42,7 +42,7 @@ from graphglow.evidence.answers import (
 from graphglow.evidence.candidates import nearest
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import entries, times
-from graphglow.evidence.views import first_views
+from graphglow.evidence.views import first_views, role_view
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.training.loop import Replay
@@ -322,7 +322,7 @@ def run_cell(path: str, condition: str, seed: int, learner_file: str, device: st
     a, none = problem.adj, identity(nodes, device)
     views = first_views(problem, torch.Generator().manual_seed(seed))
     x = gnn_features(data, device)
-    wide = torch.cat([x, views["link"], views["role"]], 1)  # and where a node is in the graph
+    wide = torch.cat([x, views["link"], role_view(problem)], 1)  # and where a node is in the graph
     prior = torch.zeros(classes, device=device)
     prior[problem.seen] = problem.prior
     graphs: Lines = {"gcn": (x, a), "mlp": (x, none), "wide A": (wide, a), "wide I": (wide, none)}

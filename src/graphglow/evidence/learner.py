@@ -16,7 +16,7 @@ from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
 from graphglow.storage import load_tensors, save_tensors
 
-EVIDENCE_VERSION = 2
+EVIDENCE_VERSION = 1
 """Of what the evidence is: a learner reads only the evidence that it was trained on."""
 KIND = "evidence learner"
 LOGIT_SCALE = ((1.04, 1.20), (1.14, 1.32))

@@ -10,7 +10,7 @@ from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import entries
 from graphglow.evidence.views import FIRST, SECOND
 
-FIRST_CHANNELS = ("x", "ax", "aax", "diff", "link", "alink", "role", "all", "spread")
+FIRST_CHANNELS = ("x", "ax", "aax", "diff", "link", "all", "spread")
 SECOND_CHANNELS = ("sx", "ssx", "again", "spread_s")
 
 FIRST_EVIDENCE = (
@@ -35,8 +35,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "classes by features": ("agree_x", "agree_diff"),
     "classes by surroundings": ("agree_ax", "agree_aax", "agree_spread", "agree_sx", "agree_ssx",
                                 "agree_spread_s"),
-    "classes by neighbours": ("agree_link", "agree_alink"),
-    "part in the graph": ("cosine_role", "standing_role", "agree_role"),
+    "classes by neighbours": ("agree_link",),
     "classes by all": ("agree_all", "agree_again", "agree_vote"),
     "edge in the input": ("edge",),
     "degrees": ("degree_low", "degree_high"),

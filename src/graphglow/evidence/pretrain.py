@@ -30,11 +30,11 @@ from graphglow.evidence.rounds import (
 class EvidencePretrainConfig:
     """Pre-training of an evidence learner."""
 
-    first_episodes: int = 350
+    first_episodes: int = 300
     """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 250
+    vote_episodes: int = 200
     """Further episodes, for the scorer that mixes the channels' answers."""
-    second_episodes: int = 350
+    second_episodes: int = 300
     """Further episodes, for the second round's scorer."""
     random_share: float = 0.4
     """Share of episodes on random graphs."""
@@ -44,7 +44,7 @@ class EvidencePretrainConfig:
     """Pairs kept of each episode."""
     nodes: int = 512
     """Nodes kept of each episode, for the mixing scorer."""
-    steps: int = 1200
+    steps: int = 2500
     """Of the optimizer, for each scorer."""
     learning_rate: float = 3e-3
     """The highest of one cycle."""

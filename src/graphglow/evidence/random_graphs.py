@@ -16,8 +16,7 @@ def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
 
     Half of them are homophilous to a random degree, half have a random class-to-class matrix;
     degrees are heavy-tailed in half; a third have labels that are diffused over the graph instead
-    of drawn before it, a tenth are levels of the degree. Features: Gaussian or words, of random
-    signal, diffused or not.
+    of drawn before it. Features: Gaussian or words, of random signal, diffused or not.
 
     Shapes:
         x [N, D], edge_index [2, E], y [N]
@@ -41,10 +40,6 @@ def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
     if draw(0, 1) < 0.33:  # labels follow the graph
         field = torch.randn(nodes, classes, generator=generator)
         y = _diffused(edge_index, field, int(draw(2, 8))).argmax(1)
-    elif draw(0, 1) < 0.15:  # classes are levels of a noisy degree
-        degrees = torch.bincount(edge_index.flatten(), minlength=nodes).float().log1p()
-        noisy = degrees + draw(0, 1) * torch.randn(nodes, generator=generator)
-        y = noisy.argsort().argsort() * classes // nodes
     x = _features(y, edge_index, generator)
     return Data(x=x, edge_index=edge_index, y=y, num_nodes=nodes, name="random")
 

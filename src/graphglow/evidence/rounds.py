@@ -48,13 +48,13 @@ class SecondRound:
 def first_round(problem: Problem, generator: torch.Generator) -> FirstRound:
     views = first_views(problem, generator)
     scales = {name: moments(views[name], generator) for name in FIRST}
-    rows = {name: views[name] for name in ("ax", "aax", "diff", "alink", "role", "all")}
+    rows = {name: views[name] for name in ("ax", "aax", "diff", "all")}
     channels = {name: ridge_channel(problem, view, view) for name, view in rows.items()}
     channels["x"] = ridge_channel(problem, problem.features, views["x"])
     linked = problem.neighbours if len(problem.low) else None
     channels["link"] = ridge_channel(problem, linked, views["link"])
     channels["spread"] = spread_channel(problem, problem.adj)
-    near = [views[name] for name in ("x", "ax", "aax", "link", "role")]
+    near = [views[name] for name in ("x", "ax", "aax", "link")]
     pairs = candidate_pairs(problem, near, list(channels.values()))
     evidence = first_evidence(problem, views, scales, channels, pairs)
     context = first_context(problem, channels, pairs)

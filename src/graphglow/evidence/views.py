@@ -9,9 +9,8 @@ from graphglow.ops.sparse import SparseMatrix
 
 WIDTH = 192
 """q: columns of the features and of the adjacency after a randomised SVD."""
-FIRST = ("x", "ax", "aax", "diff", "link", "role")
-"""Features, their one- and two-hop means, what sets a node apart there, its neighbours, and what
-part it plays among them (hub, leaf, bridge between hubs)."""
+FIRST = ("x", "ax", "aax", "diff", "link")
+"""Features, their one- and two-hop means, what sets a node apart there, and its neighbours."""
 SECOND = ("sx", "ssx")
 """One- and two-hop means over the graph of the first round."""
 ROLE_WAVES, ROLE_RATE = 64, 0.7
@@ -19,8 +18,7 @@ ROLE_WAVES, ROLE_RATE = 64, 0.7
 
 
 def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
-    """The views of :data:`FIRST`; ``alink``, the neighbours' neighbours; ``all``: x, Ax, A^2x and
-    link side by side.
+    """The views of :data:`FIRST`, and ``all`` of them but ``diff`` side by side.
 
     What is absent (no features, no edges) is a view without columns, and every cosine in it is 0.
 
@@ -30,9 +28,7 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     x = _or_none(problem, problem.features, generator)
     views = {"x": x, **_smoothed("ax", "aax", problem.adj, x)}
     views["diff"] = unit(x - times(problem.adj, x)) if x.shape[1] else x
-    views["link"] = link = _or_none(problem, _link_rows(problem), generator)
-    views["alink"] = unit(times(problem.adj, link)) if link.shape[1] else link
-    views["role"] = role_view(problem)
+    views["link"] = _or_none(problem, _link_rows(problem), generator)
     views["all"] = side_by_side(views, ("x", "ax", "aax", "link"))
     return views
 
@@ -45,9 +41,10 @@ def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Ten
 
 
 def role_view(problem: Problem) -> Tensor:
-    """Degrees of a node, of its neighbours (mean, deviation) and of theirs, on a log scale.
+    """The part a node plays (hub, leaf, between hubs), for GNNs to read; no evidence yet.
 
-    Waves of them whose cosine falls with their distance, so that any level can be told from any
+    Degrees of the node, of its neighbours (mean, deviation) and of theirs, on a log scale, as
+    waves whose cosine falls with their distance, so that any level can be told from any
     other: [N, 2 * ROLE_WAVES] unit rows, or no columns without edges.
     """
     if len(problem.low) == 0:
