@@ -21,6 +21,7 @@ from graphglow.evidence.rounds import (
     weights_of,
 )
 from graphglow.evidence.scorer import Scorer, contributions
+from graphglow.evidence.views import role_view
 from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
@@ -105,7 +106,7 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
         edge_in_input=in_input.repeat(2),
         probabilities=_all_classes(problem, vote.probabilities),
         link=first.views["link"],
-        role=first.views["role"],
+        role=role_view(problem),
         channel_scores={
             name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
             for name, c in channels.items()
