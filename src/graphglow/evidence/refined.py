@@ -79,6 +79,17 @@ class RefinedGraph:
         """``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
         return normalised_adjacency(self.edge_index, self.edge_weight, self.num_nodes)
 
+    def strongest(self, top_k: int) -> Tensor:
+        """Whether an edge is among the ``top_k`` strongest of one of its ends: [E]."""
+        (here, there), weight, nodes = self.edge_index, self.edge_weight, self.num_nodes
+        order = torch.argsort(weight, descending=True, stable=True)
+        order = order[torch.argsort(here[order], stable=True)]  # by node, then by weight
+        counts = torch.bincount(here, minlength=nodes)
+        first = (counts.cumsum(0) - counts)[here[order]]
+        strong = torch.zeros_like(here, dtype=torch.bool)
+        strong[order] = torch.arange(len(order), device=here.device) - first < top_k
+        return strong | torch.isin(there * nodes + here, (here * nodes + there)[strong])
+
     def dropped(self) -> tuple[Tensor, Tensor]:
         """Input edges that are gone, once each, and their probabilities: [2, D], [D]."""
         edge = self.pair_evidence[:, SECOND_EVIDENCE.index("edge")] > 0

@@ -15,7 +15,6 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import check_graph
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.graph import normalised_adjacency, normalised_features
-from graphglow.inference.refine import refine
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
 from graphglow.ops.sparse import SparseMatrix
@@ -133,15 +132,15 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         known = copy.copy(data)
         if not from_labels:
             known.pop("y", None)
-        made = refine(known, learner)
-        pairs, weight = made.edge_index, made.edge_weight
+        made = learner.refine(known)
+        strong = made.strongest(self.top_k)
+        pairs, weight = made.edge_index[:, strong].cpu(), made.edge_weight[strong].cpu()
         kept, kept_weight = pairs[:, :0], torch.empty(0)
         if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
             kept, given = data.edge_index.cpu(), data.get("edge_weight")
             kept_weight = torch.ones(kept.shape[1]) if given is None else given.cpu().float()
-            pairs, weight = pairs[:, ~made.edge_in_input], weight[~made.edge_in_input]
-        strong = among_strongest(pairs, weight, made.num_nodes, self.top_k)
-        pairs, weight = pairs[:, strong], weight[strong]
+            new = ~made.edge_in_input[strong].cpu()
+            pairs, weight = pairs[:, new], weight[new]
         total = float(kept_weight.sum()) or float(len(weight))
         refined = without_edges(copy.copy(data))
         device = "cpu" if data.edge_index is None else data.edge_index.device
@@ -216,19 +215,3 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
-
-
-def among_strongest(pairs: Tensor, weight: Tensor, num_nodes: int, top_k: int) -> Tensor:
-    """Whether an edge is among the ``top_k`` strongest of one of its ends; both directions alike.
-
-    Shapes:
-        pairs [2, E] both directions of each edge, weight [E] -> [E]
-    """
-    order = torch.argsort(weight, descending=True, stable=True)
-    order = order[torch.argsort(pairs[0, order], stable=True)]  # by node, then by weight
-    counts = torch.bincount(pairs[0], minlength=num_nodes)
-    first = (counts.cumsum(0) - counts)[pairs[0, order]]
-    strong = torch.zeros(len(weight), dtype=torch.bool)
-    strong[order] = torch.arange(len(order)) - first < top_k
-    back = torch.isin(pairs[1] * num_nodes + pairs[0], (pairs[0] * num_nodes + pairs[1])[strong])
-    return strong | back

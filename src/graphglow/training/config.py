@@ -207,67 +207,39 @@ class PaperConfig(ModelConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """What validation chooses; a setting that is given is not chosen but held."""
-
-    input_weight: float | None = None
-    """lambda: weight of the input graph in message passing; the refined graph has 1 - lambda.
-    None: 1, 1/2, 0 or no graph at all, by validation, or by leave-one-out without enough of it."""
-    weight_decay: float | None = None
-    """L2 penalty on the weights; None: one of three, by validation."""
-    dropout: float | None = None
-    """Share of features and hidden units dropped in training; None: with the weight decay."""
-
-    def _check_chosen(self) -> None:
-        if self.input_weight is not None:
-            in_unit_interval("input_weight", self.input_weight)
-        if self.weight_decay is not None:
-            rate("weight_decay", self.weight_decay)
-        if self.dropout is not None and not 0 <= number("dropout", self.dropout) < 1:
-            raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransferConfig(Chosen, Model, Compute):
-    """A small GNN on a new graph and what an evidence learner makes of it."""
+class TransferConfig(RunConfig, Model):
+    """Small GNNs on a new graph and on what an evidence learner makes of it."""
 
     epochs: int = 200
     """Training epochs; the one with the best validation accuracy is kept."""
-    patience: int = 50
+    patience: int = 40
     """End after this many epochs without a better validation score."""
-    learning_rate: float = 0.01
-    """Step size of the optimizer (Adam)."""
     hidden: int = 64
-    """Width of the GNN."""
+    """Width of the GNNs."""
+    input_weight: float | None = None
+    """lambda: weight of the input graph in message passing; the refined graph has 1 - lambda.
+    None: GNNs on either graph and on none are mixed, by validation."""
+    top_k: int = 16
+    """Edges of the refined graph that a node keeps, the strongest; more where others keep them."""
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
-        at_least("epochs", self.epochs, 1)
+        super().__post_init__()
         at_least("patience", self.patience, 1)
         at_least("hidden", self.hidden, 1)
-        step_size("learning_rate", self.learning_rate)
-        self._check_chosen()
+        at_least("top_k", self.top_k, 1)
+        if self.input_weight is not None:
+            in_unit_interval("input_weight", self.input_weight)
         self._check_model()
-        self._check_compute()
 
-    def run(self, input_weight: float, weight_decay: float, dropout: float) -> ModelConfig:
+    def run(self, input_weight: float) -> ModelConfig:
         """The settings of one GNN, whose message passing is not refined any further."""
-        names = [f.name for group in (Model, Compute) for f in fields(group)]
-        return ModelConfig(
-            **{name: getattr(self, name) for name in names},
-            epochs=self.epochs,
-            patience=self.patience,
-            learning_rate=self.learning_rate,
-            input_weight=input_weight,
-            weight_decay=weight_decay,
-            dropout=dropout,
-            refinements=1,
-        )
+        names = [f.name for group in (RunConfig, Model) for f in fields(group)]
+        shared = {name: getattr(self, name) for name in names}
+        return ModelConfig(**shared, input_weight=input_weight, refinements=1)
 
 
 GROUPS = {
     "model": Model,
-    "chosen": Chosen,
     "structure": LearnedStructure,
     "optimiser": Optimiser,
     "compute": Compute,
