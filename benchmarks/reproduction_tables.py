@@ -238,7 +238,7 @@ def origin(shown: Shown) -> str:
     facts = [f"- {name}: {value}\n" for name, value in origins(list(shown.rows)).items()]
     if shown.outdated:
         cells = counted(len(shown.outdated), "cell")
-        facts.append(f"- made before their settings were changed: {cells}, marked\n")
+        facts.append(f"- made before their settings or learners were changed: {cells}, marked\n")
     mixed = {row.slot[:2] for row in shown.rows if row.left_out}
     if mixed:
         cells = counted(len(mixed), "cell")

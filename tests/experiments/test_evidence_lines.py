@@ -1,11 +1,15 @@
 """The evidence learner's lines of Tables 1 and 2: what they run, and that rows say with what."""
 
+import importlib
+import json
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from small_cells import SETTINGS, TARGET, cell, config, rows, run
 
+from graphglow.cli import main
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig
 from graphglow.experiments.paper import CITATION, EVIDENCE, GRAPHS
@@ -77,6 +81,7 @@ def test_rows_say_which_learner_it_was(out):
         assert 0 <= row.test_accuracy <= 1
         assert (row.config["epochs"], row.error, row.runs_at_once) == (2, "", 1)
         assert 0 <= row.metrics["gnn_share"] <= 1
+        assert {*row.metrics} <= {"gnn_share", "lambda"}
     assert untrained.pretraining == other.pretraining
 
 
@@ -119,3 +124,20 @@ def test_another_learner_in_the_package_makes_other_runs(out, monkeypatch):
     facts = [run_of(one, 0, SETTINGS, config()).facts() for one in (shipped, untrained)]
     run_config._evidence_facts.cache_clear()
     assert [same_run(one) in found for one in facts] == [False, True]
+
+
+def test_dry_run_says_what_is_missing(tmp_path, capsys):
+    words = ["--methods", *EVIDENCE, "--out", str(tmp_path / "rows"), "--dry-run", "--json"]
+    assert main(["reproduce", "table2", *words]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (said["counts"]["table2"]["missing"], said["learners"]) == (105, 2)
+
+
+def test_a_machine_without_the_command_line_makes_the_same_rows(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    short = [replace(one, experiment="table1", settings={"epochs": 2}) for one in LINES]
+    monkeypatch.setitem(EXPERIMENTS, "table1", lambda: iter(short))
+    out, other = tmp_path / "rows", ["--seeds", "1", "--device", "cpu"]
+    words = ["table1", "--rows", *EVIDENCE, "--out", str(out), *other]
+    importlib.import_module("reproduce_rows").main(words)
+    assert [(row.method, row.error) for row in rows(out)] == [(name, "") for name in EVIDENCE]

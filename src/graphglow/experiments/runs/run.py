@@ -136,11 +136,12 @@ def _rows(
 
 
 def _chosen(result: TransferResult | FitResult) -> dict[str, Any]:
-    """Under an evidence learner: lambda, if a graph was chosen at all, and the GNN's share."""
+    """Under an evidence learner: the GNN's share, and lambda unless no graph at all was best."""
     if not isinstance(result, EvidenceResult):
         return {}
-    said = result.summary()
-    return {name: said[name] for name in ("input_weight", "gnn_share") if said[name] is not None}
+    choice = result.choice
+    weight = {} if choice.own else {"lambda": choice.input_weight}
+    return {"gnn_share": choice.share, **weight}
 
 
 def _learner(content: bytes | str) -> Learner:
@@ -167,9 +168,7 @@ def _train(
     seen: "_Seen | None" = None,
 ) -> Sequence[TransferResult | FitResult]:
     if method in EVIDENCE:
-        given: Sequence[LearnerName] = learners or [EVIDENCE[method]] * len(
-            configs
-        )  # untrained weights are of the seed
+        given: Sequence[LearnerName] = learners or [EVIDENCE[method]] * len(configs)
         own = [config for config in configs if isinstance(config, TransferConfig)]
         return [transfer(data, *pair) for pair in zip(given, own, strict=True)]
     if not learners:
