@@ -21,7 +21,7 @@ SEEDS = ReproduceConfig.seeds
 LONGEST_REASON = 200
 MARKS = {
     "&dagger;": ALONE,
-    "&Dagger;": "made before its settings were changed",
+    "&Dagger;": "made before its settings or its learner were changed",
     "&sect;": LEFT_OUT,
 }
 TITLES = {

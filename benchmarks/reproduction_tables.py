@@ -11,19 +11,28 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from graphglow.experiments.paper import GRAPHS, PRETRAINED
+from graphglow.experiments.paper import EVIDENCE, GRAPHS, PRETRAINED
 from graphglow.experiments.paper.cells import EXPERIMENTS
 from graphglow.experiments.paper.cells import Cell as CellOfPaper
 from graphglow.experiments.runs.config import (
+    ReproduceConfig,
     as_compared,
     config_kind,
     merged,
+    run_of,
     tuned_settings,
 )
 from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.experiments.runs.rows import ResultRow, counted, origins, without_repeats
+from graphglow.experiments.runs.rows import (
+    ResultRow,
+    counted,
+    origins,
+    same_settings,
+    without_repeats,
+)
 from graphglow.experiments.search.settings import Settings, read_settings
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from marked_page import NO_ROWS, ROOT, markdown, rewrite
@@ -56,6 +65,8 @@ JUDGED = {
     "graphglow": "random-theta",
     "graphglow-on": "random-on",
     "graphglow-backbone": "random-backbone",
+    "evidence": "evidence-untrained",
+    "evidence-universal": "evidence-untrained",
 }
 """Lines of Tables 1 and 2 that are judged, each with the same model never pre-trained."""
 MAIN = {
@@ -65,10 +76,13 @@ MAIN = {
     "random-on": "the same, learner never trained",
     "graphglow-backbone": "GraphGLOW, best backbone",
     "random-backbone": "the same, learner never trained",
+    "evidence": "evidence learner, sources as in the paper",
+    "evidence-universal": "evidence learner, universal (sources: none of these graphs)",
+    "evidence-untrained": "the same, learner never trained",
     "gcn": "GCN, tuned",
     "link": "LINK",
 }
-"""What the README shows of Table 2; the paper's own row comes last."""
+"""What the README shows of Table 2, as far as there are rows; the paper's own comes last."""
 
 
 class Verdict:
@@ -101,7 +115,8 @@ class Verdict:
 
     def sentence(self) -> str:
         """How often it is ahead."""
-        name = self.grid.labels[self.line]
+        label = self.grid.labels[self.line]
+        name = label[:1].upper() + label[1:]
         shown = [points(difference) for difference, _ in self.from_paper.values()]
         below = [
             -error
@@ -198,6 +213,7 @@ def main_table(shown: Shown) -> str:
     lines = [
         [name, *(score(grid, (line, graph), notes) for graph in GRAPHS)]
         for line, name in MAIN.items()
+        if has_rows(grid, line)
     ]
     told = [grid.cells.get(("graphglow", graph)) for graph in GRAPHS]
     figures = [percent(c.paper) if c and c.paper is not None else NOTHING for c in told]
@@ -222,7 +238,7 @@ def origin(shown: Shown) -> str:
     facts = [f"- {name}: {value}\n" for name, value in origins(list(shown.rows)).items()]
     if shown.outdated:
         cells = counted(len(shown.outdated), "cell")
-        facts.append(f"- made before their settings were changed: {cells}, marked\n")
+        facts.append(f"- made before their settings or learners were changed: {cells}, marked\n")
     mixed = {row.slot[:2] for row in shown.rows if row.left_out}
     if mixed:
         cells = counted(len(mixed), "cell")
@@ -242,6 +258,10 @@ def is_outdated(row: ResultRow, cell: CellOfPaper | None, settings: Settings) ->
     """Whether it was made with other settings than those that are held today."""
     if cell is None:
         return False
+    if cell.method in EVIDENCE:  # nothing is tuned; the learner itself may be another one
+        today = run_of(cell, row.seed, settings, ReproduceConfig()).facts()
+        same = {name: today[name] for name in ("config", "pretraining")}
+        return same_settings(replace(row, **same)) != same_settings(row)
     tuned = tuned_settings(cell, settings)
     if cell.method in PRETRAINED:
         tuned = tuned.get("transfer", {})

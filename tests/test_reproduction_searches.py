@@ -91,10 +91,13 @@ def test_cells_made_before_their_settings_were_changed_are_marked(folder):
     held = {"gcn": {"cora": {"dropout": 0.2}}, "random-theta": {"cora": {"input_weight": 1.0}}}
     held["graphglow"] = {"cora": {"transfer": {"input_weight": 0.5}}}
     (folder.root / "settings.json").write_text(json.dumps(held))
-    assert "- made before their settings were changed: 2 cells, marked\n" in folder.block("rows")
+    assert (
+        "- made before their settings or learners were changed: 2 cells, marked\n"
+        in folder.block("rows")
+    )
     table = folder.block("table2")
     assert table.count("80.0 +- 1.0** &Dagger;") == 2
-    assert table.endswith("\n- &Dagger; made before its settings were changed\n")
+    assert table.endswith("\n- &Dagger; made before its settings or its learner were changed\n")
     held["gcn"]["cora"]["dropout"], held["random-theta"]["cora"]["input_weight"] = 0.5, 0.3
     (folder.root / "settings.json").write_text(json.dumps(held))
     assert "made before" not in folder.block("rows")

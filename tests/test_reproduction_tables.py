@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphglow.experiments.paper.cells import EXPERIMENTS
+from graphglow.experiments.paper.cells import EXPERIMENTS, Cell
+from graphglow.experiments.runs.config import ReproduceConfig, run_of
+from graphglow.experiments.search.settings import Settings
 from reproduction_folder import ORIGIN, PAGES, Folder, cells, five, generator, row
 
 
@@ -125,6 +127,31 @@ def test_verdicts_count_columns_and_test_differences(folder):
         "**+10.8 (p < 0.001)** | +0.0 (p = 1) |",
     )
     assert f"{ours} {others}" in verdict
+
+
+def test_evidence_learners_are_judged_and_rows_of_another_universal_are_marked(folder):
+    names = ("evidence", "evidence-universal", "evidence-untrained", "gcn", "graphglow")
+    made, universal, control, gcn, paper = cells("table2", *(f"{name}/cora" for name in names))
+
+    def today(cell: Cell) -> dict[str, Any]:
+        facts = run_of(cell, 0, Settings(), ReproduceConfig()).facts()
+        return {"config": facts["config"], "pretraining": facts["pretraining"]}
+
+    old = today(universal)
+    old["pretraining"] = old["pretraining"] | {"identity": "another"}
+    rows = five(gcn, 0.8) + five(paper, 0.81) + five(control, 0.82, **today(control))
+    rows += five(made, 0.84, **today(made)) + five(universal, 0.85, **old)
+    folder.write("reproduce/rows.jsonl", rows)
+    table, empty = folder.block("table2"), " | - | - | - | - | "
+    assert f"| evidence learner, sources as in the paper{empty}84.0 +- 1.0 |" in table
+    assert f"| evidence learner, universal{empty}**85.0 +- 1.0** &Dagger; |" in table
+    verdict = folder.block("verdicts2")
+    assert "Evidence learner, sources as in the paper is at or above the paper in 1 of 1" in verdict
+    assert "is above evidence learner, untrained in 1 of 1 column (significantly in 1" in verdict
+    assert "| Cora | 84.0 +- 1.0 | +0.8 (+1.7 SE) | **+4.0 (p < 0.001)** |" in verdict
+    assert f"(sources: none of these graphs){empty}**85.0 +- 1.0** &Dagger; |" in folder.block(
+        "main"
+    )
 
 
 def test_the_readme_has_a_few_lines_of_table_2(folder):

@@ -7,7 +7,7 @@ import pytest
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
 from graphglow.experiments import paper as numbers
-from graphglow.experiments.paper import CONTROLS, NAMES, OWN_LINES, PRETRAINED
+from graphglow.experiments.paper import CONTROLS, EVIDENCE, NAMES, OWN_LINES, WITH_SOURCES
 from graphglow.experiments.paper.cells import ABLATIONS, EXPERIMENTS, Cell, select_cells, split_of
 from graphglow.experiments.runs.config import ReproduceConfig, merged, run_of
 from graphglow.experiments.runs.rows import same_run
@@ -33,9 +33,9 @@ def test_cells_are_whole(name):
     assert len({cell.key for cell in made}) == len(made)
     for cell in made:
         assert cell.experiment == name
-        assert cell.method in METHODS or cell.method == "graphglow"
+        assert cell.method in {*METHODS, *EVIDENCE, "graphglow"}
         assert cell.target in numbers.GRAPHS
-        assert bool(cell.sources) == (cell.method in PRETRAINED)
+        assert bool(cell.sources) == (cell.method in WITH_SOURCES)
         assert cell.target not in cell.sources
         assert cell.damage is None or cell.damage.kind in PERTURBATIONS
         assert key_of(cell) is not None  # its settings exist
@@ -51,10 +51,10 @@ def test_every_experiment_says_what_it_is(name):
 )
 def test_tables_have_the_papers_rows_and_the_controls(name, table):
     made = list(EXPERIMENTS[name]())
-    assert {cell.method for cell in made} == {*table, *CONTROLS}
-    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(OWN_LINES))
+    assert {cell.method for cell in made} == {*table, *CONTROLS, *EVIDENCE}
+    assert len(made) == 7 * (len(table) + len(CONTROLS) + len(OWN_LINES) + len(EVIDENCE))
     for cell in made:
-        ours = cell.method in CONTROLS or cell.key.split("/")[0] in OWN_LINES
+        ours = cell.method in {*CONTROLS, *EVIDENCE} or cell.key.split("/")[0] in OWN_LINES
         assert (cell.paper is None) == ours
     assert cells(name)["gcn/cora"].paper == (0.816, 0.004)
 
@@ -73,7 +73,9 @@ def test_what_sees_no_source_is_one_run_in_both_tables():
     one, two = cells("table1"), cells("table2")
     assert one.keys() == two.keys()
     shared = {cell.method for key, cell in one.items() if key_of(cell) == key_of(two[key])}
-    assert shared == {*numbers.BOTH_TABLES, *CONTROLS}
+    assert shared == {
+        *numbers.BOTH_TABLES, *CONTROLS, "evidence-universal", "evidence-untrained",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -201,9 +203,7 @@ def test_selection():
         for target in numbers.SOCIAL
     }
     assert {(c.method, c.target) for c in left_out} == {
-        (method, target)
-        for method in ("graphglow", "graphglow-attention")
-        for target in numbers.CITATION
+        (method, target) for method in WITH_SOURCES for target in numbers.CITATION
     }
 
 

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 from synthetic_rows import row
 
+from graphglow.experiments.paper import NAMES
 from graphglow.experiments.runs.rows import ResultRow, row_of
 from graphglow.report.comparison import (
     Comparison,
@@ -173,6 +174,28 @@ def test_a_chosen_backbone_is_judged_against_the_control_that_chooses_too() -> N
     without = [line for line in table.lines if line.name != "random theta"]
     first, _ = names(replace(table, lines=tuple(without)))
     assert first == ("GraphGLOW", ["GCN"])  # the other control is not one for this line
+
+
+def test_evidence_learners_are_judged_against_the_untrained_one() -> None:
+    table = compare(
+        [
+            *rows("gcn", [0.60, 0.61], label="GCN"),
+            *(
+                row
+                for method, score in (("evidence", 0.7), ("evidence-universal", 0.8))
+                for row in rows(method, [score, score + 0.01], label=NAMES[method])
+            ),
+            *rows("evidence-untrained", [0.65, 0.66], label=NAMES["evidence-untrained"]),
+        ],
+        lambda r: r.target,
+    )
+    controls = ["GCN", NAMES["evidence-untrained"]]
+    ours = [NAMES["evidence"], NAMES["evidence-universal"]]
+    assert names(table) == [(name, controls) for name in ours]
+    assert [line.ours for line in table.lines] == [False, True, True, False]
+    (_, best, *_) = table.cells
+    assert best.versus is not None
+    assert best.versus.control == NAMES["evidence-untrained"]
 
 
 def test_two_backbones_alone_are_level_whatever_their_figures() -> None:

@@ -115,7 +115,8 @@ NOT_SHOWN = ("command", "visit_scores")
 LABELS = {
     "val_accuracy": "validation accuracy",
     "input_weight": "lambda, weight of the input graph",
-    "gnn_share": "the GNN counts, beside closed-form predictions",
+    "graph_weights": "what counts, by graph",
+    "answers": "what counts, by answer",
     "peak_memory_bytes": "peak memory",
     "halo": "nodes of others",
     "target_was_source": "pre-trained on a graph of this name",

@@ -21,6 +21,8 @@ JUDGED = {
     "graphglow": ("gcn", "random-theta"),
     "graphglow-on": ("gcn", "random-on"),
     "graphglow-backbone": ("gcn", "random-backbone"),
+    "evidence": ("gcn", "evidence-untrained"),
+    "evidence-universal": ("gcn", "evidence-untrained"),
     "graphglow-star": ("gcn", "random-theta"),
 }
 """Lines of ours, and what each must beat to be worth its while: the same GNN without a learned

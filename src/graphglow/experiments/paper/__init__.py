@@ -123,6 +123,9 @@ NAMES = {
     "idgl": "IDGL",
     "idgl-anchor": "IDGL, anchors",
     "vgcn": "VGCN",
+    "evidence": "evidence learner, sources as in the paper",
+    "evidence-universal": "evidence learner, universal",
+    "evidence-untrained": "evidence learner, untrained",
 }
 """What people call the methods; those of the tables in the paper's order, then the controls."""
 WIDER = {
@@ -150,7 +153,13 @@ ON = {base: name for name, (base, _) in LEARNED_ON.items()}
 """Whose settings figures take: what they show is the learned graph at work."""
 PRETRAINED = ("graphglow", "graphglow-attention")
 """Methods whose structure learner is trained on source graphs."""
+EVIDENCE = {"evidence": "", "evidence-universal": "universal", "evidence-untrained": "untrained"}
+"""Ours, beyond the paper: transfers under an evidence learner with default settings, by the name of
+the learner in the package; the first is pre-trained on the cell's sources and random graphs. The
+last is the control of both others: weights that were never trained do not depend on sources."""
+WITH_SOURCES = (*PRETRAINED, "evidence")
+"""All whose learner is trained on source graphs."""
 CONTROLS = ("random-theta", "mlp", "link", "link-features", "linkx")
 """What the paper's tables lack; GCN they have."""
-OURS = ("graphglow", "graphglow*", "graphglow-star")
+OURS = ("graphglow", "graphglow*", "graphglow-star", "evidence", "evidence-universal")
 """The methods that a page is about; all others are competitors or controls."""

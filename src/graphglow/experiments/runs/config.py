@@ -11,13 +11,19 @@ from typing import Any, NamedTuple, get_args
 from graphglow.baselines import METHODS
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.errors import InputError
-from graphglow.experiments.paper import LEARNED_ON, PRETRAINED
+from graphglow.evidence.learner import EVIDENCE_VERSION
+from graphglow.evidence.pretrain import EvidencePretrainConfig
+from graphglow.experiments.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.search.settings import Settings, config_of
-from graphglow.training import PaperConfig, PretrainConfig
+from graphglow.pretrained import UNTRAINED, evidence_learner
+from graphglow.training import PaperConfig, PretrainConfig, TransferConfig
+from graphglow.training.checkpoint import learner_identity
 from graphglow.training.config import LARGEST_SEED, NO_LONGER, Device, RunConfig
 
+TargetConfig = RunConfig | TransferConfig
+SourceConfig = PretrainConfig | EvidencePretrainConfig
 NOT_THE_RESULT = ("seed", "device", "capture")
 """Settings that do not make a run another one; the seed is told apart by itself."""
 
@@ -31,14 +37,17 @@ class ReproduceConfig:
     seed: int = 0
     """The first of these seeds."""
     epochs: int | None = None
-    """Training epochs on the target; None takes each method's own number (500; 200 of lds)."""
+    """Training epochs on the target; None takes each method's own number (500; 200 of lds and
+    under evidence learners)."""
     patience: int | None = None
-    """End a run after this many epochs without a better validation score; None runs them all."""
+    """End a run after this many epochs without a better validation score; None runs them all
+    (under evidence learners: 50)."""
     learners: int = 1
     """Pre-trained learners of each set of sources, which the seeds take in turn: with 1, standard
     deviations are those of the transfer; with as many as seeds, those of pre-training too."""
     pretrain_epochs: int | None = None
-    """Most epochs on one source in one visit of pre-training; None takes its own number (80)."""
+    """Most epochs on one source in one visit of the paper's pre-training; None takes its own number
+    (80)."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one."""
     batch_seeds: bool = False
@@ -70,12 +79,15 @@ class Run(NamedTuple):
     """A cell with one seed: its config on the target, and before it on the sources."""
 
     cell: Cell
-    config: RunConfig
-    pretraining: PretrainConfig | None
+    config: TargetConfig
+    pretraining: SourceConfig | None
 
     def facts(self) -> dict[str, Any]:
         """What a row says of its run before it is made: all that the result is a function of."""
         cell = self.cell
+        before: dict[str, Any] = asdict(self.pretraining) if self.pretraining else {}
+        if cell.method in EVIDENCE:
+            before |= _evidence_facts(EVIDENCE[cell.method])
         return {
             "method": cell.method,
             "sources": cell.sources,
@@ -85,17 +97,39 @@ class Run(NamedTuple):
             "damage": cell.damage._asdict() if cell.damage else None,
             "observe_every": cell.observe_every,
             "config": asdict(self.config),
-            "pretraining": asdict(self.pretraining) if self.pretraining else {},
+            "pretraining": before,
         }
+
+
+@cache  # every run asks
+def _evidence_facts(name: str) -> dict[str, Any]:
+    """What a result depends on of an evidence learner, beside the settings of its pre-training.
+
+    The package's says which it is and how it was made; the untrained one, whose weights are drawn
+    by the run's seed, has the scale of that one's log-odds.
+    """
+    facts: dict[str, Any] = {"evidence_version": EVIDENCE_VERSION}
+    if not name:
+        return facts
+    learner = evidence_learner(name)
+    if name == UNTRAINED:
+        return facts | {"logit_scale": learner.logit_scale.tolist()}
+    made, identity = learner.provenance, learner_identity(learner)
+    return {**made["config"], **facts, "sources": made["sources"], "identity": identity}
 
 
 def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -> Run:
     """The run of a cell with a seed; settings that do not exist are refused."""
-    tuned = tuned_settings(cell, settings)
     fixed: dict[str, Any] = {"seed": seed, "device": config.device}
     given = {"epochs": config.epochs, "patience": config.patience}
     fixed |= {name: value for name, value in given.items() if value is not None}
     kind = config_kind(cell.method)
+    early: dict[str, Any] = {"seed": seed % config.learners, "device": config.device}
+    if cell.method in EVIDENCE:  # nothing is tuned
+        source = EvidencePretrainConfig
+        lesson = config_of(source, cell.pretraining, **early) if cell.sources else None
+        return Run(cell, config_of(kind, cell.settings, **fixed), lesson)
+    tuned = tuned_settings(cell, settings)
     if cell.method not in PRETRAINED:
         return Run(cell, config_of(kind, merged(tuned, cell.settings), **fixed), None)
     before = merged(tuned.get("pretrain", {}), cell.pretraining)
@@ -104,7 +138,6 @@ def run_of(cell: Cell, seed: int, settings: Settings, config: ReproduceConfig) -
         before = {"encoder": after["encoder"], **before}
     if cell.method == "graphglow-attention":
         before = merged(before, {"learner": {"similarity": "attention"}})
-    early = {"seed": seed % config.learners, "device": config.device}
     if config.pretrain_epochs is not None:
         early["epochs"] = config.pretrain_epochs
     return Run(cell, config_of(kind, after, **fixed), config_of(PretrainConfig, before, **early))
@@ -127,14 +160,23 @@ def merged(first: Mapping[str, Any], then: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def config_kind(method: str) -> type[RunConfig]:
+def config_kind(method: str) -> type[TargetConfig]:
     """The config of a method's run on the target; of a method of others, what all have."""
+    if method in EVIDENCE:
+        return TransferConfig
     if method in PRETRAINED:
         return PaperConfig
     return METHODS[method].config if method in METHODS else RunConfig
 
 
-def as_compared(kind: type[RunConfig], stored: Mapping[str, Any]) -> dict[str, Any]:
+def source_kind(method: str) -> type[SourceConfig]:
+    """The config of a method's pre-training."""
+    return EvidencePretrainConfig if method in EVIDENCE else PretrainConfig
+
+
+def as_compared(
+    kind: type[TargetConfig | SourceConfig], stored: Mapping[str, Any]
+) -> dict[str, Any]:
     """A config as two runs are compared by it.
 
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
@@ -154,5 +196,5 @@ def _number(value: Any) -> Any:
 
 
 @cache  # thousands of rows are compared, each by the same few
-def _defaults(kind: type[RunConfig]) -> dict[str, Any]:
+def _defaults(kind: type[TargetConfig | SourceConfig]) -> dict[str, Any]:
     return asdict(kind())

@@ -14,11 +14,13 @@ from typing import NamedTuple
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.evidence.learner import EvidenceLearner
 from graphglow.experiments.paper.cells import split_of
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.config import as_compared
+from graphglow.experiments.runs.config import SourceConfig, as_compared
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.load import data_folder
+from graphglow.pretrained import Learner, load_learner
 from graphglow.storage import atomic_path
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig, pretrain
@@ -50,12 +52,18 @@ class Lesson(NamedTuple):
     """A learner that is asked for."""
 
     sources: tuple[str, ...]
-    config: PretrainConfig
+    config: SourceConfig
+
+    @property
+    def kind(self) -> type[Learner]:
+        """Of the learner, by the settings of its pre-training."""
+        return StructureLearner if isinstance(self.config, PretrainConfig) else EvidenceLearner
 
     @property
     def pattern(self) -> str:
         """Of files that may hold it."""
-        return f"{'+'.join(self.sources)}-seed{self.config.seed}-{{}}.safetensors"
+        kind = "" if self.kind is StructureLearner else "evidence-"
+        return f"{kind}{'+'.join(self.sources)}-seed{self.config.seed}-{{}}.safetensors"
 
 
 def find_learner(folder: Path, lesson: Lesson) -> Path | None:
@@ -67,9 +75,9 @@ def find_learner(folder: Path, lesson: Lesson) -> Path | None:
 def holds(path: Path, lesson: Lesson) -> bool:
     """Whether a file is the learner that is asked for."""
     try:
-        made = StructureLearner.load(path).provenance
+        made = lesson.kind.load(path).provenance
         both = made["config"], asdict(lesson.config)
-        stored, wanted = (as_compared(PretrainConfig, config) for config in both)
+        stored, wanted = (as_compared(type(lesson.config), config) for config in both)
         return stored == wanted and made["splits"] == list(map(split_of, lesson.sources))
     except (InputError, LookupError, TypeError):  # not one of ours, or damaged
         return False
@@ -78,7 +86,7 @@ def holds(path: Path, lesson: Lesson) -> bool:
 def make_learner(lesson: Lesson, graphs: Sequence[Data]) -> bytes:
     """Pre-train on the graphs of its sources; what its file should hold."""
     began = time.perf_counter()
-    learner = pretrain(graphs, lesson.config)
+    learner: Learner = pretrain(graphs, lesson.config)
     learner.provenance["seconds"] = time.perf_counter() - began
     learner.provenance["splits"] = [split_of(name) for name in lesson.sources]
     learner.provenance["provenance"] = provenance()
@@ -97,9 +105,9 @@ def keep_learner(folder: Path, lesson: Lesson, content: bytes) -> Path:
     return path
 
 
-def learner_from(content: bytes) -> StructureLearner:
+def learner_from(content: bytes) -> Learner:
     """The learner of a file's content."""
     with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
         file.write(content)
         file.flush()
-        return StructureLearner.load(file.name)
+        return load_learner(Path(file.name))

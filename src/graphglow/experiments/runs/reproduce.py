@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
+from graphglow.experiments.paper import EVIDENCE
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.config import ReproduceConfig, Run, run_of
@@ -179,6 +180,8 @@ def _taken_over(row: ResultRow, cell: Cell) -> ResultRow:
 def _can_batch(twins: Twins) -> bool:
     """Whether a run can be one program with runs of its cell that differ in the seed."""
     if any(run.cell.timed or run.cell.observe_every or run.cell.damage for run in twins):
+        return False
+    if twins[0].cell.method in EVIDENCE:  # each run is a batch by itself
         return False
     return twins[0].pretraining is not None or METHODS[twins[0].cell.method].batched
 

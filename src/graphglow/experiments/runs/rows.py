@@ -18,9 +18,8 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from graphglow.errors import InputError
-from graphglow.experiments.runs.config import as_compared, config_kind
+from graphglow.experiments.runs.config import as_compared, config_kind, source_kind
 from graphglow.storage import append_line, existing_file
-from graphglow.training import PretrainConfig
 
 Metric = float | tuple[float | None, ...]
 """A number, or numbers with gaps."""
@@ -253,9 +252,9 @@ def same_settings(row: ResultRow) -> str:
 
 def _settings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """On the target, and before it on the sources if there was something before."""
-    before = facts["pretraining"]
-    parts = [as_compared(config_kind(facts["method"]), facts["config"])]
-    return parts + [as_compared(PretrainConfig, before)] * bool(before)
+    method, before = facts["method"], facts["pretraining"]
+    parts = [as_compared(config_kind(method), facts["config"])]
+    return parts + [as_compared(source_kind(method), before)] * bool(before)
 
 
 def without_repeats(rows: Sequence[ResultRow]) -> tuple[list[ResultRow], int]:

@@ -16,9 +16,10 @@ from torch_geometric.data import Data
 from graphglow.baselines import FitResult, fit_many
 from graphglow.errors import InputError
 from graphglow.experiments.bench.measure import reset_peak
+from graphglow.experiments.paper import EVIDENCE
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.config import Run
+from graphglow.experiments.runs.config import Run, TargetConfig
 from graphglow.experiments.runs.executor import RunFailed
 from graphglow.experiments.runs.learners import Lesson, learner_from, load_with_split, make_learner
 from graphglow.experiments.runs.rows import ResultRow
@@ -29,8 +30,15 @@ from graphglow.experiments.structure_metrics import (
     structure_metrics,
 )
 from graphglow.graphs.perturb import PERTURBATIONS
-from graphglow.structure import Structure, StructureLearner
-from graphglow.training import PaperConfig, TransferResult, transfer_many
+from graphglow.pretrained import Learner, LearnerName
+from graphglow.structure import Structure
+from graphglow.training import (
+    EvidenceResult,
+    PaperConfig,
+    TransferConfig,
+    TransferResult,
+    transfer_many,
+)
 from graphglow.training.config import RunConfig
 from graphglow.training.device import resolve_device
 from graphglow.training.transfer import StructureObserver, transfer
@@ -119,7 +127,7 @@ def _rows(
             run,
             **{name: result.summary()[name] for name in OF_THE_RESULT},
             pretrain_seconds=learners[place].provenance["seconds"] if learners else None,
-            metrics=seen.metrics(result.epochs) if seen else {},
+            metrics=seen.metrics(result.epochs) if seen else _chosen(result),
             runs_at_once=len(results),
             timed=alone and (cell.timed or device.type == "cpu"),
         )
@@ -127,7 +135,14 @@ def _rows(
     ]
 
 
-def _learner(content: bytes | str) -> StructureLearner:
+def _chosen(result: TransferResult | FitResult) -> dict[str, Any]:
+    """Under an evidence learner: the GNN's share, and lambda unless no graph at all was best."""
+    if not isinstance(result, EvidenceResult):
+        return {}
+    return {f"{name}_share": share for name, share in result.graph_weights.items()}
+
+
+def _learner(content: bytes | str) -> Learner:
     if isinstance(content, str):
         raise RunFailed(content)
     return learner_from(content)
@@ -146,12 +161,16 @@ def _sentence(error: Exception) -> str:
 def _train(
     method: str,
     data: Data,
-    configs: Sequence[RunConfig],
-    learners: Sequence[StructureLearner],
+    configs: Sequence[TargetConfig],
+    learners: Sequence[Learner],
     seen: "_Seen | None" = None,
 ) -> Sequence[TransferResult | FitResult]:
+    if method in EVIDENCE:
+        given: Sequence[LearnerName] = learners or [EVIDENCE[method]] * len(configs)
+        own = [config for config in configs if isinstance(config, TransferConfig)]
+        return [transfer(data, *pair) for pair in zip(given, own, strict=True)]
     if not learners:
-        return fit_many(method, data, configs)
+        return fit_many(method, data, [c for c in configs if isinstance(c, RunConfig)])
     transfers = [config for config in configs if isinstance(config, PaperConfig)]
     if seen is not None:
         return [transfer(data, learners[0], transfers[0], observer=seen.observer)]
