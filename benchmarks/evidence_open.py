@@ -1,18 +1,18 @@
-"""How well the evidence learner carries over: leave-one-family-out over a folder of open graphs.
+r"""How well the evidence learner carries over: leave-one-family-out over a folder of open graphs.
 
-For each fold of families a learner is pre-trained on the other graphs and on random ones; then, on
-each graph of the fold and under each condition, a small GNN is trained on the input graph, on none,
-on a kNN graph of the features, and on what the learner makes of it, pre-trained or not. One JSON
-line per run and method; a table of means at the end.
+For each fold of families a learner is pre-trained on the other graphs and on random ones; then
+``graphglow.transfer`` runs with it on each graph of the fold and under each condition, beside its
+controls: the same with a learner never trained, with the plain mean of the evidence and with a kNN
+graph of the features in the place of the refined one, and a GCN and an MLP, each with the best of
+three settings by validation. One JSON line per run and method; a table of means at the end.
 
     python benchmarks/evidence_open.py --graphs data/open --out results/evidence_open.jsonl
-    python benchmarks/evidence_open.py --graphs data/exam --learner evidence.safetensors \
-        --conditions given --seeds 5 --out results/evidence_exam.jsonl
-    python benchmarks/evidence_open.py --table --out results/evidence_exam.jsonl
+    python benchmarks/evidence_open.py --graphs data/attacked --learner universal \\
+        --conditions given --seeds 5 --out results/evidence_attacked.jsonl
+    python benchmarks/evidence_open.py --table --out results/evidence_open.jsonl
 """
 
 import argparse
-import faulthandler
 import json
 import multiprocessing
 import os
@@ -22,30 +22,27 @@ import time
 import traceback
 import warnings
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import groupby
+from collections.abc import Iterable
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig, pretrain_evidence
-from graphglow.evidence.answers import (
-    graph_by_leave_one_out,
-    mixed_by_validation,
-    validation_score,
-)
+import graphglow
+from graphglow.evidence import EvidencePretrainConfig, pretrain_evidence
 from graphglow.evidence.candidates import nearest
+from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.problem import problem_of
-from graphglow.evidence.rows import entries, times
-from graphglow.evidence.views import first_views, role_view
-from graphglow.graphs.graph import normalised_adjacency
-from graphglow.ops.sparse import SparseMatrix
-from graphglow.training.loop import Replay
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.evidence.views import first_views
+from graphglow.graphs.graph import undirected_edges
+from graphglow.pretrained import evidence_learner
 
 FAMILIES = {
     "dblp": "citation", "acm": "citation", "amazon-computers": "co-purchase",
@@ -63,39 +60,17 @@ FOLDS = {
 CONDITIONS = ("half", "twenty", "five", "false edges", "lost edges")
 """50 % labels; 20 and 5 per class; twice as many false edges added; 80 % of edges lost."""
 SETTINGS = ((5e-4, 0.5), (5e-3, 0.5), (5e-5, 0.0))
-"""Weight decay and dropout; by validation, for every line alike."""
-UNITS, EPOCHS, RATE, EVERY = 64, 200, 0.01, 4
+"""Weight decay and dropout of GCN and MLP; by validation."""
+METHODS = ("gcn", "mlp", "knn", "mean", "untrained", "evidence")
 LARGE = 500_000
 """Files above this many bytes have workers of their own: they need more memory."""
-
-
-SHORT = {"evidence": "EV", "untrained": "unt", "instant": "inst", "mixed": "mix"}
-"""Of the table's heads."""
 
 
 # ---------------------------------------------------------------- graphs
 
 
 def load(path: Path) -> Data:
-    """A graph in the sparse convention; features as a sparse tensor."""
-    with np.load(path, allow_pickle=False) as z:
-        adj = sp.csr_array((z["adj_data"], z["adj_indices"], z["adj_indptr"]), z["adj_shape"])
-        x = sp.csr_array((z["attr_data"], z["attr_indices"], z["attr_indptr"]), z["attr_shape"])
-        y = torch.from_numpy(z["labels"]).long()
-        split = {k: torch.from_numpy(z[k]).long() for k in ("train", "val", "test") if k in z}
-    adj, x = adj.tocoo(), x.tocoo()
-    data = Data(
-        x=torch.sparse_coo_tensor(
-            np.stack([x.row, x.col]).astype(np.int64), torch.from_numpy(x.data).float(), x.shape
-        ).coalesce(),
-        edge_index=torch.from_numpy(np.stack([adj.row, adj.col]).astype(np.int64)),
-        y=y,
-        name=path.stem,
-    )
-    for name, nodes in split.items():
-        data[f"{name}_mask"] = torch.zeros(len(y), dtype=torch.bool)
-        data[f"{name}_mask"][nodes] = True
-    return data
+    return graphglow.load_graph(path)
 
 
 def family(name: str) -> str:
@@ -134,139 +109,6 @@ def under(data: Data, condition: str, seed: int) -> Data | None:
     return out
 
 
-# ---------------------------------------------------------------- the GNN of all lines
-
-
-def block_diagonal(parts: list[SparseMatrix]) -> SparseMatrix:
-    """Symmetric matrices [N, N] as one [B N, B N]."""
-    nodes = parts[0].shape[0]
-    starts = np.cumsum([0] + [len(p.col) for p in parts[:-1]])
-    crow = [p.crow[:-1].long() + int(s) for p, s in zip(parts, starts, strict=True)]
-    crow.append(torch.tensor([sum(len(p.col) for p in parts)], device=parts[0].col.device))
-    col = torch.cat([p.col.long() + i * nodes for i, p in enumerate(parts)])
-    values = torch.cat([p.values for p in parts])
-    return SparseMatrix.symmetric(torch.cat(crow), col, values, nodes * len(parts))
-
-
-def mixture(a: SparseMatrix, b: SparseMatrix, share: float) -> SparseMatrix:
-    """``share a + (1 - share) b``, both symmetric."""
-    nodes = a.shape[0]
-    (r1, c1, v1), (r2, c2, v2) = entries(a), entries(b)
-    key, place = torch.unique(torch.cat([r1 * nodes + c1, r2 * nodes + c2]), return_inverse=True)
-    values = torch.zeros(len(key), device=v1.device)
-    values.index_add_(0, place, torch.cat([share * v1, (1 - share) * v2]))
-    row, col = key // nodes, key % nodes
-    crow = torch.zeros(nodes + 1, dtype=torch.int64, device=row.device)
-    crow[1:] = torch.bincount(row, minlength=nodes).cumsum(0)
-    return SparseMatrix.symmetric(crow, col, values, nodes)
-
-
-def gnn_features(data: Data, device: str) -> Tensor:
-    """All features, dense: rows of unit length, or columns standardised if few are zero."""
-    x = data.x.to(device).to_dense().float()
-    if float((x != 0).float().mean()) < 0.5 and bool((x >= 0).all()):
-        return F.normalize(x, dim=1)
-    return (x - x.mean(0)) / x.std(0).clamp_min(1e-6)
-
-
-Lines = dict[str, tuple[Tensor, SparseMatrix]]
-"""By name: the input columns [N, D] and the graph that messages go over."""
-
-
-def train_lines(lines: Lines, data: Data, seed: int) -> dict[str, tuple[Tensor, Tensor]]:
-    """Two-layer GNNs, one per line and setting, all at once.
-
-    Returns by name the predictions of the epoch that is best on validation, and its score there:
-    [S, N, C], [S].
-    """
-    groups: dict[int, list[str]] = defaultdict(list)  # lines that read the same columns
-    for name, (x, _) in lines.items():
-        groups[id(x)].append(name)
-    names = [name for group in groups.values() for name in group]
-    inputs = [lines[group[0]][0] for group in groups.values()]
-    sizes = [len(group) for group in groups.values()]
-    count, sets, device = len(names), len(SETTINGS), inputs[0].device
-    torch.manual_seed(seed)
-    adj = block_diagonal([lines[name][1] for name in names])
-    y = data.y.to(device)
-    classes = int(data.y.max()) + 1
-    train = data.train_mask.to(device).nonzero()[:, 0]
-    val = data.val_mask.to(device).nonzero()[:, 0]
-    nodes = len(y)
-
-    def weight(some: int, *shape: int) -> nn.Parameter:
-        bound = (6 / (shape[-1] + shape[-2])) ** 0.5
-        drawn = torch.empty(sets, *shape).uniform_(-bound, bound)  # the same for all lines
-        return nn.Parameter(drawn.expand(some, *drawn.shape).to(device).contiguous())
-
-    w1 = [weight(some, x.shape[1], UNITS) for some, x in zip(sizes, inputs, strict=True)]
-    w2 = weight(count, UNITS, classes)
-    b1 = nn.Parameter(torch.zeros(count, 1, sets, UNITS, device=device))
-    b2 = nn.Parameter(torch.zeros(count, 1, sets, classes, device=device))
-    decay = torch.tensor([s[0] for s in SETTINGS], device=device)[:, None, None]
-    drop = [s[1] for s in SETTINGS]
-    kept = torch.tensor([1 - d for d in drop], device=device)[:, None]
-    gpu = device.type == "cuda"
-    optimizer = torch.optim.Adam([*w1, w2, b1, b2], lr=RATE, fused=gpu, capturable=gpu)
-    alike = [list(some) for _, some in groupby(range(sets), key=lambda s: drop[s])]
-
-    def first_layer(x: Tensor, w: Tensor, training: bool) -> Tensor:  # [lines, N, S, U]
-        parts = []
-        for some in alike if training else [list(range(sets))]:
-            weights = w[:, some[0] : some[-1] + 1].permute(2, 0, 1, 3).flatten(1)
-            out = F.dropout(x, drop[some[0]], training) @ weights  # [N, lines * some * units]
-            parts.append(out.view(nodes, len(w), len(some), UNITS))
-        return torch.cat(parts, 2).transpose(0, 1)
-
-    def forward(training: bool) -> Tensor:
-        h = torch.cat([first_layer(x, w, training) for x, w in zip(inputs, w1, strict=True)])
-        h = times(adj, h.reshape(count * nodes, sets * UNITS)).view(count, nodes, sets, UNITS)
-        h = (h + b1).relu()
-        if training:
-            h = h * (torch.rand_like(h) < kept) / kept
-        h = torch.einsum("bnsu,bsuc->bnsc", h, w2)
-        h = times(adj, h.reshape(count * nodes, sets * classes))
-        return h.view(count, nodes, sets, classes) + b2
-
-    best = torch.full((count, sets), -1e9, device=device)
-    answer = torch.zeros(count, sets, nodes, classes, device=device)
-    index = y[train].view(1, -1, 1, 1).expand(count, -1, sets, 1)
-    y_val = y[val]
-
-    def step() -> None:
-        out = forward(True).index_select(1, train).log_softmax(-1)
-        loss = -out.gather(3, index).mean(1).sum()
-        optimizer.zero_grad()
-        loss.backward()
-        with torch.no_grad():
-            for w in (*w1, w2):
-                w.grad += decay * w
-        optimizer.step()
-
-    @torch.no_grad()
-    def look() -> None:
-        out = forward(False).transpose(1, 2).log_softmax(-1)  # [B, S, N, C]
-        score = line_scores(out.index_select(2, val), y_val)
-        better = score > best
-        best.copy_(torch.where(better, score, best))
-        answer.copy_(torch.where(better[..., None, None], out, answer))
-
-    generators = [torch.cuda.default_generators[0]] if gpu else []
-    stepping, looking = (Replay(generators, device, enabled=gpu) for _ in range(2))
-    for epoch in range(EPOCHS):
-        stepping(step)
-        if epoch % EVERY == EVERY - 1:
-            looking(look)
-    return {name: (answer[i].exp(), best[i]) for i, name in enumerate(names)}
-
-
-def line_scores(logs: Tensor, y: Tensor) -> Tensor:
-    """Accuracy, ties by the log-loss: [.., K, C], [K] -> [..]."""
-    right = (logs.argmax(-1) == y).float().mean(-1)
-    own = y[:, None].expand(*logs.shape[:-1], 1)
-    return right + 1e-3 * logs.gather(-1, own)[..., 0].clamp_min(-20).mean(-1)
-
-
 # ---------------------------------------------------------------- controls and one run
 
 
@@ -288,9 +130,20 @@ class _MeanVote(nn.Module):
         return odds.mean(-1)
 
 
-def identity(nodes: int, device: str) -> SparseMatrix:
-    none = torch.empty(2, 0, dtype=torch.int64, device=device)
-    return normalised_adjacency(none, None, nodes)
+class NearestFeatures(MeanOfEvidence):
+    """Each node's ten nearest by features in the place of the refined graph; all else alike."""
+
+    def refine(self, data: Data, *, seed: int = 0, device: Any = None) -> RefinedGraph:
+        made = super().refine(data, seed=seed, device=device)
+        problem = problem_of(data, made.edge_index.device)
+        views = first_views(problem, torch.Generator().manual_seed(seed))
+        near = nearest(views["x"], 10)
+        low, high, _ = undirected_edges(near, None, made.num_nodes)
+        both = torch.stack([torch.cat([low, high]), torch.cat([high, low])]).long()
+        ones = torch.ones(both.shape[1], device=both.device)
+        return replace(
+            made, edge_index=both, edge_weight=ones, edge_probability=ones, edge_in_input=ones > 1
+        )
 
 
 def calibration_error(probability: Tensor, same: Tensor) -> float:
@@ -302,104 +155,73 @@ def calibration_error(probability: Tensor, same: Tensor) -> float:
     return float(((sure - true).abs() * torch.bincount(place, minlength=15)).sum() / len(same))
 
 
-def run_cell(path: str, condition: str, seed: int, learner_file: str, device: str) -> list[dict]:
+def plain(method: str, data: Data, seed: int, device: str) -> tuple[float, float]:
+    """A competitor under three settings: test and validation accuracy of the best by validation."""
+    kind = graphglow.METHODS[method].config
+    configs = [
+        kind(epochs=200, patience=40, hidden=64, weight_decay=decay, dropout=dropout, seed=seed,
+             device=device)
+        for decay, dropout in SETTINGS
+    ]  # fmt: skip
+    best = max(graphglow.fit_many(method, data, configs), key=lambda run: run.val_accuracy)
+    return best.test_accuracy or 0.0, best.val_accuracy
+
+
+def run_cell(
+    path: str, condition: str, seed: int, learner: str, device: str, methods: Iterable[str]
+) -> list[dict]:
     """All methods on one graph under one condition."""
     data = under(load(Path(path)), condition, seed)
     if data is None:
         return []
-    started = time.perf_counter()
-    learner = EvidenceLearner.load(learner_file).to(device)
-    controls = {"untrained": EvidenceLearner.untrained(seed), "mean": MeanOfEvidence().frozen()}
-    for control in controls.values():
-        control.logit_scale.copy_(learner.logit_scale)
-    known = Data(x=data.x, y=data.y, edge_index=data.edge_index, train_mask=data.train_mask)
-    refined = {"evidence": learner.refine(known, seed=seed, device=device)}
-    refine_seconds = time.perf_counter() - started
-    for name, control in controls.items():
-        refined[name] = control.refine(known, seed=seed, device=device)
-    nodes, classes = len(data.y), int(data.y.max()) + 1
-    problem = problem_of(known, device)
-    a, none = problem.adj, identity(nodes, device)
-    views = first_views(problem, torch.Generator().manual_seed(seed))
-    x = gnn_features(data, device)
-    wide = torch.cat([x, views["link"], role_view(problem)], 1)  # and where a node is in the graph
-    prior = torch.zeros(classes, device=device)
-    prior[problem.seen] = problem.prior
-    graphs: Lines = {"gcn": (x, a), "mlp": (x, none), "wide A": (wide, a), "wide I": (wide, none)}
-    latent = {"knn": normalised_adjacency(nearest(views["x"], 10), None, nodes)}
-    latent |= {name: result.adjacency() for name, result in refined.items()}
-    both = {name: mixture(a, s, 0.5) for name, s in latent.items()}
-    for name in latent:
-        graphs |= {name: (wide, latent[name]), f"{name}/2": (wide, both[name])}
-    instant = {}
-    for name, result in refined.items():
-        instant[name] = F.pad(result.probabilities, (0, classes - result.probabilities.shape[1]))
-        v = (instant[name] / prior.clamp_min(1e-9)).clamp_min(1e-6).log().clamp(-4, 4)
-        v = v[:, problem.seen].contiguous()
-        over = {" A": a, " I": none, " S": latent[name], "/2": both[name]}
-        graphs |= {f"{name} votes{g}": (v, graph) for g, graph in over.items()}
-    torch.backends.cuda.matmul.allow_tf32 = True  # of the GNNs, not of the evidence
-    trained = train_lines(graphs, data, seed)
-    torch.backends.cuda.matmul.allow_tf32 = False
-    y = data.y.to(device)
-    val, test = (data[f"{m}_mask"].to(device).nonzero()[:, 0] for m in ("val", "test"))
-    lines = {}
-    for name, (answers, scores) in trained.items():
-        best = int(scores.argmax())  # over settings
-        lines[name] = answers[best], float(scores[best])
-
-    def judged(p: Tensor) -> tuple[Tensor, float]:
-        return p, validation_score(p[val], y[val])
-
-    for name, p in instant.items():
-        lines[f"{name} instant"] = judged(p)
-    methods = {"gcn": ["gcn"], "mlp": ["mlp"], "knn": ["wide A", "knn/2", "knn"]}
-    for name in refined:
-        methods[name] = ["wide A", f"{name}/2", name]
-        methods[f"{name} S"] = [name]
-        methods[f"{name} instant"] = [f"{name} instant"]
-    picked = {m: max(options, key=lambda o: lines[o][1]) for m, options in methods.items()}
-    share = graph_by_leave_one_out(refined["evidence"].channel_scores)
-    by_loo = {None: "wide I", 0.0: "evidence", 0.5: "evidence/2", 1.0: "wide A"}
-    picked["evidence by loo"] = by_loo[share]
-    plain = ["gcn", "mlp", "wide A", "wide I"]
-    mixtures = {"gcn+mlp mixed": ["gcn", "mlp"], "wide mixed": plain,
-                "knn mixed": [*plain, "knn/2", "knn"]}  # fmt: skip
-    for name in refined:
-        gnns = [*plain, f"{name}/2", name]
-        votes = [f"{name} votes{g}" for g in (" A", " I", " S", "/2")]
-        mixtures[f"{name} gnn mixed"] = gnns
-        mixtures[f"{name} mixed"] = [*gnns, *votes, f"{name} instant"]
-    for name, options in mixtures.items():
-        p, _ = mixed_by_validation([lines[o][0] for o in options], prior, val, y[val])
-        lines[name] = judged(p)
-        picked[name] = name
-    unjudged = ["wide A", "evidence/2", "evidence", "evidence votes S", "evidence instant"]
-    lines["evidence even"] = judged(torch.stack([lines[o][0] for o in unjudged]).mean(0))
-    picked["evidence even"] = "evidence even"
-    accuracy = {
-        name: float((p[test].argmax(1) == y[test]).float().mean()) for name, (p, _) in lines.items()
+    trained = evidence_learner(learner)
+    kinds = {
+        "evidence": trained,
+        "untrained": EvidenceLearner.untrained(seed),
+        "mean": MeanOfEvidence().frozen(),
+        "knn": NearestFeatures().frozen(),
     }
-    result = refined["evidence"]
-    labelled = data.train_mask.to(device)
-    fair = (y[result.pairs] >= 0).all(0) & ~labelled[result.pairs].all(0)
-    pairs = result.pairs[:, fair]
-    same = (y[pairs[0]] == y[pairs[1]]).float()
     facts = {
-        "target": data.name, "family": family(data.name), "condition": condition, "seed": seed,
-        "learner": Path(learner_file).name, "train_labels": int(data.train_mask.sum()),
-        "ece": calibration_error(result.pair_probability[fair], same),
-        "refine_seconds": round(refine_seconds, 3),
-        "seconds": round(time.perf_counter() - started, 2),
+        "target": Path(path).stem, "family": family(Path(path).stem), "condition": condition,
+        "seed": seed, "learner": Path(learner).name, "train_labels": int(data.train_mask.sum()),
     }  # fmt: skip
-    rows = [
-        {**facts, "method": m, "answer": line, "accuracy": accuracy[line], "val": lines[line][1]}
-        for m, line in picked.items()
-    ]
-    raw = {n: [round(accuracy[n], 4), round(v, 4)] for n, (_, v) in lines.items()}
-    rows[0]["lines"] = raw
-    rows[0]["channels"] = {n: round(c["likelihood"], 3) for n, c in result.channel_scores.items()}
+    config = graphglow.TransferConfig(seed=seed, device=device)
+    rows = []
+    for method in methods:
+        began = time.perf_counter()
+        if method in ("gcn", "mlp"):
+            test, val = plain(method, data, seed, device)
+            row = facts | {"accuracy": test, "val": val}
+        else:
+            kinds[method].logit_scale.copy_(trained.logit_scale.cpu())
+            result = graphglow.transfer(data, kinds[method].to("cpu"), config)
+            row = facts | {"accuracy": result.test_accuracy, "val": result.val_accuracy}
+            row["shares"] = {name: round(w, 3) for name, w in result.graph_weights.items()}
+            row["instant"] = _accuracy(result.known.instant, data)
+        row |= {"method": method, "seconds": round(time.perf_counter() - began, 2)}
+        rows.append(row)
+    if "evidence" in methods:
+        rows.append(facts | calibrated(trained, data, seed, device))
     return rows
+
+
+def calibrated(learner: EvidenceLearner, data: Data, seed: int, device: str) -> dict:
+    """The calibration error of candidate pairs with at most one labelled end."""
+    began = time.perf_counter()
+    known = Data(x=data.x, y=data.y, edge_index=data.edge_index, train_mask=data.train_mask)
+    made = learner.refine(known, seed=seed, device=None if device == "auto" else device)
+    y, labelled = data.y.to(made.pairs.device), data.train_mask.to(made.pairs.device)
+    fair = (y[made.pairs] >= 0).all(0) & ~labelled[made.pairs].all(0)
+    pairs = made.pairs[:, fair]
+    same = (y[pairs[0]] == y[pairs[1]]).float()
+    error = calibration_error(made.pair_probability[fair], same)
+    seconds = round(time.perf_counter() - began, 2)
+    return {"method": "refine", "ece": error, "seconds": seconds}
+
+
+def _accuracy(probabilities: Tensor, data: Data) -> float:
+    found = probabilities.argmax(1).cpu() == data.y
+    return float(found[data.test_mask].float().mean())
 
 
 # ---------------------------------------------------------------- folds, processes, tables
@@ -413,67 +235,64 @@ def quiet() -> None:
 def pretrain_fold(files: list[str], out: str, device: str, config: EvidencePretrainConfig) -> dict:
     quiet()
     sources = [load(Path(f)) for f in files]
-    sizes = defaultdict(int)
-    for source in sources:
-        sizes[family(source.name)] += 1
-    weights = [sizes[family(s.name)] ** -0.5 for s in sources]
+    sizes: dict[str, int] = defaultdict(int)
+    for file in files:
+        sizes[family(Path(file).stem)] += 1
+    weights = [sizes[family(Path(f).stem)] ** -0.5 for f in files]
     learner = pretrain_evidence(sources, config, weights=weights, device=device)
     learner.provenance["source_weights"] = [round(w, 3) for w in weights]
     learner.provenance["command"] = "benchmarks/evidence_open.py"
     learner.to("cpu").save(out)
-    torch.cuda.empty_cache()
     return {"out": out, "seconds": learner.provenance["seconds"],
             "scale": learner.logit_scale.tolist()}  # fmt: skip
 
 
-def run_cell_safely(*cell: str) -> list[dict]:
+def run_cell_safely(*cell: Any) -> list[dict]:
     quiet()
-    faulthandler.dump_traceback_later(150, exit=False)
     try:
         return run_cell(*cell)
     except Exception:
         return [{"error": traceback.format_exc(), "cell": list(map(str, cell))}]
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        torch.cuda.empty_cache()
 
 
 def means(rows: list[dict]) -> str:
-    """Mean accuracy by condition, family or target, and in all; the worst cells; calibration."""
+    """Mean accuracy by condition and family, and in all; the worst cells; calibration."""
     table: dict[tuple, list[float]] = defaultdict(list)
     for row in rows:
-        table[row["target"], row["condition"], row["method"]].append(100 * row["accuracy"])
+        if "accuracy" in row:
+            table[row["target"], row["condition"], row["method"]].append(100 * row["accuracy"])
+        if row["method"] == "evidence":
+            table[row["target"], row["condition"], "instant"].append(100 * row["instant"])
     cell = {key: float(np.mean(values)) for key, values in table.items()}
     kind = {row["target"]: row["family"] for row in rows}
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    cells = sorted({(t, c) for t, c, _ in cell})
-    for t, c in cells:
-        cell[t, c, "better"] = max(cell[t, c, "gcn"], cell[t, c, "mlp"])
-    columns = short = ["better", *methods]
-    for word, less in SHORT.items():
-        short = [m.replace(word, less) for m in short]
-    lines = [" " * 22 + "".join(f"{m[:8]:>9}" for m in short)]
+    methods = list(dict.fromkeys(m for _, _, m in cell))
+    whole = {(t, c) for t, c, _ in cell}
+    cells = sorted(k for k in whole if all((*k, m) in cell for m in methods))
+    if {"gcn", "mlp"} <= {*methods}:
+        methods.insert(0, "better")
+        for t, c in cells:
+            cell[t, c, "better"] = max(cell[t, c, "gcn"], cell[t, c, "mlp"])
+    lines = [" " * 22 + "".join(f"{m:>11}" for m in methods)]
 
-    def line(name: str, some: list[tuple]) -> np.ndarray:
-        values = np.array([np.mean([cell[t, c, m] for t, c in some]) for m in columns])
-        lines.append(f"{name[:17]:17}{len(some):4d} " + "".join(f"{v:9.1f}" for v in values))
-        return values
+    def line(name: str, some: list[tuple]) -> None:
+        values = [np.mean([cell[t, c, m] for t, c in some]) for m in methods]
+        lines.append(f"{name[:17]:17}{len(some):4d} " + "".join(f"{v:11.1f}" for v in values))
 
     for condition in dict.fromkeys(c for _, c in cells):
         line(condition, [k for k in cells if k[1] == condition])
+    for one in sorted(set(kind.values())):
+        if some := [k for k in cells if kind[k[0]] == one]:
+            line(one, some)
     if len(kind) <= 12:
         for target in sorted(kind):
             line(target, [k for k in cells if k[0] == target])
-    families = sorted(set(kind.values()))
-    by_kind = [line(f, [k for k in cells if kind[k[0]] == f]) for f in families]
     line("all", cells)
-    lines.append(f"{'mean of families':21} " + "".join(f"{v:9.1f}" for v in np.mean(by_kind, 0)))
-    for m in [m for m in methods if m.startswith("evidence")]:
-        gaps = sorted((cell[t, c, m] - cell[t, c, "better"], t, c) for t, c in cells)
+    if "better" in methods:
+        gaps = sorted((cell[t, c, "evidence"] - cell[t, c, "better"], t, c) for t, c in cells)
         worst = "; ".join(f"{g:.1f} {t} {c}" for g, t, c in gaps[:6])
-        lines.append(f"worst of {m}: {worst}")
-    ece = [row["ece"] for row in rows if row["method"] == "evidence"]
-    lines.append(f"calibration error: mean {np.mean(ece):.3f}, largest {np.max(ece):.3f}")
+        lines.append(f"worst of evidence against better: {worst}")
+    if ece := [row["ece"] for row in rows if "ece" in row]:
+        lines.append(f"calibration error: mean {np.mean(ece):.3f}, largest {np.max(ece):.3f}")
     return "\n".join(lines)
 
 
@@ -482,19 +301,20 @@ def main() -> None:
     parser.add_argument("--graphs", type=Path, default=Path("data/open"))
     parser.add_argument("--out", type=Path, default=Path("results/evidence_open.jsonl"))
     parser.add_argument("--table", action="store_true", help="only print that of the rows in --out")
-    parser.add_argument("--learner", type=Path, help="evaluate this one instead of folds")
+    parser.add_argument("--learner", help="evaluate this one instead of folds")
     parser.add_argument("--final", type=Path, help="also pre-train on all graphs, into this file")
-    kept = "folder of the folds' learners; those that are there are used"
-    parser.add_argument("--keep", type=Path, default=Path("evidence_folds"), help=kept)
+    parser.add_argument("--keep", type=Path, default=Path("evidence_folds"))
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--targets", nargs="+")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--large-seeds", type=int, default=5, help="of large files")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--large-workers", type=int, default=2, help="for large files")
+    parser.add_argument("--large-workers", type=int, default=1, help="for large files")
+    parser.add_argument("--seconds", type=float, help="stop after this long; rows so far stay")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--config", type=json.loads, default={}, help="of the pre-training")
-    parser.add_argument("--commit", default=os.environ.get("COMMIT", ""))
+    parser.add_argument("--commit", default=os.environ.get("GRAPHGLOW_COMMIT", ""))
     args = parser.parse_args()
     if args.table:
         print(means([json.loads(line) for line in args.out.read_text().splitlines()]))
@@ -503,49 +323,44 @@ def main() -> None:
     targets = args.targets or list(files)
     config = EvidencePretrainConfig(**args.config)
     args.keep.mkdir(parents=True, exist_ok=True)
-    commit = (
-        args.commit
-        or subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-        ).stdout.strip()
-    )
+    git = partial(subprocess.run, capture_output=True, text=True)
+    commit = args.commit or git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip()
     place = torch.cuda.get_device_name() if args.device == "cuda" else platform.machine()
     machine = {"commit": commit, "machine": place, "torch": str(torch.__version__)}
     started = time.perf_counter()
     spawn = multiprocessing.get_context("spawn")
-    rows: list[dict] = []
-    with (
-        ProcessPoolExecutor(args.workers, mp_context=spawn) as pool,
-        ProcessPoolExecutor(args.large_workers, mp_context=spawn) as large_pool,
-    ):
-        learners, training = {}, []
-        if args.learner is None:
-            for fold in sorted({FOLDS[family(t)] for t in targets}):
-                learners[fold] = str(args.keep / f"fold{fold}.safetensors")
-                if Path(learners[fold]).exists():
-                    continue
-                others = [f for n, f in files.items() if FOLDS[family(n)] != fold]
+    pool = ProcessPoolExecutor(args.workers, mp_context=spawn)
+    large_pool = ProcessPoolExecutor(args.large_workers, mp_context=spawn)
+    learners, training = {}, []
+    if args.learner is None:
+        for fold in sorted({FOLDS[family(t)] for t in targets}):
+            learners[fold] = str(args.keep / f"fold{fold}.safetensors")
+            others = [f for n, f in files.items() if FOLDS[family(n)] != fold]
+            if not Path(learners[fold]).exists():
                 job = (pretrain_fold, others, learners[fold], args.device, config)
                 training.append(pool.submit(*job))
-            if args.final:
-                job = (pretrain_fold, list(files.values()), str(args.final), args.device, config)
-                training.append(pool.submit(*job))
-        for done in as_completed(training):
-            print(round(time.perf_counter() - started), done.result(), flush=True)
-        size = {n: Path(f).stat().st_size for n, f in files.items()}
-        jobs = []
-        for seed in range(args.seeds):
-            for t in sorted(targets, key=lambda t: -size[t]):
+    if args.final:
+        job = (pretrain_fold, list(files.values()), str(args.final), args.device, config)
+        training.append(pool.submit(*job))
+    for done in as_completed(training):
+        print(round(time.perf_counter() - started), done.result(), flush=True)
+    size = {n: Path(f).stat().st_size for n, f in files.items()}
+    jobs: list[Future] = []
+    for seed in range(args.seeds):
+        for c in args.conditions:
+            for t in targets:
                 large = size[t] > LARGE
                 if large and seed >= args.large_seeds:
                     continue
-                learner = str(args.learner or learners[FOLDS[family(t)]])
-                for c in args.conditions:
-                    cell = (files[t], c, seed, learner, args.device)
-                    jobs.append((large_pool if large else pool).submit(run_cell_safely, *cell))
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        with args.out.open("w") as out:
-            for done in as_completed(jobs):
+                learner = args.learner or learners[FOLDS[family(t)]]
+                cell = (files[t], c, seed, learner, args.device, args.methods)
+                jobs.append((large_pool if large else pool).submit(run_cell_safely, *cell))
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    rows: list[dict] = []
+    left = None if args.seconds is None else args.seconds - (time.perf_counter() - started)
+    with args.out.open("a") as out:
+        try:
+            for done in as_completed(jobs, timeout=left):
                 for row in done.result():
                     if "error" in row:
                         print(row["error"][-1500:], row["cell"], flush=True)
@@ -553,9 +368,11 @@ def main() -> None:
                     rows.append(row)
                     out.write(json.dumps({**row, **machine}) + "\n")
                 out.flush()
-    if rows:
-        print(means(rows))
-    print(f"{len(rows)} rows, {time.perf_counter() - started:.0f} s")
+        except TimeoutError:
+            print("stopped: the time is up", flush=True)
+    print(means(rows))
+    print(f"{len(rows)} rows, {time.perf_counter() - started:.0f} s", flush=True)
+    os._exit(0)  # workers may be in the middle of a cell
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ def role_view(problem: Problem) -> Tensor:
     fixed = torch.Generator().manual_seed(0)  # the same waves on every graph
     waves = ROLE_RATE * torch.randn(part.shape[1], ROLE_WAVES, generator=fixed)
     phase = part @ waves.to(part)
-    waved: Tensor = torch.cat([phase.cos(), phase.sin()], 1) / ROLE_WAVES**0.5
-    return waved
+    rows: Tensor = torch.cat([phase.cos(), phase.sin()], 1) / ROLE_WAVES**0.5
+    return rows
 
 
 def side_by_side(views: dict[str, Tensor], names: tuple[str, ...]) -> Tensor:
