@@ -370,7 +370,7 @@ def main() -> None:
                 out.flush()
         except TimeoutError:
             print("stopped: the time is up", flush=True)
-    print(means(rows))
+    print(means(rows), flush=True)
     print(f"{len(rows)} rows, {time.perf_counter() - started:.0f} s", flush=True)
     os._exit(0)  # workers may be in the middle of a cell
 
