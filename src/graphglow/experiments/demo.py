@@ -48,7 +48,7 @@ TRANSFER = PaperConfig(
 class Demo:
     """What the demo runs. Every method sees the same splits, seeds and number of epochs."""
 
-    learner: str = "universal"
+    learner: str = "paper"
     targets: tuple[str, ...] = ("wine", "breast_cancer", "synthetic-small", "synthetic-noisy")
     """Two tables without edges of their own, one whose edges help, one with mostly wrong edges."""
     num_seeds: int = 3
