@@ -1,4 +1,4 @@
-"""Make the structure learner of the paper that comes with the package, and the rows that justify them.
+"""Make the paper's structure learner that comes with the package, and the rows that justify it.
 
     python benchmarks/make_pretrained.py                         the files of the package
     python benchmarks/make_pretrained.py --hold-out              rows: one source left out in turn

@@ -88,7 +88,10 @@ def test_a_learner_of_ones_own_is_a_file_or_an_object(wine, refined, tmp_path):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("univers", "learner must be universal, paper, untrained or an existing file; got 'univers'"),
+        (
+            "univers",
+            "learner must be universal, paper, untrained or an existing file; got 'univers'",
+        ),
         (3, "learner must be an EvidenceLearner, a StructureLearner, a name or a file; got int"),
         ("paper", "this needs an evidence learner; got one of the paper's kind, paper"),
     ],
@@ -100,7 +103,9 @@ def test_no_learner_is_one_sentence(wine, given, sentence):
 
 def test_a_foreign_learner_and_a_bad_probability_are_refused(wine, tmp_path):
     graphglow.StructureLearner(graphglow.LearnerConfig()).save(tmp_path / "paper.safetensors")
-    with pytest.raises(graphglow.InputError, match="needs an evidence learner; got one of the paper's kind"):
+    with pytest.raises(
+        graphglow.InputError, match="needs an evidence learner; got one of the paper's kind"
+    ):
         graphglow.refine(wine, tmp_path / "paper.safetensors")
     with pytest.raises(graphglow.InputError, match="min_probability must lie in"):
         graphglow.refine(wine, min_probability=2)

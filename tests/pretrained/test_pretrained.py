@@ -61,7 +61,9 @@ def test_learners_are_of_two_kinds() -> None:
     assert isinstance(load_learner(), graphglow.EvidenceLearner)
     assert isinstance(load_learner("paper"), graphglow.StructureLearner)
     assert [is_paper(name) for name in ("universal", "paper", "PAPER", "absent")] == [0, 1, 1, 0]
-    with pytest.raises(graphglow.InputError, match="needs a learner of the paper's kind; got an ev"):
+    with pytest.raises(
+        graphglow.InputError, match="needs a learner of the paper's kind; got an ev"
+    ):
         paper_learner("universal")
     with pytest.raises(graphglow.InputError, match="needs an evidence learner; got one of the pap"):
         evidence_learner("paper")

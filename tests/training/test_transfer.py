@@ -295,7 +295,9 @@ def test_only_a_structure_learner_is_transferred(stranger):
 
 @pytest.mark.parametrize("stranger", ["fast", 3, pretrain_config()])
 def test_only_a_transfer_config_says_how(stranger):
-    with pytest.raises(InputError, match="config must be a PaperConfig under a learner of the paper's kind; got"):
+    with pytest.raises(
+        InputError, match="config must be a PaperConfig under a learner of the paper's kind; got"
+    ):
         transfer(small_data(), learner(), stranger)
 
 

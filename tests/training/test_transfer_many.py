@@ -265,7 +265,9 @@ def test_a_single_config_is_refused():
 
 @pytest.mark.parametrize("stranger", ["fast", 3, pretrain_config()])
 def test_what_is_no_config_is_refused(stranger):
-    with pytest.raises(InputError, match="config must be a PaperConfig under a learner of the paper's kind; got"):
+    with pytest.raises(
+        InputError, match="config must be a PaperConfig under a learner of the paper's kind; got"
+    ):
         transfer_many(DATA, learner(), [transfer_config(), stranger])
 
 

@@ -19,7 +19,17 @@ def transfer(folder, *more, target="s2"):
 
 def pretrain(out, *more):
     words = ("pretrain", "--kind", "paper", "--sources", "g0.npz", "g1.npz", "--out", out)
-    return [*words, "--schedule", "together", "--epochs", "15", "--learner.embedding-size", "6", *MODEL, *more]
+    return [
+        *words,
+        "--schedule",
+        "together",
+        "--epochs",
+        "15",
+        "--learner.embedding-size",
+        "6",
+        *MODEL,
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
