@@ -1,4 +1,4 @@
-"""Make the structure learners that come with the package, and the rows that justify them.
+"""Make the paper's structure learner that comes with the package, and the rows that justify it.
 
     python benchmarks/make_pretrained.py                         the files of the package
     python benchmarks/make_pretrained.py --hold-out              rows: one source left out in turn
@@ -39,16 +39,24 @@ from graphglow.experiments.runs.reproduce import learner_folder, reproduce
 from graphglow.experiments.runs.rows import read_rows, without_repeats
 from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.graphs import DATASETS
-from graphglow.pretrained import FOLDER, PRETRAINED
+from graphglow.pretrained import FOLDER, PAPER
 from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig
 from marked_page import ROOT, markdown, rewrite
 
 # minutes on a CPU; P = 400, T = 4 and 80 epochs did no better (docs/pretrained.md)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "universal": {"num_pivots": 200, "refinements": 2, "epochs": 40},
+    PAPER: {"num_pivots": 200, "refinements": 2, "epochs": 40},
 }
 """Of pre-training, by learner: fields of PretrainConfig that differ from the defaults."""
+SOURCES = {
+    PAPER: (
+        *("cora", "citeseer", "pubmed"),
+        *("cornell5", "johnshopkins55", "amherst41", "reed98"),
+    ),
+}
+FORMER = {"universal": PAPER}
+"""What a learner was called in rows that were made before."""
 TRANSFER: dict[str, Any] = {}
 """On every target: fields of PaperConfig."""
 
@@ -59,7 +67,7 @@ def lesson_of(name: str, args: argparse.Namespace) -> Lesson:
     """The learner as it is asked for."""
     fixed = {"device": args.device} | ({"epochs": args.epochs} if args.epochs else {})
     chosen = merged(SETTINGS[name], json.loads(args.set))
-    return Lesson(PRETRAINED[name], config_of(PretrainConfig, chosen | fixed))
+    return Lesson(SOURCES[name], config_of(PretrainConfig, chosen | fixed))
 
 
 def make(name: str, args: argparse.Namespace) -> None:
@@ -86,8 +94,8 @@ def cells(name: str, args: argparse.Namespace) -> Iterator[Cell]:
         "gcn": {"hidden": config.learner.embedding_size},
     }
     series = name + otherwise(name, before)
-    for target in args.targets or PRETRAINED[name]:
-        sources = tuple(source for source in PRETRAINED[name] if source != target)
+    for target in args.targets or SOURCES[name]:
+        sources = tuple(source for source in SOURCES[name] if source != target)
         for method in METHODS:
             ours = method == "graphglow"
             yield Cell(
@@ -157,7 +165,7 @@ def hold_out_table(path: Path) -> str:
     for (series, target), methods in sorted(found.items()):
         name, comma, rest = series.partition(",")
         figures = [shown(methods.get(method, [])) for method in METHODS]
-        lines.append([f"`{name}`{comma}{rest}", target, *figures])
+        lines.append([f"`{FORMER.get(name, name)}`{comma}{rest}", target, *figures])
     return markdown(["name", "held out", *METHODS], lines)
 
 

@@ -26,7 +26,8 @@ from graphglow.commands.flags import FIRST, GraphFlags, ManyGraphFlags
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.write import WRITERS
 
-FAST = ["--epochs", "2", "--num-pivots", "8", "--refinements", "2", "--device", "cpu"]
+SHORT = ["--epochs", "2", "--device", "cpu"]
+FAST = [*SHORT, "--num-pivots", "8", "--refinements", "2"]
 UNTRAINED = ["transfer", "--learner", "untrained"]
 FIT = ["fit", "--method", "mlp", "--target", "wine", "--device", "cpu", "--epochs"]
 
@@ -75,7 +76,9 @@ def test_every_command_has_the_shared_flags_and_help(run, name):
     assert COMMANDS[name] in outcome.out
     for flag in ("--seed", "--device", "--data-root", "--json"):
         assert flag in outcome.out
-    command = getattr(import_module(f"graphglow.commands.{MODULES.get(name, name)}"), name)
+    module = import_module(f"graphglow.commands.{MODULES.get(name, name)}")
+    several = hasattr(module, "choose")
+    command = module.choose(name, []) if several else getattr(module, name)
     assert (inspect.getdoc(command) or "").splitlines()[0] == COMMANDS[name]
 
 
@@ -93,11 +96,11 @@ def flags_by_heading(text):
 @pytest.mark.parametrize(
     ("words", "config", "own"),
     [
-        ("pretrain", training.PretrainConfig, "sources out overwrite json"),
+        ("pretrain --kind paper", training.PretrainConfig, "sources out kind overwrite json"),
         (
-            "transfer",
+            "transfer --learner paper",
             training.PaperConfig,
-            "learner target out predictions embedding-size overwrite json",
+            "learner target out predictions overwrite json",
         ),
         (
             "fit --method graphglow-star",
@@ -115,13 +118,25 @@ def test_the_first_flags_stand_alone_and_the_rest_under_headings(run, words, con
     titles = ["reading", "model", "structure", "optimiser", "compute"]
     beside = [config.__name__.removesuffix("Config").lower(), "objective"]
     own = {"pretrain": [*beside, "learner", "checkpoints"], "transfer": ["checkpoints"]}
-    titles += own.get(words, beside)  # what it has beside the groups
+    titles += own.get(words.split()[0], beside)  # what it has beside the groups
     assert set(shown) == set(titles)
     under = {flag.split(".")[0] for flags in shown.values() for flag in flags}
     assert set(settings) <= under | set(first)
     assert "learning-rate" in shown["optimiser"]
     assert "num-pivots" in shown["structure"]
     assert "capture" in shown["compute"]
+
+
+def test_the_default_learner_has_flags_of_its_own(run):
+    shown = flags_by_heading(run("transfer", "--help").out)
+    first = {"learner", "target", "out", "predictions", "overwrite", "json", *FIRST}
+    assert set(shown.pop("")) == first
+    assert set(shown) == {"reading", "transfer", "model", "optimiser", "compute", "checkpoints"}
+    flags = {flag.replace("-", "_") for flags in shown.values() for flag in flags}
+    assert {field.name for field in fields(training.TransferConfig)} <= flags | {*FIRST}
+    shown = flags_by_heading(run("pretrain", "--help").out)
+    assert {"sources", "out", "kind", "seed", "device"} <= set(shown.pop(""))
+    assert "checkpoints" not in shown
 
 
 def test_the_top_level_answers_without_torch():
@@ -138,13 +153,13 @@ sys.exit("torch was imported" if "torch" in sys.modules else 0)
 
 @pytest.mark.slow
 def test_a_transfer_in_one_process_loads_nothing_that_it_does_not_need():
-    words = [*UNTRAINED, "--target", "wine", *FAST]
+    words = [*UNTRAINED, "--target", "wine", *SHORT]
     code = f"""
 import sys
 from graphglow.cli import main
 assert main({words}) == 0
 loaded = {{name for name in sys.modules if name.startswith("graphglow.")}}
-assert len(loaded) <= 70, len(loaded)
+assert len(loaded) <= 85, len(loaded)
 rooms = {{name.split(".")[1] for name in loaded}}
 assert not rooms & {{"experiments", "report", "baselines"}}, rooms
 assert "graphglow.training.distributed" not in loaded
@@ -169,10 +184,21 @@ def test_transfer_prints_one_json_object(run, home):
     assert (facts["split"], facts["out"]) == ("random seed 0", None)
 
 
-@pytest.mark.parametrize("name", ["untrained", "random"])
-def test_a_learner_that_was_never_trained_is_a_control(run, home, name):
-    words = ["transfer", "--learner", name, "--target", home / "g.npz", *FAST, "--json"]
-    assert run(*words, "--embedding-size", "5").json["method"] == "random-theta"
+def test_transfer_needs_a_target_alone(run, home):
+    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json"]
+    facts = run(*words).json
+    assert (facts["learner"], facts["method"], facts["epochs"]) == ("universal", "evidence", 2)
+    assert facts["target_was_source"] is False
+    facts = run(*words, "--learner", "untrained", "--input-weight", "0.25").json
+    assert (facts["learner"], facts["method"]) == ("untrained", "untrained")
+    assert facts["input_weight"] == pytest.approx(0.25)
+
+
+def test_flags_of_the_other_kind_of_learner_are_unknown(run, home):
+    words = ["transfer", "--target", home / "g.npz"]
+    assert "unknown options: --num-pivots, 8" in run(*words, "--num-pivots", "8").refuses()
+    said = run(*words, "--learner", "paper", "--hidden", "8").refuses()
+    assert "unknown options: --hidden, 8" in said
 
 
 def test_summary_for_people(run, home):
@@ -186,7 +212,7 @@ def test_the_split_is_named(run, home, tmp_path):
     split = {"train": np.arange(10), "val": np.arange(10, 20), "test": np.arange(20, 30)}
     np.savez(tmp_path / "split.npz", **split)
     np.savez(tmp_path / "own.npz", **ring_arrays(), **split)
-    words, small = [*UNTRAINED, *FAST, "--json", "--target"], home / "g.npz"
+    words, small = [*UNTRAINED, *SHORT, "--json", "--target"], home / "g.npz"
     assert run(*words, small, "--split-seed", "7").json["split"] == "random seed 7"
     facts = run(*words, small, "--split-file", tmp_path / "split.npz").json
     assert facts["split"] == f"file:{tmp_path / 'split.npz'}"
@@ -199,19 +225,19 @@ def test_the_split_is_named(run, home, tmp_path):
 
 
 def test_named_graph_under_a_data_root(run, data_root):
-    facts = run(*UNTRAINED, "--target", "Cora", *FAST, "--json", "--data-root", data_root).json
+    facts = run(*UNTRAINED, "--target", "Cora", *SHORT, "--json", "--data-root", data_root).json
     assert (facts["target"], facts["split"]) == ("cora", "public")
 
 
 def test_no_test_nodes_is_null(run, tmp_path):
     np.savez(tmp_path / "g.npz", **ring_arrays(), train=np.arange(20), val=np.arange(20, 40))
-    facts = run(*UNTRAINED, "--target", tmp_path / "g.npz", *FAST, "--json").json
+    facts = run(*UNTRAINED, "--target", tmp_path / "g.npz", *SHORT, "--json").json
     assert facts["test_accuracy"] is None
 
 
 def test_flags_reach_the_configs(run, home, tmp_path):
     facts = run(
-        *["pretrain", "--sources", home / "g.npz", "synthetic-small"],
+        *["pretrain", "--kind", "paper", "--sources", home / "g.npz", "synthetic-small"],
         *["--out", tmp_path / "l.safetensors", "--episodes", "1", *FAST],
         *["--learner.num-heads", "3", "--objective.samples", "2", "--input-weight", "0.25"],
         *["--seed", "5", "--json"],
@@ -315,17 +341,17 @@ def test_usage_errors_of_a_process(encoding, colour):
     [
         ("tranfer", "perhaps transfer"),
         ("--json transfer", "unknown command '--json'"),
-        ("transfer", "required options are missing: --learner NAME|FILE, --target"),
+        ("transfer", "required options are missing: --target NAME|FILE"),
         ("transfer --learner", "--learner"),
-        ("transfer --learner random --target wine --bogus 1", "unknown options: --bogus"),
-        ("transfer --learner random --target wine --log x:y", "unknown options: --log"),
-        ("transfer --learner random --target wine --epoch 3", "perhaps you meant: --epochs"),
-        ("transfer --learner random --target wine extra", "unknown options: extra"),
+        ("transfer --learner untrained --target wine --bogus 1", "unknown options: --bogus"),
+        ("transfer --learner untrained --target wine --log x:y", "unknown options: --log"),
+        ("transfer --learner untrained --target wine --epoch 3", "perhaps you meant: --epochs"),
+        ("transfer --learner untrained --target wine extra", "unknown options: extra"),
         (
-            "transfer --learner random --target wine --epochs x",
+            "transfer --learner untrained --target wine --epochs x",
             "--epochs must be a whole number; got 'x'",
         ),
-        ("transfer --learner random --target wine --device tpu", "'tpu'"),
+        ("transfer --learner untrained --target wine --device tpu", "'tpu'"),
         ("pretrain --out l.st", "--sources"),
         ("pretrain --sources --out l.st", "at least one source"),
         (
@@ -336,8 +362,10 @@ def test_usage_errors_of_a_process(encoding, colour):
             "search --methods gcn --targets wine --split-file s.npz",
             "unknown options: --split-file, s.npz;",
         ),
-        ("refine --learner random --out g.csv", "--target"),
-        ("refine --target wine --result r.st --out g.csv --epochs 3", "--target, --epochs"),
+        ("refine --learner untrained --out g.csv", "--target"),
+        ("refine --target wine --result r.st --out g.csv --seed 3", "--target, --seed"),
+        ("refine --target wine --out g.csv --epochs 3", "unknown options: --epochs"),
+        ("pretrain --kind nonsense --sources wine --out l.st", "--kind must be one of"),
         ("datasets --epochs 3", "--epochs"),
         ("demo --targets wine", "--targets"),
     ],
@@ -368,15 +396,19 @@ def test_bad_usage_is_one_line(run, monkeypatch, tmp_path, words, said):
         "--split-seed -1",
         "--split-seed 99999999999999999999",
         "--backbone nonsense",
-        "--objective.samples 1",
-        "--objective.temperature nan",
-        "--embedding-size 0",
+        "--hidden 0",
     ],
 )
 def test_absurd_values_are_refused(run, home, flags):
     name, value = flags.split()
-    line = run(*UNTRAINED, "--target", home / "g.npz", name, value).refuses()
-    assert name.removeprefix("--").split(".")[-1].replace("-", "_") in line.replace("-", "_")
+    kinds = {"universal": training.TransferConfig, "paper": training.PaperConfig}
+    for learner, kind in kinds.items():
+        known = {field.name for field in fields(kind)} | {"split_seed"}
+        if name.removeprefix("--").replace("-", "_") in known:
+            words = ["transfer", "--learner", learner, "--target", home / "g.npz"]
+            line = run(*words, name, value).refuses()
+            assert name.removeprefix("--").replace("-", "_") in line.replace("-", "_")
+            assert "unknown options" not in line
 
 
 @pytest.mark.parametrize("words", [["fit", "--method", "mlp"], UNTRAINED])
@@ -417,11 +449,11 @@ def test_bad_targets(run, tmp_path, monkeypatch, target):
     Path("text.csv").write_text("a,b\n1,2\n")
     np.savez("nan.npz", **(ring_arrays() | {"x": np.full((40, 4), np.nan, np.float32)}))
     np.savez("range.npz", **(ring_arrays() | {"edge_index": np.array([[0], [99]])}))
-    run(*UNTRAINED, "--target", target, *FAST).refuses()
+    run(*UNTRAINED, "--target", target, *SHORT).refuses()
 
 
 def test_bad_learners(run, home, tmp_path):
-    target = ["--target", home / "g.npz", *FAST]
+    target = ["--target", home / "g.npz", *SHORT]
     whole = (home / "learner.st").read_bytes()
     (tmp_path / "cut.st").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.st").write_text("hello")
@@ -429,7 +461,6 @@ def test_bad_learners(run, home, tmp_path):
     assert "'absent'" in run("transfer", "--learner", "absent", *target).refuses()
     for name in ("cut.st", "text.st", "result.st", "."):
         run("transfer", "--learner", tmp_path / name, *target).refuses()
-    assert "--embedding-size" in run(*transfer_words(home, "--embedding-size", "3")).refuses()
 
 
 def test_control_characters_do_not_reach_the_terminal(run, capsys):
@@ -447,6 +478,7 @@ def never(*args, **kwargs):
 
 OUTPUT_COMMANDS = {
     "pretrain": ["pretrain", "--sources", "wine"],
+    "pretrain paper": ["pretrain", "--kind", "paper", "--sources", "wine"],
     "transfer": [*UNTRAINED, "--target", "wine"],
     "refine": ["refine", *UNTRAINED[1:], "--target", "wine"],
     "demo": ["demo"],

@@ -14,6 +14,7 @@ COLUMNS += ["weight=amount", "leave-out=phone", "leave_out=note"]
 SMALL = ["--epochs", "3", "--device", "cpu"]
 TARGET = "people.csv+payments.csv"
 GLOW = [*SMALL, "--num-pivots", "8"]
+PAPER = ["--kind", "paper", "--episodes", "1", *GLOW]
 
 
 @pytest.fixture(autouse=True)
@@ -44,10 +45,10 @@ def run(capsys):
 @pytest.mark.parametrize(
     "words",
     [
-        ["transfer", "--learner", "universal", "--target", TARGET, *GLOW],
+        ["transfer", "--target", TARGET, *SMALL],
         ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
-        ["refine", "--learner", "universal", "--target", TARGET, "--out", "r.csv", *GLOW],
-        ["pretrain", "--sources", TARGET, "--episodes", "1", "--out", "l.safetensors", *GLOW],
+        ["refine", "--target", TARGET, "--out", "r.csv"],
+        ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
     ],
     ids=lambda words: words[0],
 )
@@ -65,10 +66,10 @@ def test_every_command_that_reads_tables_takes_them(run, words):
 @pytest.mark.parametrize(
     "words",
     [
-        ["transfer", "--learner", "universal", "--target", TARGET, *GLOW],
+        ["transfer", "--target", TARGET, *SMALL],
         ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
-        ["refine", "--learner", "universal", "--target", TARGET, "--out", "r.csv", *GLOW],
-        ["pretrain", "--sources", TARGET, "--episodes", "1", "--out", "l.safetensors", *GLOW],
+        ["refine", "--target", TARGET, "--out", "r.csv"],
+        ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
         ["shard", "--graph", TARGET, "--parts", "2", "--out", "shards"],
         pytest.param(
             ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
@@ -100,7 +101,7 @@ def test_a_saved_result_has_its_edges_already(run):
 
 
 def test_a_result_remembers_them(run):
-    words = ["transfer", "--learner", "universal", "--target", TARGET, *GLOW, *COLUMNS]
+    words = ["transfer", "--target", TARGET, *SMALL, *COLUMNS]
     assert run(*words, "--out", "r.safetensors")[0] == 0
     data = TransferResult.load("r.safetensors").data
     assert data.x.shape == (40, 1)  # Age alone
@@ -155,7 +156,7 @@ def test_a_table_of_a_pair_is_never_overwritten(run, table, tmp_path):
 
 
 def test_homophily_is_counted_and_weighed(run):
-    words = ["refine", "--learner", "universal", "--target", TARGET, *GLOW, *COLUMNS]
+    words = ["refine", "--learner", "paper", "--target", TARGET, *GLOW, *COLUMNS]
     status, out, _ = run(*words, "--out", "r.npz", "--json")
     assert status == 0
     facts = json.loads(out)
@@ -190,8 +191,7 @@ def test_a_column_that_is_left_out_has_no_role_either():
 
 
 def test_a_missing_table_is_named_before_its_columns(run):
-    words = ["--target", "people.csv+gone.csv", *COLUMNS, *GLOW]
-    status, _, err = run("transfer", "--learner", "universal", *words)
+    status, _, err = run("transfer", "--target", "people.csv+gone.csv", *COLUMNS, *SMALL)
     assert (status, err) == (2, "graphglow: both tables of a graph must exist; got no gone.csv\n")
 
 

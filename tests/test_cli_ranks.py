@@ -44,7 +44,7 @@ def cut(run, out, *words):
 def test_shards_are_cut_trained_and_predicted(run, folder):
     count = load_graph("wine").num_nodes
     assert sum(cut(run, folder / "shards", "--json").json["nodes"]) == count
-    words = ["transfer", "--learner", "universal", "--predictions", "found", *SMALL]
+    words = ["transfer", "--learner", "paper", "--predictions", "found", *SMALL]
     done = on_ranks(folder, *words, "--target", "shards")
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
@@ -59,7 +59,11 @@ def test_shards_are_cut_trained_and_predicted(run, folder):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["pretrain", "--sources", "wine", "--out", "a.safetensors"], "must be together"),
+        (
+            ["pretrain", "--kind", "paper", "--sources", "wine", "--out", "a.safetensors"],
+            "must be together",
+        ),
+        (["transfer", "--target", "wine"], "under a learner of the paper's kind (--learner paper)"),
         (
             ["transfer", "--learner", "universal", "--target", "wine", "--out", "b.safetensors"],
             "must write --predictions FOLDER only; got --out b.safetensors",
@@ -78,7 +82,7 @@ def test_bad_input_is_one_sentence_on_several_processes_too(folder, words, messa
 @pytest.mark.slow
 def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(folder):
     """Rank 0, which keeps the checkpoints; ranks that start again must not look for the dead."""
-    run = ["transfer", "--learner", "universal", "--target", "wine", *SMALL, "--epochs", "60"]
+    run = ["transfer", "--learner", "paper", "--target", "wine", *SMALL, "--epochs", "60"]
     saved = ["--predictions", "again", "--resume", "--checkpoint-seconds", "0"]
     launch = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "1"]
     job = subprocess.Popen(
@@ -128,7 +132,7 @@ def test_processes_that_torchrun_did_not_start_are_one_sentence(run, monkeypatch
 
 def test_a_folder_of_shards_is_trained_by_one_process_too(run, tmp_path):
     assert cut(run, tmp_path / "cut", "--parts", "1").status == 0
-    words = ["transfer", "--learner", "untrained", "--target", tmp_path / "cut", *SMALL]
+    words = ["transfer", "--learner", "paper", "--target", tmp_path / "cut", *SMALL]
     assert run(*words, "--predictions", tmp_path / "found").json["ranks"] == 1
     assert (tmp_path / "found" / "nodes-0.npy").exists()
     for more, said in (
@@ -147,7 +151,9 @@ def test_a_folder_of_shards_is_trained_by_one_process_too(run, tmp_path):
 @pytest.mark.parametrize("name", ["plain", "sp ace", "it's", "$(touch owned)", "caf\u00e9"])
 def test_the_next_command_can_be_pasted(run, tmp_path, name):
     line = cut(run, tmp_path / name).out.rstrip("\n").splitlines()[-1]
-    assert line.startswith("next: torchrun --nproc-per-node 2 -m graphglow transfer --target ")
+    assert line.startswith(
+        "next: torchrun --nproc-per-node 2 -m graphglow transfer --learner paper --target "
+    )
     given = line.partition("--target ")[2].removesuffix(" ...")
     assert shlex.split(given) == [str(tmp_path / name)]
 

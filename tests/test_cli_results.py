@@ -43,8 +43,7 @@ def home(tmp_path_factory):
     write(folder / "graph" / "nodes.csv", rows, group="label")
     edges = [{"source": f"p{n}", "target": f"p{(n + 2) % 40}"} for n in range(40)]
     write(folder / "graph" / "edges.csv", edges)
-    words = ["transfer", "--learner", "random", "--target", str(folder / "graph")]
-    words += ["--embedding-size", "6", "--epochs", "30", "--num-pivots", "8"]
+    words = ["transfer", "--target", str(folder / "graph"), "--epochs", "30"]
     assert main([*words, "--out", str(folder / "people.safetensors")]) == 0
     new = [{k: v for k, v in person(n).items() if k != "group"} for n in range(40, 46)]
     write(folder / "new.csv", new)
@@ -176,7 +175,7 @@ def test_bad_words_to_explain_are_refused(run, home, tmp_path):
 def test_refine_needs_a_target_alone(run, tmp_path):
     out, told = tmp_path / "better.csv", tmp_path / "classes.csv"
     facts = run("refine", "--target", "wine", "--out", out, "--predictions", told, "--json").json
-    assert (facts["learner"], facts["split"]) == ("evidence", "random seed 0")
+    assert (facts["learner"], facts["split"]) == ("universal", "random seed 0")
     assert facts["edges_out"] == facts["edges_in"] + facts["added"] - facts["dropped"]
     assert facts["test_accuracy"] > 0.9
     assert 0 < facts["seconds"] < 60
@@ -205,15 +204,20 @@ def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tm
 
 
 @pytest.mark.parametrize("flag", [["--predictions", "p.csv"], ["--min-probability", "0.5"]])
-def test_what_is_instant_does_not_go_with_training(run, tmp_path, flag):
-    words = ["refine", "--target", "wine", "--learner", "universal", "--out", tmp_path / "g.csv"]
-    assert "must go without --learner" in run(*words, *flag).refuses(2)
+def test_what_is_instant_does_not_go_with_training(run, home, tmp_path, monkeypatch, flag):
+    monkeypatch.chdir(tmp_path)
+    words = ["refine", "--target", "wine", "--learner", "paper", "--out", "g.csv"]
+    assert f"unknown options: {flag[0]}" in run(*words, *flag).refuses(2)
+    words = ["refine", "--result", home / "people.safetensors", "--out", "g.csv"]
+    assert f"must come alone; got {flag[0]} too" in run(*words, *flag).refuses(2)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--top-k", "1", "--epochs", "7"], "--top-k, --epochs must go with --learner or --result"),
+        (["--top-k", "1"], "--top-k must go with --result or --learner paper; got neither"),
+        (["--epochs", "7"], "unknown options: --epochs"),
         (["--no-self-loops"], "--self-loops must go with"),
         (["--predictions", "better.csv"], "--predictions must be another file than --out"),
         (["--min-probability", "2"], "min_probability must lie in [0, 1]; got 2"),

@@ -95,7 +95,7 @@ def test_a_loss_that_is_not_finite_leaves_disk_and_checkpoints_as_they_were(
 ):
     out.write_text("old")
     if command == "pretrain":
-        words = ["pretrain", "--sources", home / "g.npz", *FAST, "--out", out]
+        words = ["pretrain", "--kind", "paper", "--sources", home / "g.npz", *FAST, "--out", out]
     at_step(5, lambda: float("nan"))
     line = run(*words, *SAVED, "--overwrite").refuses()
     assert "the loss must stay finite; got nan (training)" in line
@@ -224,7 +224,7 @@ def test_a_file_in_the_place_of_the_checkpoints_is_called_one(run, words, out):
 
 @pytest.mark.parametrize("seconds", ["-1", "nan"])
 def test_a_bad_time_between_checkpoints_is_called_by_its_flag(run, home, words, out, seconds):
-    pretrain = ["pretrain", "--sources", home / "g.npz", *FAST, "--out", out]
+    pretrain = ["pretrain", "--kind", "paper", "--sources", home / "g.npz", *FAST, "--out", out]
     for job in (words, pretrain):
         said = run(*job, "--checkpoint-seconds", seconds).refuses()
         assert said.startswith(f"graphglow: --checkpoint-seconds must be >= 0; got {seconds};")

@@ -18,7 +18,7 @@ assert any(file.endswith("LICENSE") for file in files)
 
 learner = graphglow.load_learner("universal")
 data = graphglow.load_graph("wine")
-result = graphglow.transfer(data, learner, graphglow.PaperConfig(num_pivots=50, epochs=20))
+result = graphglow.transfer(data, learner, graphglow.TransferConfig(epochs=20))
 assert result.test_accuracy is not None
 assert result.test_accuracy > 0.5
 graphglow.write_graph(result.refined_graph(top_k=4), "refined.csv")

@@ -195,6 +195,8 @@ def load_tensors(
 
 def kind_of(path: str | Path) -> str | None:
     """The kind of a file that :func:`save_tensors` wrote; None for any other file."""
+    if not os.path.isfile(path):  # a pipe would never end
+        return None
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))

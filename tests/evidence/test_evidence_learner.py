@@ -24,7 +24,7 @@ from graphglow.evidence.answers import (
 )
 from graphglow.storage import load_tensors, save_tensors
 
-SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "evidence.safetensors"
+SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "universal.safetensors"
 TINY = EvidencePretrainConfig(
     first_episodes=4, vote_episodes=4, second_episodes=4, max_nodes=300, pairs=512, nodes=64,
     steps=30,

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_s
 
 from graphglow.errors import InputError
 from graphglow.inference.classifier import GlowClassifier
-from graphglow.training import PaperConfig, TransferResult
+from graphglow.training import PaperConfig, TransferConfig, TransferResult
 from tiny_graphs import learner, small_data, transfer_config
 
 NODES = np.arange(40)
@@ -143,13 +143,15 @@ def test_a_search_over_settings_of_the_transfer(data):
 
 def test_settings_are_parameters_of_their_own():
     clf = GlowClassifier()
-    assert clf.get_params()["config__epochs"] == PaperConfig().epochs
+    assert clf.get_params()["config__epochs"] == TransferConfig().epochs
     assert clf.set_params(**clf.get_params()).config is None
     assert clf.set_params(config__epochs=3, config__seed=5) is clf
-    assert clf.config == PaperConfig(epochs=3, seed=5)
+    assert clf.config == TransferConfig(epochs=3, seed=5)
     assert clone(clf).get_params()["config__seed"] == 5
     both = clf.set_params(config=PaperConfig(dropout=0.1), config__epochs=4)
     assert both.config == PaperConfig(dropout=0.1, epochs=4)
+    paper = GlowClassifier("paper").set_params(config__num_pivots=7)
+    assert paper.config == PaperConfig(num_pivots=7)
     with pytest.raises(InputError, match=r"config__\* must name a setting.*speed"):
         clf.set_params(config__speed=1)
     with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
@@ -165,7 +167,7 @@ def test_clones_and_copies_are_independent_and_predict_alike(fitted):
 
 def test_the_learner_may_be_a_name_or_a_file_and_the_graph_a_name(tmp_path):
     config = PaperConfig(epochs=1, num_pivots=10, device="cpu")
-    clf = GlowClassifier("Universal", config, graph="synthetic-small")
+    clf = GlowClassifier("Paper", config, graph="synthetic-small")
     nodes, labels = np.arange(60), np.arange(60) % 3
     by_name = clf.fit(nodes, labels).predict_proba()
     clf.result_.learner.save(tmp_path / "mine.safetensors")
@@ -230,7 +232,7 @@ def test_nodes_without_a_graph_are_refused():
         ({"graph": "no-such-graph"}, "known name"),
         ({"learner": "universe"}, "nearest: universal"),
         ({"learner": 3}, "learner must be"),
-        ({"config": {}}, "config must be a PaperConfig"),
+        ({"config": {}}, "config must be a TransferConfig"),
         ({"validation_fraction": 0}, "validation_fraction"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
     ],

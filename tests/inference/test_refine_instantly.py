@@ -88,8 +88,12 @@ def test_a_learner_of_ones_own_is_a_file_or_an_object(wine, refined, tmp_path):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("evidense", "learner must be evidence, untrained or an existing file; got 'evidense'"),
-        (3, "learner must be an EvidenceLearner, a name or a file; got int"),
+        (
+            "univers",
+            "learner must be universal, paper, untrained or an existing file; got 'univers'",
+        ),
+        (3, "learner must be an EvidenceLearner, a StructureLearner, a name or a file; got int"),
+        ("paper", "this needs an evidence learner; got one of the paper's kind, paper"),
     ],
 )
 def test_no_learner_is_one_sentence(wine, given, sentence):
@@ -99,7 +103,9 @@ def test_no_learner_is_one_sentence(wine, given, sentence):
 
 def test_a_foreign_learner_and_a_bad_probability_are_refused(wine, tmp_path):
     graphglow.StructureLearner(graphglow.LearnerConfig()).save(tmp_path / "paper.safetensors")
-    with pytest.raises(graphglow.InputError, match="must be a graphglow evidence learner"):
+    with pytest.raises(
+        graphglow.InputError, match="needs an evidence learner; got one of the paper's kind"
+    ):
         graphglow.refine(wine, tmp_path / "paper.safetensors")
     with pytest.raises(graphglow.InputError, match="min_probability must lie in"):
         graphglow.refine(wine, min_probability=2)

@@ -268,9 +268,13 @@ def test_the_encoder_says_whether_features_are_propagated(data, encoder):
     [
         ({"mode": "both"}, "mode must be"),
         ({"top_k": 0}, "top_k must be"),
-        ({"config": {}}, "config must be a PaperConfig"),
+        ({"learner": "paper", "config": {}}, "config must be a PaperConfig"),
+        ({"config": transfer_config()}, "config must go with a learner of the paper's kind"),
         ({"learner": "universe"}, "nearest: universal"),
-        ({"mode": "augment", "config": transfer_config(input_weight=0.0)}, "input_weight above 0"),
+        (
+            {"learner": "paper", "mode": "augment", "config": transfer_config(input_weight=0.0)},
+            "input_weight above 0",
+        ),
     ],
 )
 def test_bad_settings_are_refused(settings, rule):

@@ -23,7 +23,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 class Bench:
     def __init__(self, script: ModuleType, folder: Path) -> None:
         self.script, self.folder, self.rows_file = script, folder, folder / "rows.jsonl"
-        self.file = folder / "universal.safetensors"
+        self.file = folder / "paper.safetensors"
 
     def __call__(self, *words: str) -> list[ResultRow]:
         places = ["--folder", self.folder, "--out", self.rows_file, "--page", self.folder / "p.md"]
@@ -34,7 +34,7 @@ class Bench:
 
 @pytest.fixture
 def bench(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(script, "PRETRAINED", {"universal": ("wine", "synthetic-small")})
+    monkeypatch.setattr(script, "SOURCES", {"paper": ("wine", "synthetic-small")})
     monkeypatch.setattr(script, "TRANSFER", {"num_pivots": 8, "refinements": 1})
     return Bench(script, tmp_path)
 
@@ -44,7 +44,7 @@ def test_a_file_is_made_once_and_says_how(bench: Bench, monkeypatch: pytest.Monk
     made = StructureLearner.load(bench.file).provenance
     assert made["sources"] == ["wine", "synthetic-small"]
     assert made["splits"] == ["random seed 0", "random seed 0"]
-    assert (made["name"], made["seed"], made["config"]["epochs"]) == ("universal", 0, 2)
+    assert (made["name"], made["seed"], made["config"]["epochs"]) == ("paper", 0, 2)
     assert {"command", "commit", "machine", "versions"} <= made["provenance"].keys()
     before = bench.file.read_bytes()
     monkeypatch.setattr(learners, "pretrain", None)  # it is there
@@ -88,9 +88,9 @@ def test_a_graph_that_is_no_source_gets_the_whole_learner_and_tables_show_it(
     assert bench.script.main([*words, "--check"]) == 1
     assert bench.script.main(words) == 0
     assert bench.script.main([*words, "--check"]) == 0
-    assert "| `universal` | wine, synthetic-small | " in page.read_text()
+    assert "| `paper` | wine, synthetic-small | " in page.read_text()
     (line,) = (line for line in page.read_text().splitlines() if "| breast_cancer | " in line)
-    assert line.startswith("| `universal`, ")  # not made as the one in the package is
+    assert line.startswith("| `paper`, ")  # not made as the one in the package is
     assert "num_pivots 8" in line
     assert " +- " in line
     assert "old" not in page.read_text()

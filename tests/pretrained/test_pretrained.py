@@ -1,6 +1,7 @@
 """The learners that come with the package, by name: in Python and on the command line."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -8,26 +9,41 @@ import torch
 
 import graphglow
 from graphglow.cli import main
-from graphglow.commands.files import read_learner
 from graphglow.graphs import DATASETS
-from graphglow.pretrained import FOLDER, PRETRAINED, learner_file, load_learner
+from graphglow.pretrained import (
+    FOLDER,
+    PRETRAINED,
+    evidence_learner,
+    is_paper,
+    learner_file,
+    load_learner,
+    paper_learner,
+)
 
 REPO = Path(__file__).parents[2]
-FAST = ["--target", "wine", "--epochs", "2", "--num-pivots", "8", "--refinements", "2"]
+SHORT = ["--target", "wine", "--epochs", "2"]
+FAST = [*SHORT, "--num-pivots", "8", "--refinements", "2"]
 
 
-def weights(learner: graphglow.StructureLearner) -> torch.Tensor:
+def weights(learner: torch.nn.Module) -> torch.Tensor:
     return torch.cat([weight.flatten() for weight in learner.parameters()])
 
 
 @pytest.mark.parametrize("name", PRETRAINED)
 def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
-    learner = graphglow.load_learner(name)
-    assert learner_file(name).stat().st_size < 20_000
-    made = learner.provenance
+    assert learner_file(name).stat().st_size < 200_000
+    made = load_learner(name).provenance
     assert made["trained"]
-    assert tuple(made["sources"]) == PRETRAINED[name]
-    assert made["name"] == name
+    paper = {name for name, known in DATASETS.items() if known.needs_data}
+    assert len(paper) == 7
+    assert paper & set(made["sources"]) == (paper if name == "paper" else set())
+
+
+def test_the_learner_of_the_paper_says_how_it_was_made() -> None:
+    learner = paper_learner("paper")
+    made = learner.provenance
+    assert made["name"] == "paper"
+    assert learner.config.delta == "truncate"
     assert made["config"]["learner"]["num_heads"] == learner.config.num_heads
     assert 0 < made["validation_accuracy"] <= 1
     assert "benchmarks/" in made["provenance"]["command"]
@@ -37,9 +53,35 @@ def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
 
 
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
-    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {*PRETRAINED, "evidence"}
-    assert all(name in DATASETS for of in PRETRAINED.values() for name in of)
-    assert load_learner("universal").config.delta == "truncate"
+    assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
+    assert all(name in DATASETS for name in load_learner("paper").provenance["sources"])
+
+
+def test_learners_are_of_two_kinds() -> None:
+    assert isinstance(load_learner(), graphglow.EvidenceLearner)
+    assert isinstance(load_learner("paper"), graphglow.StructureLearner)
+    assert [is_paper(name) for name in ("universal", "paper", "PAPER", "absent")] == [0, 1, 1, 0]
+    with pytest.raises(
+        graphglow.InputError, match="needs a learner of the paper's kind; got an ev"
+    ):
+        paper_learner("universal")
+    with pytest.raises(graphglow.InputError, match="needs an evidence learner; got one of the pap"):
+        evidence_learner("paper")
+
+
+def test_the_control_has_the_weights_of_its_seed() -> None:
+    one, same, other = (load_learner("untrained", seed=seed) for seed in (1, 1, 2))
+    assert isinstance(one, graphglow.EvidenceLearner)
+    assert not one.trained
+    assert torch.equal(weights(one), weights(same))
+    assert not torch.equal(weights(one), weights(other))
+    assert not torch.equal(weights(one), weights(load_learner("universal")))
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(graphglow.InputError, match="must be a regular file"):
+        load_learner(tmp_path / "pipe")
 
 
 def test_each_load_is_a_learner_of_its_own() -> None:
@@ -53,9 +95,10 @@ def test_each_load_is_a_learner_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("univrsal", "must be universal or an existing file; got 'univrsal' (nearest: universal)"),
-        ("xyz", "must be universal or an existing file; got 'xyz'"),
-        ("sharp", "must be universal or an existing file; got 'sharp'"),
+        ("univrsal", "paper, untrained or an existing file; got 'univrsal' (nearest: universal)"),
+        ("papre", "(nearest: paper)"),
+        ("xyz", "must be universal, paper, untrained or an existing file; got 'xyz'"),
+        ("evidence", "must be universal, paper, untrained or an existing file; got 'evidence'"),
         ("universal.safetensors", "nearest: universal"),
         (3, "a name or a file; got int"),
     ],
@@ -72,11 +115,10 @@ def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
     monkeypatch.chdir(tmp_path)
     own = graphglow.StructureLearner(graphglow.LearnerConfig(embedding_size=3))
     own.save("universal")
-    assert load_learner("Universal").config.embedding_size != 3
+    assert isinstance(load_learner("Universal"), graphglow.EvidenceLearner)
     for file in ("./universal", str(tmp_path / "universal"), Path("universal")):
         assert load_learner(file).config.embedding_size == 3
     assert load_learner(own) is own
-    assert read_learner("untrained", 3, 0).config.embedding_size == 3
     assert learner_file("universal") == FOLDER / "universal.safetensors"
     assert learner_file("./universal") == Path("universal")
     with pytest.raises(graphglow.InputError, match="a name or a file; got int"):
@@ -87,10 +129,10 @@ def test_a_bare_name_is_the_package_s_and_a_path_is_a_file(
 def test_the_command_line_refuses_an_unknown_learner(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["transfer", "--learner", name, *FAST]) == 2
+    assert main(["transfer", "--learner", name, *SHORT]) == 2
     line = capsys.readouterr().err
     assert len(line.splitlines()) == 1
-    assert "must be universal, untrained or an existing file" in line
+    assert "must be universal, paper, untrained or an existing file" in line
     assert ("nearest: universal" in line) == (name == "univrsal")
 
 
@@ -99,44 +141,47 @@ def test_transfer_and_refine_take_names(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("universal").mkdir()  # no matter what lies here
-    assert main(["transfer", "--learner", "universal", *FAST, "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["learner"], facts["method"]) == ("universal", "graphglow")
-    words = ["--learner", "universal", *FAST, "--out", "universal/refined.csv", "--overwrite"]
-    assert main(["refine", *words]) == 0
-    assert Path("universal/refined.csv").read_text().startswith("source,target,weight")
-    capsys.readouterr()
-    assert main(["refine", *words, "--embedding-size", "3"]) == 2
-    assert "--embedding-size must go with --learner untrained" in capsys.readouterr().err
+    methods = {"universal": "evidence", "Untrained": "untrained", "paper": "graphglow"}
+    for learner, method in methods.items():
+        words = FAST if learner == "paper" else SHORT
+        assert main(["transfer", "--learner", learner, *words, "--json"]) == 0
+        facts = json.loads(capsys.readouterr().out)
+        assert (facts["learner"], facts["method"]) == (learner, method)
+        words = words if learner == "paper" else words[:2]
+        words = ["--learner", learner, *words, "--out", "universal/refined.csv", "--overwrite"]
+        assert main(["refine", *words]) == 0
+        assert Path("universal/refined.csv").read_text().startswith("source,target,weight")
+        capsys.readouterr()
 
 
 def test_a_target_that_was_a_source_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     graphglow.write_graph(graphglow.load_graph("wine"), tmp_path / "cora.npz")
-    words = ["--target", str(tmp_path / "cora.npz"), *FAST[2:]]
-    for learner, seen in {"universal": True, "random": False}.items():
+    words = ["--target", str(tmp_path / "cora.npz"), *SHORT[2:]]
+    for learner, seen in {"universal": False, "untrained": False, "paper": True}.items():
         assert main(["transfer", "--learner", learner, *words, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["target_was_source"] is seen
-    assert main(["transfer", "--learner", "universal", *words]) == 0
+    assert main(["transfer", "--learner", "paper", *words]) == 0
     assert "pre-trained on a graph of this name" in capsys.readouterr().out
 
 
 def test_a_shipped_file_is_never_an_output(capsys: pytest.CaptureFixture[str]) -> None:
-    shipped = learner_file("universal")
-    before = shipped.read_bytes()
-    words = ["--learner", "universal", *FAST, "--out", str(shipped), "--overwrite"]
-    assert main(["transfer", *words]) == 2
-    assert "one of the inputs" in capsys.readouterr().err
-    assert shipped.read_bytes() == before
+    for name in PRETRAINED:
+        shipped = learner_file(name)
+        before = shipped.read_bytes()
+        words = ["--learner", name, *SHORT, "--out", str(shipped), "--overwrite"]
+        assert main(["transfer", *words]) == 2
+        assert "one of the inputs" in capsys.readouterr().err
+        assert shipped.read_bytes() == before
 
 
 def test_datasets_lists_the_learners(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["datasets", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)["learners"]
-    assert {row["name"]: tuple(row["sources"]) for row in listed} == PRETRAINED
+    assert {row["name"]: row["what"] for row in listed} == PRETRAINED
     assert main(["datasets"]) == 0
-    assert "universal  cora, citeseer, pubmed" in capsys.readouterr().out
+    assert "universal  evidence learner, pre-trained on" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])

@@ -48,7 +48,10 @@ def commands(folder):
     graphs = [str(folder / "g0.npz"), str(folder / "g1.npz")]
     learner = ["--learner.embedding-size", "6"]
     return {
-        "pretrain": ["pretrain", "--sources", *graphs, "--epochs", "15", *learner, *MODEL],
+        "pretrain": [
+            *("pretrain", "--kind", "paper", "--sources", *graphs, "--epochs", "15"),
+            *(*learner, *MODEL),
+        ],
         "transfer": [
             *("transfer", "--learner", str(folder / "pretrain.st"), "--target", graphs[0]),
             *("--epochs", "60", *MODEL),

@@ -88,8 +88,8 @@ def test_a_learner_may_be_given_by_name_or_file(tmp_path):
     learner().save(tmp_path / "l.st")
     by_file = transfer(small_data(), tmp_path / "l.st", transfer_config(epochs=1))
     assert same_tensors(by_file.learner, learner())
-    (by_name,) = transfer_many(small_data(), "universal", [transfer_config(epochs=1)])
-    assert same_tensors(by_name.learner, load_learner("universal"))
+    (by_name,) = transfer_many(small_data(), "paper", [transfer_config(epochs=1)])
+    assert same_tensors(by_name.learner, load_learner("paper"))
 
 
 def test_plain_training_does_not_import_what_ranks_need():
@@ -105,7 +105,7 @@ def test_another_process_gives_the_same_result():
     program = (
         "import sys, json, torch; sys.path.insert(0, sys.argv[1]); torch.set_num_threads(1)\n"
         "from tiny_graphs import *; from graphglow.training import transfer\n"
-        "r = transfer(learner(), small_data(), transfer_config(dropout=0.5))\n"
+        "r = transfer(small_data(), learner(), transfer_config(dropout=0.5))\n"
         "print(json.dumps([[e.loss for e in r.history], r.predict_proba().tolist()]))"
     )
     done = subprocess.run(
@@ -295,7 +295,9 @@ def test_only_a_structure_learner_is_transferred(stranger):
 
 @pytest.mark.parametrize("stranger", ["fast", 3, pretrain_config()])
 def test_only_a_transfer_config_says_how(stranger):
-    with pytest.raises(InputError, match="config must be a PaperConfig; got"):
+    with pytest.raises(
+        InputError, match="config must be a PaperConfig under a learner of the paper's kind; got"
+    ):
         transfer(small_data(), learner(), stranger)
 
 

@@ -147,8 +147,9 @@ def by_heading(config: type[Any]) -> Any:
     the names, defaults and words of the settings. Nested settings come last, with their prefix.
     """
     own = config.__name__.removesuffix("Config").lower()
-    group_of = {name: group for group, kind in GROUPS.items() for name in kind.__annotations__}
-    headings = {own: config.__doc__} | {group: kind.__doc__ for group, kind in GROUPS.items()}
+    groups = {group: kind for group, kind in GROUPS.items() if issubclass(config, kind)}
+    group_of = {name: group for group, kind in groups.items() for name in kind.__annotations__}
+    headings = {own: config.__doc__} | {group: kind.__doc__ for group, kind in groups.items()}
     places: dict[str, list[str]] = {place: [] for place in ("first", *headings, "nested")}
     for one in fields(config):
         if one.init:

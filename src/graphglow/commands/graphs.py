@@ -89,4 +89,5 @@ def shard(  # noqa: D417 (the flags say the rest)
     tell("Shards", {**facts, "seconds": time.perf_counter() - began}, json=json)
     if not json:
         target = printable(shlex.quote(str(out)))
-        say(f"next: torchrun --nproc-per-node {parts} -m graphglow transfer --target {target} ...")
+        run = f"torchrun --nproc-per-node {parts} -m graphglow transfer"
+        say(f"next: {run} --learner paper --target {target} ...")

@@ -1,6 +1,7 @@
 """Scikit-learn's verbs over a transfer."""
 
 import copy
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
 
@@ -144,9 +145,10 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The parameters; with ``deep`` the settings of the transfer too, as ``config__<name>``."""
         params: dict[str, Any] = super().get_params(deep=deep)
-        config = TransferConfig() if self.config is None else self.config
-        if deep and isinstance(config, TransferConfig | PaperConfig):
-            params |= {f"{CONFIG}{f.name}": getattr(config, f.name) for f in fields(config)}
+        with suppress(InputError):  # what is wrong with learner or config is said in fit
+            config = self._settings()
+            if deep:
+                params |= {f"{CONFIG}{f.name}": getattr(config, f.name) for f in fields(config)}
         return params
 
     def set_params(self, **params: Any) -> "GlowClassifier":

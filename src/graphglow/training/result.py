@@ -48,7 +48,7 @@ class RunResult(ABC):
     """What every run gives back, of a transfer or a competitor: predictions at its best epoch.
 
     Accuracies are fractions in [0, 1]; ``val_accuracy`` is on the nodes that early stopping looked
-    at, and ``test_accuracy`` is None where the graph has no test nodes.
+    at; either is None where the graph has no such nodes.
     """
 
     data: Data
@@ -88,14 +88,16 @@ class RunResult(ABC):
         write_predictions(self.data, self.predict_proba(), path)
 
     @property
-    def val_accuracy(self) -> float:
+    def val_accuracy(self) -> float | None:
         return self._accuracy_on(self.graph.val)
 
     @property
     def test_accuracy(self) -> float | None:
-        return self._accuracy_on(self.graph.test) if len(self.graph.test) else None
+        return self._accuracy_on(self.graph.test)
 
-    def _accuracy_on(self, nodes: Tensor) -> float:
+    def _accuracy_on(self, nodes: Tensor) -> float | None:
+        if len(nodes) == 0:
+            return None
         logits = self._scores()
         nodes = nodes.to(logits.device)
         return float(accuracy(logits, nodes, self.graph.y.to(logits.device)[nodes]))

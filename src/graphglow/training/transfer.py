@@ -162,8 +162,8 @@ def transfer_many(
         raise InputError("the learners of a batch must be of one kind; got both")
     paper = _checked(found, configs)
     if not learners:
-        each = found if len(found) > 1 else found * len(configs)
-        return [
+        each = learner if len(learner) > 1 else [*learner] * len(configs)
+        return [  # by name, so that an untrained one has the seed of its run
             transfer(data, each[run], config, on_epoch=of_run(on_epoch, run))
             for run, config in enumerate(configs)
         ]

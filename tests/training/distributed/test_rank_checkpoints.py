@@ -5,6 +5,7 @@ from two_ranks import facts, job, of_ranks, sentences, statuses, write_graph
 
 from graphglow.commands.flags import parse
 from graphglow.commands.graphs import shard
+from tiny_graphs import learner
 
 pytestmark = pytest.mark.slow
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--device", "cpu", "--json"]
@@ -12,13 +13,23 @@ SAVED = ["--checkpoint-seconds", "0"]
 
 
 def transfer(folder, *more, target="s2"):
-    words = ("transfer", "--learner", "random", "--embedding-size", "6", "--target", target)
+    words = ("transfer", "--learner", "theta.st", "--target", target)
     return [*words, "--predictions", folder, "--epochs", "40", "--seed", "2", *MODEL, *more]
 
 
 def pretrain(out, *more):
-    words = ("pretrain", "--sources", "g0.npz", "g1.npz", "--out", out, "--schedule", "together")
-    return [*words, "--epochs", "15", "--learner.embedding-size", "6", *MODEL, *more]
+    words = ("pretrain", "--kind", "paper", "--sources", "g0.npz", "g1.npz", "--out", out)
+    return [
+        *words,
+        "--schedule",
+        "together",
+        "--epochs",
+        "15",
+        "--learner.embedding-size",
+        "6",
+        *MODEL,
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +37,7 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("jobs")
     write_graph(folder / "g0.npz", 0, 60)
     write_graph(folder / "g1.npz", 1, 80)
+    learner().save(folder / "theta.st")
     cut = ["--graph", folder / "g0.npz", "--out", folder / "s2", "--parts", 2]
     parse(shard, [str(word) for word in cut])()
     return folder

@@ -14,19 +14,20 @@ from graphglow.errors import InputError
 from graphglow.training.distributed import Ranks
 from graphglow.training.distributed.agreement import agree
 from graphglow.training.distributed.meeting import meet
+from tiny_graphs import learner
 
 pytestmark = pytest.mark.slow
 MODEL = ["--num-pivots", "8", "--refinements", "2", "--epochs", "3", "--device", "cpu", "--json"]
 
 
-def transfer(folder, *more, target="s2", learner=("random", "--embedding-size", "6")):
-    words = ("transfer", "--learner", *learner, "--target", target)
+def transfer(folder, *more, target="s2", learner="theta.st"):
+    words = ("transfer", "--learner", learner, "--target", target)
     return [*words, "--predictions", folder, *MODEL, *more]
 
 
 def pretrain(*more):
-    words = ("pretrain", "--sources", "g0.npz", "g1.npz", "--out", "l.st", "--schedule", "together")
-    return [*words, *MODEL, *more]
+    words = ("pretrain", "--kind", "paper", "--sources", "g0.npz", "g1.npz", "--out", "l.st")
+    return [*words, "--schedule", "together", *MODEL, *more]
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +35,7 @@ def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
     write_graph(folder / "g0.npz", 0, 60)
     write_graph(folder / "g1.npz", 1, 60)
+    learner().save(folder / "theta.st")
     for graph, parts, out in (("g0", 2, "s2"), ("g0", 3, "s3"), ("g1", 2, "t2"), ("g0", 2, "d2")):
         cut = ["--graph", folder / f"{graph}.npz", "--out", folder / out, "--parts", parts]
         parse(shard, [str(word) for word in cut])()
@@ -54,8 +56,8 @@ DIFFERENT = {
         "graph or split (",
     ),
     "learner": (
-        transfer("d", learner=["random"]),
-        transfer("d", learner=["universal"]),
+        transfer("d"),
+        transfer("d", learner="paper"),
         "learner (",
     ),
     "command": (transfer("d"), pretrain(), "job (transfer on rank 0, pretrain"),

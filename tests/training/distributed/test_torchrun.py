@@ -15,8 +15,9 @@ from torchrun_job import pretrain_settings, pretrained, transferred
 from graphglow.commands.files import CheckpointFlags
 from graphglow.commands.flags import GraphFlags, parse
 from graphglow.commands.graphs import shard
-from graphglow.commands.train import pretrain
+from graphglow.commands.train import pretrain, pretrain_paper
 from graphglow.errors import InputError
+from graphglow.evidence.pretrain import EvidencePretrainConfig
 from graphglow.structure import StructureLearner
 
 HERE = Path(__file__).parent
@@ -80,7 +81,9 @@ def test_sources_in_turn_cannot_be_shared(tmp_path, monkeypatch):
     monkeypatch.setattr("graphglow.commands.train.topology", lambda: "ranks")
     config = replace(pretrain_settings(), schedule="in turn")
     with pytest.raises(InputError, match=r"--schedule must be together .* got 'in turn'"):
-        pretrain(["wine"], tmp_path / "a.st", GraphFlags(), config, CheckpointFlags())
+        pretrain_paper(["wine"], tmp_path / "a.st", GraphFlags(), config, CheckpointFlags())
+    with pytest.raises(InputError, match=r"several processes must share a pretrain --kind paper"):
+        pretrain(["wine"], tmp_path / "a.st", GraphFlags(), EvidencePretrainConfig())
 
 
 def test_shard_says_what_it_wrote(tmp_path, capsys):

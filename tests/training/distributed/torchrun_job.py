@@ -8,11 +8,12 @@ from pathlib import Path
 
 from graphglow.commands.files import CheckpointFlags
 from graphglow.commands.flags import GraphFlags
-from graphglow.commands.train import pretrain, transfer
+from graphglow.commands.train import pretrain_paper, transfer_for
+from graphglow.training import PaperConfig
 from graphglow.training.distributed import join
 from tiny_graphs import pretrain_config, transfer_config
 
-WIDTH, PIVOTS = 16, 20
+PIVOTS = 20
 
 
 def transfer_settings():
@@ -31,12 +32,12 @@ def facts(command, *words, **flags):
 
 
 def transferred(target, predictions=None):
-    words = ("untrained", target, GraphFlags(), transfer_settings())
-    return facts(transfer, *words, embedding_size=WIDTH, predictions=predictions)
+    words = (target, GraphFlags(), transfer_settings())
+    return facts(transfer_for(PaperConfig), *words, learner="paper", predictions=predictions)
 
 
 def pretrained(out):
-    return facts(pretrain, ["wine", "synthetic"], out, GraphFlags(), pretrain_settings())
+    return facts(pretrain_paper, ["wine", "synthetic"], out, GraphFlags(), pretrain_settings())
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
     single = median(run.train_seconds for run in singles)
     batch = median(runs[0].train_seconds for runs in batches)
     pairs = zip(singles, batches[0], strict=True)
-    apart = [alone.val_accuracy - together.val_accuracy for alone, together in pairs]
+    apart = [(one.val_accuracy or 0.0) - (other.val_accuracy or 0.0) for one, other in pairs]
     yield {
         **_facts(batches[0][0]),
         **config.facts(),

@@ -230,7 +230,8 @@ class Candidate:
         else:
             runs = fit_many(_base(self.method), self.target, configs)
         each = self.config.seeds_per_trial
-        return [[run.val_accuracy for run in runs[i : i + each]] for i in range(0, len(runs), each)]
+        scores = [run.val_accuracy or 0.0 for run in runs]  # there are validation nodes
+        return [scores[i : i + each] for i in range(0, len(scores), each)]
 
     def _configs(self, settings: Mapping[str, Any]) -> list[RunConfig]:
         kind: type[RunConfig] = PaperConfig

@@ -1,6 +1,7 @@
 """Algorithm 2 with all sources in every step, so that ranks can share them.
 
-torchrun --nproc-per-node 2 -m graphglow pretrain --schedule together --sources A B --out L
+torchrun --nproc-per-node 2 -m graphglow pretrain --kind paper --schedule together \
+    --sources A B --out L
 """
 
 import time

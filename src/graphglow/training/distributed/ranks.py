@@ -1,6 +1,6 @@
 """The processes of one job: who is there, how they sum and swap tensors, and what it cost.
 
-    torchrun --nproc-per-node 2 -m graphglow transfer --learner universal --target FOLDER
+    torchrun --nproc-per-node 2 -m graphglow transfer --learner paper --target FOLDER
 
 The loss of a job is the sum of what its ranks compute. So the gradient of a sum over ranks is again
 a sum over ranks, and the gradient of rows that were sent comes back to where they came from.

@@ -1,7 +1,7 @@
 """Algorithm 3 on a graph that no single machine need hold.
 
 graphglow shard GRAPH --out FOLDER --parts 2
-torchrun --nproc-per-node 2 -m graphglow transfer --learner universal --target FOLDER
+torchrun --nproc-per-node 2 -m graphglow transfer --learner paper --target FOLDER
 """
 
 import copy
