@@ -10,6 +10,7 @@ the graph. The closed-form predictions then speak beside the GNN, by how well ea
 
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -118,6 +119,15 @@ class EvidenceResult(TransferResult):
         layer, share = super().last_layer(), self.choice.share
         own = _beside(layer.own, self.instant, share)
         return layer._replace(said=share * layer.said, own=own, bias=share * layer.bias)
+
+    @cached_property
+    def looked_over(self) -> RefinedGraph:
+        """All candidates with their evidence, computed again: a result keeps the edges only."""
+        return self.looked_at(None)
+
+    def looked_at(self, also: Tensor | None) -> RefinedGraph:
+        """:attr:`looked_over`, and pairs ``also`` [2, K] besides."""
+        return _refined(self.learner, self.data, self.config.seed, self.device, also)
 
     def _about(self) -> dict[str, Any]:
         return {
@@ -311,16 +321,26 @@ def evidence_result(
     )
 
 
-def _refined(learner: EvidenceLearner, data: Data, seed: int, device: torch.device) -> RefinedGraph:
-    """What the learner makes of a checked graph; edges that were made up for want of any are none.
+def _refined(
+    learner: EvidenceLearner,
+    data: Data,
+    seed: int,
+    device: torch.device,
+    also: Tensor | None = None,
+) -> RefinedGraph:
+    """What the learner makes of a checked graph, looking at pairs ``also`` [2, K] besides."""
+    return learner.refine(known_to_learner(data), seed=seed, device=device, also=also)
 
-    Only labels of the training nodes are read.
+
+def known_to_learner(data: Data) -> Data:
+    """What a learner reads of a checked graph; edges that were made up for want of any are none.
+
+    Only labels of the training nodes are read of it.
     """
     names = ["x", "y", "train_mask", "class_names"]
     if not data.get("knn_graph", False):
         names += ["edge_index", "edge_weight"]
-    known = Data(**{name: data[name] for name in names if data.get(name) is not None})
-    return learner.refine(known, seed=seed, device=device)
+    return Data(**{name: data[name] for name in names if data.get(name) is not None})
 
 
 def _graphs(
