@@ -123,7 +123,8 @@ def test_the_text_names_the_strongest_evidence_on_both_sides():
     assert text.startswith("n0 and n3 are ")
     assert OUTCOMES[why.outcome] in text
     frame = why.to_frame()
-    assert list(frame) == ["evidence", "contribution"]
+    assert list(frame) == ["evidence", "contribution", "about"]
+    assert frame.about.astype(bool).all()  # a kind of evidence without a meaning needs one
     assert frame.contribution.is_monotonic_decreasing
     own = frame[~frame.evidence.isin(["chance", "this graph", "labelled pairs"])]
     for row in (own.iloc[0], own.iloc[-1]):

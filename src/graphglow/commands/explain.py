@@ -76,11 +76,11 @@ def explain(  # noqa: D417 (flags.py says the rest)
     if pair:
         with waiting("explaining"):
             if trained is not None:
-                why = trained.explain_pair(*pair)
+                why = trained.explain_pair(pair[0], pair[1])
             else:
                 assert target is not None
                 data, _ = reading.read(target, need_labels=False)
-                why = explain_pair(data, *pair, learner, seed=seed, device=device)
+                why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
         _tell_pair(why, out, json=json)
         return
     assert trained is not None
@@ -116,7 +116,8 @@ def _tell_pair(why: PairExplanation, out: Path | None, *, json: bool) -> None:
         print_json({"command": "explain", **asdict(why), "text": why.text(), "out": out})
         return
     say(why.text())
-    say(why.to_frame().to_string(index=False, float_format="{:+.3f}".format))
+    columns = ["evidence", "contribution"]
+    say(why.to_frame()[columns].to_string(index=False, float_format="{:+.3f}".format))
     say(f"log-odds: {why.log_odds:+.3f}, the sum of these")
     if out is not None:
         say(f"written to: {out.absolute()}")

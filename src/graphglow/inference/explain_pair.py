@@ -41,6 +41,22 @@ OUTCOMES: dict[Outcome, str] = {
 }
 GENERAL = ("this graph", "labelled pairs", "chance")
 """Contributions that are the same for all pairs of a graph."""
+MEANINGS = {
+    "own features": "how alike the features of the two are, and what sets each apart from others",
+    "features around": "how alike the features around the two are, one and two steps away",
+    "neighbours in common": "which neighbours they share, and how rare those are",
+    "classes by features": "whether their features give them the same class",
+    "classes by surroundings": "whether what surrounds them gives them the same class",
+    "classes by neighbours": "whether their lists of neighbours give them the same class",
+    "classes by all": "whether all of these together give them the same class",
+    "edge in the input": "whether your graph joins them",
+    "degrees": "how many neighbours each has",
+    "this graph": "what is known of this graph as a whole: how far each kind of evidence held "
+    "among its training labels",
+    "labelled pairs": "a correction, so that pairs of known classes come out right on average",
+    "chance": "two random nodes of this graph",
+}
+"""What each contribution is about."""
 SPEAKS = 0.05  # log-odds from which evidence is named in words
 NAMED = 3  # kinds of evidence named for, and against
 DRAWN = 6  # neighbours of each sort in the picture
@@ -89,11 +105,13 @@ class PairExplanation:
     surroundings: Surroundings
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame of ``evidence`` and ``contribution``, the most favourable first."""
+        """A pandas DataFrame, the most favourable first: ``evidence``, ``contribution``, and what
+        it is ``about``.
+        """
         import pandas as pd
 
-        rows = list(self.contributions.items())
-        return pd.DataFrame(rows, columns=["evidence", "contribution"])
+        rows = [(name, part, MEANINGS.get(name, "")) for name, part in self.contributions.items()]
+        return pd.DataFrame(rows, columns=["evidence", "contribution", "about"])
 
     def write(self, path: str | Path) -> None:
         """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced."""

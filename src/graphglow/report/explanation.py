@@ -7,7 +7,7 @@ from pathlib import Path
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
 from graphglow.inference.explain import Contribution, Explanation
-from graphglow.inference.explain_pair import OUTCOMES, PairExplanation
+from graphglow.inference.explain_pair import MEANINGS, OUTCOMES, PairExplanation
 from graphglow.report import frame
 from graphglow.report.frame import Chart, Trace, chart_text, class_text
 from graphglow.report.page import PAGES, amount, percent, write_page
@@ -74,6 +74,7 @@ def write_pair_explanation(why: PairExplanation, path: str | Path) -> None:
             "edge in the input": "yes" if why.input_edge else "no",
             "in the refined graph": why.outcome,
         },
+        meanings={name: MEANINGS[name] for name in why.contributions if name in MEANINGS},
         picture=replace(picture, verdict=OUTCOMES[why.outcome].rstrip(".")),
         short=short,
     )
