@@ -164,6 +164,11 @@ def test_bad_pairs_are_refused(pair, sentence):
         graphglow.explain_pair(GRAPHS["whole"], *pair)
 
 
+def test_what_is_no_graph_is_refused():
+    with pytest.raises(InputError, match="must be a torch_geometric Data object; got str"):
+        graphglow.explain_pair("wine", 1, 2)
+
+
 def test_the_papers_learner_has_no_evidence_to_name():
     with pytest.raises(InputError, match="needs an evidence learner"):
         graphglow.explain_pair(GRAPHS["whole"], "n1", "n2", "paper")

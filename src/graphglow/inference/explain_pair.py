@@ -157,6 +157,8 @@ def explain_pair(
         seed: As for :func:`graphglow.refine`.
         device: Where to compute.
     """
+    if not isinstance(data, Data):
+        raise InputError(f"a graph must be a torch_geometric Data object; got {type(data).__name__}")
     found = evidence_learner(learner, seed=seed)
     ids = node_ids(data, int(data.num_nodes or 0))
     pair = _pair(data, ids, u, v)
@@ -179,7 +181,9 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
         )
     ids = node_ids(result.data, result.graph.num_nodes)
     pair = _pair(result.data, ids, u, v)
-    refined = result.looked_at(torch.tensor(pair)[:, None])
+    refined = result.looked_over
+    if _place(refined, *pair) is None:  # no candidate
+        refined = result.looked_at(torch.tensor(pair)[:, None])
     names = class_names(result.data, result.graph.num_classes)
     chosen = result.predict()[list(pair)].tolist()
     classes = names[chosen[0]], names[chosen[1]]
