@@ -122,7 +122,7 @@ class PairExplanation:
         likely = f"{self.u} and {self.v} are {_percent(self.probability)} likely to be of one class"
         said = [f"{likely}; two random nodes of {self.target} are {_percent(self.chance)}."]
         said.append(OUTCOMES[self.outcome])
-        if self.outcome == "absent" and self.probability > self.chance:
+        if self.outcome in ("absent", "dropped") and self.probability > self.chance:
             said.append("They are more alike than chance, but others are nearer to each.")
         if self.predicted is not None:
             one, other = self.predicted
@@ -158,7 +158,9 @@ def explain_pair(
         device: Where to compute.
     """
     if not isinstance(data, Data):
-        raise InputError(f"a graph must be a torch_geometric Data object; got {type(data).__name__}")
+        raise InputError(
+            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
+        )
     found = evidence_learner(learner, seed=seed)
     ids = node_ids(data, int(data.num_nodes or 0))
     pair = _pair(data, ids, u, v)
@@ -169,7 +171,7 @@ def explain_pair(
         names = class_names(data, refined.probabilities.shape[1])
         chosen = refined.probabilities[list(pair)].argmax(1).tolist()
         classes = names[chosen[0]], names[chosen[1]]
-    return _explanation(found, refined, data, ids, pair, classes)
+    return _explanation(found, refined, refined.edge_index, data, ids, pair, classes)
 
 
 def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> PairExplanation:
@@ -189,7 +191,7 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
     classes = names[chosen[0]], names[chosen[1]]
     data = known_to_learner(result.data)
     data.name = result.graph.name
-    return _explanation(result.learner, refined, data, ids, pair, classes)
+    return _explanation(result.learner, refined, result.edge_index, data, ids, pair, classes)
 
 
 def edge_reasons(result: TransferResult, node: int, others: list[int]) -> dict[int, dict[str, Any]]:
@@ -236,32 +238,32 @@ def _place(refined: RefinedGraph, u: int, v: int) -> int | None:
 def _explanation(
     learner: EvidenceLearner,
     refined: RefinedGraph,
+    edge_index: Tensor,
     data: Data,
     ids: list[int | str],
     pair: tuple[int, int],
     predicted: tuple[str, str] | None,
 ) -> PairExplanation:
+    """Of a pair that was looked at; ``edge_index`` [2, E] has the edges that were made of it."""
     place = _place(refined, *pair)
     assert place is not None  # it was asked for
     which = torch.tensor([place], device=refined.pairs.device)
     parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
     around, joined = _surroundings(data, ids, pair)
-    excess, candidate = float(refined.pair_log_odds[place]), place < refined.num_candidates
-    outcome: Outcome = "absent"
+    there = bool(((edge_index[0] == pair[0]) & (edge_index[1] == pair[1])).any())
+    outcome: Outcome = "added" if there else "absent"
     if joined:
-        outcome = "kept" if excess > 0 else "dropped"
-    elif candidate and excess > 0:
-        outcome = "added"
+        outcome = "kept" if there else "dropped"
     return PairExplanation(
         u=ids[pair[0]],
         v=ids[pair[1]],
         target=str(data.get("name") or "the graph"),
         probability=float(refined.pair_probability[place]),
-        log_odds=excess + logit(refined.chance),
+        log_odds=float(refined.pair_log_odds[place]) + logit(refined.chance),
         chance=refined.chance,
         outcome=outcome,
         input_edge=joined,
-        candidate=candidate,
+        candidate=place < refined.num_candidates,
         predicted=predicted,
         contributions=dict(sorted(parts.items(), key=lambda one: -one[1])),
         surroundings=around,
