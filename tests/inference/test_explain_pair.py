@@ -165,7 +165,7 @@ def test_bad_pairs_are_refused(pair, sentence):
 
 
 def test_what_is_no_graph_is_refused():
-    with pytest.raises(InputError, match="must be a torch_geometric Data; got str"):
+    with pytest.raises(InputError, match="must be a torch_geometric Data object; got str"):
         graphglow.explain_pair("wine", 1, 2)
 
 
