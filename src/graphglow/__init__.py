@@ -32,12 +32,14 @@ _HOMES = {
     "LearnerConfig": "graphglow.structure",
     "NewPredictions": "graphglow.inference.new_nodes",
     "ObjectiveConfig": "graphglow.structure",
+    "PairExplanation": "graphglow.inference.explain_pair",
     "PaperConfig": "graphglow.training",
     "PretrainConfig": "graphglow.training",
     "RefineStructure": "graphglow.inference.refine_structure",
     "StructureLearner": "graphglow.structure",
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
+    "explain_pair": "graphglow.inference.explain_pair",
     "fit": "graphglow.baselines",
     "fit_many": "graphglow.baselines",
     "load_graph": "graphglow.graphs",
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from graphglow.graphs.write import to_networkx as to_networkx
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
     from graphglow.inference.explain import Explanation as Explanation
+    from graphglow.inference.explain_pair import PairExplanation as PairExplanation
+    from graphglow.inference.explain_pair import explain_pair as explain_pair
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine import refine as refine
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure

@@ -150,7 +150,7 @@ def test_refine_is_deterministic_for_a_seed(learner):
 def test_contributions_add_up_to_the_log_odds(learner):
     refined = learner.refine(graph())
     which = torch.arange(min(50, refined.pairs.shape[1]))
-    parts = explain_pairs(learner.second, refined, which)
+    parts = explain_pairs(learner, refined, which)
     total = torch.stack(list(parts.values())).sum(0)
     expected = refined.pair_probability[which].double().logit().float()
     torch.testing.assert_close(total, expected, atol=1e-4, rtol=1e-4)

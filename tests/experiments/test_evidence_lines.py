@@ -81,7 +81,8 @@ def test_rows_say_which_learner_it_was(out):
         assert 0 <= row.test_accuracy <= 1
         assert (row.config["epochs"], row.error, row.runs_at_once) == (2, "", 1)
         assert 0 <= row.metrics["instant_share"] <= 1
-        assert {*row.metrics} == {f"{name}_share" for name in ("input", "refined", "none", "instant")}
+        shares = ("input_share", "refined_share", "none_share", "instant_share")
+        assert {*row.metrics} == {*shares}
     assert untrained.pretraining == other.pretraining
 
 

@@ -12,7 +12,7 @@ COMMANDS: dict[str, str] = {
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
     "refine": "Write a better graph to a file, in seconds and with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",
-    "explain": "Show which nodes carried a decision, over your edges or over learned ones.",
+    "explain": "Say why: who carried a node's class, or what speaks for and against a pair.",
     "shard": "Cut a graph into parts on disk, for a transfer on several processes.",
     "reproduce": "Run the tables and figures of the paper, as far as they are missing.",
     "search": "Search the settings of methods by validation accuracy, with one budget for all.",
@@ -29,7 +29,6 @@ MODULES = {
     "transfer": "train",
     "refine": "results",
     "predict": "results",
-    "explain": "results",
 }
 """Where a command is, if not in a module of its name."""
 

@@ -182,6 +182,12 @@ def _part(config: type[Any], shown: Sequence[str], heading: str | None) -> type[
     )
 
 
+def differing(given: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
+    """The flags of what differs from ``plain``, for an error."""
+    others = [name for name, value in given.items() if value != plain.get(name)]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in others)
+
+
 def asked(flag: str, arguments: list[str]) -> str | None:
     """What the last ``flag`` is followed by, before anything else is read; None without it."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)

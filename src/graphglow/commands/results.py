@@ -1,7 +1,6 @@
-"""``graphglow refine``, ``predict`` and ``explain``: what is made of a trained transfer."""
+"""``graphglow refine`` and ``predict``: a better graph, and what is made of a trained transfer."""
 
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from graphglow.checks import at_least
 from graphglow.commands import flags
 from graphglow.commands.files import check_output
-from graphglow.commands.terminal import print_json, say, tell, waiting
+from graphglow.commands.terminal import tell, waiting
 from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
@@ -22,7 +21,6 @@ from graphglow.training import PaperConfig, TransferResult
 from graphglow.training.config import Device
 
 Shared = Annotated[flags.NoEffect, arg(name="")]
-Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:
@@ -30,7 +28,7 @@ def choose(name: str, arguments: list[str]) -> flags.Command:
     if name == "refine":
         learner = flags.asked("--learner", arguments)
         return refine_paper if learner and is_paper(learner) else refine
-    return predict if name == "predict" else explain
+    return predict
 
 
 def refine(  # noqa: D417 (the flags and the config say the rest)
@@ -84,14 +82,14 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     plain |= {"min_probability": 0.0, "data_root": reading.data_root, "learner": UNIVERSAL}
     if result is not None:
         at_least("top_k", top_k, 1)
-        if named := _others(instant | vars(reading), plain):
+        if named := flags.differing(instant | vars(reading), plain):
             raise InputError(f"--result has its own settings and must come alone; got {named} too")
         trained = TransferResult.load(result.expanduser())
         _write_refined(trained, None, out, top_k, self_loops=self_loops, json=json)
         return
     if target is None:
         raise InputError("refine needs --target, or --result; see graphglow refine --help")
-    if named := _others(of_result, plain):
+    if named := flags.differing(of_result, plain):
         raise InputError(f"{named} must go with --result or --learner paper; got neither")
     if predictions is not None:
         prediction_file(predictions)
@@ -194,12 +192,6 @@ def _write_refined(
     tell("Refined graph", facts, json=json)
 
 
-def _others(given: dict[str, Any], plain: dict[str, Any]) -> str:
-    """The flags of what differs from ``plain``."""
-    others = [name for name, value in given.items() if value != plain.get(name)]
-    return ", ".join(f"--{name.replace('_', '-')}" for name in others)
-
-
 def _by_weight(graph: Data) -> float | None:
     """The share of the weight between labelled nodes that joins nodes of one class."""
     source, target = graph.edge_index
@@ -246,54 +238,3 @@ def predict(  # noqa: D417 (flags.py says the rest)
     counts = {str(name): int(count) for name, count in frame["predicted"].value_counts().items()}
     facts = {"command": "predict", "target": target, "nodes": len(frame), "predicted": counts}
     tell("Predictions for new nodes", {**facts, "out": out}, json=json)
-
-
-def explain(  # noqa: D417 (flags.py says the rest)
-    result: flags.SavedTransfer,
-    node: Annotated[str, arg(metavar="ID")],
-    shared: Shared,
-    out: flags.OptionalFile = None,
-    top_k: int = 10,
-    label: Class = None,
-    against: Class = None,
-    overwrite: flags.Overwrite = False,
-    json: flags.Json = False,
-) -> None:
-    """Show which nodes carried a decision, over your edges or over learned ones.
-
-    Example: graphglow explain --result wine.safetensors --node 4 --out why.html
-
-    Args:
-        node: The node's own id; its index where the graph has no ids.
-        out: Where to write: .html is a page with pictures that opens offline, .csv and .parquet
-            are the table. Without it the table is only printed.
-        top_k: Nodes listed, those that contributed most.
-        label: The class to explain; by default the predicted one.
-        against: Explain the lead over this class instead of the score itself.
-    """
-    from graphglow.report import is_report
-    from graphglow.report.explanation import summary, write_explanation
-    from graphglow.report.page import PAGES, require_plotly
-
-    if out is not None:
-        replace = overwrite or is_report(out.expanduser())
-        suffixes = (*PAGES, ".csv", ".parquet")
-        out = check_output(out, overwrite=replace, suffixes=suffixes, inputs=(result,))
-        if out.suffix.lower() in PAGES:
-            require_plotly()
-    trained = TransferResult.load(result.expanduser())
-    with waiting("explaining"):
-        why = trained.explain(node, top_k, label=label, against=against)
-        if out is not None:
-            write_explanation(why, out)
-    if json:
-        print_json({"command": "explain", **asdict(why), "out": out})
-        return
-    say(summary(why))
-    columns = ["id", "label", "input_part", "latent_part", "contribution", "share"]
-    say(why.to_frame()[columns].to_string(index=False, na_rep="-", float_format="{:+.4f}".format))
-    others = f"{why.others_input + why.others_latent:+.4f} by {why.num_others} others"
-    rest = f"{others}, {why.own:+.4f} without a message, {why.bias:+.4f} for all nodes alike"
-    say(f"score: {why.score:+.4f}, the sum of these and {rest}")
-    if out is not None:
-        say(f"written to: {out.absolute()}")

@@ -25,6 +25,7 @@ from graphglow.structure import StructureLearner
 from graphglow.training import PaperConfig, PretrainConfig, TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
 from graphglow.training.device import peak_memory_bytes, resolve_device
+from graphglow.training.evidence import LINES
 from graphglow.training.pretrain import pretrain_structure
 
 if TYPE_CHECKING:  # loaded only where there are several processes
@@ -37,6 +38,8 @@ def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
     if name == "transfer":
         learner = flags.asked("--learner", arguments)
+        if learner is not None:
+            learner_file(learner, exists=True)  # a mistyped name is said, and not its flags
         return transfer_for(PaperConfig if learner and is_paper(learner) else TransferConfig)
     kind = flags.asked("--kind", arguments)
     return pretrain_paper if kind == "paper" else pretrain
@@ -244,7 +247,8 @@ def transferred(
     """Read the target and train in this process; also say which split was used."""
     with waiting(f"loading {target}"):
         data, split = reading.read(target)
-    with epoch_bar("training", config.epochs) as on_epoch:
+    visits = 1 if isinstance(config, PaperConfig) else len(LINES)
+    with epoch_bar("training", config.epochs, visits) as on_epoch:
         return training.transfer(data, theta, config, on_epoch=on_epoch, checkpoints=kept), split
 
 

@@ -1,5 +1,6 @@
 """The evidence learner: what is pre-trained once and carried to every graph, frozen."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -60,19 +61,30 @@ class EvidenceLearner(nn.Module):
             parameter.requires_grad_(False)
         return self.eval()
 
-    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor:
-        """Log-odds over chance of a graph's candidates: round 0 or 1, [M, F], [G] -> [M]."""
+    def pair_scores(
+        self, round_: int, evidence: Tensor, context: Tensor, among: Tensor | None = None
+    ) -> Tensor:
+        """Log-odds over chance of a graph's candidates: round 0 or 1, [M, F], [G] -> [M].
+
+        Pairs that are no candidates are scored ``among`` those [K, F], which give the scale.
+        """
         scorer = self.second if round_ else self.first
         scores: Tensor = scorer(evidence, context)
-        if self.trained or len(scores) < 2:
+        known = scores if among is None or self.trained else scorer(among, context)
+        if self.trained or len(known) < 2:
             return scores
         mean, deviation = self.logit_scale[round_].tolist()
-        scaled: Tensor = (scores - scores.mean()) / scores.std().clamp_min(1e-6) * deviation + mean
+        scaled: Tensor = (scores - known.mean()) / known.std().clamp_min(1e-6) * deviation + mean
         return scaled
 
     @torch.no_grad()
     def refine(
-        self, data: Data, *, seed: int = 0, device: torch.device | str | None = None
+        self,
+        data: Data,
+        *,
+        seed: int = 0,
+        device: torch.device | str | None = None,
+        also: Tensor | None = None,
     ) -> RefinedGraph:
         """Refine a graph, and predict its nodes' classes if it has labels; no training at all.
 
@@ -81,11 +93,13 @@ class EvidenceLearner(nn.Module):
                 ``train_mask`` are read.
             seed: Of the randomised SVD and the random pairs that cosines are compared with.
             device: Where to compute; that of the learner if None.
+            also: Pairs of nodes [2, K] to look at besides; nothing else changes by them.
         """
         device = torch.device(device or self.logit_scale.device)
         problem = problem_of(data, device)
         generator = torch.Generator().manual_seed(seed)
-        return refine_problem(self.to(device), problem, generator)
+        here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
+        return refine_problem(here, problem, generator, also)
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with how they were made; an old file is replaced."""

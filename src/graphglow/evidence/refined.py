@@ -1,6 +1,6 @@
 """A refined graph: what the two rounds make of a problem, in closed form."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from graphglow.evidence.channels import Channel, absent
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
-from graphglow.evidence.pairs import GROUPS, SECOND_EVIDENCE, logit
+from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, first_evidence, logit
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
+    CARRIED,
     FirstRound,
     SecondRound,
     calibration,
@@ -20,7 +21,7 @@ from graphglow.evidence.rounds import (
     second_round,
     weights_of,
 )
-from graphglow.evidence.scorer import Scorer, contributions
+from graphglow.evidence.scorer import contributions
 from graphglow.evidence.views import role_view
 from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
@@ -33,7 +34,9 @@ class Learner(Protocol):
     @property
     def vote(self) -> nn.Module: ...
 
-    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor: ...
+    def pair_scores(
+        self, round_: int, evidence: Tensor, context: Tensor, among: Tensor | None = None
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,8 @@ class RefinedGraph:
     """The graph that comes out: edges above chance, each with weight and probability.
 
     Both directions of an edge are listed. Input edges that are at or below chance are not among
-    ``edge_index`` but among the candidates, ``pairs``, which hold each pair once.
+    ``edge_index`` but among the candidates, ``pairs``, which hold each pair once; behind the first
+    ``num_candidates`` of them stand other pairs that were asked about, which never become edges.
 
     Shapes:
         edge_index [2, E], edge_weight [E], edge_probability [E], edge_in_input [E];
@@ -66,6 +70,7 @@ class RefinedGraph:
     """How likely two random nodes are of one class: log-odds count from here."""
     calibration: float
     """Added to all log-odds, by the pairs that have two labels."""
+    num_candidates: int
     pairs: Tensor
     pair_probability: Tensor
     pair_log_odds: Tensor
@@ -97,8 +102,17 @@ class RefinedGraph:
         return self.pairs[:, gone], self.pair_probability[gone]
 
 
-def refine_problem(learner: Learner, problem: Problem, generator: torch.Generator) -> RefinedGraph:
-    """Both rounds of a learner on a problem."""
+def refine_problem(
+    learner: Learner, problem: Problem, generator: torch.Generator, also: Tensor | None = None
+) -> RefinedGraph:
+    """Both rounds of a learner on a problem.
+
+    Args:
+        learner: Frozen.
+        problem: The graph.
+        generator: Of projections and random pairs.
+        also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
+    """
     first = first_round(problem, generator)
     excess = learner.pair_scores(0, first.evidence, first.context)
     second = second_round(first, excess, generator)
@@ -110,7 +124,7 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
     kept = excess > 0
     in_input = evidence[kept, SECOND_EVIDENCE.index("edge")] > 0
     channels = {**first.channels, **second.channels, "vote": vote}
-    return RefinedGraph(
+    refined = RefinedGraph(
         edge_index=torch.cat([pairs[:, kept], pairs[:, kept].flip(0)], 1),
         edge_weight=weights_of(excess[kept]).repeat(2),
         edge_probability=probability[kept].repeat(2),
@@ -126,10 +140,18 @@ def refine_problem(learner: Learner, problem: Problem, generator: torch.Generato
         num_nodes=problem.num_nodes,
         chance=problem.chance,
         calibration=shift,
+        num_candidates=pairs.shape[1],
         pairs=pairs,
         pair_probability=probability,
         pair_log_odds=excess,
         pair_evidence=evidence,
+    )
+    if also is None:
+        return refined
+    other = other_pairs(problem, pairs, also)
+    more = second_inputs_of(learner, first, second, vote, other, evidence)
+    return _with_pairs(
+        refined, other, more, learner.pair_scores(1, more, context, evidence) + shift
     )
 
 
@@ -149,6 +171,29 @@ def second_inputs(
     return vote, pairs, torch.cat([evidence, added], 1), context
 
 
+def other_pairs(problem: Problem, candidates: Tensor, also: Tensor) -> Tensor:
+    """Those of ``also`` [2, K] that are no candidates [2, M], once, as ``u < v``, sorted."""
+    also = also.to(candidates.device)
+    key = torch.unique(also.amin(0) * problem.num_nodes + also.amax(0))
+    key = key[~torch.isin(key, candidates[0] * problem.num_nodes + candidates[1])]
+    return torch.stack([key // problem.num_nodes, key % problem.num_nodes])
+
+
+def second_inputs_of(
+    learner: Learner,
+    first: FirstRound,
+    second: SecondRound,
+    vote: Channel,
+    pairs: Tensor,
+    among: Tensor,
+) -> Tensor:
+    """:func:`second_inputs` of any pairs, ``among`` the candidates' [M, F]: [2, K] -> [K, F]."""
+    evidence = first_evidence(first.problem, first.views, first.scales, first.channels, pairs)
+    candidates = among[:, : evidence.shape[1]]
+    before = learner.pair_scores(0, evidence, first.context, candidates)
+    return torch.cat([evidence, second_evidence(first, second, vote, pairs, before)], 1)
+
+
 def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:
     """The channels' answers mixed by the learner; absent with fewer than two classes."""
     problem = first.problem
@@ -164,6 +209,20 @@ def vote_inputs(first: FirstRound, second: SecondRound) -> tuple[Tensor, Tensor]
     return vote_evidence(first.problem, channels, first.context[place : place + 2])
 
 
+def _with_pairs(
+    refined: RefinedGraph, pairs: Tensor, evidence: Tensor, excess: Tensor
+) -> RefinedGraph:
+    """The same with pairs [2, K] behind the candidates, their evidence [K, F] and log-odds [K]."""
+    probability = (excess + logit(refined.chance)).sigmoid()
+    return replace(
+        refined,
+        pairs=torch.cat([refined.pairs, pairs], 1),
+        pair_probability=torch.cat([refined.pair_probability, probability]),
+        pair_log_odds=torch.cat([refined.pair_log_odds, excess]),
+        pair_evidence=torch.cat([refined.pair_evidence, evidence]),
+    )
+
+
 def _all_classes(problem: Problem, probabilities: Tensor) -> Tensor | None:
     """With the classes that have no label, at 0: [N, C] -> [N, classes]."""
     if len(problem.seen) == 0:
@@ -174,23 +233,35 @@ def _all_classes(problem: Problem, probabilities: Tensor) -> Tensor | None:
 
 
 @torch.no_grad()
-def explain_pairs(scorer: Scorer, refined: RefinedGraph, which: Tensor) -> dict[str, Tensor]:
-    """What each kind of evidence adds to the log-odds of candidates; all of it adds up to them.
+def explain_pairs(learner: Learner, refined: RefinedGraph, which: Tensor) -> dict[str, Tensor]:
+    """What each kind of evidence adds to the log-odds of pairs; all of it adds up to them.
 
-    ``chance`` is the log-odds of two random nodes, ``this graph`` what the context alone says, and
-    ``labelled pairs`` the calibration by them.
+    Evidence speaks in both rounds: what the first one makes of it is read by the second, so the
+    two are taken as one score. ``chance`` is the log-odds of two random nodes, ``this graph`` what
+    the context alone says, and ``labelled pairs`` the calibration by them.
 
     Args:
-        scorer: The second round's.
+        learner: The one that refined the graph.
         refined: What it made.
         which: Positions among ``refined.pairs``.
 
     Shapes:
         which [K] -> by name [K]; their sum is ``logit(pair_probability[which])``
     """
-    groups = [[SECOND_EVIDENCE.index(name) for name in names] for names in GROUPS.values()]
+    names = [name for name, kinds in GROUPS.items() if kinds != ("first_round",)]
+    groups = [[SECOND_EVIDENCE.index(kind) for kind in GROUPS[name]] for name in names]
     context = torch.tensor(list(refined.context.values()), device=refined.pairs.device)
-    shares = contributions(scorer, refined.pair_evidence[which], context, groups)
-    named = dict(zip([*GROUPS, "this graph"], shares.unbind(1), strict=True))
+    earlier = context[[VOTED_CONTEXT.index(name) for name in FIRST_CONTEXT]]
+    among = refined.pair_evidence[: refined.num_candidates]
+    first, carried = len(FIRST_EVIDENCE), SECOND_EVIDENCE.index("first_round")
+
+    def score(f: Tensor) -> Tensor:
+        whole = f.clone()
+        before = learner.pair_scores(0, f[:, :first], earlier, among[:, :first])
+        whole[:, carried] = before / CARRIED
+        return learner.pair_scores(1, whole, context, among)
+
+    shares = contributions(score, refined.pair_evidence[which], groups)
+    named = dict(zip([*names, "this graph"], shares.unbind(1), strict=True))
     everywhere = {"labelled pairs": refined.calibration, "chance": logit(refined.chance)}
     return named | {k: torch.full_like(shares[:, 0], v) for k, v in everywhere.items()}

@@ -15,6 +15,7 @@ from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0
+CARRIED = 4  # the second round reads the first one's log-odds over this
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ def second_evidence(
     compared = [cosines(second.views[v], pairs, second.scales[v]) for v in SECOND]
     channels = [*second.channels.values(), vote]
     agreed = [agreement(first.problem, channel, pairs) for channel in channels]
-    return torch.cat([torch.stack(compared, 2).flatten(1), *agreed, excess[:, None] / 4], 1)
+    return torch.cat([torch.stack(compared, 2).flatten(1), *agreed, excess[:, None] / CARRIED], 1)
 
 
 def calibration(problem: Problem, pairs: Tensor, excess: Tensor) -> float:

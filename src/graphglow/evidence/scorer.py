@@ -1,6 +1,7 @@
 """The scorer: the small frozen network that turns evidence and context into log-odds."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -37,24 +38,24 @@ class Scorer(nn.Module):
         return h @ self.out + self.out_bias
 
 
-def contributions(scorer: Scorer, f: Tensor, c: Tensor, groups: list[list[int]]) -> Tensor:
-    """What each group of evidence adds to the log-odds over chance; they add up to it exactly.
+def contributions(score: Callable[[Tensor], Tensor], f: Tensor, groups: list[list[int]]) -> Tensor:
+    """What each group of evidence adds to a score of pairs; they add up to it exactly.
 
     From no evidence at all (zeros) the groups are brought in one by one, in the given order and in
     the reverse one; a group's share is the mean of the two changes that it made. The last number
-    is what the context alone says.
+    is the score of no evidence.
 
     Shapes:
-        f [M, F], c [G] -> [M, len(groups) + 1]
+        f [M, F], score [M, F] -> [M]; [M, len(groups) + 1]
     """
     shares = f.new_zeros(len(f), len(groups) + 1)
-    nothing = scorer(torch.zeros_like(f), c)
+    nothing = score(torch.zeros_like(f))
     shares[:, -1] = nothing
     for order in (range(len(groups)), reversed(range(len(groups)))):
         brought, before = torch.zeros_like(f), nothing
         for group in order:
             brought[:, groups[group]] = f[:, groups[group]]
-            now = scorer(brought, c)
+            now = score(brought)
             shares[:, group] += (now - before) / 2
             before = now
     return shares

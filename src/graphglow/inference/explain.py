@@ -12,7 +12,6 @@ of the layers below.
 :func:`graphglow.report.write_explanation` makes a page of the answer.
 """
 
-import difflib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,8 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs.write import write_table
+from graphglow.inference.explain_pair import edge_reasons
+from graphglow.inference.own_names import class_names, node_ids, node_place
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
@@ -58,6 +59,11 @@ class Contribution:
     contribution: float
     share: float
     """Of the absolute contributions of all nodes; negative where it speaks against the class."""
+    probability: float | None = None
+    """Where a refined edge joins the two: that they are of one class."""
+    evidence_for: str | None = None
+    """What spoke most for that edge, and by how much: ``features around (+1.2)``."""
+    evidence_against: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,18 +153,14 @@ class Explainer:
             (voice.layer, OperatorRows(voice.layer.adj, voice.latent, voice.input_weight))
             for voice in result.voices()
         ]
-        self.names = class_names(result)
+        self.names = class_names(data, graph.num_classes)
         self.predicted = result.predict().numpy()
         split = np.full(graph.num_nodes, "", dtype=object)
         for name in ("train", "val", "test"):
             split[getattr(graph, name).cpu().numpy()] = name
-        ids, places = data.get("node_id"), range(graph.num_nodes)
         about = {
-            "node": places,
-            "id": [
-                one.item() if hasattr(one, "item") else one
-                for one in (places if ids is None else ids)
-            ],
+            "node": range(graph.num_nodes),
+            "id": node_ids(data, graph.num_nodes),
             "label": [None if label < 0 else self.names[label] for label in data.y.tolist()],
             "predicted": [self.names[label] for label in self.predicted],
             "split": split,
@@ -176,7 +178,7 @@ class Explainer:
         """See :meth:`TransferResult.explain`."""
         at_least("top_k", top_k, 1)
         result, layers = self.result, [layer for layer, _ in self.voices]
-        at = self._index(node)
+        at = node_place(result.data, self.nodes.id.tolist(), node)
         chosen = int(self.predicted[at]) if label is None else self._class(label)
         other = None if against is None else self._class(against)
         if other == chosen:
@@ -190,6 +192,7 @@ class Explainer:
         heard = self._heard(at, [towards(layer.said) for layer in layers])
         order = heard.contribution.abs().sort_values(ascending=False, kind="stable").index
         listed, others = heard.loc[order[:top_k]], heard.loc[order[top_k:]]
+        reasons = edge_reasons(result, at, listed.node.tolist())
         about, logits = self.nodes.loc[at], result.logits[at]
         return Explanation(
             **about[["node", "id", "label", "predicted"]].to_dict(),
@@ -202,7 +205,10 @@ class Explainer:
             own=float(sum(towards(layer.own[at]) for layer in layers)),
             input_total=float(heard.input_part.sum()),
             latent_total=float(heard.latent_part.sum()),
-            contributions=tuple(Contribution(**row) for row in listed.to_dict("records")),
+            contributions=tuple(
+                Contribution(**row, **reasons.get(row["node"], {}))
+                for row in listed.to_dict("records")
+            ),
             others_input=float(others.input_part.sum()),
             others_latent=float(others.latent_part.sum()),
             num_others=len(others),
@@ -244,28 +250,7 @@ class Explainer:
             for label, nodes in heard.groupby(self.predicted[heard.index])
         )
 
-    def _index(self, node: int | str) -> int:
-        """The place of a node that is named by its id, or by its place where there are no ids."""
-        names = [str(one) for one in self.nodes.id]
-        text = str(node.item() if hasattr(node, "item") else node)
-        if text in names:
-            return names.index(text)
-        if self.result.data.get("node_id") is None:
-            raise InputError(f"node must be an index in [0, {len(names) - 1}]; got {node!r}")
-        bare = [name.lower().lstrip("0") for name in names[:20_000]]  # a zero or a case may be lost
-        near = difflib.get_close_matches(text.lower().lstrip("0"), bare, n=3, cutoff=0.5)
-        nearest = ", ".join([names[bare.index(one)] for one in near] or names[:3])
-        raise InputError(f"node must be the id of a node (nearest: {nearest}); got {node!r}")
-
     def _class(self, name: int | str) -> int:
         if not isinstance(name, bool) and str(name) in self.names:
             return self.names.index(str(name))
         raise InputError(f"a class must be one of {', '.join(self.names[:20])}; got {name!r}")
-
-
-def class_names(result: "TransferResult") -> list[str]:
-    """The user's own names; the classes' numbers where there are none."""
-    given, count = result.data.get("class_names"), result.graph.num_classes
-    if given is None or len(given) < count:
-        return [str(number) for number in range(count)]
-    return [str(name) for name in given[:count]]

@@ -53,12 +53,7 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
         shipped = EvidenceLearner.load(learner_file(UNIVERSAL))
         control.logit_scale.copy_(shipped.logit_scale)
         return control
-    path = learner_file(learner)
-    if not os.path.exists(path):  # False, too, for what no path can be
-        raise InputError(
-            f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
-            f"got {str(learner)!r}{_nearest(str(learner))}"
-        )
+    path = learner_file(learner, exists=True)
     return (EvidenceLearner if kind_of(path) == KIND else StructureLearner).load(path)
 
 
@@ -85,11 +80,20 @@ def is_paper(learner: str | Path) -> bool:
     return kind_of(learner_file(learner)) == PAPER_KIND
 
 
-def learner_file(name: str | Path) -> Path:
-    """The file that a learner's name means: one of the package's, or a path as it is."""
+def learner_file(name: str | Path, *, exists: bool = False) -> Path:
+    """The file that a learner's name means: one of the package's, or a path as it is.
+
+    With ``exists`` a name that means none is refused; ``untrained`` has no file.
+    """
     if isinstance(name, str) and name.lower() in PRETRAINED:
         return FOLDER / f"{name.lower()}.safetensors"
-    return Path(name).expanduser()
+    path = Path(name).expanduser()
+    if exists and str(name).lower() != UNTRAINED and not os.path.exists(path):
+        raise InputError(  # exists is False, too, for what no path can be
+            f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
+            f"got {str(name)!r}{_nearest(str(name))}"
+        )
+    return path
 
 
 def _nearest(name: str) -> str:

@@ -1,14 +1,17 @@
-"""One decision as a page: who spoke for it, by which graph, in pictures and in numbers."""
+"""One decision as a page: who spoke for a node's class, or what for two nodes being of one."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES
 from graphglow.inference.explain import Contribution, Explanation
+from graphglow.inference.explain_pair import MEANINGS, OUTCOMES, PairExplanation
 from graphglow.report import frame
 from graphglow.report.frame import Chart, Trace, chart_text, class_text
 from graphglow.report.page import PAGES, amount, percent, write_page
+from graphglow.report.pair import pair_picture, short
 
 BY_INPUT, BY_LEARNED = "by the input graph", "by the learned graph"
 
@@ -21,23 +24,70 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
         graphglow.report.write_explanation(result.explain("ann"), "why.html")
     """
     path = Path(path).expanduser()
-    if path.suffix.lower() in TABLES:
+    if not _is_page(path):
         explanation.write(path)
         return
-    if path.suffix.lower() not in PAGES:
-        raise InputError(
-            f"an explanation must be {', '.join(PAGES)}, {' or '.join(TABLES)}; got {path}"
-        )
     write_page(
         path,
         "explanation.html.j2",
         title=f"What speaks for node {explanation.id} being {towards(explanation)}",
         summary=summary(explanation),
         why=explanation,
+        joined=[one for one in explanation.contributions if one.probability is not None],
         class_text=class_text,
         towards=towards(explanation),
         pictures=[bar_chart(explanation), star_chart(explanation)],
     )
+
+
+def write_pair_explanation(why: PairExplanation, path: str | Path) -> None:
+    """Write a self-contained page without scripts (``.html``), or the table::
+
+    graphglow.report.write_pair_explanation(graphglow.explain_pair(data, "ann", "bob"), "why.html")
+    """
+    path = Path(path).expanduser()
+    if not _is_page(path):
+        why.write(path)
+        return
+    around = why.surroundings
+    picture = pair_picture(
+        why.u,
+        why.v,
+        probability=why.probability,
+        contributions=why.contributions,
+        joined=why.input_edge,
+        common=around.common,
+        of_source=around.of_u,
+        of_target=around.of_v,
+        edges=around.edges,
+        left_out=around.left_out,
+    )
+    write_page(
+        path,
+        "pair_explanation.html.j2",
+        charts=False,
+        title=f"What speaks for {why.u} and {why.v} being of one class",
+        why=why,
+        said={
+            "of one class": percent(why.probability),
+            "two random nodes": percent(why.chance),
+            "edge in the input": "yes" if why.input_edge else "no",
+            "in the refined graph": why.outcome,
+        },
+        meanings={name: MEANINGS[name] for name in why.contributions if name in MEANINGS},
+        picture=replace(picture, verdict=OUTCOMES[why.outcome].rstrip(".")),
+        short=short,
+    )
+
+
+def _is_page(path: Path) -> bool:
+    """Whether a page is to be written; False for a table."""
+    suffix = path.suffix.lower()
+    if suffix not in (*PAGES, *TABLES):
+        raise InputError(
+            f"an explanation must be {', '.join(PAGES)}, {' or '.join(TABLES)}; got {path}"
+        )
+    return suffix in PAGES
 
 
 def summary(e: Explanation) -> str:

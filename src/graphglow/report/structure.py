@@ -18,7 +18,7 @@ from graphglow.experiments.structure_metrics import (
     heard_over_edges,
     heard_over_latent,
 )
-from graphglow.inference.explain import class_names
+from graphglow.inference.own_names import class_names
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent
@@ -70,7 +70,8 @@ class LearnedStructure:
         self.result = result
         self.y = result.graph.y.numpy()
         self.num_nodes = result.graph.num_nodes
-        self.class_names = list(map(frame.class_text, class_names(result)))
+        names = class_names(result.data, result.graph.num_classes)
+        self.class_names = list(map(frame.class_text, names))
         given = result.data.get("node_id")
         self.node_names = list(map(str, range(self.num_nodes) if given is None else given))
         self.predicted = result.logits.argmax(dim=1).numpy()

@@ -46,7 +46,7 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Epoch, Loop, OnEpoch
+from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, Voice, loaded_gnn
 from graphglow.training.task import GraphTask, gnn_of
 
@@ -172,6 +172,14 @@ class EvidenceResult(TransferResult):
     def edge_weight(self) -> Tensor:
         return self.known.edge_weight
 
+    @property
+    def edge_probability(self) -> Tensor:
+        return self.known.edge_probability
+
+    @property
+    def edge_in_input(self) -> Tensor:
+        return self.known.edge_in_input
+
     @cached_property
     def logits(self) -> Tensor:
         return self._mixed(self.known, self.graph)
@@ -240,6 +248,15 @@ class EvidenceResult(TransferResult):
             total = total + answer.share * answer.sharpness * logits
         return total
 
+    @cached_property
+    def looked_over(self) -> RefinedGraph:
+        """All candidates with their evidence, computed again: a result keeps the edges only."""
+        return self.looked_at(None)
+
+    def looked_at(self, also: Tensor | None) -> RefinedGraph:
+        """:attr:`looked_over`, and pairs ``also`` [2, K] besides."""
+        return refined_by(self.learner, self.data, self.config.seed, self.device, also)
+
     def _about(self) -> dict[str, Any]:
         weights = self.graph_weights
         messages = sum(answer.share for answer in self.answers)
@@ -290,7 +307,7 @@ class _Trials:
         graph: On its device.
         known: What the learner made of it.
         config: What is not to be chosen.
-        on_epoch: Called for the epochs of each GNN.
+        on_epoch: Called for the epochs of each GNN, whose number is the epoch's ``run``.
         checkpoints: Where the trials save themselves.
         identity: Of the learner.
     """
@@ -335,7 +352,7 @@ class _Trials:
         if self.checkpoints is not None:
             keep = self.checkpoints
             loop.on_read = lambda now: keep.offer(self.parts)
-        (history,) = loop.run(self.on_epoch)
+        (history,) = loop.run(of_run(self.on_epoch, len(self.parts) // 2 - 1))
         loop.on_read = None
         answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
         return _Trained(answer, task.logits())
@@ -407,11 +424,15 @@ def evidence_result(
         raise InputError(f"{origin} must hold refined edges between nodes of its graph")
     if known.instant.shape != (graph.num_nodes, graph.num_classes):
         raise InputError(f"{origin} must hold predictions of every node and class of its graph")
+    if tensors["shift"].shape != (graph.num_classes,) or not meta["answers"]:
+        raise InputError(f"{origin} must hold an answer and a shift of every class of its graph")
     answers = []
     for place, facts in enumerate(meta["answers"]):
         read = known.read(graph, facts["inputs"])
         weights = within(f"answer{place}", tensors)
         gnn = loaded_gnn(config, read, config.hidden, weights, origin)
+        numbers = ("input_weight", "own", "share", "sharpness")
+        facts = facts | {name: float(facts[name]) for name in numbers}
         answers.append(Answer(**facts, gnn=gnn, history=[]))
     learner = within("learner", tensors)
     return EvidenceResult(
@@ -428,17 +449,25 @@ def evidence_result(
 
 
 def refined_by(
-    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
+    learner: EvidenceLearner,
+    data: Data,
+    seed: int,
+    device: torch.device,
+    also: Tensor | None = None,
 ) -> RefinedGraph:
-    """What the learner makes of a checked graph; edges that were made up for want of any are none.
+    """What the learner makes of a checked graph, looking at pairs ``also`` [2, K] besides."""
+    return learner.refine(known_to_learner(data), seed=seed, device=device, also=also)
 
-    Only labels of the training nodes are read.
+
+def known_to_learner(data: Data) -> Data:
+    """What a learner reads of a checked graph; edges that were made up for want of any are none.
+
+    Only labels of the training nodes are read of it.
     """
     names = ["x", "y", "train_mask", "class_names"]
     if not data.get("knn_graph", False):
         names += ["edge_index", "edge_weight"]
-    known = Data(**{name: data[name] for name in names if data.get(name) is not None})
-    return learner.refine(known, seed=seed, device=device)
+    return Data(**{name: data[name] for name in names if data.get(name) is not None})
 
 
 def _lines(

@@ -29,6 +29,7 @@ from graphglow.training.task import accuracy
 
 if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
     from graphglow.inference.explain import Explainer, Explanation
+    from graphglow.inference.explain_pair import PairExplanation
     from graphglow.inference.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
@@ -233,7 +234,8 @@ class TransferResult(RunResult):
     ) -> "Explanation":
         """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
 
-        Exact, for backbones whose scores are a sum over neighbours; others are refused.
+        Exact, for backbones whose scores are a sum over neighbours; others are refused. Under an
+        evidence learner, refined edges among them say which evidence they stand on.
 
         Args:
             node: Its own id; its index where the graph has no ids.
@@ -242,6 +244,19 @@ class TransferResult(RunResult):
             against: Explain the lead over this class instead of the score itself.
         """
         return self._explainer.explain(node, top_k=top_k, label=label, against=against)
+
+    def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
+        """Say which evidence speaks for and against two nodes being of one class.
+
+        Only under an evidence learner; any two nodes will do, joined or not.
+
+        Args:
+            u: The one node's own id; its index where the graph has no ids.
+            v: The other's.
+        """
+        from graphglow.inference.explain_pair import explain_result_pair
+
+        return explain_result_pair(self, u, v)
 
     @cached_property
     def _explainer(self) -> "Explainer":

@@ -1,0 +1,147 @@
+"""``graphglow explain``: who carried a node's class, or which evidence speaks about a pair."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+from graphglow.commands import flags
+from graphglow.commands.files import check_output
+from graphglow.commands.terminal import print_json, say, waiting
+from graphglow.errors import InputError
+from graphglow.inference.explain import Explanation
+from graphglow.inference.explain_pair import PairExplanation, explain_pair
+from graphglow.pretrained import UNIVERSAL, learner_file
+from graphglow.training import TransferResult
+from graphglow.training.config import Device
+
+Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
+
+
+def explain(  # noqa: D417 (flags.py says the rest)
+    reading: flags.Reading,
+    node: Annotated[str | None, flags.said(None, "ID", "(or --pair)")] = None,
+    pair: Annotated[tuple[str, ...], flags.said(None, "ID ID", "(or --node)")] = (),
+    result: Annotated[Path | None, flags.said(None, "FILE", "(or --target)")] = None,
+    target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
+    learner: flags.LearnerFlag = UNIVERSAL,
+    out: flags.OptionalFile = None,
+    top_k: int = 10,
+    label: Class = None,
+    against: Class = None,
+    seed: int = 0,
+    device: Device = "auto",
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Say why: who carried a node's class, or what speaks for and against a pair.
+
+    Of a pair, joined or not, nothing need be trained: the learner says how likely the two are of
+    one class, and which evidence speaks for it and against it. Of a node, whose class a saved
+    transfer predicts, it is the nodes that were heard, over your edges or over learned ones.
+
+    Example: graphglow explain --target wine --pair 4 7 --out why.html
+
+    Args:
+        node: A node's own id; its index where the graph has no ids. Needs --result.
+        pair: The ids of two nodes.
+        result: A saved transfer, from graphglow transfer --out, with its graph and learner.
+        out: Where to write: .html is a page with pictures that opens offline, .csv and .parquet
+            are the table. Without it the table is only printed.
+        top_k: Nodes listed, those that contributed most (with --node).
+        label: The class to explain; by default the predicted one (with --node).
+        against: Explain the lead over this class instead of the score itself (with --node).
+        seed: As of graphglow refine, with --target.
+        device: Where to compute, with --target: auto takes the GPU if there is one.
+    """
+    if (node is None) == (not pair):
+        raise InputError(f"explain needs either --node or --pair; got {'both' if node else 'none'}")
+    if pair and len(pair) != 2:
+        raise InputError(f"--pair must be two ids; got {' '.join(pair)}")
+    if (result is None) == (target is None):
+        got = "both" if target else "none"
+        raise InputError(f"explain needs either --target or --result; got {got}")
+    if node is not None and result is None:
+        raise InputError(
+            f"--node must go with --result, a saved transfer; got --target {target} (--pair goes)"
+        )
+    of_node = {"top_k": top_k, "label": label, "against": against}
+    if pair and (named := flags.differing(of_node, {"top_k": 10})):
+        raise InputError(f"{named} must go with --node; got --pair")
+    plain = vars(flags.GraphFlags()) | {"learner": UNIVERSAL, "data_root": reading.data_root}
+    if result and (named := flags.differing({"learner": learner} | vars(reading), plain)):
+        raise InputError(f"--result has its own settings and must come without {named}; got both")
+    inputs = (result, target, learner_file(learner), reading.split_file)
+    out = _checked(out, inputs, overwrite=overwrite, charts=node is not None)
+    trained = None if result is None else TransferResult.load(result.expanduser())
+    if pair:
+        with waiting("explaining"):
+            if trained is not None:
+                why = trained.explain_pair(pair[0], pair[1])
+            else:
+                assert target is not None
+                data, _ = reading.read(target, need_labels=False)
+                why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
+        _tell_pair(why, out, json=json)
+        return
+    assert trained is not None
+    assert node is not None
+    with waiting("explaining"):
+        decision = trained.explain(node, top_k, label=label, against=against)
+    _tell_node(decision, out, json=json)
+
+
+def _checked(
+    out: Path | None, inputs: tuple[object, ...], *, overwrite: bool, charts: bool
+) -> Path | None:
+    """The file to write, tried before any work; a page of ours may be replaced."""
+    from graphglow.report import is_report
+    from graphglow.report.page import PAGES, require_plotly
+
+    if out is None:
+        return None
+    replace = overwrite or is_report(out.expanduser())
+    suffixes = (*PAGES, ".csv", ".parquet")
+    out = check_output(out, overwrite=replace, suffixes=suffixes, inputs=inputs)
+    if charts and out.suffix.lower() in PAGES:
+        require_plotly()
+    return out
+
+
+def _tell_pair(why: PairExplanation, out: Path | None, *, json: bool) -> None:
+    from graphglow.report import write_pair_explanation
+
+    if out is not None:
+        write_pair_explanation(why, out)
+    if json:
+        print_json({"command": "explain", **asdict(why), "text": why.text(), "out": out})
+        return
+    say(why.text())
+    columns = ["evidence", "contribution"]
+    say(why.to_frame()[columns].to_string(index=False, float_format="{:+.3f}".format))
+    say(f"log-odds: {why.log_odds:+.3f}, the sum of these")
+    if out is not None:
+        say(f"written to: {out.absolute()}")
+
+
+def _tell_node(why: Explanation, out: Path | None, *, json: bool) -> None:
+    from graphglow.report.explanation import summary, write_explanation
+
+    if out is not None:
+        write_explanation(why, out)
+    if json:
+        print_json({"command": "explain", **asdict(why), "out": out})
+        return
+    say(summary(why))
+    frame = why.to_frame()
+    columns = ["id", "label", "input_part", "latent_part", "contribution", "share"]
+    say(frame[columns].to_string(index=False, na_rep="-", float_format="{:+.4f}".format))
+    others = f"{why.others_input + why.others_latent:+.4f} by {why.num_others} others"
+    rest = f"{others}, {why.own:+.4f} without a message, {why.bias:+.4f} for all nodes alike"
+    say(f"score: {why.score:+.4f}, the sum of these and {rest}")
+    joined = frame[frame.probability.notna()]
+    if len(joined):
+        say("why the refined graph joins them:")
+        columns = ["id", "probability", "evidence_for", "evidence_against"]
+        say(joined[columns].to_string(index=False, na_rep="-", float_format="{:.0%}".format))
+    if out is not None:
+        say(f"written to: {out.absolute()}")

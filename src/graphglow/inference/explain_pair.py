@@ -1,0 +1,315 @@
+"""Why two nodes belong together or not: what each kind of evidence says about the pair.
+
+The learner's log-odds that two nodes are of one class is a sum over named kinds of evidence
+(:data:`graphglow.evidence.pairs.GROUPS`), over what the graph as a whole says, and over chance::
+
+    log_odds = logit(chance) + this graph + labelled pairs + own features + features around + ...
+
+From no evidence at all the kinds are brought in one by one, in an order and in its reverse; a
+kind's share is the mean of the two changes that it made. The sum is exact.
+
+:func:`graphglow.report.write_pair_explanation` makes a page of the answer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.pairs import logit
+from graphglow.evidence.refined import RefinedGraph, explain_pairs
+from graphglow.graphs.graph import undirected_edges
+from graphglow.graphs.write import write_table
+from graphglow.inference.own_names import class_names, node_ids, node_place
+from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
+from graphglow.training.device import resolve_device
+from graphglow.training.evidence import EvidenceResult, known_to_learner
+from graphglow.training.result import TransferResult
+
+Outcome = Literal["kept", "dropped", "added", "absent"]
+OUTCOMES: dict[Outcome, str] = {
+    "kept": "The input graph joins them, and the refined graph keeps the edge.",
+    "dropped": "The input graph joins them; the refined graph drops the edge.",
+    "added": "The input graph does not join them; the refined graph adds an edge.",
+    "absent": "Neither the input graph nor the refined graph joins them.",
+}
+GENERAL = ("this graph", "labelled pairs", "chance")
+"""Contributions that are the same for all pairs of a graph."""
+MEANINGS = {
+    "own features": "how alike the features of the two are, and what sets each apart from others",
+    "features around": "how alike the features around the two are, one and two steps away",
+    "neighbours in common": "which neighbours they share, and how rare those are",
+    "classes by features": "whether their features give them the same class",
+    "classes by surroundings": "whether what surrounds them gives them the same class",
+    "classes by neighbours": "whether their lists of neighbours give them the same class",
+    "classes by all": "whether all of these together give them the same class",
+    "edge in the input": "whether your graph joins them",
+    "degrees": "how many neighbours each has",
+    "this graph": "what is known of this graph as a whole: how far each kind of evidence held "
+    "among its training labels",
+    "labelled pairs": "a correction, so that pairs of known classes come out right on average",
+    "chance": "two random nodes of this graph",
+}
+"""What each contribution is about."""
+SPEAKS = 0.05  # log-odds from which evidence is named in words
+NAMED = 3  # kinds of evidence named for, and against
+DRAWN = 6  # neighbours of each sort in the picture
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """Some of the input graph around a pair, in the user's ids, for a drawing."""
+
+    common: list[int | str]
+    """Neighbours of both."""
+    of_u: list[int | str]
+    of_v: list[int | str]
+    edges: list[tuple[int | str, int | str]]
+    """Among the neighbours that are listed."""
+    left_out: int
+    """Neighbours that are not listed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairExplanation:
+    """Why two nodes are, or are not, taken to be of one class.
+
+    ``log_odds``, which is ``logit(probability)``, is the sum of ``contributions``, up to rounding.
+    """
+
+    u: int | str
+    """The one node's own id; its index where there is none."""
+    v: int | str
+    target: str
+    """The graph's name."""
+    probability: float
+    """That both are of one class."""
+    log_odds: float
+    chance: float
+    """The same for two random nodes of this graph."""
+    outcome: Outcome
+    """What became of the edge between them."""
+    input_edge: bool
+    candidate: bool
+    """Whether the pair is among those that the refined graph is made of; others are never added."""
+    predicted: tuple[str, str] | None
+    """The predicted classes of the two; None without labels."""
+    contributions: dict[str, float]
+    """What each kind of evidence adds to the log-odds, the most favourable first."""
+    surroundings: Surroundings
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, the most favourable first: ``evidence``, ``contribution``, and what
+        it is ``about``.
+        """
+        import pandas as pd
+
+        rows = [(name, part, MEANINGS.get(name, "")) for name, part in self.contributions.items()]
+        return pd.DataFrame(rows, columns=["evidence", "contribution", "about"])
+
+    def write(self, path: str | Path) -> None:
+        """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced."""
+        write_table(self.to_frame(), path, "an explanation")
+
+    def text(self) -> str:
+        """The answer in a paragraph of plain words."""
+        likely = f"{self.u} and {self.v} are {_percent(self.probability)} likely to be of one class"
+        said = [f"{likely}; two random nodes of {self.target} are {_percent(self.chance)}."]
+        said.append(OUTCOMES[self.outcome])
+        if self.outcome in ("absent", "dropped") and self.probability > self.chance:
+            said.append("They are more alike than chance, but others are nearer to each.")
+        if self.predicted is not None:
+            one, other = self.predicted
+            both = f"Both are predicted to be {one}"
+            said.append(f"{both if one == other else f'They are predicted {one} and {other}'}.")
+        spoke = [_named(self.contributions, sign) for sign in (1, -1)]
+        said.append(
+            f"Most speaks for it: {spoke[0] or 'nothing'}; against: {spoke[1] or 'nothing'}."
+        )
+        return " ".join(said)
+
+
+def explain_pair(
+    data: Data,
+    u: int | str,
+    v: int | str,
+    learner: LearnerName = UNIVERSAL,
+    *,
+    seed: int = 0,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+) -> PairExplanation:
+    """Say which evidence speaks for and against two nodes being of one class; nothing is trained.
+
+    Any two nodes will do, joined or not. Labels outside of the training nodes are never read.
+
+    Args:
+        data: The graph, as for :func:`graphglow.refine`.
+        u: The one node's own id; its index where the graph has no ids.
+        v: The other's.
+        learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
+            learner itself.
+        seed: As for :func:`graphglow.refine`.
+        device: Where to compute.
+    """
+    if not isinstance(data, Data):
+        raise InputError(
+            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
+        )
+    found = evidence_learner(learner, seed=seed)
+    ids = node_ids(data, int(data.num_nodes or 0))
+    pair = _pair(data, ids, u, v)
+    also, where = torch.tensor(pair)[:, None], resolve_device(device)
+    refined = found.refine(data, seed=seed, device=where, also=also)
+    classes = None
+    if refined.probabilities is not None:
+        names = class_names(data, refined.probabilities.shape[1])
+        chosen = refined.probabilities[list(pair)].argmax(1).tolist()
+        classes = names[chosen[0]], names[chosen[1]]
+    return _explanation(found, refined, refined.edge_index, data, ids, pair, classes)
+
+
+def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> PairExplanation:
+    """See :meth:`TransferResult.explain_pair`."""
+    if not isinstance(result, EvidenceResult):
+        raise InputError(
+            "explaining a pair needs a transfer under an evidence learner; got one under the "
+            "paper's, which compares embeddings and has no evidence to name"
+        )
+    ids = node_ids(result.data, result.graph.num_nodes)
+    pair = _pair(result.data, ids, u, v)
+    refined = result.looked_over
+    if _place(refined, *pair) is None:  # no candidate
+        refined = result.looked_at(torch.tensor(pair)[:, None])
+    names = class_names(result.data, result.graph.num_classes)
+    chosen = result.predict()[list(pair)].tolist()
+    classes = names[chosen[0]], names[chosen[1]]
+    data = known_to_learner(result.data)
+    data.name = result.graph.name
+    return _explanation(result.learner, refined, result.edge_index, data, ids, pair, classes)
+
+
+def edge_reasons(result: TransferResult, node: int, others: list[int]) -> dict[int, dict[str, Any]]:
+    """Of those of ``others`` that a refined edge joins to ``node``: why, by their number.
+
+    Each is what :class:`~graphglow.inference.explain.Contribution` says of an edge.
+    """
+    if not isinstance(result, EvidenceResult):
+        return {}
+    mine = (result.edge_index[0] == node).cpu()
+    ends, odds = result.edge_index[1].cpu()[mine], result.edge_probability.cpu()[mine]
+    joined = {end: p for end, p in zip(ends.tolist(), odds.tolist(), strict=True) if end in others}
+    if not joined:
+        return {}
+    refined = result.looked_over
+    places = {end: _place(refined, node, end) for end in joined}
+    which = {end: place for end, place in places.items() if place is not None}
+    where = torch.tensor(list(which.values()), dtype=torch.int64, device=refined.pairs.device)
+    shares = {
+        name: part.tolist() for name, part in explain_pairs(result.learner, refined, where).items()
+    }
+    reasons: dict[int, dict[str, Any]] = {n: {"probability": p} for n, p in joined.items()}
+    for row, end in enumerate(which):
+        spoke = {name: part[row] for name, part in shares.items()}
+        reasons[end]["evidence_for"] = _named(spoke, 1, 1)
+        reasons[end]["evidence_against"] = _named(spoke, -1, 1)
+    return reasons
+
+
+def _pair(data: Data, ids: list[int | str], u: int | str, v: int | str) -> tuple[int, int]:
+    pair = node_place(data, ids, u), node_place(data, ids, v)
+    if pair[0] == pair[1]:
+        raise InputError(f"a pair must be two different nodes; got {u!r} twice")
+    return pair
+
+
+def _place(refined: RefinedGraph, u: int, v: int) -> int | None:
+    """Where a pair stands among those that were looked at."""
+    low, high = min(u, v), max(u, v)
+    found = ((refined.pairs[0] == low) & (refined.pairs[1] == high)).nonzero()
+    return int(found[0]) if len(found) else None
+
+
+def _explanation(
+    learner: EvidenceLearner,
+    refined: RefinedGraph,
+    edge_index: Tensor,
+    data: Data,
+    ids: list[int | str],
+    pair: tuple[int, int],
+    predicted: tuple[str, str] | None,
+) -> PairExplanation:
+    """Of a pair that was looked at; ``edge_index`` [2, E] has the edges that were made of it."""
+    place = _place(refined, *pair)
+    assert place is not None  # it was asked for
+    which = torch.tensor([place], device=refined.pairs.device)
+    parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
+    around, joined = _surroundings(data, ids, pair)
+    there = bool(((edge_index[0] == pair[0]) & (edge_index[1] == pair[1])).any())
+    outcome: Outcome = "added" if there else "absent"
+    if joined:
+        outcome = "kept" if there else "dropped"
+    return PairExplanation(
+        u=ids[pair[0]],
+        v=ids[pair[1]],
+        target=str(data.get("name") or "the graph"),
+        probability=float(refined.pair_probability[place]),
+        log_odds=float(refined.pair_log_odds[place]) + logit(refined.chance),
+        chance=refined.chance,
+        outcome=outcome,
+        input_edge=joined,
+        candidate=place < refined.num_candidates,
+        predicted=predicted,
+        contributions=dict(sorted(parts.items(), key=lambda one: -one[1])),
+        surroundings=around,
+    )
+
+
+def _surroundings(
+    data: Data, ids: list[int | str], pair: tuple[int, int]
+) -> tuple[Surroundings, bool]:
+    """The input graph around a pair, and whether it joins the two."""
+    low, high = torch.empty(2, 0, dtype=torch.int64)
+    if data.get("edge_index") is not None:
+        low, high, _ = undirected_edges(data.edge_index, data.get("edge_weight"), len(ids))
+    edges = torch.stack([low, high]).cpu()
+    near = [_neighbours(edges, node) for node in pair]
+    joined = pair[1] in near[0]
+    near = [found - set(pair) for found in near]
+    shared = near[0] & near[1]
+    parts = [sorted(part)[:DRAWN] for part in (shared, near[0] - shared, near[1] - shared)]
+    drawn = torch.tensor([node for part in parts for node in part], dtype=edges.dtype)
+    among = edges[:, torch.isin(edges, drawn).all(0)].T.tolist()
+    named = [[ids[node] for node in part] for part in parts]
+    around = Surroundings(
+        common=named[0],
+        of_u=named[1],
+        of_v=named[2],
+        edges=[(ids[a], ids[b]) for a, b in among],
+        left_out=len(near[0] | near[1]) - len(drawn),
+    )
+    return around, joined
+
+
+def _neighbours(edges: Tensor, node: int) -> set[int]:
+    mine = edges[:, (edges == node).any(0)]
+    return set(mine.flatten().tolist()) - {node}
+
+
+def _named(contributions: Mapping[str, float], sign: int, most: int = NAMED) -> str:
+    """The evidence that speaks most for (1) or against (-1), in words."""
+    spoke = {n: c for n, c in contributions.items() if n not in GENERAL and sign * c >= SPEAKS}
+    strongest = sorted(spoke.items(), key=lambda one: -abs(one[1]))[:most]
+    return ", ".join(f"{name} ({value:+.1f})" for name, value in strongest)
+
+
+def _percent(probability: float) -> str:
+    """In whole percent, and never all or nothing."""
+    if 0.005 <= probability < 0.995:
+        return f"{probability:.0%}"
+    return "over 99%" if probability > 0.5 else "under 1%"
