@@ -7,7 +7,7 @@ says which edges look wrong and which are missing, and makes node predictions be
 
     data = graphglow.load_graph("breast_cancer")
     refined = graphglow.refine(data)  # nothing is trained: a better graph, and predictions
-    result = graphglow.transfer(data)  # a small GNN is trained on both graphs
+    result = graphglow.transfer(data)  # small GNNs over both graphs, mixed by validation
     result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
 
 It began as GraphGLOW (Zhao et al., KDD 2023), which is here whole; ``docs/paper_notes.md`` maps

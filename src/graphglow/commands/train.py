@@ -189,11 +189,11 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
     ) -> None:
         """Train a small GNN on a new graph under a frozen learner.
 
-        The graph is refined first, without training; validation chooses between the input graph,
-        the refined one, both and none. Under a learner of the paper's kind (--learner paper, which
-        has flags of its own) this is Algorithm 3. With --out, a run that is stopped or killed at
-        any moment goes on with --resume, and ends as it would have; on several processes, with
-        --predictions FOLDER.
+        The graph is refined first, without training; then small GNNs over the input graph, the
+        refined one and none are mixed by validation. Under a learner of the paper's kind (--learner
+        paper, which has flags of its own) this is Algorithm 3. With --out, a run that is stopped or
+        killed at any moment goes on with --resume, and ends as it would have; on several processes,
+        with --predictions FOLDER.
 
         Example: graphglow transfer --target breast_cancer --json
 

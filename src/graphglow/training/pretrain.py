@@ -83,9 +83,13 @@ def pretrain(
     if kind == "paper":
         if not isinstance(config, PretrainConfig | None):
             raise InputError(f"config must be a PretrainConfig; got {type(config).__name__}")
+        if on_progress is not None:
+            raise InputError("on_progress must go with kind evidence; got kind paper")
         return pretrain_structure(sources, config, on_epoch=on_epoch, checkpoints=checkpoints)
     if not isinstance(config, EvidencePretrainConfig | None):
         raise InputError(f"config must be an EvidencePretrainConfig; got {type(config).__name__}")
+    if on_epoch is not None or checkpoints is not None:
+        raise InputError("on_epoch and checkpoints must go with kind paper; got kind evidence")
     for source in sources:
         problem_of(source)  # one bad graph is said now, and not after minutes
     config = config or EvidencePretrainConfig()

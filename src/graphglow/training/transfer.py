@@ -86,11 +86,12 @@ def transfer(
     """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
     An evidence learner (``universal``) refines the graph first, in closed form; then GNNs are
-    trained on the input graph, the refined one, both and none, and validation chooses. Labels
-    outside the training nodes count for that choice and for nothing else; without validation nodes
-    leave-one-out chooses. A learner of the paper's kind (``paper``) infers the structure from the
-    GNN's own embeddings in every pass (Algorithm 3). (GraphGLOW*, the oracle of the paper, whose
-    learner is trained on the target, is ``fit("graphglow-star", data)``.)
+    trained on the input graph, the refined one and none, and mixed by validation. Labels of
+    validation nodes count for that, and for when to stop; without any, all GNNs count alike, and
+    leave-one-out says whether a graph helps at all. A learner of the paper's kind (``paper``)
+    infers the structure from the GNN's own embeddings in every pass (Algorithm 3). (GraphGLOW*, the
+    oracle of the paper, whose learner is trained on the target, is ``fit("graphglow-star",
+    data)``.)
 
     Args:
         data: The target graph.
