@@ -15,7 +15,7 @@ from graphglow.graphs.graph import undirected_edges
 KINDS = ("random", "degree", "across", "near", "two hops")
 """False edges: any two nodes; ends drawn by degree; two classes, as attacks do; nodes of near
 features; neighbours of a neighbour."""
-KIND_WEIGHTS = (0.4, 0.2, 0.16, 0.12, 0.12)
+KIND_WEIGHTS = (0.46, 0.2, 0.2, 0.07, 0.07)
 NEAR = 20  # nearest nodes that a false edge leads to
 
 

@@ -19,7 +19,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "longer ways": ("spectrum", "rebuilt", "rebuilt_count", "between"),
     "degrees": ("degree_low", "degree_high"),
     "classes": ("agree_own", "agree_around", "affinity"),
-    "all of it": ("fit_uniform", "fit_degree"),
 }
 """Named kinds of evidence, for explanations; every number is in one of them."""
 

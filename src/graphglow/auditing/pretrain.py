@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.ground import Ground, ground_of
 from graphglow.auditing.pairs import is_edge
@@ -21,7 +22,7 @@ class Lesson:
 
     Shapes:
         context [G]; edges [P, F] with real [P]; pairs [Q, F] of none, with hidden [Q];
-        uniform, by_degree [R, F]
+        candidates [Q, F] as they are found, with missing [Q]; uniform, by_degree [R, F]
     """
 
     context: Tensor
@@ -30,6 +31,8 @@ class Lesson:
     real: Tensor
     pairs: Tensor
     hidden: Tensor
+    candidates: Tensor
+    missing: Tensor
     uniform: Tensor
     by_degree: Tensor
 
@@ -50,9 +53,14 @@ def lesson_of(source: Data, generator: torch.Generator, max_nodes: int) -> Lesso
         hidden = hidden[:, torch.randint(hidden.shape[1], (HIDDEN,), generator=generator)]
     pairs = evidence_of(ground, standing, torch.cat([hidden, hard], 1))
     truth = torch.arange(pairs.shape[0]) < hidden.shape[1]
+    every = missing_candidates(ground, generator)
+    every = every[:, torch.randint(every.shape[1], (HIDDEN,), generator=generator)]
+    nodes = ground.num_nodes
+    missing = torch.isin(every[0] * nodes + every[1], episode.hidden[0] * nodes + episode.hidden[1])
     free = [evidence_of(ground, standing, p) for p in pairs_without_edge(ground, 1024, generator)]
     return Lesson(standing.context, 1 - float(episode.real.float().mean()), edges,
-                  episode.real[some].float(), pairs, truth.float(), *free)  # fmt: skip
+                  episode.real[some].float(), pairs, truth.float(),
+                  evidence_of(ground, standing, every), missing.float(), *free)  # fmt: skip
 
 
 def hard_pairs(

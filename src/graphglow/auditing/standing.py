@@ -102,7 +102,11 @@ def pairs_without_edge(
 
 
 def _evidence(standing: Standing, raw: Tensor, fold: Tensor) -> Tensor:
-    known = _looked_up(standing, raw, fold)  # [M, 3J]
+    return completed(standing, _looked_up(standing, raw, fold), fold)
+
+
+def completed(standing: Standing, known: Tensor, fold: Tensor) -> Tensor:
+    """Add what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
     fits = _fits(standing.weights, known, fold)  # [M, 2]
     bins = _bins(standing.fit_cuts, fits)
     over = [standing.fit_tables[kind, fold, bins[:, kind]] for kind in (0, 1)]

@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "transfer": "Train a GNN on a new graph under a frozen structure learner (Algorithm 3).",
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
     "refine": "Write a better graph to a file, in seconds and with nothing trained.",
+    "audit": "Say which edges of a graph look wrong and which are missing, with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",
     "explain": "Show which nodes carried a decision, over your edges or over learned ones.",
     "shard": "Cut a graph into parts on disk, for a transfer on several processes.",

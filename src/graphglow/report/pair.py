@@ -1,0 +1,137 @@
+"""One pair of nodes as a picture: what surrounds the two, and what speaks for and against an edge.
+
+Plain data in, plain SVG out, without scripts: the macro ``pair`` of ``pair.html.j2`` draws it on
+any page, in light and dark.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from graphglow.report.page import write_page
+
+WIDTH, HEIGHT = 320.0, 190.0
+"""Of the drawing, in its own units."""
+LONGEST = 14  # letters of a name in the drawing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """A node of the drawing."""
+
+    name: str
+    x: float
+    y: float
+    kind: str
+    """``end`` of the pair, neighbour in ``common``, or ``other`` neighbour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bar:
+    """One kind of evidence; lengths are percent of the widest bar's half."""
+
+    name: str
+    value: float
+    length: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairPicture:
+    """What the macro draws."""
+
+    source: str
+    target: str
+    joined: bool
+    """Whether the graph has the edge."""
+    probability: float
+    log_odds: float
+    """The sum of all bars."""
+    verdict: str
+    marks: list[Mark]
+    lines: list[tuple[Mark, Mark]]
+    bars: list[Bar]
+    left_out: int
+    """Neighbours that are not drawn."""
+
+
+def pair_picture(
+    source: object,
+    target: object,
+    *,
+    probability: float,
+    contributions: Mapping[str, float],
+    joined: bool,
+    common: Sequence[object] = (),
+    of_source: Sequence[object] = (),
+    of_target: Sequence[object] = (),
+    edges: Sequence[tuple[object, object]] = (),
+    left_out: int = 0,
+    question: str = "a real edge",
+) -> PairPicture:
+    """Lay out a pair: the two at the sides, neighbours in common between them, others around.
+
+    Args:
+        source: One end, as the user calls it.
+        target: The other end.
+        probability: Of the answer yes.
+        contributions: What each kind of evidence adds to its log-odds; they are their sum.
+        joined: Whether there is an edge between the two.
+        common: Neighbours of both.
+        of_source: Some other neighbours of the one.
+        of_target: Some other neighbours of the other.
+        edges: Edges among all these besides those that follow from the three lists.
+        left_out: Neighbours that are in none of the lists.
+        question: What the probability is of.
+    """
+    middle = HEIGHT / 2
+    ends = [Mark(name=str(source), x=78, y=middle, kind="end"),
+            Mark(name=str(target), x=WIDTH - 78, y=middle, kind="end")]  # fmt: skip
+    place = {source: ends[0], target: ends[1]}
+    for name, y in zip(common, _spread(len(common), 24, HEIGHT - 24), strict=True):
+        place[name] = Mark(name=str(name), x=WIDTH / 2, y=y, kind="common")
+    for side, names in ((0, of_source), (1, of_target)):
+        for name, angle in zip(names, _spread(len(names), -62, 62), strict=True):
+            turn = math.radians(angle)
+            away = -62 * math.cos(turn) if side == 0 else 62 * math.cos(turn)
+            at = ends[side].x + away, middle + 84 * math.sin(turn)
+            place[name] = Mark(name=str(name), x=at[0], y=at[1], kind="other")
+    lines = [(end, place[name]) for name in common for end in ends]
+    lines += [(ends[0], place[name]) for name in of_source]
+    lines += [(ends[1], place[name]) for name in of_target]
+    lines += [(place[a], place[b]) for a, b in edges if a in place and b in place]
+    total = sum(contributions.values())
+    widest = max((abs(v) for v in contributions.values()), default=0.0) or 1.0
+    ordered = sorted(contributions.items(), key=lambda one: one[1])
+    likely = f"{100 * probability:.0f} % likely to be {question}"
+    strongest = ordered[0] if probability < 0.5 else ordered[-1]
+    side_word = "against" if strongest[1] < 0 else "for"
+    return PairPicture(
+        source=str(source),
+        target=str(target),
+        joined=joined,
+        probability=probability,
+        log_odds=total,
+        verdict=f"{likely}; what speaks {side_word} it most: {strongest[0]}",
+        marks=list(place.values()),
+        lines=lines,
+        bars=[Bar(name=n, value=v, length=50 * abs(v) / widest) for n, v in ordered],
+        left_out=left_out,
+    )
+
+
+def write_pair(picture: PairPicture, path: str | Path, *, title: str) -> None:
+    """Write one pair as a page of its own, whole or not at all; an existing file is replaced."""
+    write_page(path, "pair_page.html.j2", charts=False, title=title, picture=picture, short=short)
+
+
+def short(name: str) -> str:
+    """A name as the drawing has room for."""
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "\u2026"
+
+
+def _spread(count: int, low: float, high: float) -> list[float]:
+    """``count`` places between two, in the middle where there is one."""
+    if count == 1:
+        return [(low + high) / 2]
+    return [low + (high - low) * i / (count - 1) for i in range(count)]
