@@ -22,12 +22,13 @@ from graphglow.auditing.standing import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.scorer import Scorer
 from graphglow.storage import load_tensors, save_tensors
 
 AUDIT_VERSION = 1
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
+HIDDEN = 48
+FITS = [EVIDENCE.index("fit_uniform"), EVIDENCE.index("fit_degree")]
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 BLOCK = 2**17  # pairs scored at once
 COMPARED = 2048
@@ -40,6 +41,48 @@ class FalseShare(NamedTuple):
     estimate: float
     low: float
     high: float
+
+
+class PairScorer(nn.Module):
+    """Log-odds from evidence f and context c.
+
+    With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
+    pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
+    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``. The network estimates the shares from the context and
+    corrects the whole by what it has learned on many graphs::
+
+        o = -log sum_k exp(p_k(c) - a_k(c) r_k) + w gelu(B gelu(A f + C c))
+
+    Shapes:
+        f [.., F], c [G] or [.., G]  ->  [..]
+    """
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+
+        def initial(rows: int, columns: int, scale: float = 1.0) -> nn.Parameter:
+            drawn = torch.randn(rows, columns, generator=generator)
+            return nn.Parameter(drawn * scale / rows**0.5)
+
+        evidence, context = len(EVIDENCE), len(CONTEXT)
+        self.evidence = initial(evidence, HIDDEN)  # A
+        self.context = initial(context, HIDDEN, 0.5)  # C
+        self.first_bias = nn.Parameter(torch.zeros(HIDDEN))
+        self.hidden = initial(HIDDEN, HIDDEN)  # B
+        self.second_bias = nn.Parameter(torch.zeros(HIDDEN))
+        self.out = initial(HIDDEN, 1, 0.3)  # w
+        self.trust = nn.Parameter(torch.zeros(context, 2))  # a
+        self.trust_bias = nn.Parameter(torch.full((2,), 4.0))  # r is a fourth of the log-odds
+        self.prior = nn.Parameter(torch.zeros(context, 2))  # p
+        self.prior_bias = nn.Parameter(torch.full((2,), -1.5))
+
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        h = F.gelu(f @ self.evidence + c @ self.context + self.first_bias)
+        h = F.gelu(h @ self.hidden + self.second_bias)
+        known = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 2]
+        false = torch.logsumexp(self.prior_bias + c @ self.prior - known, -1)
+        return (h @ self.out)[..., 0] - false
 
 
 class ShareHead(nn.Module):
@@ -71,11 +114,11 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tens
         cut = torch.quantile(pairs, level)
         below = (edges[:, None] <= cut).float().mean(0)
         facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
-    facts += [torch.quantile(edges, level) / 4, context[:7]]
+    facts += [torch.quantile(edges, level) / 4, context[:6]]
     return torch.cat(facts)
 
 
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 7
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,11 +149,15 @@ class Auditor(nn.Module):
         seed: Of the weights before training.
     """
 
+    missing_scale: Tensor
+    """Slope and intercept that turn the scores of pairs into log-odds among candidates."""
+
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
-        self.edges = Scorer(len(EVIDENCE), len(CONTEXT), seed=3 * seed)
-        self.pairs = Scorer(len(EVIDENCE), len(CONTEXT), seed=3 * seed + 1)
+        self.edges = PairScorer(seed=3 * seed)
+        self.pairs = PairScorer(seed=3 * seed + 1)
         self.share = ShareHead(FACTS, seed=3 * seed + 2)
+        self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 
     def frozen(self) -> "Auditor":
@@ -133,7 +180,8 @@ class Auditor(nn.Module):
             share = self.false_share(log_odds, scores[0], scores[1], standing.context)
             shift = shift_to(log_odds, share.estimate)
         pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
-        found = self._scored(self.pairs, ground, standing, pairs)
+        slope, intercept = self.missing_scale.tolist()
+        found = slope * self._scored(self.pairs, ground, standing, pairs) + intercept
         return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)
 
     def false_share(
@@ -157,13 +205,14 @@ class Auditor(nn.Module):
             pairs [2, K], low < high -> by name [K]
         """
         scorer = self.pairs if missing else self.edges
+        slope, added = self.missing_scale.tolist() if missing else (1.0, findings.shift)
         ground, standing = findings.ground, findings.standing
         fold = fold_of(pairs[0], pairs[1])
         known = evidence_of(ground, standing, pairs)[:, : 3 * len(RAW)]
 
         def scored(part: Tensor) -> Tensor:
             score: Tensor = scorer(completed(standing, part, fold), standing.context)
-            return score
+            return score * slope + added
 
         nothing = scored(torch.zeros_like(known))
         shares = dict.fromkeys(GROUPS, torch.zeros_like(nothing))
@@ -175,10 +224,10 @@ class Auditor(nn.Module):
                 now = scored(brought)
                 shares[name] = shares[name] + (now - before) / 2
                 before = now
-        return shares | {"this graph": nothing + (0.0 if missing else findings.shift)}
+        return shares | {"this graph": nothing}
 
     def _scored(
-        self, scorer: Scorer, ground: Ground, standing: Standing, pairs: Tensor
+        self, scorer: PairScorer, ground: Ground, standing: Standing, pairs: Tensor
     ) -> Tensor:
         scores = [
             scorer(evidence_of(ground, standing, block), standing.context)

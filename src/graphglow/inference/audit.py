@@ -207,8 +207,8 @@ class Audit:
             repaired.num_nodes = nodes
         if new.shape[1] == 0:
             return repaired
-        others = [n for n in data.keys() if data.is_edge_attr(n) and n != "edge_weight"]  # noqa: SIM118
-        if others:
+        ours = ("edge_index", "edge_weight")
+        if others := [name for name in data.edge_attrs() if name not in ours]:
             raise InputError(
                 f"new edges need add=1 where edges have attributes of their own; got {others}"
             )
