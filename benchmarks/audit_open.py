@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 import torch
-from evidence_open import FOLDS, family, load
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.extmath import randomized_svd
 from torch import Tensor, nn
@@ -31,6 +30,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAE
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
+from evidence_open import FOLDS, family, load
 from graphglow import load_graph
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import COMPARED, shift_to
@@ -181,7 +181,8 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
         free = pairs_without_edge(ground, COMPARED, generator)
         others = [auditor.edges(evidence_of(ground, standing, p), context) for p in free]
         share = auditor.false_share(scores, *others, context)
-        p = (scores + shift_to(scores, share.estimate)).sigmoid().numpy()
+        believed = scores * auditor.edge_slope
+        p = (believed + shift_to(believed, share.estimate)).sigmoid().numpy()
         worst = np.argsort(p)[: max(1, len(p) // 100)]
         row |= {
             "false_share": true_share, "estimate": share.estimate, "low": share.low,
@@ -297,9 +298,12 @@ def main() -> None:
     if args.table:
         print(table([json.loads(line) for line in args.out.read_text().splitlines()]))
         return
-    commit = args.commit or subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    ).stdout.strip()
+    commit = (
+        args.commit
+        or subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+        ).stdout.strip()
+    )
     machine = {"commit": commit, "machine": platform.machine(), "torch": str(torch.__version__)}
     rows: list[dict] = []
 

@@ -149,6 +149,8 @@ class Auditor(nn.Module):
         seed: Of the weights before training.
     """
 
+    edge_slope: Tensor
+    """How far the scores of edges can be believed on graphs of a new kind."""
     missing_scale: Tensor
     """Slope and intercept that turn the scores of pairs into log-odds among candidates."""
 
@@ -157,6 +159,7 @@ class Auditor(nn.Module):
         self.edges = PairScorer(seed=3 * seed)
         self.pairs = PairScorer(seed=3 * seed + 1)
         self.share = ShareHead(FACTS, seed=3 * seed + 2)
+        self.register_buffer("edge_slope", torch.ones(()))
         self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 
@@ -175,9 +178,10 @@ class Auditor(nn.Module):
         log_odds = self._scored(self.edges, ground, standing, edges)
         free = pairs_without_edge(ground, COMPARED, generator)
         scores = [self._scored(self.edges, ground, standing, pairs) for pairs in free]
-        share, shift = FalseShare(0.0, 0.0, 1.0), 0.0
+        share, shift = FalseShare(0.0, 0.0, 1.0), 0.0  # a graph without pairs to compare with
         if len(log_odds) and all(map(len, scores)):
             share = self.false_share(log_odds, scores[0], scores[1], standing.context)
+            log_odds = log_odds * self.edge_slope
             shift = shift_to(log_odds, share.estimate)
         pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
         slope, intercept = self.missing_scale.tolist()
@@ -205,7 +209,9 @@ class Auditor(nn.Module):
             pairs [2, K], low < high -> by name [K]
         """
         scorer = self.pairs if missing else self.edges
-        slope, added = self.missing_scale.tolist() if missing else (1.0, findings.shift)
+        slope, added = float(self.edge_slope), findings.shift
+        if missing:
+            slope, added = self.missing_scale.tolist()
         ground, standing = findings.ground, findings.standing
         fold = fold_of(pairs[0], pairs[1])
         known = evidence_of(ground, standing, pairs)[:, : 3 * len(RAW)]

@@ -120,9 +120,7 @@ def near_pairs(data: Data, count: int, generator: torch.Generator) -> Tensor:
     return found[:, torch.randint(found.shape[1], (count,), generator=generator)]
 
 
-def _pairs(
-    kind: str, data: Data, edges: Tensor, count: int, generator: torch.Generator
-) -> Tensor:
+def _pairs(kind: str, data: Data, edges: Tensor, count: int, generator: torch.Generator) -> Tensor:
     nodes = int(data.num_nodes)
     if kind == "near":
         return near_pairs(data, count, generator)

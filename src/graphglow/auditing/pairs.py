@@ -8,8 +8,8 @@ from graphglow.auditing.ground import CHOSEN, Ground, fold_of
 
 RAW = (
     "own", "cross_low", "cross_high", "one_hop", "two_hop", "taste", "taste_around",
-    "spectrum", "rebuilt", "rebuilt_count", "common", "jaccard", "adamic", "allocation", "surprise", "between",
-    "degree_low", "degree_high", "agree_own", "agree_around", "affinity",
+    "spectrum", "rebuilt", "rebuilt_count", "common", "jaccard", "adamic", "allocation",
+    "surprise", "between", "degree_low", "degree_high", "agree_own", "agree_around", "affinity",
 )  # fmt: skip
 
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -199,8 +199,6 @@ def _classes(ground: Ground, pairs: Tensor, edge: Tensor, fold: Tensor) -> Tenso
     )
     mixed = tuple((own[i] + near[i]) / 2 for i in (0, 1))
     chance = torch.tensor(ground.problem.chance, device=pairs.device).logit()
-    over = [
-        (a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, near)
-    ]
+    over = [(a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, near)]
     joined = _bilinear(mixed[0], ground.affinity, mixed[1], fold).clamp_min(1e-4).log()
     return torch.stack([*over, joined], 1)

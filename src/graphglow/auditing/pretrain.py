@@ -187,8 +187,8 @@ def fit_auditor(
     *,
     weight: Callable[[str], float] = lambda source: 1.0,
 ) -> Auditor:
-    """Train the networks; the share of false edges is learned from scores of edges that other
-    sources taught, as users' graphs will have.
+    """Train the networks; the share of false edges, and how far to believe scores, are learned
+    from scorers that other sources taught, as users' graphs will have.
 
     Args:
         lessons: What :func:`draw_lessons` made.
@@ -198,9 +198,10 @@ def fit_auditor(
     auditor = Auditor(seed=config.seed)
     shares = torch.tensor([weight(lesson.source) for lesson in lessons], dtype=torch.float64)
     names = sorted({lesson.source for lesson in lessons} - {RANDOM})
-    half = torch.tensor(
-        [(names.index(n) if (n := one.source) != RANDOM else i) % 2 for i, one in enumerate(lessons)]
-    )
+    half = [
+        (i if one.source == RANDOM else names.index(one.source)) % 2
+        for i, one in enumerate(lessons)
+    ]
     facts = []
     for side in (0, 1):
         scorer = PairScorer(seed=config.seed)
@@ -208,12 +209,15 @@ def fit_auditor(
         _fit_edges(scorer, [lessons[i] for i in taught], shares[taught], config)
         facts += [(i, *_facts(scorer, lessons[i])) for i in range(len(lessons)) if half[i] == side]
     _fit_share(auditor, lessons, facts, shares, config)
+    each = torch.cat([shares[i].expand(len(real)) for i, _, _, real in facts])
+    held, truth = (torch.cat([fact[k] for fact in facts]).double() for k in (2, 3))
+    auditor.edge_slope.copy_(_logistic(held, truth, each / each.mean())[0])
     _fit_edges(auditor.edges, lessons, shares, config)
     _fit_missing(auditor, lessons, shares, config)
     auditor.provenance = {
         "trained": True,
         "audit_version": AUDIT_VERSION,
-        "sources": [n for n in names],
+        "sources": names,
         "episodes": len(lessons),
         "config": asdict(config),
         "torch": str(torch.__version__),
@@ -241,11 +245,9 @@ def _fit_edges(
 @torch.no_grad()
 def _facts(scorer: nn.Module, lesson: Lesson) -> tuple[Tensor, Tensor, Tensor]:
     """What the share of false edges is learned from; and scores and truth of the edges."""
-    scores = [
-        scorer(part.float(), lesson.context)
-        for part in (lesson.edges, lesson.uniform, lesson.by_degree)
-    ]
-    return share_facts(*scores, lesson.context), scores[0], lesson.real
+    parts = (lesson.edges, lesson.uniform, lesson.by_degree)
+    edges, uniform, by_degree = (scorer(part.float(), lesson.context) for part in parts)
+    return share_facts(edges, uniform, by_degree, lesson.context), edges, lesson.real
 
 
 def _fit_share(
@@ -265,7 +267,8 @@ def _fit_share(
         e = torch.multinomial(weight, 64, replacement=True, generator=generator)
         noise = 0.05 * torch.randn(rows[e].shape, generator=generator)
         median, scale = auditor.share(rows[e] + noise)
-        return ((median - truth[e]).abs() / scale + scale.log()).mean()
+        cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
+        return cost
 
     _fit(auditor.share, loss, config)
 
@@ -299,7 +302,7 @@ def _fit_missing(
 def _logistic(scores: Tensor, truth: Tensor, weight: Tensor) -> Tensor:
     """Slope and intercept of a weighted logistic regression, by Newton's method: [2]."""
     rows = torch.stack([scores, torch.ones_like(scores)], 1)
-    found = torch.tensor([1.0, -2.0], dtype=torch.float64)
+    found = torch.tensor([1.0, 0.0], dtype=torch.float64)
     for _ in range(30):
         p = (rows @ found).sigmoid()
         slope = rows.T @ (weight * (p - truth)) + 1e-3 * found

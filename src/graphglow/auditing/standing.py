@@ -37,7 +37,7 @@ WEAK = 8.0  # pseudo-counts of each table and of the regression
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """Tables of one graph; the first of two is over uniform pairs, the other over degree-drawn ones.
+    """Tables of one graph; of two, the first is over uniform pairs, the second by degree.
 
     Shapes:
         centre, scale [J] of random pairs; cuts [J, BINS - 1], tables [2, FOLDS, J, BINS];
@@ -71,8 +71,8 @@ def standing_of(ground: Ground, generator: torch.Generator) -> Standing:
     weights = torch.stack([_regression(known, folds, kind) for kind in (0, 1)])
     fits = [_fits(weights, k, f) for k, f in zip(known, folds, strict=True)]
     fit_cuts, fit_tables = _tables(fits, folds)
-    made = replace(made, weights=weights, fit_cuts=fit_cuts,
-                   fit_tables=torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)]))  # fmt: skip
+    fit_tables = torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)])
+    made = replace(made, weights=weights, fit_cuts=fit_cuts, fit_tables=fit_tables)
     evidence = [_evidence(made, r, f) for r, f in zip(raw, folds, strict=True)]
     return replace(made, context=_context(ground, *evidence))
 

@@ -271,15 +271,11 @@ class Audit:
         return out
 
     def node(self, name: Any) -> int:
-        """The number of a node by its own id; of text, too, where ids are numbers."""
-        ids = own_ids(self.data, self.problem.num_nodes)
-        places = {own: place for place, own in reversed(list(enumerate(ids)))}
-        if name in places:
-            return places[name]
-        by_text = {str(own): place for own, place in places.items()}
-        if str(name) not in by_text:
+        """The number of a node by its own id."""
+        places = {str(own): i for i, own in enumerate(own_ids(self.data, self.problem.num_nodes))}
+        if str(name) not in places:
             raise InputError(f"a node must be called by its id in the graph; got {name!r}")
-        return by_text[str(name)]
+        return places[str(name)]
 
     def _neighbours(self, node: int) -> list[int]:
         ground = self.findings.ground
