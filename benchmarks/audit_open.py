@@ -173,16 +173,15 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     standing = standing_of(ground, generator)
     evidence = evidence_of(ground, standing, pairs)
     context = standing.context
-    scorer = auditor.pairs if hidden else auditor.edges
-    scores = scorer(evidence, context)
+    score = auditor.pair_scores if hidden else auditor.edge_scores
+    scores = score(evidence, context)
     row: dict = {"seconds": round(time.perf_counter() - began, 2), "judged": len(y)}
     if not hidden:
         true_share = 1 - float(made.real.float().mean())
         free = pairs_without_edge(ground, COMPARED, generator)
-        others = [auditor.edges(evidence_of(ground, standing, p), context) for p in free]
+        others = [auditor.edge_scores(evidence_of(ground, standing, p), context) for p in free]
         share = auditor.false_share(scores, *others, context)
-        believed = scores * auditor.edge_slope
-        p = (believed + shift_to(believed, share.estimate)).sigmoid().numpy()
+        p = (scores + shift_to(scores, share.estimate)).sigmoid().numpy()
         worst = np.argsort(p)[: max(1, len(p) // 100)]
         row |= {
             "false_share": true_share, "estimate": share.estimate, "low": share.low,

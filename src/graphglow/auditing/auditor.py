@@ -1,6 +1,7 @@
 """The auditor: what is pre-trained once and says of any graph which edges look false or missing."""
 
 from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +29,17 @@ AUDIT_VERSION = 1
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
 HIDDEN = 48
+OWN = 0.5
+"""How much more the graph's own regression counts than the scorer says, who was trained on false
+edges of every kind and families of its own; by leave-one-family-out over open graphs."""
 FITS = [EVIDENCE.index("fit_uniform"), EVIDENCE.index("fit_degree")]
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 BLOCK = 2**17  # pairs scored at once
 COMPARED = 2048
 """Pairs without an edge, of each kind, that the share of false edges is estimated by."""
+
+
+Score = Callable[[Tensor, Tensor], Tensor]
 
 
 class FalseShare(NamedTuple):
@@ -149,8 +156,6 @@ class Auditor(nn.Module):
         seed: Of the weights before training.
     """
 
-    edge_slope: Tensor
-    """How far the scores of edges can be believed on graphs of a new kind."""
     missing_scale: Tensor
     """Slope and intercept that turn the scores of pairs into log-odds among candidates."""
 
@@ -159,7 +164,6 @@ class Auditor(nn.Module):
         self.edges = PairScorer(seed=3 * seed)
         self.pairs = PairScorer(seed=3 * seed + 1)
         self.share = ShareHead(FACTS, seed=3 * seed + 2)
-        self.register_buffer("edge_slope", torch.ones(()))
         self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 
@@ -175,18 +179,31 @@ class Auditor(nn.Module):
         ground = ground_of(problem, generator)
         standing = standing_of(ground, generator)
         edges = torch.stack([problem.low.long(), problem.high.long()])
-        log_odds = self._scored(self.edges, ground, standing, edges)
+
+        def scored(pairs: Tensor, score: Score) -> Tensor:
+            blocks = [evidence_of(ground, standing, b) for b in torch.split(pairs, BLOCK, dim=1)]
+            scores = [score(block, standing.context) for block in blocks]
+            return torch.cat(scores) if scores else ground.degree.new_zeros(0)
+
+        log_odds = scored(edges, self.edge_scores)
         free = pairs_without_edge(ground, COMPARED, generator)
-        scores = [self._scored(self.edges, ground, standing, pairs) for pairs in free]
+        compared = [scored(pairs, self.edge_scores) for pairs in free]
         share, shift = FalseShare(0.0, 0.0, 1.0), 0.0  # a graph without pairs to compare with
-        if len(log_odds) and all(map(len, scores)):
-            share = self.false_share(log_odds, scores[0], scores[1], standing.context)
-            log_odds = log_odds * self.edge_slope
+        if len(log_odds) and all(map(len, compared)):
+            share = self.false_share(log_odds, compared[0], compared[1], standing.context)
             shift = shift_to(log_odds, share.estimate)
         pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
-        slope, intercept = self.missing_scale.tolist()
-        found = slope * self._scored(self.pairs, ground, standing, pairs) + intercept
+        found = scored(pairs, self.pair_scores)
         return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)
+
+    def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
+        """Log-odds that edges are real, up to the shift of the graph: [M, F], [G] -> [M]."""
+        return believed(self.edges, evidence, context)
+
+    def pair_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
+        """Log-odds that candidates are missing edges: [M, F], [G] -> [M]."""
+        scores: Tensor = self.pairs(evidence, context)
+        return self.missing_scale[0] * scores + self.missing_scale[1]
 
     def false_share(
         self, edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor
@@ -208,17 +225,15 @@ class Auditor(nn.Module):
         Shapes:
             pairs [2, K], low < high -> by name [K]
         """
-        scorer = self.pairs if missing else self.edges
-        slope, added = float(self.edge_slope), findings.shift
-        if missing:
-            slope, added = self.missing_scale.tolist()
         ground, standing = findings.ground, findings.standing
         fold = fold_of(pairs[0], pairs[1])
         known = evidence_of(ground, standing, pairs)[:, : 3 * len(RAW)]
 
         def scored(part: Tensor) -> Tensor:
-            score: Tensor = scorer(completed(standing, part, fold), standing.context)
-            return score * slope + added
+            evidence = completed(standing, part, fold)
+            if missing:
+                return self.pair_scores(evidence, standing.context)
+            return self.edge_scores(evidence, standing.context) + findings.shift
 
         nothing = scored(torch.zeros_like(known))
         shares = dict.fromkeys(GROUPS, torch.zeros_like(nothing))
@@ -231,15 +246,6 @@ class Auditor(nn.Module):
                 shares[name] = shares[name] + (now - before) / 2
                 before = now
         return shares | {"this graph": nothing}
-
-    def _scored(
-        self, scorer: PairScorer, ground: Ground, standing: Standing, pairs: Tensor
-    ) -> Tensor:
-        scores = [
-            scorer(evidence_of(ground, standing, block), standing.context)
-            for block in torch.split(pairs, BLOCK, dim=1)
-        ]
-        return torch.cat(scores) if scores else ground.degree.new_zeros(0)
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with how they were made; an old file is replaced."""
@@ -265,6 +271,12 @@ class Auditor(nn.Module):
         auditor.load_state_dict(tensors)
         auditor.provenance = dict(meta.get("provenance") or {})
         return auditor.frozen()
+
+
+def believed(scorer: nn.Module, evidence: Tensor, context: Tensor) -> Tensor:
+    """The scorer's answer and a part of the graph's own regression: [M, F], [G] -> [M]."""
+    scores: Tensor = scorer(evidence, context)
+    return scores + OWN * 4 * evidence[..., FITS[0]]
 
 
 def _places(group: str) -> list[int]:

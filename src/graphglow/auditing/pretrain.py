@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, PairScorer, share_facts
+from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, PairScorer, believed, share_facts
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.ground import Ground, ground_of
@@ -187,8 +187,8 @@ def fit_auditor(
     *,
     weight: Callable[[str], float] = lambda source: 1.0,
 ) -> Auditor:
-    """Train the networks; the share of false edges, and how far to believe scores, are learned
-    from scorers that other sources taught, as users' graphs will have.
+    """Train the networks; the share of false edges is learned from scores of edges that other
+    sources taught, as users' graphs will have.
 
     Args:
         lessons: What :func:`draw_lessons` made.
@@ -207,11 +207,8 @@ def fit_auditor(
         scorer = PairScorer(seed=config.seed)
         taught = [i for i in range(len(lessons)) if half[i] != side]
         _fit_edges(scorer, [lessons[i] for i in taught], shares[taught], config)
-        facts += [(i, *_facts(scorer, lessons[i])) for i in range(len(lessons)) if half[i] == side]
+        facts += [(i, _facts(scorer, lessons[i])) for i in range(len(lessons)) if half[i] == side]
     _fit_share(auditor, lessons, facts, shares, config)
-    each = torch.cat([shares[i].expand(len(real)) for i, _, _, real in facts])
-    held, truth = (torch.cat([fact[k] for fact in facts]).double() for k in (2, 3))
-    auditor.edge_slope.copy_(_logistic(held, truth, each / each.mean())[0])
     _fit_edges(auditor.edges, lessons, shares, config)
     _fit_missing(auditor, lessons, shares, config)
     auditor.provenance = {
@@ -243,23 +240,23 @@ def _fit_edges(
 
 
 @torch.no_grad()
-def _facts(scorer: nn.Module, lesson: Lesson) -> tuple[Tensor, Tensor, Tensor]:
-    """What the share of false edges is learned from; and scores and truth of the edges."""
+def _facts(scorer: nn.Module, lesson: Lesson) -> Tensor:
+    """What the share of false edges is learned from."""
     parts = (lesson.edges, lesson.uniform, lesson.by_degree)
-    edges, uniform, by_degree = (scorer(part.float(), lesson.context) for part in parts)
-    return share_facts(edges, uniform, by_degree, lesson.context), edges, lesson.real
+    scores = (believed(scorer, part.float(), lesson.context) for part in parts)
+    return share_facts(*scores, context=lesson.context)
 
 
 def _fit_share(
     auditor: Auditor,
     lessons: list[Lesson],
-    facts: list[tuple[int, Tensor, Tensor, Tensor]],
+    facts: list[tuple[int, Tensor]],
     shares: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
     """Laplace log-loss of the share."""
-    order = [i for i, *_ in facts]
-    rows = torch.stack([row for _, row, *_ in facts])
+    order = [i for i, _ in facts]
+    rows = torch.stack([row for _, row in facts])
     truth = torch.tensor([lessons[i].false_share for i in order])
     weight = shares[order]
 
