@@ -208,12 +208,12 @@ def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 15) -> float:
     return float(sum(abs(p[b].mean() - y[b].mean()) * b.mean() for b in parts))
 
 
-def rows_of(data: Data, auditor: Auditor, *, seed: int, gae: bool) -> list[dict]:
+def rows_of(data: Data, auditor: Auditor, *, seed: int, gae: int) -> list[dict]:
     rows = []
     for condition, (kind, false, hidden) in CONDITIONS.items():
         generator = torch.Generator().manual_seed(10_000 + seed)
         made = damaged(data, generator, kinds=[kind], false_share=false, hidden_share=hidden)
-        with_gae = gae and condition in ("random +50", "hidden 20")
+        with_gae = data.num_nodes <= gae and condition in ("random +50", "hidden 20")
         facts = {"target": data.name, "condition": condition, "seed": seed}
         rows.append(facts | row_of(made, auditor, seed=seed, gae=with_gae))
     return rows
@@ -289,7 +289,7 @@ def main() -> None:
     parser.add_argument("--auditor", default="audit", help="of the exam")
     parser.add_argument("--targets", nargs="+", help="of --graphs")
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--gae", action="store_true", help="train auto-encoders too")
+    parser.add_argument("--gae", type=int, default=0, help="train GAEs on up to so many nodes")
     parser.add_argument("--config", type=json.loads, default={}, help="of the pre-training")
     parser.add_argument("--commit", default=os.environ.get("COMMIT", ""))
     args = parser.parse_args()

@@ -1,7 +1,7 @@
 """The auditor: what is pre-trained once and says of any graph which edges look false or missing."""
 
-from dataclasses import dataclass
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -174,7 +174,10 @@ class Auditor(nn.Module):
 
     @torch.no_grad()
     def examine(self, problem: Problem, *, seed: int = 0, missing: bool = True) -> Findings:
-        """Judge every edge of a graph, and the pairs that may be missing ones."""
+        """Judge every edge of a graph, and the pairs that may be missing ones.
+
+        There must be edges, and pairs without one.
+        """
         generator = torch.Generator().manual_seed(seed)
         ground = ground_of(problem, generator)
         standing = standing_of(ground, generator)
@@ -188,10 +191,8 @@ class Auditor(nn.Module):
         log_odds = scored(edges, self.edge_scores)
         free = pairs_without_edge(ground, COMPARED, generator)
         compared = [scored(pairs, self.edge_scores) for pairs in free]
-        share, shift = FalseShare(0.0, 0.0, 1.0), 0.0  # a graph without pairs to compare with
-        if len(log_odds) and all(map(len, compared)):
-            share = self.false_share(log_odds, compared[0], compared[1], standing.context)
-            shift = shift_to(log_odds, share.estimate)
+        share = self.false_share(log_odds, compared[0], compared[1], standing.context)
+        shift = shift_to(log_odds, share.estimate)
         pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
         found = scored(pairs, self.pair_scores)
         return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)

@@ -35,7 +35,7 @@ class AuditPretrainConfig:
     """Share of episodes on random graphs."""
     max_nodes: int = 3000
     """Of larger sources, each episode takes a part."""
-    steps: int = 1500
+    steps: int = 600
     """Of the optimizer, for each network."""
     learning_rate: float = 3e-3
     """The highest of one cycle."""

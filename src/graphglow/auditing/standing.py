@@ -85,7 +85,10 @@ def evidence_of(ground: Ground, standing: Standing, pairs: Tensor) -> Tensor:
 def pairs_without_edge(
     ground: Ground, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """Pairs ``u < v`` that are not joined: uniform, and each end drawn by degree: [2, <= count]."""
+    """Pairs ``u < v`` that are not joined: uniform, and each end drawn by degree: [2, <= count].
+
+    Where the nodes that have edges are all joined, uniform ones stand for both.
+    """
     nodes, device = ground.num_nodes, ground.x.device
     ends = ground.neighbour
     drawn = torch.randint(nodes, (2, 2 * count), generator=generator).to(device)
@@ -96,7 +99,7 @@ def pairs_without_edge(
         low, high = pairs.amin(0), pairs.amax(0)
         free = (low != high) & ~is_edge(ground, low, high)
         found.append(torch.stack([low, high])[:, free][:, :count])
-    return found[0], found[1]
+    return found[0], found[1] if found[1].shape[1] else found[0]
 
 
 def _evidence(standing: Standing, raw: Tensor, fold: Tensor) -> Tensor:

@@ -22,7 +22,6 @@ from graphglow.evidence import RefinedGraph
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import load_graph
-from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.inference.refine import evidence_learner
 from graphglow.pretrained import FOLDER
@@ -31,6 +30,8 @@ from graphglow.training.device import resolve_device
 AUDIT = "audit"
 SHIPPED = FOLDER / f"{AUDIT}.safetensors"
 """Pre-trained on open and random graphs, none of them among the paper's."""
+FEWEST = 10
+"""Edges below which nothing can be said."""
 MOST_EXPLAINED = 10_000
 """Suspects that the table says the evidence against of: the most doubtful."""
 MOST_REFINED = 50_000
@@ -353,8 +354,12 @@ def audit(
     found = load_auditor(auditor)
     place = resolve_device(device)
     problem = problem_of(data, place)
-    if len(problem.low) == 0:
-        raise InputError("a graph to audit must have edges; got none but self-loops, or none")
+    edges, nodes = len(problem.low), problem.num_nodes
+    if not FEWEST <= edges < 0.99 * nodes * (nodes - 1) / 2:
+        raise InputError(
+            f"a graph to audit must have at least {FEWEST} edges, self-loops not counted, and "
+            f"pairs of nodes without one; got {edges} edges on {nodes} nodes"
+        )
     findings = found.to(place).examine(problem, seed=seed, missing=missing)
     return Audit(data, problem, found, findings, top, seed)
 
@@ -408,10 +413,6 @@ class AuditEdges(BaseTransform):  # type: ignore[misc]
             raise InputError(
                 f"AuditEdges takes one torch_geometric Data at a time; got {type(data).__name__}"
             )
-        nodes = data.num_nodes or 0
-        index = data.edge_index
-        if index is None or len(undirected_edges(index, None, nodes)[0]) == 0:
-            return data
         found = audit(data, missing=self.add < 1, seed=self.seed, device=self.device)
         return found.repaired(self.drop, self.add)
 
