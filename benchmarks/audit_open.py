@@ -46,7 +46,7 @@ from graphglow.auditing.pretrain import (
 )
 from graphglow.auditing.standing import EVIDENCE, evidence_of, pairs_without_edge, standing_of
 from graphglow.evidence.problem import problem_of
-from graphglow.inference.audit import load_auditor
+from graphglow.inference.audit import audit, load_auditor
 
 CONDITIONS: dict[str, tuple[str, float, float]] = {
     "random 0": ("random", 0.0, 0.0),
@@ -219,14 +219,72 @@ def rows_of(data: Data, auditor: Auditor, *, seed: int, gae: int) -> list[dict]:
     return rows
 
 
-def attacked_row(folder: Path, auditor: Auditor, rate: str) -> dict:
-    """Edges that an attacker added to Cora, among all."""
+def attacked_row(folder: Path, auditor: Auditor, rate: str, *, labels: bool) -> dict:
+    """Edges that an attacker added to Cora, among all; with the usual training labels or none."""
     clean, data = (load(folder / f"cora-metattack-{r}.npz") for r in ("00", rate))
     made = [damaged(d, torch.Generator(), kinds=[], false_share=0.0).data for d in (clean, data)]
     keys = [d.edge_index[0] * d.num_nodes + d.edge_index[1] for d in made]
     attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0])
-    facts = {"target": "cora", "condition": f"metattack {rate}", "seed": 0}
-    return facts | row_of(attacked, auditor, seed=0, gae=True)
+    if labels:
+        attacked.data.train_mask = data.train_mask
+    facts = {"target": "cora", "condition": f"metattack {rate}{', labels' * labels}", "seed": 0}
+    return facts | row_of(attacked, auditor, seed=0, gae=not labels)
+
+
+# ---------------------------------------------------------------- labels
+
+
+def label_row(data: Data, share: float, seed: int) -> dict:
+    """Flipped training labels found by ``audit.labels``, and by cleanlab on a GCN's predictions."""
+    from cleanlab.rank import get_label_quality_scores
+
+    generator = torch.Generator().manual_seed(seed)
+    nodes = data.train_mask.nonzero()[:, 0]
+    order = torch.randperm(len(nodes), generator=generator)
+    wrong = nodes[order[: int(share * len(nodes))]]
+    classes = int(data.y.max()) + 1
+    noisy = data.clone()
+    step = torch.randint(1, classes, (len(wrong),), generator=generator)
+    noisy.y[wrong] = (data.y[wrong] + step) % classes
+    began = time.perf_counter()
+    frame = audit(noisy, missing=False, device="cpu").labels
+    seconds = time.perf_counter() - began
+    flipped = np.isin(frame["id"], wrong.numpy())
+    held = out_of_fold(noisy, nodes[order], classes)
+    quality = get_label_quality_scores(noisy.y[nodes].numpy(), held[nodes].numpy())
+    auc = roc_auc_score(np.isin(nodes, wrong), -quality)
+    return {
+        "target": data.name, "condition": f"{len(nodes)} labels, {share:.0%} flipped", "seed": seed,
+        "auc": float(roc_auc_score(flipped, -frame["quality"])), "seconds": round(seconds, 2),
+        "others": {"cleanlab on a GCN": float(auc)},
+    }  # fmt: skip
+
+
+def out_of_fold(data: Data, nodes: Tensor, classes: int, folds: int = 5) -> Tensor:
+    """Class probabilities of labelled nodes by GCNs that were trained without them: [N, C]."""
+    torch.manual_seed(0)
+    index, value = gcn_norm(data.edge_index, num_nodes=data.num_nodes)
+    adj = torch.sparse_coo_tensor(index, value, (data.num_nodes, data.num_nodes)).coalesce()
+    x = nn.functional.normalize(data.x, p=1, dim=1)
+    held = torch.zeros(data.num_nodes, classes)
+    for k in range(folds):
+        out = torch.arange(len(nodes)) % folds == k
+        weights = [nn.Parameter(nn.init.xavier_uniform_(torch.empty(*shape)))
+                   for shape in ((x.shape[1], 64), (64, classes))]  # fmt: skip
+        optimizer = torch.optim.Adam(weights, lr=0.01, weight_decay=5e-4)
+        drop = nn.functional.dropout
+
+        def logits(training: bool, weights: list[nn.Parameter] = weights) -> Tensor:
+            h = (adj @ (drop(x, 0.5, training) @ weights[0])).relu()
+            return adj @ (drop(h, 0.5, training) @ weights[1])
+
+        for _ in range(200):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(logits(True)[nodes[~out]], data.y[nodes[~out]])
+            loss.backward()
+            optimizer.step()
+        held[nodes[out]] = logits(False)[nodes[out]].detach().softmax(1)
+    return held
 
 
 # ---------------------------------------------------------------- folds, tables
@@ -285,6 +343,7 @@ def main() -> None:
     parser.add_argument("--lessons", type=Path, help="keep the lessons in this file, or take them")
     parser.add_argument("--final", type=Path, help="also pre-train on all graphs, into this file")
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
+    parser.add_argument("--labels", type=Path, help="folder of named graphs: labels of Cora")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
     parser.add_argument("--auditor", default="audit", help="of the exam")
     parser.add_argument("--targets", nargs="+", help="of --graphs")
@@ -313,14 +372,22 @@ def main() -> None:
                 out.write(json.dumps({**row, "auditor": auditor, **machine}) + "\n")
         print(some[0]["target"], [round(r["auc"], 3) for r in some if "auc" in r], flush=True)
 
-    if args.exam or args.attacked:
+    if args.exam or args.attacked or args.labels:
         auditor = load_auditor(args.auditor)
         for name in ("cora", "citeseer") if args.exam else ():
             data = load_graph(name, data_root=args.exam)
             for seed in range(args.seeds):
                 keep(rows_of(data, auditor, seed=seed, gae=args.gae), "exam")
+        if args.labels:
+            data = load_graph("cora", data_root=args.labels)
+            keep([label_row(data, 0.1, seed) for seed in range(args.seeds)], "exam")
+            data.train_mask = torch.ones_like(data.train_mask)
+            keep([label_row(data, 0.1, seed) for seed in range(args.seeds)], "exam")
         if args.attacked:
-            keep([attacked_row(args.attacked, auditor, r) for r in ("05", "15", "25")], "exam")
+            for labels in (False, True):
+                rates = ("05", "15", "25")
+                some = [attacked_row(args.attacked, auditor, r, labels=labels) for r in rates]
+                keep(some, "exam")
         return
     config = AuditPretrainConfig(**args.config)
     sources = [load(path) for path in sorted(args.graphs.glob("*.npz"))]

@@ -144,6 +144,13 @@ def test_networkx_in_and_out():
     assert back.number_of_nodes() == 34
 
 
+def test_a_networkx_graph_of_names_and_weights_alone():
+    audit = graphglow.audit(nx.les_miserables_graph())
+    assert len(audit.suspects) == 254
+    assert audit.explain("Valjean", "Cosette").joined
+    assert audit.suspects["weight"].max() == 31
+
+
 @pytest.mark.parametrize(("nodes", "left_out"), [(6, 1), (30, 1), (30, 400)])
 def test_small_and_nearly_complete_graphs(nodes, left_out):
     pairs = torch.combinations(torch.arange(nodes))[left_out:]

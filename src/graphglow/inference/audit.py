@@ -3,6 +3,7 @@
 The auditor is frozen and its evidence is computed in closed form: nothing is trained on the graph.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -253,7 +254,7 @@ class Audit:
             called = dict(zip(every, [n for part in names for n in part], strict=True))
             drawn = set(every)
             among = [(a, b) for a in every for b in self._neighbours(a) if a < b and b in drawn]
-            mine = {k: c for k, c in found[i].items() if k != "classes" or len(self.problem.seen)}
+            mine = {k: c for k, c in found[i].items() if abs(c) > 1e-4}  # what is absent says 0
             ends = ids(torch.tensor([u, v]))
             out.append(
                 PairEvidence(
@@ -350,7 +351,7 @@ def audit(
     if top is not None:
         at_least("top", top, 0)
     if not isinstance(data, Data):
-        data = load_graph(data, need_labels=False)
+        data = _bare(data) or load_graph(data, need_labels=False)
     found = load_auditor(auditor)
     place = resolve_device(device)
     problem = problem_of(data, place)
@@ -362,6 +363,22 @@ def audit(
         )
     findings = found.to(place).examine(problem, seed=seed, missing=missing)
     return Audit(data, problem, found, findings, top, seed)
+
+
+def _bare(graph: Any) -> Data | None:
+    """A NetworkX graph whose nodes have no attributes, which ``load_graph`` has no use for."""
+    networkx = sys.modules.get("networkx")
+    if networkx is None or not isinstance(graph, networkx.Graph) or any(graph.nodes.values()):
+        return None
+    place = {node: i for i, node in enumerate(graph)}
+    ends = [(place[u], place[v]) for u, v in graph.edges()]
+    index = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T.contiguous()
+    data = Data(edge_index=index, num_nodes=len(place), node_id=list(place))
+    data.name = str(graph.name or "graph")
+    weights = [weight for *_, weight in graph.edges(data="weight", default=1.0)]
+    if set(weights) - {1.0}:
+        data.edge_weight = torch.tensor(weights, dtype=torch.float64)
+    return data
 
 
 def load_auditor(auditor: Auditor | str | Path = AUDIT) -> Auditor:
