@@ -243,8 +243,8 @@ def _fit_edges(
 def _facts(scorer: nn.Module, lesson: Lesson) -> Tensor:
     """What the share of false edges is learned from."""
     parts = (lesson.edges, lesson.uniform, lesson.by_degree)
-    scores = (believed(scorer, part.float(), lesson.context) for part in parts)
-    return share_facts(*scores, context=lesson.context)
+    edges, uniform, by_degree = (believed(scorer, p.float(), lesson.context) for p in parts)
+    return share_facts(edges, uniform, by_degree, lesson.context)
 
 
 def _fit_share(

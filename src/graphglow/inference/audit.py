@@ -95,9 +95,11 @@ class Audit:
         share, count = self.false_share, self.edges.shape[1]
         doubtful = int((self.probability_real < 0.5).sum())
         likely = int((self.findings.pair_log_odds > 0).sum())
-        said = f"About {share.estimate:.0%} of {count:,} edges look false"
-        said += f" ({share.low:.0%} to {share.high:.0%}): {doubtful:,} are more likely false than"
-        return f"{said} real, and {likely:,} pairs look like missing edges."
+        low, about, high = (f"{100 * p:.0f} %" for p in (share.low, share.estimate, share.high))
+        return (
+            f"About {about} of {count:,} edges look false ({low} to {high}): {doubtful:,} are more "
+            f"likely false than real, and {likely:,} pairs look like missing edges."
+        )
 
     @cached_property
     def suspects(self) -> Any:
