@@ -121,7 +121,10 @@ class Encoder(nn.Module):
         super().__init__()
         nodes = int(data.num_nodes)
         x = data.x if data.x is not None else torch.eye(nodes)
-        self.x = x.to_sparse().coalesce()
+        x = x.to_sparse().coalesce()  # rows of sum 1, as PyG's example has them
+        total = torch.zeros(nodes).index_add_(0, x.indices()[0], x.values().float().abs())
+        value = x.values().float() / total.clamp_min(1e-9)[x.indices()[0]]
+        self.x = torch.sparse_coo_tensor(x.indices(), value, x.shape).coalesce()
         index = torch.cat([data.edge_index, data.edge_index.flip(0)], 1)
         index, value = gcn_norm(index, num_nodes=nodes)
         self.adj = torch.sparse_coo_tensor(index, value, (nodes, nodes)).coalesce()
