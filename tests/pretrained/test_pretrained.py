@@ -37,7 +37,11 @@ def test_every_learner_is_small_and_says_how_it_was_made(name: str) -> None:
 
 
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
-    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {*PRETRAINED, "evidence"}
+    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {
+        *PRETRAINED,
+        "evidence",
+        "audit",
+    }
     assert all(name in DATASETS for of in PRETRAINED.values() for name in of)
     assert load_learner("universal").config.delta == "truncate"
 
