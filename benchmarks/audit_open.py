@@ -324,7 +324,7 @@ def table(rows: list[dict]) -> str:
         return float(np.mean(found)) if found else float("nan")
 
     for row in rows:
-        if "estimate" in row:
+        if "low" in row:
             row["error"] = abs(row["estimate"] - row["false_share"])
             row["inside"] = float(row["low"] <= row["false_share"] <= row["high"])
     for condition in SHARES:
