@@ -17,6 +17,7 @@ ORDER = (
     "graphs",
     "structure",
     "evidence",  # the learner that carries over
+    "auditing",  # which edges look false
     "pretrained",
     "gnn",
     "training",

@@ -21,6 +21,9 @@ from graphglow.version import __version__ as __version__
 
 _HOMES = {
     "METHODS": "graphglow.baselines",
+    "Audit": "graphglow.inference.audit",
+    "AuditEdges": "graphglow.inference.audit",
+    "Auditor": "graphglow.auditing",
     "Checkpoints": "graphglow.training.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
     "EvidencePretrainConfig": "graphglow.evidence.pretrain",
@@ -39,6 +42,7 @@ _HOMES = {
     "StructureLearner": "graphglow.structure",
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
+    "audit": "graphglow.inference.audit",
     "explain_pair": "graphglow.inference.explain_pair",
     "fit": "graphglow.baselines",
     "fit_many": "graphglow.baselines",
@@ -57,6 +61,7 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from graphglow import ops as ops
+    from graphglow.auditing import Auditor as Auditor
     from graphglow.baselines import METHODS as METHODS
     from graphglow.baselines import FitResult as FitResult
     from graphglow.baselines import fit as fit
@@ -69,6 +74,9 @@ if TYPE_CHECKING:
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
     from graphglow.graphs.write import to_networkx as to_networkx
+    from graphglow.inference.audit import Audit as Audit
+    from graphglow.inference.audit import AuditEdges as AuditEdges
+    from graphglow.inference.audit import audit as audit
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
     from graphglow.inference.explain import Explanation as Explanation
     from graphglow.inference.explain_pair import PairExplanation as PairExplanation

@@ -53,7 +53,7 @@ def test_the_learner_of_the_paper_says_how_it_was_made() -> None:
 
 
 def test_names_and_files_are_the_same_and_sources_are_known() -> None:
-    assert {path.stem for path in FOLDER.glob("*.safetensors")} == set(PRETRAINED)
+    assert {path.stem for path in FOLDER.glob("*.safetensors")} == {*PRETRAINED, "audit"}
     assert all(name in DATASETS for name in load_learner("paper").provenance["sources"])
 
 

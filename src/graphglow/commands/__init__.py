@@ -11,6 +11,7 @@ COMMANDS: dict[str, str] = {
     "transfer": "Train a small GNN on a new graph under a frozen learner.",
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
     "refine": "Write a better graph to a file, in seconds and with nothing trained.",
+    "audit": "Say which edges of a graph look wrong and which are missing, with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",
     "explain": "Say why: who carried a node's class, or what speaks for and against a pair.",
     "shard": "Cut a graph into parts on disk, for a transfer on several processes.",

@@ -63,9 +63,9 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     import pandas as pd
 
     array = _array(probabilities)
-    names = _own_classes(data, array.shape[1])
+    names = own_classes(data, array.shape[1])
     columns: dict[str, Any] = {
-        "id": _own_ids(data, len(array)),
+        "id": own_ids(data, len(array)),
         "predicted": [names[c] for c in array.argmax(axis=1)],
         "probability": array.max(axis=1),
     }
@@ -106,7 +106,7 @@ def _split_names(data: Data) -> list[str] | None:
     return np.select(list(given.values()), list(given), "").tolist() if given else None
 
 
-def _own_ids(data: Data, num_nodes: int) -> list[Any]:
+def own_ids(data: Data, num_nodes: int) -> list[Any]:
     """The user's own ids, all of one type; the indices where there are none."""
     ids = data.get("node_id")
     if ids is None:
@@ -115,7 +115,7 @@ def _own_ids(data: Data, num_nodes: int) -> list[Any]:
     return plain if len(set(map(type, plain))) <= 1 else [str(own) for own in plain]
 
 
-def _own_classes(data: Data, count: int) -> list[Any]:
+def own_classes(data: Data, count: int) -> list[Any]:
     """The classes by their own names, as numbers where every name is one."""
     names = data.get("class_names")
     if names is None or len(names) < count:
@@ -144,7 +144,7 @@ def _write_npz(data: Data, path: Path) -> None:
 def _write_edges(data: Data, path: Path) -> None:
     import pandas as pd
 
-    ids = pd.Series(_own_ids(data, int(data.num_nodes or 0))).to_numpy()
+    ids = pd.Series(own_ids(data, int(data.num_nodes or 0))).to_numpy()
     source, target = _array(data.edge_index)
     frame = pd.DataFrame({"source": ids[source], "target": ids[target], **_edge_values(data)})
     write_table(frame, path, "a table of edges")
@@ -174,7 +174,7 @@ def to_networkx(data: Data) -> Any:
     import pandas as pd
 
     _check_is_graph(data)
-    ids = _own_ids(data, int(data.num_nodes or 0))
+    ids = own_ids(data, int(data.num_nodes or 0))
     u, v = _array(data.edge_index)
     edges = pd.DataFrame({"u": u, "v": v, **_edge_values(data)})
     edges = edges.sort_values(["u", "v", "weight"], ascending=[True, True, False], kind="stable")
@@ -196,7 +196,7 @@ def to_networkx(data: Data) -> Any:
 def _node_attributes(data: Data) -> dict[str, list[Any]]:
     attributes: dict[str, list[Any]] = {}
     if data.get("y") is not None:
-        names = _own_classes(data, int(data.y.max()) + 1)
+        names = own_classes(data, int(data.y.max()) + 1)
         attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
     if data.get("x") is not None:
         attributes["x"] = data.x.tolist()

@@ -88,7 +88,8 @@ def pair_picture(
     ends = [Mark(name=str(source), x=78, y=middle, kind="end"),
             Mark(name=str(target), x=WIDTH - 78, y=middle, kind="end")]  # fmt: skip
     place = {source: ends[0], target: ends[1]}
-    for name, y in zip(common, _spread(len(common), 24, HEIGHT - 24), strict=True):
+    even = _spread(len(common) + len(common) % 2, 24, HEIGHT - 24)  # none on the line itself
+    for name, y in zip(common, even, strict=False):
         place[name] = Mark(name=str(name), x=WIDTH / 2, y=y, kind="common")
     for side, names in ((0, of_source), (1, of_target)):
         for name, angle in zip(names, _spread(len(names), -62, 62), strict=True):

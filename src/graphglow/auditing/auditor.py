@@ -1,0 +1,305 @@
+"""The auditor: what is pre-trained once and says of any graph which edges look false or missing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from graphglow.auditing.candidates import missing_candidates
+from graphglow.auditing.ground import Ground, fold_of, ground_of
+from graphglow.auditing.pairs import GROUPS, RAW
+from graphglow.auditing.standing import (
+    CONTEXT,
+    EVIDENCE,
+    Standing,
+    completed,
+    evidence_of,
+    pairs_without_edge,
+    standing_of,
+)
+from graphglow.errors import InputError
+from graphglow.evidence.problem import Problem
+from graphglow.storage import load_tensors, save_tensors
+
+AUDIT_VERSION = 1
+"""Of what the evidence is: an auditor reads only the evidence that it was trained on."""
+KIND = "auditor"
+HIDDEN = 48
+OWN = 0.5
+"""How much more the graph's own regression counts than the scorer says, who was trained on false
+edges of every kind and families of its own; by leave-one-family-out over open graphs."""
+FITS = [EVIDENCE.index("fit_uniform"), EVIDENCE.index("fit_degree")]
+LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+BLOCK = 2**17  # pairs scored at once
+COMPARED = 2048
+"""Pairs without an edge, of each kind, that the share of false edges is estimated by."""
+
+
+Score = Callable[[Tensor, Tensor], Tensor]
+
+
+class FalseShare(NamedTuple):
+    """Estimated share of false edges, and the interval that holds it nine times in ten."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+class PairScorer(nn.Module):
+    """Log-odds from evidence f and context c.
+
+    With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
+    pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
+    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``. The network estimates the shares from the context and
+    corrects the whole by what it has learned on many graphs::
+
+        o = -log sum_k exp(p_k(c) - a_k(c) r_k) + w gelu(B gelu(A f + C c))
+
+    Shapes:
+        f [.., F], c [G] or [.., G]  ->  [..]
+    """
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+
+        def initial(rows: int, columns: int, scale: float = 1.0) -> nn.Parameter:
+            drawn = torch.randn(rows, columns, generator=generator)
+            return nn.Parameter(drawn * scale / rows**0.5)
+
+        evidence, context = len(EVIDENCE), len(CONTEXT)
+        self.evidence = initial(evidence, HIDDEN)  # A
+        self.context = initial(context, HIDDEN, 0.5)  # C
+        self.first_bias = nn.Parameter(torch.zeros(HIDDEN))
+        self.hidden = initial(HIDDEN, HIDDEN)  # B
+        self.second_bias = nn.Parameter(torch.zeros(HIDDEN))
+        self.out = initial(HIDDEN, 1, 0.3)  # w
+        self.trust = nn.Parameter(torch.zeros(context, 2))  # a
+        self.trust_bias = nn.Parameter(torch.full((2,), 4.0))  # r is a fourth of the log-odds
+        self.prior = nn.Parameter(torch.zeros(context, 2))  # p
+        self.prior_bias = nn.Parameter(torch.full((2,), -1.5))
+
+    def forward(self, f: Tensor, c: Tensor) -> Tensor:
+        h = F.gelu(f @ self.evidence + c @ self.context + self.first_bias)
+        h = F.gelu(h @ self.hidden + self.second_bias)
+        known = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 2]
+        false = torch.logsumexp(self.prior_bias + c @ self.prior - known, -1)
+        return (h @ self.out)[..., 0] - false
+
+
+class ShareHead(nn.Module):
+    """From how the scores of edges lie among those of pairs without an edge to the share of false
+    edges: its median and the scale of its error (Laplace).
+
+    Shapes:
+        facts [.., S] -> median [..], scale [..]
+    """
+
+    def __init__(self, facts: int, *, seed: int = 0) -> None:
+        super().__init__()
+        generator = torch.Generator().manual_seed(seed)
+        self.inside = nn.Parameter(torch.randn(facts, 32, generator=generator) / facts**0.5)
+        self.bias = nn.Parameter(torch.zeros(32))
+        self.out = nn.Parameter(torch.randn(32, 2, generator=generator) / 32**0.5)
+        self.out_bias = nn.Parameter(torch.tensor([-1.0, -2.5]))
+
+    def forward(self, facts: Tensor) -> tuple[Tensor, Tensor]:
+        out = F.gelu(facts @ self.inside + self.bias) @ self.out + self.out_bias
+        return out[..., 0].sigmoid(), F.softplus(out[..., 1]) + 0.005
+
+
+def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor) -> Tensor:
+    """What the share of false edges is estimated from: log-odds [P], [R], [R], [G] -> [S]."""
+    level = torch.tensor(LEVELS, device=edges.device)
+    facts = [(1 - edges.sigmoid()).mean()[None].clamp(0.002, 0.998).logit()]
+    for pairs in (uniform, by_degree):
+        cut = torch.quantile(pairs, level)
+        below = (edges[:, None] <= cut).float().mean(0)
+        facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
+    facts += [torch.quantile(edges, level) / 4, context[:6]]
+    return torch.cat(facts)
+
+
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 6
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What the auditor says of one graph.
+
+    Shapes:
+        edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
+        pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge
+    """
+
+    ground: Ground
+    standing: Standing
+    edges: Tensor
+    edge_log_odds: Tensor
+    pairs: Tensor
+    pair_log_odds: Tensor
+    false_share: FalseShare
+    shift: float
+    """Added to the log-odds of all edges, so that they agree with ``false_share``."""
+
+
+class Auditor(nn.Module):
+    """Two scorers of pairs, for edges that are there and for those that are not, and the share of
+    false edges. Nothing is trained on the graph that it is used on.
+
+    Args:
+        seed: Of the weights before training.
+    """
+
+    missing_scale: Tensor
+    """Slope and intercept that turn the scores of pairs into log-odds among candidates."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        super().__init__()
+        self.edges = PairScorer(seed=3 * seed)
+        self.pairs = PairScorer(seed=3 * seed + 1)
+        self.share = ShareHead(FACTS, seed=3 * seed + 2)
+        self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
+        self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
+
+    def frozen(self) -> "Auditor":
+        for parameter in self.parameters():
+            parameter.requires_grad_(False)
+        return self.eval()
+
+    @torch.no_grad()
+    def examine(self, problem: Problem, *, seed: int = 0, missing: bool = True) -> Findings:
+        """Judge every edge of a graph, and the pairs that may be missing ones.
+
+        There must be edges, and pairs without one.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        ground = ground_of(problem, generator)
+        standing = standing_of(ground, generator)
+        edges = torch.stack([problem.low.long(), problem.high.long()])
+
+        def scored(pairs: Tensor, score: Score) -> Tensor:
+            blocks = [evidence_of(ground, standing, b) for b in torch.split(pairs, BLOCK, dim=1)]
+            scores = [score(block, standing.context) for block in blocks]
+            return torch.cat(scores) if scores else ground.degree.new_zeros(0)
+
+        log_odds = scored(edges, self.edge_scores)
+        free = pairs_without_edge(ground, COMPARED, generator)
+        compared = [scored(pairs, self.edge_scores) for pairs in free]
+        share = self.false_share(log_odds, compared[0], compared[1], standing.context)
+        shift = shift_to(log_odds, share.estimate)
+        pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
+        found = scored(pairs, self.pair_scores)
+        return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)
+
+    def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
+        """Log-odds that edges are real, up to the shift of the graph: [M, F], [G] -> [M]."""
+        return believed(self.edges, evidence, context)
+
+    def pair_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
+        """Log-odds that candidates are missing edges: [M, F], [G] -> [M]."""
+        scores: Tensor = self.pairs(evidence, context)
+        return self.missing_scale[0] * scores + self.missing_scale[1]
+
+    def false_share(
+        self, edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor
+    ) -> FalseShare:
+        """From the log-odds of edges and of two kinds of pairs without one."""
+        facts = share_facts(_some(edges), uniform, by_degree, context)
+        median, scale = (float(v) for v in self.share(facts))
+        reach = 2.303 * scale  # a Laplace variable is beyond it once in ten times
+        return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach))
+
+    @torch.no_grad()
+    def explain(self, findings: Findings, pairs: Tensor, *, missing: bool) -> dict[str, Tensor]:
+        """What each kind of evidence adds to the log-odds of pairs; all of it adds up to them.
+
+        From no evidence at all the kinds are brought in one by one, in order and in the reverse
+        one; the share of each is the mean of the two changes. ``this graph`` is what is said
+        without any.
+
+        Shapes:
+            pairs [2, K], low < high -> by name [K]
+        """
+        ground, standing = findings.ground, findings.standing
+        fold = fold_of(pairs[0], pairs[1])
+        known = evidence_of(ground, standing, pairs)[:, : 3 * len(RAW)]
+
+        def scored(part: Tensor) -> Tensor:
+            evidence = completed(standing, part, fold)
+            if missing:
+                return self.pair_scores(evidence, standing.context)
+            return self.edge_scores(evidence, standing.context) + findings.shift
+
+        nothing = scored(torch.zeros_like(known))
+        shares = dict.fromkeys(GROUPS, torch.zeros_like(nothing))
+        for order in (list(GROUPS), list(GROUPS)[::-1]):
+            brought, before = torch.zeros_like(known), nothing
+            for name in order:
+                places = _places(name)
+                brought[:, places] = known[:, places]
+                now = scored(brought)
+                shares[name] = shares[name] + (now - before) / 2
+                before = now
+        return shares | {"this graph": nothing}
+
+    def save(self, path: str | Path) -> None:
+        """Write the weights as safetensors, with how they were made; an old file is replaced."""
+        meta = {"audit_version": AUDIT_VERSION, "provenance": self.provenance}
+        save_tensors(path, KIND, dict(self.state_dict()), meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Auditor":
+        """Read what :meth:`save` wrote, frozen; anything else is refused in one sentence."""
+        tensors, meta = load_tensors(path, KIND)
+        if meta.get("audit_version") != AUDIT_VERSION:
+            raise InputError(
+                f"{path} must be an auditor of version {AUDIT_VERSION}; got version "
+                f"{meta.get('audit_version')!r} (pre-train it again with this graphglow)"
+            )
+        auditor = cls()
+        expected = {name: tuple(t.shape) for name, t in auditor.state_dict().items()}
+        received = {name: tuple(t.shape) for name, t in tensors.items()}
+        if received != expected:
+            raise InputError(f"{path} must hold weights of shape {expected}; got {received}")
+        if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
+            raise InputError(f"{path} must hold finite weights; got NaN, infinity or integers")
+        auditor.load_state_dict(tensors)
+        auditor.provenance = dict(meta.get("provenance") or {})
+        return auditor.frozen()
+
+
+def believed(scorer: nn.Module, evidence: Tensor, context: Tensor) -> Tensor:
+    """The scorer's answer and a part of the graph's own regression: [M, F], [G] -> [M]."""
+    scores: Tensor = scorer(evidence, context)
+    return scores + OWN * 4 * evidence[..., FITS[0]]
+
+
+def _places(group: str) -> list[int]:
+    """Of one of :data:`GROUPS` among deviations and log-ratios."""
+    width = len(RAW)
+    return [k * width + RAW.index(name) for name in GROUPS[group] for k in range(3)]
+
+
+def shift_to(log_odds: Tensor, false_share: float) -> float:
+    """What to add to log-odds so that the mean of their probabilities is 1 - false_share."""
+    target = min(max(1 - false_share, 0.002), 0.998)
+    low, high = -30.0, 30.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if float((log_odds + middle).sigmoid().mean()) < target:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def _some(log_odds: Tensor, most: int = 100_000) -> Tensor:
+    """At most so many of them, evenly taken (``quantile`` takes no more than 16 million)."""
+    step = -(-len(log_odds) // most)
+    return log_odds[::step]

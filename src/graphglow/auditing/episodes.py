@@ -1,0 +1,136 @@
+"""Episodes: a source graph with edges hidden and false ones put in, the truth known."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.evidence.candidates import nearest
+from graphglow.evidence.episodes import neighbourhood
+from graphglow.evidence.problem import feature_rows
+from graphglow.evidence.rows import low_rank, unit
+from graphglow.graphs.graph import undirected_edges
+
+KINDS = ("random", "degree", "across", "near", "two hops")
+"""False edges: any two nodes; ends drawn by degree; two classes, as attacks do; nodes of near
+features; neighbours of a neighbour."""
+KIND_WEIGHTS = (0.46, 0.2, 0.2, 0.07, 0.07)
+NEAR = 20  # nearest nodes that a false edge leads to
+
+
+@dataclass(frozen=True, eq=False)
+class Damaged:
+    """A graph with false edges among its own, and some of its own hidden.
+
+    Shapes:
+        data: x, edge_index [2, M] once each as ``low < high``, y, train_mask; real [M] of bool;
+        hidden [2, H]
+    """
+
+    data: Data
+    real: Tensor
+    hidden: Tensor
+
+
+def draw_episode(source: Data, generator: torch.Generator, max_nodes: int) -> Damaged:
+    """Damage a part of a source: 0 to 60 % of edges false, 0 to 50 % hidden, labels or not."""
+
+    def draw() -> float:
+        return float(torch.rand((), generator=generator))
+
+    data = neighbourhood(source, generator, max_nodes)
+    x = None if data.x is None or draw() < 0.15 else data.x
+    part = Data(x=x, edge_index=data.edge_index, y=data.y, num_nodes=len(data.y))
+    share = 0.0 if draw() < 0.12 else 0.6 * draw()
+    kinds: list[str] = []
+    for _ in range(1 if draw() < 0.75 else 2):
+        drawn = torch.multinomial(torch.tensor(KIND_WEIGHTS), 1, generator=generator)
+        kinds.append(KINDS[int(drawn)])
+    hidden = 0.0 if draw() < 0.3 else 0.5 * draw()
+    made = damaged(part, generator, kinds=kinds, false_share=share, hidden_share=hidden)
+    known = 0.0 if draw() < 0.6 else draw() ** 2
+    made.data.train_mask = torch.rand(len(data.y), generator=generator) < known
+    return made
+
+
+def damaged(
+    data: Data,
+    generator: torch.Generator,
+    *,
+    kinds: list[str],
+    false_share: float,
+    hidden_share: float = 0.0,
+) -> Damaged:
+    """Hide a share of the edges, then add false ones until they are ``false_share`` of all.
+
+    False edges are of the ``kinds`` in equal parts, and never real ones, hidden or not. No node
+    has a label; ``data.y`` is only read for false edges across classes.
+    """
+    nodes = int(data.num_nodes)
+    low, high, _ = undirected_edges(data.edge_index, None, nodes)
+    edges = torch.stack([low.long(), high.long()])
+    kept = torch.rand(edges.shape[1], generator=generator) >= hidden_share
+    hidden, real = edges[:, ~kept], edges[:, kept]
+    wanted = int(real.shape[1] * false_share / (1 - false_share))
+    taken = edges[0] * nodes + edges[1]
+    parts = [edges.new_empty(2, 0)]
+    for kind in kinds:
+        count = wanted // len(kinds)
+        drawn = _pairs(kind, data, real, 4 * count + 64, generator) if count else parts[0]
+        pairs = torch.stack([drawn.amin(0), drawn.amax(0)])
+        key = pairs[0] * nodes + pairs[1]
+        free = (pairs[0] != pairs[1]) & ~torch.isin(key, taken)
+        key = torch.unique(key[free])
+        key = key[torch.randperm(len(key), generator=generator)[:count]]
+        taken = torch.cat([taken, key])
+        parts.append(torch.stack([key // nodes, key % nodes]))
+    false = torch.cat(parts, 1)
+    both = torch.cat([real, false], 1)
+    order = (both[0] * nodes + both[1]).argsort()
+    truth = torch.arange(both.shape[1]) < real.shape[1]
+    out = Data(x=data.x, edge_index=both[:, order], y=data.y, num_nodes=nodes)
+    out.train_mask = torch.zeros(nodes, dtype=torch.bool)
+    return Damaged(out, truth[order], hidden)
+
+
+def two_hops(edges: Tensor, nodes: int, count: int, generator: torch.Generator) -> Tensor:
+    """Random neighbours of random neighbours: [2, count]."""
+    row, col = torch.cat([edges, edges.flip(0)], 1)
+    order = row.argsort()
+    row, col = row[order], col[order]
+    degree = torch.bincount(row, minlength=nodes)
+    start = degree.cumsum(0) - degree
+    first = torch.randint(len(row), (count,), generator=generator)
+    middle = col[first]
+    step = (torch.rand(count, generator=generator) * degree[middle]).long()
+    return torch.stack([row[first], col[start[middle] + step]])
+
+
+def near_pairs(data: Data, count: int, generator: torch.Generator) -> Tensor:
+    """Random nodes and one of their NEAR nearest by features; random pairs where there are none."""
+    nodes = int(data.num_nodes)
+    rows = feature_rows(data.x, nodes, "cpu")
+    anything = torch.randint(nodes, (2, count), generator=generator)
+    if rows is None:
+        return anything
+    found = nearest(unit(low_rank(rows, 64, generator)), NEAR)
+    if found.shape[1] == 0:
+        return anything
+    return found[:, torch.randint(found.shape[1], (count,), generator=generator)]
+
+
+def _pairs(kind: str, data: Data, edges: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    nodes = int(data.num_nodes)
+    if kind == "near":
+        return near_pairs(data, count, generator)
+    if kind == "two hops" and edges.shape[1]:
+        return two_hops(edges, nodes, count, generator)
+    if kind == "degree" and edges.shape[1]:
+        ends = edges.flatten()
+        return ends[torch.randint(len(ends), (2, count), generator=generator)]
+    pairs = torch.randint(nodes, (2, 2 * count), generator=generator)
+    if kind == "across":
+        known = data.y[pairs]
+        pairs = pairs[:, (known >= 0).all(0) & (known[0] != known[1])]
+    return pairs[:, :count]

@@ -1,0 +1,210 @@
+"""Ground: what the evidence about pairs of a graph is computed from, ready to leave an edge out.
+
+An edge must not count as evidence for itself. One and two hops of means, degrees and neighbours in
+common are corrected in closed form. What has no closed form (the spectrum of the adjacency, which
+features are linked to which) is computed once per *fold* of the edges, without them: the fold of a
+pair follows from its two nodes alone, be there an edge or not.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphglow.evidence.channels import ridge_channel
+from graphglow.evidence.problem import Problem
+from graphglow.evidence.rows import low_rank, sparse_rows, times, unit
+from graphglow.evidence.views import WIDTH
+from graphglow.ops.sparse import SparseMatrix
+
+FOLDS = 5
+RANK = 64
+"""Eigenvectors of the adjacency, and columns of the features that links are explained by."""
+CHOSEN = 6
+"""Neighbours of each end between which edges are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What a graph's pairs are compared by; A is unweighted, d its degrees.
+
+    Shapes:
+        key [2M] = u N + v of each edge, both ways, sorted; neighbour [2M] its v; crow [N + 1];
+        x [N, q] unit rows, ax = A x, mean = (x + ax) / (d + 1), around = mean + A mean;
+        white [q, p], taste [K, p, p]; spectrum [K, N, r], signs [K, r]; chosen [N, CHOSEN + 1];
+        beliefs [N, C], abeliefs = A beliefs; affinity [K, C, C]
+    """
+
+    problem: Problem
+    degree: Tensor
+    key: Tensor
+    neighbour: Tensor
+    crow: Tensor
+    x: Tensor
+    ax: Tensor
+    mean: Tensor
+    around: Tensor
+    white: Tensor
+    centre: Tensor
+    taste: Tensor
+    spectrum: Tensor
+    signs: Tensor
+    chosen: Tensor
+    beliefs: Tensor
+    abeliefs: Tensor
+    affinity: Tensor
+
+    @property
+    def num_nodes(self) -> int:
+        return self.problem.num_nodes
+
+
+def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
+    """Prepare a graph; time and memory grow like nodes and edges."""
+    nodes, device = problem.num_nodes, problem.device
+    low, high = problem.low.long(), problem.high.long()
+    row, col = torch.cat([low, high]), torch.cat([high, low])
+    links = sparse_rows(row, col, torch.ones(len(row), device=device), (nodes, nodes))
+    degree = links.crow.diff().float()
+    edge_fold = fold_of(low, high)
+    x = torch.zeros(nodes, 0, device=device)
+    if problem.features is not None:
+        x = unit(low_rank(problem.features, WIDTH, generator))
+    ax = times(links, x)
+    mean = (x + ax) / (degree + 1)[:, None]
+    white, centre = _whitening(x)
+    beliefs = _beliefs(problem, x)
+    row, neighbour = _sorted_entries(links)
+    return Ground(
+        problem=problem,
+        degree=degree,
+        key=row * nodes + neighbour,
+        neighbour=neighbour,
+        crow=links.crow.long(),
+        x=x,
+        ax=ax,
+        mean=mean,
+        around=mean + times(links, mean),
+        white=white,
+        centre=centre,
+        taste=_by_fold((x - centre) @ white, low, high, edge_fold, degree),
+        **_spectra(problem, links, edge_fold, generator),
+        chosen=_chosen(row, neighbour, links.crow.long(), nodes),
+        beliefs=beliefs,
+        abeliefs=times(links, beliefs),
+        affinity=_affinity(beliefs, low, high, edge_fold),
+    )
+
+
+def fold_of(low: Tensor, high: Tensor) -> Tensor:
+    """The fold of each pair ``low < high``, by a hash of the two: 0 .. FOLDS - 1."""
+    return _hash(low * 2_654_435_761 + _hash(high)) % FOLDS
+
+
+def _hash(value: Tensor) -> Tensor:
+    """Integers that look random, 0 .. 2^31 - 1 (xorshift and multiply)."""
+    value = (value ^ (value >> 16)) * 73_244_475 & 0xFFFFFFFF
+    value = (value ^ (value >> 16)) * 73_244_475 & 0xFFFFFFFF
+    return (value ^ (value >> 16)) & 0x7FFFFFFF
+
+
+def _sorted_entries(links: SparseMatrix) -> tuple[Tensor, Tensor]:
+    node = torch.arange(links.shape[0], device=links.crow.device)
+    return node.repeat_interleave(links.crow.diff().long()), links.col.long()
+
+
+def _whitening(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The map to RANK leading columns of unit covariance, and the mean: [q, p], [q]."""
+    centre = x.mean(0) if len(x) else x.new_zeros(x.shape[1])
+    if x.shape[1] == 0:
+        return x.new_zeros(0, 0), centre
+    moved = (x - centre).double()
+    values, vectors = torch.linalg.eigh((moved.T @ moved / len(x)).cpu())
+    values, vectors = values.flip(0)[:RANK], vectors.flip(1)[:, :RANK]
+    ridge = 0.02 * values.mean().clamp_min(1e-9)
+    return (vectors / (values + ridge).sqrt()).float().to(x.device), centre
+
+
+def _by_fold(rows: Tensor, low: Tensor, high: Tensor, fold: Tensor, degree: Tensor) -> Tensor:
+    """``Z^T (A - d d^T / 2M) Z / 2M`` without the edges of each fold: [N, p] -> [K, p, p]."""
+    width = rows.shape[1]
+    parts = []
+    for k in range(FOLDS if width else 0):
+        kept = fold != k
+        some, other = low[kept], high[kept]
+        product = rows.new_zeros(width, width)
+        for a, b in zip(torch.split(some, 2**18), torch.split(other, 2**18), strict=True):
+            product += rows[a].T @ rows[b]
+        count = max(1, len(some))
+        ends = torch.bincount(torch.cat([some, other]), minlength=len(rows)).to(rows)
+        pull = (ends @ rows) / (2 * count)
+        parts.append((product + product.T) / (2 * count) - torch.outer(pull, pull))
+    return torch.stack(parts) if parts else rows.new_zeros(FOLDS, width, width)
+
+
+def _spectra(
+    problem: Problem, links: SparseMatrix, fold: Tensor, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Leading eigenvectors of ``(D + tau)^-1/2 A (D + tau)^-1/2`` without each fold's edges.
+
+    Columns are scaled by the root of the eigenvalue's size, so that the signed product of two rows
+    is the low-rank adjacency.
+    """
+    nodes = problem.num_nodes
+    rank = min(RANK, nodes)
+    low, high = problem.low.long(), problem.high.long()
+    spectrum, signs = [], []
+    sketch = torch.randn(nodes, min(rank + 8, nodes), generator=generator).to(problem.device)
+    for k in range(FOLDS):
+        a, b = low[fold != k], high[fold != k]
+        row, col = torch.cat([a, b]), torch.cat([b, a])
+        degree = torch.bincount(row, minlength=nodes).float()
+        scale = (degree + degree.mean().clamp_min(1e-3)).rsqrt()
+        matrix = sparse_rows(row, col, scale[row] * scale[col], (nodes, nodes))
+        q = torch.linalg.qr(times(matrix, sketch))[0]
+        for _ in range(3):
+            q = torch.linalg.qr(times(matrix, q))[0]
+        small = q.T @ times(matrix, q)
+        values, vectors = torch.linalg.eigh(((small + small.T) / 2).double().cpu())
+        keep = values.abs().argsort(descending=True)[:rank]
+        values, vectors = values[keep], vectors[:, keep]
+        spectrum.append(q @ (vectors * values.abs().sqrt()).to(q))
+        signs.append(values.sign().to(q))
+    return {"spectrum": torch.stack(spectrum), "signs": torch.stack(signs)}
+
+
+def _chosen(row: Tensor, col: Tensor, crow: Tensor, nodes: int) -> Tensor:
+    """The CHOSEN + 1 neighbours of each node whose edge has the least hash, -1 where there are
+    fewer: leaving one edge out, the first CHOSEN of the others are the same, be it there or not.
+    """
+    order = _hash(row * 2_654_435_761 + _hash(col)).argsort()
+    order = order[row[order].argsort(stable=True)]
+    place = torch.arange(len(row), device=row.device) - crow[row]
+    first = place <= CHOSEN
+    chosen = torch.full((nodes, CHOSEN + 1), -1, device=row.device)
+    chosen[row[first], place[first]] = col[order][first]
+    return chosen
+
+
+def _beliefs(problem: Problem, x: Tensor) -> Tensor:
+    """Classes by labels, and where there are none by features alone: [N, C]; C = 0 without."""
+    if len(problem.seen) < 2:
+        return torch.zeros(problem.num_nodes, 0, device=problem.device)
+    beliefs = ridge_channel(problem, problem.features, x).probabilities.clone()
+    beliefs[problem.labelled] = F.one_hot(problem.classes, len(problem.seen)).float()
+    return beliefs
+
+
+def _affinity(beliefs: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
+    """How often edges join two classes, over chance, without each fold's edges: [K, C, C]."""
+    classes = beliefs.shape[1]
+    found = []
+    for k in range(FOLDS if classes else 0):
+        a, b = beliefs[low[fold != k]], beliefs[high[fold != k]]
+        joint = a.T @ b
+        joint = joint + joint.T
+        ends = joint.sum(0)
+        expected = torch.outer(ends, ends) / ends.sum().clamp_min(1e-9)
+        found.append((joint + 5 / classes) / (expected + 5 / classes))
+    return torch.stack(found) if found else beliefs.new_zeros(FOLDS, 0, 0)

@@ -1,0 +1,40 @@
+"""Small graphs to audit, and an auditor that was trained for a moment."""
+
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.auditing import Auditor, damaged
+from graphglow.auditing.pretrain import AuditPretrainConfig, pretrain_auditor
+
+IDS = [f"n{i}" for i in range(120)]
+
+
+def homophilous(seed: int = 0) -> Data:
+    """120 nodes in three classes, with ids."""
+    data = graphglow.synthetic_graph(
+        num_nodes=120,
+        num_classes=3,
+        num_features=8,
+        homophily=0.9,
+        average_degree=6.0,
+        feature_noise=0.5,
+        seed=seed,
+    )
+    data.node_id = IDS
+    data.name = "small"
+    return data
+
+
+def with_false_edges(share: float = 0.3) -> tuple[Data, torch.Tensor]:
+    """The same with false edges, each edge once, and which are real."""
+    data = homophilous()
+    generator = torch.Generator().manual_seed(0)
+    made = damaged(data, generator, kinds=["random"], false_share=share)
+    made.data.node_id = IDS
+    return made.data, made.real
+
+
+def quick_auditor() -> Auditor:
+    config = AuditPretrainConfig(episodes=6, steps=20, max_nodes=300)
+    return pretrain_auditor([homophilous(seed) for seed in (1, 2)], config)

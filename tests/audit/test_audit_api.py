@@ -1,0 +1,182 @@
+"""``graphglow.audit``: tables, repair, explanations, and the errors in one sentence."""
+
+import builtins
+import sys
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from small_audits import IDS, homophilous, with_false_edges
+from torch_geometric.data import Batch, Data
+
+import graphglow
+from graphglow.errors import InputError
+
+
+def test_false_edges_are_told_from_real_ones(damaged_audit):
+    audit, real = damaged_audit
+    assert roc_auc_score(real.numpy(), audit.probability_real.numpy()) > 0.75
+    assert audit.false_share.low <= audit.false_share.estimate <= audit.false_share.high
+    assert abs(audit.false_share.estimate - 0.3) < 0.2
+    mean = float(1 - audit.probability_real.mean())
+    assert mean == pytest.approx(audit.false_share.estimate, abs=0.01)
+
+
+def test_suspects_hold_every_edge_once_the_worst_first(damaged_audit):
+    audit, real = damaged_audit
+    frame = audit.suspects
+    assert len(frame) == len(real)
+    assert list(frame.columns) == ["source", "target", "probability_real",
+                                   "probability_same_class", "against"]  # fmt: skip
+    assert frame["probability_real"].is_monotonic_increasing
+    assert not frame[["source", "target"]].apply(frozenset, axis=1).duplicated().any()
+    assert set(frame["source"]) <= set(IDS)
+    assert frame["against"].iloc[0] != ""
+    assert frame["probability_same_class"].isna().all()  # no labels here
+
+
+def test_missing_pairs_are_no_edges_and_as_many_as_asked_for(damaged_audit):
+    audit, _ = damaged_audit
+    frame = audit.missing
+    assert len(frame) == audit.edges.shape[1]
+    assert frame["probability_real"].is_monotonic_decreasing
+    edges = set(audit.suspects[["source", "target"]].apply(frozenset, axis=1))
+    assert not edges & set(frame[["source", "target"]].apply(frozenset, axis=1))
+    assert len(graphglow.audit(audit.data, top=7).missing) == 7
+
+
+def test_contributions_add_up_to_the_log_odds(damaged_audit):
+    audit, _ = damaged_audit
+    u, v = audit.edges[:, 3].tolist()
+    why = audit.explain(IDS[u], IDS[v])
+    assert why.joined
+    assert sum(why.contributions.values()) == pytest.approx(
+        float(audit.findings.edge_log_odds[3]), abs=1e-3
+    )
+    a, b = audit.findings.pairs[:, 5].tolist()
+    absent = audit.explain(IDS[a], IDS[b])
+    assert not absent.joined
+    assert absent.probability == pytest.approx(
+        float(audit.findings.pair_log_odds[5].sigmoid()), abs=1e-3
+    )
+    with pytest.raises(InputError, match="must be called by its id"):
+        audit.explain("nobody", IDS[0])
+    with pytest.raises(InputError, match="two different nodes"):
+        audit.explain(IDS[0], IDS[0])
+
+
+def test_repair_drops_and_adds_by_probability(damaged_audit):
+    audit, _ = damaged_audit
+    kept = audit.repaired(drop=0.0, add=1.0)
+    assert kept.edge_index.shape == audit.data.edge_index.shape
+    repaired = audit.repaired(drop=0.5, add=1.0)
+    assert repaired.edge_index.shape[1] == int((audit.probability_real >= 0.5).sum())
+    assert repaired.num_nodes == 120
+    likely = audit.findings.pair_log_odds.sigmoid().max()
+    more = audit.repaired(drop=0.0, add=float(likely) - 1e-4)
+    assert more.edge_index.shape[1] >= kept.edge_index.shape[1] + 2
+    with pytest.raises(InputError, match=r"drop must lie in \[0, 1\]"):
+        audit.repaired(drop=2.0)
+
+
+def test_weights_directions_and_loops():
+    data, _ = with_false_edges(0.2)
+    turned = data.edge_index.flip(0)
+    loops = torch.tensor([[5], [5]])
+    data.edge_index = torch.cat([turned, data.edge_index[:, :4], loops], 1)
+    data.edge_weight = torch.linspace(1, 2, data.edge_index.shape[1])
+    audit = graphglow.audit(data, missing=False)
+    frame = audit.suspects
+    assert len(frame) == turned.shape[1]
+    assert "weight" in frame
+    listed = {(IDS[u], IDS[v]) for u, v in turned.T.tolist()}
+    assert sum((s, t) in listed for s, t in zip(frame["source"], frame["target"], strict=True)) == (
+        len(frame) - 4
+    )  # those in both directions are listed from low to high
+    repaired = audit.repaired(drop=1.0)
+    assert repaired.edge_index.tolist() == [[5], [5]]
+    assert repaired.edge_weight.shape == (1,)
+
+
+def test_labels_are_evidence_and_give_the_class_column():
+    data = homophilous()
+    audit = graphglow.audit(data, missing=False)
+    chances = audit.suspects["probability_same_class"]
+    assert chances.between(0, 1).all()
+
+
+def test_labels_need_cleanlab_or_say_so(monkeypatch):
+    audit = graphglow.audit(homophilous(), missing=False)
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("cleanlab"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.delitem(sys.modules, "cleanlab", raising=False)
+    with pytest.raises(InputError, match=r"graphglow\[audit\]"):
+        _ = audit.labels
+    nameless, _ = with_false_edges()
+    with pytest.raises(InputError, match="labels of at least two classes"):
+        _ = graphglow.audit(nameless, missing=False).labels
+
+
+def test_flipped_labels_are_found():
+    pytest.importorskip("cleanlab", reason="needs cleanlab (the audit extra)")
+    data = homophilous()
+    wrong = torch.arange(0, 120, 15)
+    data.y[wrong] = (data.y[wrong] + 1) % 3
+    frame = graphglow.audit(data, missing=False).labels
+    assert len(frame) == 120
+    flipped = frame["id"].isin([IDS[i] for i in wrong.tolist()])
+    assert roc_auc_score(flipped, -frame["quality"]) > 0.8
+
+
+def test_networkx_in_and_out():
+    graph = nx.karate_club_graph()
+    audit = graphglow.audit(graph)
+    assert len(audit.suspects) == graph.number_of_edges()
+    back = graphglow.to_networkx(audit.repaired(drop=0.1, add=1.0))
+    assert back.number_of_nodes() == 34
+
+
+def test_a_networkx_graph_of_names_and_weights_alone():
+    audit = graphglow.audit(nx.les_miserables_graph())
+    assert len(audit.suspects) == 254
+    assert audit.explain("Valjean", "Cosette").joined
+    assert audit.suspects["weight"].max() == 31
+
+
+@pytest.mark.parametrize(("nodes", "left_out"), [(6, 1), (30, 1), (30, 400)])
+def test_small_and_nearly_complete_graphs(nodes, left_out):
+    pairs = torch.combinations(torch.arange(nodes))[left_out:]
+    audit = graphglow.audit(Data(edge_index=pairs.T.contiguous(), num_nodes=nodes + 3))
+    assert len(audit.suspects) == len(pairs)
+    assert np.isfinite(audit.suspects["probability_real"]).all()
+    assert np.isfinite(audit.missing["probability_real"]).all()
+
+
+def test_what_cannot_be_audited_is_said_in_one_sentence(tmp_path):
+    complete = torch.combinations(torch.arange(8)).T
+    for index in (torch.empty(2, 0, dtype=torch.int64), complete[:, :9], complete):
+        with pytest.raises(InputError, match="must have at least 10 edges"):
+            graphglow.audit(Data(edge_index=index, num_nodes=8))
+    with pytest.raises(InputError, match="auditor must be audit, untrained or an existing file"):
+        graphglow.audit(homophilous(), "nothing")
+    (tmp_path / "foreign.safetensors").write_bytes(b"no")
+    with pytest.raises(InputError, match="auditor"):
+        graphglow.audit(homophilous(), tmp_path / "foreign.safetensors")
+
+
+def test_the_transform_drops_what_is_surely_false():
+    data, real = with_false_edges()
+    dropped = graphglow.AuditEdges(drop=0.3)(data)
+    gone = data.edge_index.shape[1] - dropped.edge_index.shape[1]
+    assert 0 < gone < 0.7 * len(real)
+    assert "drop=0.3" in repr(graphglow.AuditEdges(drop=0.3))
+    with pytest.raises(InputError, match="one torch_geometric Data at a time"):
+        graphglow.AuditEdges()(Batch.from_data_list([data]))

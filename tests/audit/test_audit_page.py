@@ -1,0 +1,106 @@
+"""The page of an audit, and that of one pair: whole, self-contained, safe whatever names it has."""
+
+import re
+import shutil
+
+import pytest
+import torch
+from small_audits import with_false_edges
+
+import graphglow
+from graphglow.report.audit import histogram, picture, write_audit
+from graphglow.report.page import is_report
+from graphglow.report.pair import pair_picture, write_pair
+
+HOSTILE = "<img src=x onerror=hacked()>"
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    torch.set_num_threads(1)
+    data, _ = with_false_edges()
+    data.node_id = [f"{HOSTILE} {i}" for i in range(120)]
+    data.name = "hostile </title>"
+    path = tmp_path_factory.mktemp("audit") / "audit.html"
+    write_audit(graphglow.audit(data), path)
+    return path
+
+
+def test_the_page_loads_nothing_and_escapes_names(page):
+    text = page.read_text()
+    assert is_report(page)
+    assert "<img" not in text
+    assert "<script" not in text
+    assert not re.search(r'(src|href)="(?!#)', text)
+    assert text.count('<article class="card pair">') == 16
+    assert "edges look false" in text
+
+
+def test_a_pair_has_its_neighbours_and_bars():
+    drawn = pair_picture(
+        "ann",
+        "bob",
+        probability=0.2,
+        contributions={"own features": -2.0, "degrees": 0.5},
+        joined=True,
+        common=["eve"],
+        of_source=["dan", "flo"],
+        edges=[("dan", "eve"), ("dan", "nobody")],
+        left_out=3,
+    )
+    assert [mark.name for mark in drawn.marks] == ["ann", "bob", "eve", "dan", "flo"]
+    assert len(drawn.lines) == 2 + 2 + 1
+    assert drawn.log_odds == -1.5
+    assert [(bar.name, bar.length) for bar in drawn.bars] == [
+        ("own features", 50),
+        ("degrees", 12.5),
+    ]
+    assert "what speaks against it most: own features" in drawn.verdict
+
+
+def test_one_pair_is_a_page_of_its_own(damaged_audit, tmp_path):
+    audit, _ = damaged_audit
+    (why,) = audit.explained([tuple(audit.edges[:, 0].tolist())])
+    write_pair(picture(why), tmp_path / "pair.html", title="n0 and its neighbour")
+    text = (tmp_path / "pair.html").read_text()
+    assert "log-odds" in text
+    assert text.count("<circle") == 2 + len(why.common) + len(why.of_source) + len(why.of_target)
+
+
+def test_the_histogram_counts_every_edge():
+    bars = histogram([0.0, 0.01, 0.5, 1.0])
+    counts = [int(bar["says"].split()[0]) for bar in bars]
+    assert sum(counts) == 4
+    assert counts[0] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)")
+def test_it_reads_on_a_phone_and_in_the_dark_with_the_network_off(page, tmp_path):
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
+    wrong: list[str] = []
+    grounds = []
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for width, scheme in ((1280, "light"), (390, "light"), (390, "dark")):
+            context = browser.new_context(
+                offline=True, viewport={"width": width, "height": 844}, color_scheme=scheme
+            )
+            shown = context.new_page()
+            shown.on("console", lambda message: wrong.append(message.text))
+            shown.on("pageerror", lambda error: wrong.append(str(error)))
+            shown.on("request", lambda r: None if r.url == page.as_uri() else wrong.append(r.url))
+            shown.goto(page.as_uri())
+            assert shown.evaluate("document.documentElement.scrollWidth") <= width
+            assert shown.locator(".pair svg circle").count() > 32
+            box = shown.locator(".pair svg").first.bounding_box()
+            assert box is not None
+            assert box["width"] > 200
+            grounds.append(shown.evaluate("getComputedStyle(document.body).backgroundColor"))
+            shown.screenshot(path=tmp_path / f"{width}-{scheme}.png", full_page=True)
+        browser.close()
+    assert wrong == []
+    assert grounds[0] == grounds[1] != grounds[2]

@@ -1,0 +1,56 @@
+"""Episodes, training and files of the auditor."""
+
+import pytest
+import torch
+from small_audits import homophilous, quick_auditor
+
+from graphglow.auditing import Auditor
+from graphglow.auditing.auditor import shift_to
+from graphglow.auditing.episodes import KINDS, damaged, draw_episode
+from graphglow.errors import InputError
+from graphglow.evidence import EvidenceLearner
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_edges_are_new_and_as_many_as_asked_for(kind):
+    data = homophilous()
+    generator = torch.Generator().manual_seed(0)
+    made = damaged(data, generator, kinds=[kind], false_share=0.25, hidden_share=0.2)
+    assert float(1 - made.real.float().mean()) == pytest.approx(0.25, abs=0.05)
+    key = made.data.edge_index[0] * 120 + made.data.edge_index[1]
+    assert len(torch.unique(key)) == len(key)
+    low, high = data.edge_index.amin(0), data.edge_index.amax(0)
+    original = torch.unique(low * 120 + high)
+    assert bool((torch.isin(key, original) == made.real).all())
+    hidden = made.hidden[0] * 120 + made.hidden[1]
+    assert bool(torch.isin(hidden, original).all())
+    assert not bool(torch.isin(hidden, key).any())
+    if kind == "across":
+        false = made.data.edge_index[:, ~made.real]
+        assert bool((data.y[false[0]] != data.y[false[1]]).all())
+
+
+def test_an_episode_follows_from_its_generator():
+    one, two = (draw_episode(homophilous(), torch.Generator().manual_seed(3), 100) for _ in "ab")
+    assert torch.equal(one.data.edge_index, two.data.edge_index)
+    assert torch.equal(one.data.train_mask, two.data.train_mask)
+    assert one.data.num_nodes <= 100
+
+
+def test_an_auditor_is_saved_and_read(tmp_path):
+    auditor = quick_auditor()
+    auditor.save(tmp_path / "a.safetensors")
+    again = Auditor.load(tmp_path / "a.safetensors")
+    for name, tensor in auditor.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+    assert again.provenance["trained"]
+    assert not any(p.requires_grad for p in again.parameters())
+    with pytest.raises(InputError, match="must be a graphglow evidence learner"):
+        EvidenceLearner.load(tmp_path / "a.safetensors")
+
+
+def test_log_odds_are_shifted_to_a_share():
+    log_odds = torch.randn(500, generator=torch.Generator().manual_seed(0)) * 3
+    for share in (0.05, 0.3, 0.8):
+        shifted = log_odds + shift_to(log_odds, share)
+        assert float(1 - shifted.sigmoid().mean()) == pytest.approx(share, abs=1e-3)

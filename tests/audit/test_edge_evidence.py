@@ -1,0 +1,94 @@
+"""An edge is no evidence for itself: adding or removing it changes nothing that is said of it."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphglow.auditing.candidates import missing_candidates
+from graphglow.auditing.ground import FOLDS, fold_of, ground_of
+from graphglow.auditing.pairs import GROUPS, RAW, is_edge, raw_evidence
+from graphglow.auditing.standing import CONTEXT, EVIDENCE, evidence_of, standing_of
+from graphglow.evidence.problem import problem_of
+
+
+def graph(nodes=60, edges=150, *, features=True, labels=True, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(nodes, 12, generator=generator) if features else None
+    index = torch.randint(nodes, (2, edges), generator=generator)
+    data = Data(x=x, edge_index=index, num_nodes=nodes)
+    if labels:
+        data.y = torch.randint(3, (nodes,), generator=generator)
+        data.train_mask = torch.rand(nodes, generator=generator) < 0.5
+    return data
+
+
+def ground(data):
+    return ground_of(problem_of(data), torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("features", [True, False])
+@pytest.mark.parametrize("labels", [True, False])
+def test_adding_or_removing_the_edge_leaves_its_evidence_as_it_was(features, labels):
+    data = graph(features=features, labels=labels)
+    whole = ground(data)
+    edges = torch.stack([whole.problem.low.long(), whole.problem.high.long()])
+    said = raw_evidence(whole, edges)
+    for i in range(0, edges.shape[1], 9):
+        u, v = edges[:, i]
+        kept = ~((data.edge_index.amin(0) == u) & (data.edge_index.amax(0) == v))
+        without = data.clone()
+        without.edge_index = data.edge_index[:, kept]
+        again = raw_evidence(ground(without), edges[:, i : i + 1])[0]
+        torch.testing.assert_close(again, said[i], atol=2e-4, rtol=2e-4)
+
+
+def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
+    """Against plain loops over neighbours."""
+    data = graph(nodes=25, edges=50, labels=False)
+    whole = ground(data)
+    edges = torch.stack([whole.problem.low.long(), whole.problem.high.long()])
+    said = raw_evidence(whole, edges)
+    x = whole.x
+    for i in range(0, edges.shape[1], 5):
+        u, v = edges[:, i].tolist()
+        near = {n: set(whole.neighbour[whole.crow[n] : whole.crow[n + 1]].tolist()) for n in
+                range(25)}  # fmt: skip
+        near[u].discard(v)
+        near[v].discard(u)
+        mean = torch.stack([x[[n, *near[n]]].mean(0) for n in range(25)])
+        wide = torch.stack([mean[[n, *near[n]]].sum(0) for n in range(25)])
+        cosine = torch.nn.functional.cosine_similarity
+        for name, rows in (("own", x), ("one_hop", mean), ("two_hop", wide)):
+            expected = cosine(rows[u], rows[v], dim=0)
+            torch.testing.assert_close(said[i, RAW.index(name)], expected, atol=1e-5, rtol=1e-4)
+        common = torch.tensor(float(len(near[u] & near[v]))).log1p()
+        torch.testing.assert_close(said[i, RAW.index("common")], common)
+        low = min(len(near[u]), len(near[v]))
+        assert said[i, RAW.index("degree_low")].expm1() == pytest.approx(low, abs=1e-4)
+
+
+def test_evidence_and_context_have_their_names_and_are_finite():
+    for features, labels in ((True, True), (False, False)):
+        whole = ground(graph(features=features, labels=labels))
+        standing = standing_of(whole, torch.Generator().manual_seed(0))
+        pairs = torch.tensor([[0, 1, 2], [5, 9, 30]])
+        evidence = evidence_of(whole, standing, pairs)
+        assert evidence.shape == (3, len(EVIDENCE))
+        assert standing.context.shape == (len(CONTEXT),)
+        assert bool(evidence.isfinite().all() & standing.context.isfinite().all())
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(RAW)
+
+
+def test_the_fold_of_a_pair_is_spread_evenly():
+    low = torch.arange(10_000)
+    counts = torch.bincount(fold_of(low, low + 7), minlength=FOLDS)
+    assert counts.min() > 0.9 * 10_000 / FOLDS
+
+
+def test_candidates_are_pairs_without_an_edge():
+    whole = ground(graph())
+    pairs = missing_candidates(whole, torch.Generator().manual_seed(0))
+    assert pairs.shape[1] > 60
+    assert bool((pairs[0] < pairs[1]).all())
+    assert not bool(is_edge(whole, pairs[0], pairs[1]).any())
+    assert torch.unique(pairs, dim=1).shape == pairs.shape
