@@ -7,6 +7,7 @@ from parsed_page import Page
 from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_rows
 
 import graphglow
+from graphglow.cli import main
 from graphglow.experiments.runs.rows import read_rows
 from graphglow.report import is_report
 from graphglow.report.page import embedded
@@ -163,3 +164,15 @@ def test_a_transfer_without_test_nodes(tmp_path: Path) -> None:
     assert "no test nodes" in page.text
     assert "Confusions" not in page.text
     assert "How to read" not in page.text
+
+
+def test_a_page_shows_a_transfer_under_an_evidence_learner(tmp_path: Path) -> None:
+    data = graphglow.load_graph("synthetic-small")
+    made = graphglow.transfer(data, config=graphglow.TransferConfig(epochs=3, hidden=8))
+    made.save(tmp_path / "made.safetensors")
+    page = tmp_path / "page.html"
+    assert main(["report", str(tmp_path / "made.safetensors"), "--out", str(page)]) == 0
+    text = page.read_text()
+    assert "what counts" in text
+    assert "instant" in text
+    assert "pivots" not in text.split("The learned structure of")[1].split("<h3>")[0]

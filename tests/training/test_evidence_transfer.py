@@ -598,3 +598,21 @@ def test_the_transform_reads_training_labels_only():
     other.y = (other.y * 2 + torch.arange(FEW)) % 3
     unsupervised = graphglow.RefineStructure(use_labels=False)
     assert torch.equal(unsupervised(data).edge_index, unsupervised(other).edge_index)
+
+
+def test_a_class_that_only_a_test_node_has_changes_nothing() -> None:
+    plain = small_data()
+    plain.pop("class_names", None)
+    odd = plain.clone()
+    odd.y = odd.y.clone()
+    odd.y[int(odd.test_mask.nonzero()[0])] = 7
+    one, other = (transfer(data, config=config()).predict_proba() for data in (plain, odd))
+    assert torch.equal(one, other)
+
+
+def test_a_graph_without_features_is_learned_by_where_its_nodes_are() -> None:
+    data = small_data()
+    bare = Data(edge_index=data.edge_index, y=data.y, num_nodes=data.num_nodes)
+    for name in ("train_mask", "val_mask", "test_mask"):
+        bare[name] = data[name]
+    assert transfer(bare, config=config()).predict_proba().shape == (data.num_nodes, 3)

@@ -146,7 +146,7 @@ def by_heading(config: type[Any]) -> Any:
     Each heading is a class that has all settings, of which the others are no flags; so flags keep
     the names, defaults and words of the settings. Nested settings come last, with their prefix.
     """
-    own = config.__name__.removesuffix("Config").lower()
+    own = config.__name__.removesuffix("Config").removeprefix("Evidence").lower()
     groups = {group: kind for group, kind in GROUPS.items() if issubclass(config, kind)}
     group_of = {name: group for group, kind in groups.items() for name in kind.__annotations__}
     headings = {own: config.__doc__} | {group: kind.__doc__ for group, kind in groups.items()}

@@ -10,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from graphglow.checks import at_least
 from graphglow.commands import flags
 from graphglow.commands.files import check_output
-from graphglow.commands.terminal import tell, waiting
+from graphglow.commands.terminal import note, tell, waiting
 from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
@@ -175,6 +175,9 @@ def _write_refined(
         graph = trained.refined_graph(top_k, self_loops=self_loops)
         write_graph(graph, out)
     before, after = graph_facts(trained.data, undirected=True), graph_facts(graph)
+    if after.edges == 0:
+        note("validation chose no graph, so that no message crosses an edge; graphglow refine "
+             "--target writes the refined graph itself")  # fmt: skip
     facts = {
         **trained.summary(),
         "split": split,

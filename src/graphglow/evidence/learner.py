@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import FIRST_EVIDENCE, SECOND_EVIDENCE
@@ -95,9 +96,10 @@ class EvidenceLearner(nn.Module):
             device: Where to compute; that of the learner if None.
             also: Pairs of nodes [2, K] to look at besides; nothing else changes by them.
         """
+        at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
         problem = problem_of(data, device)
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
         return refine_problem(here, problem, generator, also)
 

@@ -133,6 +133,8 @@ def feature_rows(x: Tensor | None, num_nodes: int, device: torch.device | str) -
         return None
     if x.ndim != 2 or x.shape[0] != num_nodes:
         raise InputError(f"x must have one row per node ({num_nodes}); got {tuple(x.shape)}")
+    if x.is_complex():
+        raise InputError(f"x must hold real numbers; got {x.dtype}")
     entries = x.to_sparse().coalesce() if x.layout != torch.strided else None
     values = (x if entries is None else entries.values()).float()
     if not bool(values.isfinite().all()):
@@ -211,6 +213,8 @@ def _labels(data: Data, num_nodes: int) -> tuple[Tensor, Tensor]:
         )
     y = y.flatten().cpu().long()
     known = torch.ones(num_nodes, dtype=torch.bool) if mask is None else mask.cpu().bool()
+    if mask is not None and mask.dtype != torch.bool:
+        raise InputError(f"train_mask must be boolean; got {mask.dtype}")
     if known.shape != y.shape:
         raise InputError(
             f"train_mask must have one value per node ({num_nodes}); got {tuple(known.shape)}"

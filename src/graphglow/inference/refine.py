@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import in_unit_interval, one_of
+from graphglow.errors import InputError
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_predictions
 from graphglow.inference.refined_graph import without_edges
@@ -45,13 +46,15 @@ class RefinedData(Data):  # type: ignore[misc]
         predicted, mask = self.predict(), self.get(f"{part}_mask")
         if predicted is None or mask is None or not bool(mask.any()):
             return None
-        return float((predicted == self.y)[mask].double().mean())
+        return float((predicted == self.y.flatten())[mask].double().mean())
 
     def write_predictions(self, path: str | Path) -> None:
         """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``."""
         probabilities = self.predict_proba()
-        assert probabilities is not None, "there are predictions where there are labels"
-        write_predictions(self, probabilities, path)
+        if probabilities is None:
+            raise InputError("predictions need labels to learn from; got a graph without any")
+        flat = self if self.y.ndim == 1 else Data(**self.to_dict() | {"y": self.y.flatten()})
+        write_predictions(flat, probabilities, path)
 
 
 def refine(

@@ -88,7 +88,8 @@ def learner_file(name: str | Path, *, exists: bool = False) -> Path:
     if isinstance(name, str) and name.lower() in PRETRAINED:
         return FOLDER / f"{name.lower()}.safetensors"
     path = Path(name).expanduser()
-    if exists and str(name).lower() != UNTRAINED and not os.path.exists(path):
+    there = str(name) != "" and os.path.exists(path)
+    if exists and str(name).lower() != UNTRAINED and not there:
         raise InputError(  # exists is False, too, for what no path can be
             f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
             f"got {str(name)!r}{_nearest(str(name))}"

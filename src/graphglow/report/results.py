@@ -15,7 +15,7 @@ from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
-from graphglow.training import PaperResult, TransferResult
+from graphglow.training import EvidenceResult, PaperResult, TransferResult
 
 HEAT_ROWS, HEAT_COLUMNS = 240, 120
 """Most rows and columns of a heat map; of several transfers on a page each gets fewer."""
@@ -153,6 +153,11 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
     return {name: styles[key] for name, key in keys.items()}
 
 
+def weights_of(result: TransferResult) -> dict[str, float]:
+    """Under an evidence learner, how much is owed to which graph and to closed-form predictions."""
+    return result.graph_weights if isinstance(result, EvidenceResult) else {}
+
+
 def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     """What the page shows of a saved transfer, one of ``count``."""
     learned, fewer = structure.LearnedStructure(result), min(count, 4)
@@ -161,14 +166,20 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     if isinstance(result, PaperResult):
         found = learned.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
         large.append(structure.similarity_chart(learned, found))
+    more = {"what counts": ", ".join(f"{n} {w:.0%}" for n, w in weights_of(result).items())}
+    if isinstance(result, PaperResult):
+        weight = f"{result.config.input_weight:g}"
+        more = {"pivots": f"{len(result.pivots):,}", "input weight": weight}
+    if sources := result.provenance.get("sources"):
+        more["pre-trained on"] = ", ".join(sources)
     small = [structure.homophily_chart(learned)] if len(shares) > 1 else []
     small += [structure.training_chart(result.history)] if result.history else []
     return {
         "path": path,
         "structure": learned,
         "facts": result.summary(),
-        "sources": result.provenance.get("sources"),
         "large": large,
+        "more": more,
         "small": small,
         "graphs": {**shares, "learned graph alone": learned.learned_share()},
         "confusion": learned.confusion().tolist(),

@@ -78,7 +78,7 @@ class LearnedStructure:
 
     def class_of(self, node: int) -> str:
         label = int(self.y[node])
-        return self.class_names[label] if label >= 0 else UNLABELLED
+        return self.class_names[label] if 0 <= label < len(self.class_names) else UNLABELLED
 
     def similarities(self, rows: int, columns: int) -> Any:
         """Gamma of at most ``rows`` nodes and ``columns`` pivots, sampled by class.
@@ -156,6 +156,7 @@ class LearnedStructure:
     def confusion(self) -> np.ndarray:
         """Test nodes by class (rows) and predicted class (columns): [C, C]."""
         test, count = self.result.graph.test.numpy(), self.result.graph.num_classes
+        test = test[self.y[test] < count]  # a class that no other node has is none
         pairs = self.y[test] * count + self.predicted[test]
         return np.bincount(pairs, minlength=count**2).reshape(count, count)
 

@@ -10,8 +10,9 @@ where ``shift`` moves the classes' shares from those of the training labels towa
 validation nodes. Everything is linear in what the GNNs say, so that it can be explained exactly.
 """
 
+import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -290,7 +291,12 @@ class EvidenceResult(TransferResult):
         return tensors, facts
 
 
-CHOSEN = ("instant_share", "instant_sharpness", "chosen_by")
+CHOSEN: dict[str, Callable[[Any], Any]] = {
+    "instant_share": float,
+    "instant_sharpness": float,
+    "chosen_by": str,
+}
+"""What else was chosen, and how it is read back from JSON."""
 
 
 class _Trained(NamedTuple):
@@ -369,7 +375,7 @@ def transfer_evidence(
     """See :func:`graphglow.transfer`."""
     began = time.perf_counter()
     device = resolve_device(config.device)
-    data = check_graph(data, need_validation=False)
+    data = check_graph(_with_columns(data), need_validation=False)
     reset_peak_memory(device)
     with (
         held(checkpoints),
@@ -379,7 +385,7 @@ def transfer_evidence(
         ),
     ):
         refined = refined_by(learner, data, config.seed, device)
-        graph = graph_of(data).to(device)
+        graph = _judged(graph_of(data), data).to(device)
         known = Known.of(refined, graph, config.top_k)
         trials = _Trials(graph, known, config, on_epoch, checkpoints, learner_identity(learner))
         before = 0.0 if checkpoints is None else checkpoints.seconds_before
@@ -416,15 +422,27 @@ def evidence_result(
 ) -> EvidenceResult:
     """The result that a file holds, on the CPU."""
     data = check_graph(data, need_validation=False)
-    graph = graph_of(data)
+    graph = _judged(graph_of(data), data)
     config = TransferConfig(**(meta["config"] | {"device": "cpu"}))
-    known = Known(**within("refined", tensors))
+    known, shift = Known(**within("refined", tensors)), tensors["shift"]
+    nodes, classes, edges = graph.num_nodes, graph.num_classes, known.edge_index.shape[-1]
+    for name, size in {
+        "edge_index": (2, edges),
+        "edge_weight": (edges,),
+        "edge_probability": (edges,),
+        "edge_in_input": (edges,),
+        "instant": (nodes, classes),
+        "link": (nodes, known.link.shape[-1]),
+        "role": (nodes, known.role.shape[-1]),
+        "prior": (classes,),
+    }.items():
+        part = getattr(known, name)
+        if tuple(part.shape) != size or not bool(part.isfinite().all()):
+            raise InputError(f"{origin} must hold finite numbers of shape {size} as {name}")
     ends = known.edge_index
-    if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < graph.num_nodes:
+    if ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < nodes:
         raise InputError(f"{origin} must hold refined edges between nodes of its graph")
-    if known.instant.shape != (graph.num_nodes, graph.num_classes):
-        raise InputError(f"{origin} must hold predictions of every node and class of its graph")
-    if tensors["shift"].shape != (graph.num_classes,) or not meta["answers"]:
+    if shift.shape != (classes,) or not bool(shift.isfinite().all()) or not meta["answers"]:
         raise InputError(f"{origin} must hold an answer and a shift of every class of its graph")
     answers = []
     for place, facts in enumerate(meta["answers"]):
@@ -442,10 +460,30 @@ def evidence_result(
         learner=EvidenceLearner.from_tensors(learner, meta["learner"], origin),
         known=known,
         answers=tuple(answers),
-        shift=tensors["shift"],
-        **{name: meta[name] for name in CHOSEN},
+        shift=shift,
+        **{name: read(meta[name]) for name, read in CHOSEN.items()},
         **measured,
     )
+
+
+def _with_columns(data: Data) -> Data:
+    """A graph without features has one column that says nothing: GNNs read where a node is."""
+    if not isinstance(data, Data) or (data.x is not None and data.x.numel()):
+        return data
+    if data.num_nodes is None:
+        return data
+    plain = copy.copy(data)
+    plain.x = torch.ones(int(data.num_nodes), 1)
+    return plain
+
+
+def _judged(graph: Graph, data: Data) -> Graph:
+    """With the classes that are known: those of training and validation nodes, and named ones.
+
+    A class that only a test node has is none, or test labels would change what is trained.
+    """
+    known = graph.y[torch.cat([graph.train, graph.val])]
+    return replace(graph, num_classes=max(int(known.max()) + 1, len(data.get("class_names") or ())))
 
 
 def refined_by(
