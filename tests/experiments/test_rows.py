@@ -199,6 +199,17 @@ def test_of_repeated_rows_the_last_counts():
     assert ([one.test_accuracy for one in kept], dropped) == ([0.2], 1)
 
 
+def test_of_several_files_the_latest_date_counts_whatever_their_order():
+    made = [
+        row_of(row(test_accuracy=a, provenance={"date": f"2026-11-{a:.0f}T00:00:00+00:00"}))
+        for a in (12.0, 14.0, 13.0)
+    ]
+    undated = row_of(row(test_accuracy=1.0, provenance={}))
+    for order in (made, made[::-1], [*made, undated]):
+        kept, dropped = without_repeats(order)
+        assert ([one.test_accuracy for one in kept], dropped) == ([14.0], len(order) - 1)
+
+
 def test_of_a_cell_only_runs_with_the_settings_of_its_newest_are_kept():
     older = [row_of(row(seed=seed, config={"epochs": 500})) for seed in range(5)]
     made = [*older, row_of(row(config={"epochs": 3}, test_accuracy=0.1))]

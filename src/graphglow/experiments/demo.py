@@ -1,4 +1,4 @@
-"""The main job on graphs that come with the package: transfer a learner, frozen, and compare.
+"""What the package does, in a minute: three targets, its controls, and a graph before and after.
 
 graphglow demo
 """
@@ -6,66 +6,93 @@ graphglow demo
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
-from graphglow.baselines import FitResult, fit
-from graphglow.baselines.gnns import GNNConfig
+from graphglow.baselines import fit
+from graphglow.baselines.fit import METHODS as COMPETITORS
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.refined import RefinedGraph
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.executor import open_executor, result_of
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
-from graphglow.graphs import load_graph
-from graphglow.graphs.split import few_label_split
-from graphglow.inference.refine import refine
-from graphglow.pretrained import paper_learner
-from graphglow.structure import StructureLearner
-from graphglow.training import PaperConfig, TransferResult, transfer
+from graphglow.graphs import DATASETS, load_graph
+from graphglow.graphs.graph import undirected_edges
+from graphglow.graphs.perturb import add_edges
+from graphglow.graphs.split import MASKS, few_label_split
+from graphglow.ops.knn import knn_edges
+from graphglow.pretrained import evidence_learner
+from graphglow.training import EvidenceResult, TransferConfig, transfer
 from graphglow.training.config import Device
-from graphglow.training.loop import OnEpoch
+from graphglow.training.device import resolve_device
 
-METHODS = (
-    "evidence",
-    "evidence-untrained",
-    "graphglow",
-    "random-theta",
-    "gcn",
-    "logistic-regression",
+METHODS = ("gcn", "mlp", "knn", "untrained", "graphglow", "instant")
+CONTROLS = METHODS[:4]
+SIGNIFICANT = 0.05
+EDGES_SHOWN = 6
+LARGEST_DEGREE = 12
+"""Of the node whose neighbourhood is drawn: more would not be seen."""
+NEW_NEIGHBOURS = 6
+CORA_CLASSES = (
+    "Theory",
+    "Reinforcement learning",
+    "Genetic algorithms",
+    "Neural networks",
+    "Probabilistic methods",
+    "Case based",
+    "Rule learning",
 )
-NEW_EDGES_SHOWN = 8
-TRANSFER = PaperConfig(
-    encoder="mlp",  # a point above gcn on validation where edges are wrong: within the spread
-    num_pivots=100,  # a tenth of the nodes: the whole demo has 90 s on two cores
-    refinements=2,  # as in pre-training
-    epochs=100,
-)
+"""In the order of the labels; the files do not name them."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A graph, how many labels it has, and what is wrong with it."""
+
+    name: str
+    graph: str
+    labels_per_class: int | None = None
+    """Of training, and as many of validation; None takes the split that the graph comes with."""
+    false_edges: float = 0.0
+    """Random edges that are added, for each edge that it has."""
+
+    def draw(self, seed: int) -> Data:
+        """The graph, with the labels and false edges of a seed."""
+        data = load_graph(self.graph)
+        if self.graph == "cora":
+            data.class_names = list(CORA_CLASSES)
+        if self.labels_per_class is not None:
+            _give_few_labels(data, self.labels_per_class, seed)
+        return add_edges(data, self.false_edges, seed=seed)
+
+
+TRANSFER = TransferConfig(epochs=100, patience=20, hidden=32)
+"""Smaller than the defaults, for all methods alike: a minute on two cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo runs. Every method sees the same splits, seeds and number of epochs."""
+    """What the demo runs. Every method sees the same splits, seeds, width, epochs and patience."""
 
-    learner: str = "paper"
-    targets: tuple[str, ...] = ("wine", "breast_cancer", "synthetic-small", "synthetic-noisy")
-    """Two tables without edges of their own, one whose edges help, one with mostly wrong edges."""
+    targets: tuple[Target, ...] = (
+        Target("Cora, 5 labels per class", "cora", labels_per_class=5),
+        Target("Cora, half of the edges false", "cora", false_edges=1.0),
+        Target("Breast cancer, a table, 5 labels per class", "breast_cancer", labels_per_class=5),
+    )
+    drawn: int = 1
+    """The target whose refined graph is described, by its place: where there is most to mend."""
     num_seeds: int = 3
-    labels_per_class: int = 10
-    """Of training; a quarter of the others validates. Where labels abound, features do well."""
-    transfer: PaperConfig = TRANSFER
-    refined_target: str = "synthetic-noisy"
-    """The target whose refined graph is described: where there is most to mend."""
-    top_k: int = 8
-    """The mean degree of that graph, so that edge counts compare."""
+    transfer: TransferConfig = TRANSFER
+    processes: int | None = None
+    """None: one per core, or one on a GPU."""
 
 
 DEMO = Demo()
-
-
-Scores = tuple[float | None, float | None, float]
-"""Test and validation accuracy, and seconds."""
 
 
 @dataclass(frozen=True)
@@ -78,16 +105,37 @@ class Row:
     split: str
     test_accuracy: float | None
     val_accuracy: float | None
-    train_seconds: float
+    seconds: float
 
 
-class NewEdge(NamedTuple):
-    """An edge of the refined graph that the input graph does not have."""
+class Edge(NamedTuple):
+    """An edge with the classes of its ends, and how likely these are one."""
 
-    source: str
-    target: str
-    weight: float
-    same_class: bool | None
+    ends: tuple[int, int]
+    classes: tuple[str, str]
+    probability: float
+    injected: bool = False
+
+
+class Node(NamedTuple):
+    """A node of a drawing."""
+
+    node: int
+    label: int
+    predicted: int
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A node, the first of ``nodes``, and what it is joined to, before and after; ends are places.
+
+    An edge of the input is ``kept`` or ``dropped``.
+    """
+
+    nodes: list[Node]
+    kept: list[tuple[int, int]]
+    dropped: list[tuple[int, int]]
+    added: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -95,153 +143,232 @@ class Refined:
     """What the refined graph of one target looks like."""
 
     target: str
-    nodes: int
-    top_k: int
+    class_names: list[str]
     before: GraphFacts
     after: GraphFacts
-    new_edges: list[NewEdge]
+    dropped_injected: float | None
+    """The share of injected edges that are gone; None where none was injected."""
+    dropped_own: float
+    """The share of the graph's own edges that are gone."""
+    added: list[Edge]
+    """The most probable ones."""
+    dropped: list[Edge]
+    """The least probable ones."""
+    around: Neighbourhood
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Everything that the table and the report show."""
+    """Everything that the table and the page show."""
 
     rows: list[Row]
-    pretraining: dict[str, Any]
     settings: dict[str, Any]
     versions: dict[str, str]
     refined: Refined
     seconds: float
 
 
-Watch = Callable[[str, int, int], AbstractContextManager[OnEpoch | None]]
-"""``(label, epochs, visits)`` to a context that gives ``on_epoch``: how progress is shown."""
+Told = Callable[[str, int, int], None]
+"""Told what is done, how many jobs are, and of how many."""
 
 
 def run_demo(
-    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", watch: Watch | None = None
+    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", told: Told | None = None
 ) -> DemoResult:
-    """Run every method on every target with several seeds, from ``seed`` on.
-
-    On a CPU one thread is used: on graphs this small more gain little, on a busy machine they
-    wait for each other, and the sums would depend on their number.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _run(demo, seed, device, watch or (lambda *_: nullcontext()))
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
+    """Run every method on every target with several seeds, from ``seed`` on."""
     began = time.perf_counter()
-    learner = paper_learner(demo.learner)
-    rows: list[Row] = []
-    refined: Refined | None = None
-    for target in demo.targets:
-        for run_seed in range(seed, seed + demo.num_seeds):
-            settings = replace(demo.transfer, seed=run_seed, device=device)
-            data = _with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
-            for method in METHODS:
-                about = (target, method, run_seed, f"few labels, seed {run_seed}")
-                if method == "logistic-regression":
-                    rows.append(Row(*about, *_logistic_regression(data)))
-                    continue
-                if method.startswith("evidence"):
-                    rows.append(Row(*about, *_instant(method, data, settings)))
-                    continue
-                with watch(
-                    f"{method} on {target}, seed {run_seed}", settings.epochs, 1
-                ) as on_epoch:
-                    result = _train(method, learner, data, settings, on_epoch)
-                scores = result.test_accuracy, result.val_accuracy, result.train_seconds
-                rows.append(Row(*about, *scores))
-                if refined is None and (method, target) == ("graphglow", demo.refined_target):
-                    assert isinstance(result, TransferResult)
-                    refined = describe_refined(result, demo.top_k)
-    assert refined is not None, "refined_target must be one of the targets"
-    made, origin = learner.provenance, provenance()
+    jobs = [(target, s) for s in range(seed, seed + demo.num_seeds) for target in demo.targets]
+    jobs.sort(key=lambda job: DATASETS[job[0].graph].nodes, reverse=True)  # stable
+    threads = torch.get_num_threads()
+    processes = demo.processes
+    if processes is None and resolve_device(device).type == "cpu":
+        processes = min(threads, len(jobs))
+    found: dict[tuple[str, int], tuple[list[Row], Refined | None]] = {}
+    drawn = demo.targets[demo.drawn], seed
+    try:
+        with open_executor(processes, device=device) as workers:
+            futures = {
+                workers.submit(_run_job, *job, demo.transfer, workers.device, job == drawn): job
+                for job in jobs
+            }
+            for done in as_completed(futures):
+                target, run_seed = futures[done]
+                found[target.name, run_seed] = result_of(done)
+                if told is not None:
+                    told(f"{target.name}, seed {run_seed}", len(found), len(jobs))
+    finally:
+        torch.set_num_threads(threads)  # a job that ran in this process has changed it
+    refined = found[drawn[0].name, seed][1]
+    assert refined is not None
+    origin = provenance()
     machine = origin["machine"]
-    told = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores, 1 torch thread"
+    where = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores"
+    seeds = range(seed, seed + demo.num_seeds)
     return DemoResult(
-        rows=rows,
-        pretraining={name: made[name] for name in ("sources", "seed", "seconds")}
-        | {"name": demo.learner, "val_accuracy": made["validation_accuracy"]},
-        settings={"transfer": {"--learner": demo.learner, **_changed(demo.transfer)}},
-        versions={**origin["versions"], "commit": origin["commit"], "machine": told},
+        rows=[r for t in demo.targets for s in seeds for r in found[t.name, s][0]],
+        settings=_changed(demo.transfer),
+        versions={**origin["versions"], "commit": origin["commit"], "machine": where},
         refined=refined,
         seconds=time.perf_counter() - began,
     )
 
 
-def _with_few_labels(data: Data, per_class: int, seed: int) -> Data:
-    parts = few_label_split(data.y, per_class=per_class, seed=seed)
-    for name, nodes in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
-        data[name] = torch.zeros_like(data[name]).index_fill(0, nodes, True)
-    return data
+def _run_job(
+    target: Target, seed: int, config: TransferConfig, device: Device, describe: bool
+) -> tuple[list[Row], Refined | None]:
+    """All methods on one target with one seed, in one thread: sums depend on their number."""
+    torch.set_num_threads(1)
+    data = target.draw(seed)
+    config = replace(config, seed=seed, device=device)
+    split = str(data.split)
+    rows = []
+    for method in ("gcn", "mlp", "knn"):
+        if method == "gcn" and DATASETS[target.graph].kind == "table":
+            continue  # a table has no edges but those of knn
+        given = data
+        if method == "knn":
+            given = data.clone()
+            given.edge_index = knn_edges(data.x)
+        competitor = "mlp" if method == "mlp" else "gcn"
+        run = fit(competitor, given, _alike(competitor, config))
+        scores = run.test_accuracy, run.val_accuracy, run.seconds
+        rows.append(Row(target.name, method, seed, split, *scores))
+    control = transfer(data, EvidenceLearner.untrained(seed), config)
+    ours = transfer(data, evidence_learner(), config)
+    for method, run in (("untrained", control), ("graphglow", ours)):
+        scores = run.test_accuracy, run.val_accuracy, run.seconds
+        rows.append(Row(target.name, method, seed, split, *scores))
+    assert isinstance(ours, EvidenceResult)
+    right = (ours.known.instant.argmax(1).cpu() == data.y).double()
+    test, val = (float(right[data[mask]].mean()) for mask in ("test_mask", "val_mask"))
+    instant = ours.seconds - ours.train_seconds
+    rows.append(Row(target.name, "instant", seed, split, test, val, instant))
+    return rows, describe_refined(ours, target) if describe else None
 
 
-def _train(
-    method: str,
-    learner: StructureLearner,
-    data: Data,
-    config: PaperConfig,
-    on_epoch: OnEpoch | None,
-) -> TransferResult | FitResult:
-    if method == "gcn":  # of the same size, trained in the same way
-        shared = {field.name for field in fields(GNNConfig)} - {"hidden"}
-        plain = {name: getattr(config, name) for name in shared}
-        own = GNNConfig(hidden=learner.config.embedding_size, **plain)
-        return fit("gcn", data, own, on_epoch=on_epoch)
-    if method == "random-theta":
-        learner = StructureLearner(learner.config, seed=config.seed)
-    return transfer(data, learner, config, on_epoch=on_epoch)
+def _alike(competitor: str, config: TransferConfig) -> Any:
+    """A competitor's config with the settings that it shares with ours."""
+    kind = COMPETITORS[competitor].config
+    names = kind.__dataclass_fields__.keys() & vars(config).keys()
+    return kind(**{name: getattr(config, name) for name in names})
 
 
-def _instant(method: str, data: Data, config: PaperConfig) -> Scores:
-    """The evidence learner, which trains nothing: test and validation accuracy, and seconds."""
-    began = time.perf_counter()
-    learner = "untrained" if method == "evidence-untrained" else "universal"
-    refined = refine(data, learner, seed=config.seed, device=config.device)
-    return refined.accuracy("test"), refined.accuracy("val"), time.perf_counter() - began
+def _give_few_labels(data: Data, per_class: int, seed: int) -> None:
+    """So many labels of each class for training, as many for validation; the rest is for tests."""
+    train, _, _ = few_label_split(data.y, per_class=per_class, seed=seed)
+    both, _, _ = few_label_split(data.y, per_class=2 * per_class, seed=seed)
+    masks = [
+        torch.zeros(len(data.y), dtype=torch.bool).index_fill(0, n, True) for n in (train, both)
+    ]
+    parts = masks[0], masks[1] & ~masks[0], ~masks[1] & (data.y >= 0)
+    for name, mask in zip(MASKS, parts, strict=True):
+        data[name] = mask
+    data.split = f"few labels, seed {seed}"
 
 
-def _logistic_regression(data: Data) -> tuple[float, float, float]:
-    """The control that sees features and no graph: test and validation accuracy, and seconds."""
-    from sklearn.linear_model import LogisticRegression
-
-    began = time.perf_counter()
-    x, y = data.x.numpy(), data.y.numpy()
-    train, val, test = (data[f"{part}_mask"].numpy() for part in ("train", "val", "test"))
-    model = LogisticRegression(max_iter=1000).fit(x[train], y[train])
-    seconds = time.perf_counter() - began
-    return float(model.score(x[test], y[test])), float(model.score(x[val], y[val])), seconds
-
-
-def _changed(config: PaperConfig) -> dict[str, Any]:
+def _changed(config: TransferConfig) -> dict[str, Any]:
     """The settings that differ from the defaults, as the flags that would set them."""
-    found, default = vars(config), vars(PaperConfig())
+    found, default = vars(config), vars(TransferConfig())
     changed = {name: value for name, value in found.items() if value != default[name]}
     return {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
 
 
-def describe_refined(result: TransferResult, top_k: int) -> Refined:
-    """Compare the refined graph with the input graph, and list its strongest new edges."""
-    graph = result.refined_graph(top_k, self_loops=False)
-    num_nodes, y = result.graph.num_nodes, result.data.y
-    known = to_undirected(result.data.edge_index)
-    source, target = graph.edge_index
-    new = ~torch.isin(source * num_nodes + target, known[0] * num_nodes + known[1])
-    order = graph.edge_weight[new].argsort(descending=True, stable=True)[:NEW_EDGES_SHOWN]
-    ids = result.data.get("node_id") or range(num_nodes)
-    pairs, weights = graph.edge_index[:, new][:, order].T, graph.edge_weight[new][order]
-    edges = []
-    for (u, v), weight in zip(pairs.tolist(), weights.tolist(), strict=True):
-        same = bool(y[u] == y[v]) if min(y[u], y[v]) >= 0 else None
-        edges.append(NewEdge(str(ids[u]), str(ids[v]), weight, same))
-    before, after = graph_facts(result.data, undirected=True), graph_facts(graph)
-    return Refined(result.graph.name, num_nodes, top_k, before, after, edges)
+def describe_refined(result: EvidenceResult, target: Target) -> Refined:
+    """Set the refined graph beside the input graph: in numbers, by edges, around one node."""
+    data, made = result.data, result.looked_over
+    known = load_graph(target.graph).edge_index
+    keys, nodes = _Pairs(made.num_nodes), made.num_nodes
+    own, given = keys.of_edges(known), keys.of_edges(data.edge_index)
+    injected = given[~torch.isin(given, own)]
+    gone, chance_of_gone = made.dropped()
+    gone_keys = keys(gone)
+    once = made.edge_index[0] < made.edge_index[1]
+    new = once & ~made.edge_in_input
+    refined = Data(y=data.y, edge_index=made.edge_index.cpu(), num_nodes=nodes)
+
+    def listed(pairs: Tensor, probability: Tensor, *, best: bool) -> list[Edge]:
+        """The surest pairs of which not both labels were given."""
+        fair = ~data.train_mask[pairs.cpu()].all(0)
+        pairs, probability = pairs.cpu()[:, fair], probability.cpu()[fair]
+        order = probability.argsort(descending=best, stable=True)[:EDGES_SHOWN]
+        false = torch.isin(keys(pairs[:, order]), injected).tolist()
+        found = zip(pairs[:, order].T.tolist(), probability[order].tolist(), false, strict=True)
+        names = data.class_names
+        return [
+            Edge((u, v), (names[data.y[u]], names[data.y[v]]), chance, was_injected)
+            for (u, v), chance, was_injected in found
+        ]
+
+    def share_gone(of: Tensor) -> float:
+        return float(torch.isin(of, gone_keys.cpu()).double().mean())
+
+    # AUDIT: the findings of ``graphglow.audit`` on the injected edges come here, as one more field
+    # of Refined (how many of the most doubtful edges are injected); demo.html.j2 has their place.
+    return Refined(
+        target=target.name,
+        class_names=list(data.class_names),
+        before=graph_facts(data, undirected=True),
+        after=graph_facts(refined),
+        dropped_injected=share_gone(injected) if len(injected) else None,
+        dropped_own=share_gone(own),
+        added=listed(made.edge_index[:, new], made.edge_probability[new], best=True),
+        dropped=listed(gone, chance_of_gone, best=False),
+        around=_around(result, made, gone_keys),
+    )
+
+
+class _Pairs:
+    """A number for each pair of nodes, whatever its direction."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+
+    def __call__(self, pairs: Tensor) -> Tensor:
+        """[2, M] -> [M]."""
+        return pairs.amin(0) * self.num_nodes + pairs.amax(0)
+
+    def of_edges(self, edge_index: Tensor) -> Tensor:
+        """Each undirected edge once, loops left out: [2, E] -> [M]."""
+        low, high, _ = undirected_edges(edge_index, None, self.num_nodes)
+        return low.long() * self.num_nodes + high
+
+
+def _around(result: EvidenceResult, made: RefinedGraph, gone: Tensor) -> Neighbourhood:
+    """The test node that loses most edges, of those with few enough to be drawn.
+
+    Drawn are its neighbours in the input and the surest of the new ones, the input's edges among
+    all these, and new edges of the node itself.
+    """
+    data, keys = result.data, _Pairs(made.num_nodes)
+    given, gone = keys.of_edges(data.edge_index), gone.cpu()
+    degree, lost = (
+        torch.bincount(torch.cat([k // keys.num_nodes, k % keys.num_nodes]), minlength=len(data.y))
+        for k in (given, gone)
+    )
+    fit_to_draw = data.test_mask & (degree <= LARGEST_DEGREE)
+    centre = int(torch.where(fit_to_draw, lost, -1).argmax())
+    both = torch.stack([given // keys.num_nodes, given % keys.num_nodes])
+    beside = both[:, (both == centre).any(0)]
+    near = beside[beside != centre].tolist()
+    here = (made.edge_index[0] == centre) & ~made.edge_in_input
+    order = made.edge_probability[here].argsort(descending=True, stable=True)[:NEW_NEIGHBOURS]
+    new = made.edge_index[1, here][order].tolist()
+    predicted = result.logits.argmax(1).cpu()
+    ring = sorted([*near, *new], key=lambda node: (int(data.y[node]), node))
+    nodes = [centre, *ring]
+    place = {node: at for at, node in enumerate(nodes)}
+
+    def among(some: Tensor) -> list[tuple[int, int]]:
+        ends = torch.stack([some // keys.num_nodes, some % keys.num_nodes])
+        inside = torch.isin(ends, torch.tensor(nodes)).all(0)
+        return [(place[u], place[v]) for u, v in ends[:, inside].T.tolist()]
+
+    return Neighbourhood(
+        nodes=[Node(node, int(data.y[node]), int(predicted[node])) for node in nodes],
+        kept=among(given[~torch.isin(given, gone)]),
+        dropped=among(gone),
+        added=[(0, place[node]) for node in new],
+    )
 
 
 class Summary(NamedTuple):
@@ -263,6 +390,50 @@ def summarise(rows: list[Row]) -> dict[str, dict[str, Summary]]:
             runs=len(runs),
             mean=round(statistics.mean(scores), 6) if scores else None,  # equal counts are a tie
             std=statistics.stdev(scores) if len(scores) > 1 else None,
-            seconds=statistics.mean(row.train_seconds for row in runs),
+            seconds=statistics.mean(row.seconds for row in runs),
         )
     return found
+
+
+class Gain(NamedTuple):
+    """What graphglow has over a control on one target, paired by seed."""
+
+    target: str
+    control: str
+    difference: float
+    p: float | None
+    """Of a paired t-test over the seeds; None where there is nothing to test."""
+
+    @property
+    def beyond_chance(self) -> bool:
+        return self.p is not None and self.p < SIGNIFICANT
+
+
+def gains(rows: list[Row]) -> list[Gain]:
+    """On each target against the best of the controls, and against the untrained one."""
+    from scipy.stats import ttest_1samp
+
+    found = []
+    for target, lines in summarise(rows).items():
+        means = {name: lines[name].mean for name in CONTROLS if name in lines}
+        scored = {name: mean for name, mean in means.items() if mean is not None}
+        if "graphglow" not in lines or not scored:
+            continue
+        best = max(scored, key=lambda name: scored[name])
+        for control in dict.fromkeys([best, *(n for n in scored if n == "untrained")]):
+            ours, theirs = (_scores(rows, target, name) for name in ("graphglow", control))
+            apart = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+            if apart:
+                spread = len(apart) > 1 and max(apart) > min(apart)
+                p = float(ttest_1samp(apart, 0).pvalue) if spread else None
+                found.append(Gain(target, control, statistics.mean(apart), p))
+    return found
+
+
+def _scores(rows: list[Row], target: str, method: str) -> dict[int, float]:
+    """By seed."""
+    return {
+        row.seed: row.test_accuracy
+        for row in rows
+        if (row.target, row.method) == (target, method) and row.test_accuracy is not None
+    }

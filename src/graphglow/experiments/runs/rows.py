@@ -262,17 +262,17 @@ def without_repeats(rows: Sequence[ResultRow]) -> tuple[list[ResultRow], int]:
 
     Those with the settings of its newest row: a mean over runs of several settings is that of no
     method. Rows say how many seeds had other settings alone, which are not among the replaced. Of
-    several rows about one seed the last counts.
+    several rows about one seed that of the latest date counts, and of one date the last.
     """
     settings = [same_settings(row) for row in rows]
-    newest = {row.slot[:2]: own for row, own in zip(rows, settings, strict=True)}
-    kept = {
-        row.slot: row
-        for row, own in zip(rows, settings, strict=True)
-        if own == newest[row.slot[:2]]
-    }
-    left_out = Counter(slot[:2] for slot in {row.slot for row in rows} - kept.keys())
-    found = [replace(row, left_out=left_out[row.slot[:2]]) for row in kept.values()]
+    dated = [(str(row.provenance.get("date") or ""), at) for at, row in enumerate(rows)]
+    by_date = [at for _, at in sorted(dated)]
+    newest = {rows[at].slot[:2]: settings[at] for at in by_date}
+    usable = [own == newest[row.slot[:2]] for row, own in zip(rows, settings, strict=True)]
+    latest = {rows[at].slot: rows[at] for at in by_date if usable[at]}
+    slots = dict.fromkeys(row.slot for row, fits in zip(rows, usable, strict=True) if fits)
+    left_out = Counter(slot[:2] for slot in {row.slot for row in rows} - slots.keys())
+    found = [replace(latest[slot], left_out=left_out[slot[:2]]) for slot in slots]
     return found, len(rows) - len(found) - left_out.total()
 
 
