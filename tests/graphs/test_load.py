@@ -138,7 +138,7 @@ def test_damaged_raw_files(reed):
         load_graph("reed98", data_root=reed)
 
 
-@pytest.mark.parametrize("name", ["cora", "reed98"])
+@pytest.mark.parametrize("name", ["citeseer", "reed98"])
 def test_missing_raw_files_and_no_network(name, tmp_path, monkeypatch, capfd):
     def refuse(*args, **kwargs):
         raise OSError("no network in tests")

@@ -7,7 +7,8 @@ import pytest
 from parsed_page import Page
 
 from graphglow.errors import InputError
-from graphglow.experiments.demo import DemoResult, Edge, Neighbourhood, Node, Refined, Row
+from graphglow.experiments.before_after import Edge, Neighbourhood, Node, Refined
+from graphglow.experiments.demo import DemoResult, Row
 from graphglow.experiments.structure_metrics import GraphFacts
 from graphglow.report import is_report, write_report
 from graphglow.report.demo import headline, write_picture
@@ -21,7 +22,7 @@ def row(target: str, method: str, accuracy: float | None, seed: int = 0) -> Row:
 
 
 def refined(name: str) -> Refined:
-    nodes = [Node(4, 0, 0), Node(5, 0, 1), Node(6, 1, 1), Node(7, 1, 0)]
+    nodes = [Node(4, 0), Node(5, 0), Node(6, 1), Node(7, 1)]
     return Refined(
         target="wine",
         class_names=[name, "other"],
@@ -42,10 +43,10 @@ ROWS = [
     row("wine", "gcn", 0.96, seed=1),
     row("other", "graphglow", None),
 ]
-RESULT = DemoResult(ROWS, {"--epochs": 2}, {"torch": "2"}, refined("Red"), 1.0)
-NAMED = DemoResult(
-    [row(HOSTILE, "gcn", 0.5)], {HOSTILE: HOSTILE}, {HOSTILE: HOSTILE}, refined(HOSTILE), 1.0
-)
+ABOUT = {"wine": "a table"}
+RESULT = DemoResult(ABOUT, ROWS, {"--epochs": 2}, {"torch": "2"}, refined("Red"), 1.0)
+TEXT = {HOSTILE: HOSTILE}
+NAMED = DemoResult(TEXT, [row(HOSTILE, "gcn", 0.5)], TEXT, TEXT, refined(HOSTILE), 1.0)
 
 
 def written(path: Path, result: DemoResult = RESULT, **more: str) -> Page:
@@ -113,7 +114,7 @@ def test_only_reports_are_recognised(tmp_path: Path) -> None:
 def test_failure_keeps_the_old_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("old")
-    nowhere = Neighbourhood([Node(0, 9, 0)], [], [], [])  # a class that has no name
+    nowhere = Neighbourhood([Node(0, 9)], [], [], [])  # a class that has no name
     with pytest.raises(IndexError):
         write_report(replace(RESULT, refined=replace(RESULT.refined, around=nowhere)), path)
     assert path.read_text() == "old"
@@ -123,11 +124,19 @@ def test_failure_keeps_the_old_page(tmp_path: Path) -> None:
 
 
 def test_the_headline_says_who_is_ahead_whoever_it_is() -> None:
-    said = "graphglow is above every control beyond chance on"
-    assert headline(RESULT) == f"{said} 0 of 1 targets; not on wine (\u22121.0)."
+    over = "graphglow over the best of GCN, MLP and kNN graph:"
+    assert headline(RESULT) == [
+        f"{over} \u22121.0 points on wine; beyond chance on 0 of 1 targets."
+    ]
     steady = [row("a", "gcn", 0.5 + 0.1 * s, s) for s in range(3)]
+    steady += [row("a", "untrained", 0.6 + 0.1 * s, s) for s in range(3)]
     steady += [row("a", "graphglow", 0.6 + 0.101 * s, s) for s in range(3)]
-    assert headline(replace(RESULT, rows=steady)) == f"{said} 1 of 1 targets."
+    assert headline(replace(RESULT, rows=steady)) == [
+        f"{over} +10.1 points on a; beyond chance on 1 of 1 targets.",
+        "graphglow over the same learner never trained: +0.1 points on a; beyond chance on 0 of 1 "
+        "targets.",
+    ]
+    assert headline(replace(RESULT, rows=steady[:3])) == []
 
 
 def test_the_demo_does_not_need_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
     terminal.show_rows(("", *found), rows, "Test accuracy, mean and deviation over the seeds")
     refined = result.refined
     say(
-        f"{headline(result)}\nRefined graph of {refined.target}: "
+        "\n".join(headline(result)) + f"\nRefined graph of {refined.target}: "
         f"{percent(refined.after.homophily)} of its edges join nodes of one class; "
         f"{percent(refined.before.homophily)} of the input's do. Dropped are "
         f"{percent(refined.dropped_injected)} of the injected edges and "
@@ -95,11 +95,18 @@ def report(  # noqa: D417 (flags.py says the rest)
     Args:
         results: What to show, in any mix: files of result rows (JSON lines, from graphglow
             reproduce or benchmarks/), and saved transfers (.safetensors, from graphglow transfer
-            --out). Lines of other kinds, and damaged ones, are skipped and counted.
+            --out). Lines of other kinds, and damaged ones, are skipped and counted; of several
+            rows about one run the newest is shown.
         out: Where to write the page; an older report is replaced.
         title: Heading of the page.
     """
-    from graphglow.experiments.runs.rows import RowFile, counted, read_rows, without_repeats
+    from graphglow.experiments.runs.rows import (
+        RowFile,
+        by_date,
+        counted,
+        read_rows,
+        without_repeats,
+    )
     from graphglow.report.results import write_results
 
     if not results:
@@ -128,7 +135,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         terminal.note(sentence)
     with waiting("drawing"):
         experiments = write_results(files, transfers, out, title=title)
-    shown, replaced = without_repeats([row for file in files for row in file.rows])
+    shown, replaced = without_repeats(by_date(files))
     left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:
         names = [result.graph.name for _, result in transfers]

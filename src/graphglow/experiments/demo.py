@@ -11,18 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.baselines import fit
 from graphglow.baselines.fit import METHODS as COMPETITORS
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.refined import RefinedGraph
+from graphglow.experiments.before_after import Refined, describe_refined
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import open_executor, result_of
-from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import DATASETS, load_graph
-from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.perturb import add_edges
 from graphglow.graphs.split import MASKS, few_label_split
 from graphglow.ops.knn import knn_edges
@@ -32,12 +29,9 @@ from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 
 METHODS = ("gcn", "mlp", "knn", "untrained", "graphglow", "instant")
-CONTROLS = METHODS[:4]
+OTHERS = ("gcn", "mlp", "knn")
+"""Controls that have nothing of ours."""
 SIGNIFICANT = 0.05
-EDGES_SHOWN = 6
-LARGEST_DEGREE = 12
-"""Of the node whose neighbourhood is drawn: more would not be seen."""
-NEW_NEIGHBOURS = 6
 CORA_CLASSES = (
     "Theory",
     "Reinforcement learning",
@@ -61,6 +55,16 @@ class Target:
     false_edges: float = 0.0
     """Random edges that are added, for each edge that it has."""
 
+    @property
+    def what(self) -> str:
+        """In words."""
+        words = [DATASETS[self.graph].what]
+        if self.false_edges:
+            words.append(f"{self.false_edges:g} false edges added for each true one")
+        few = f"{self.labels_per_class} labels per class, and as many for validation"
+        words.append("public split" if self.labels_per_class is None else few)
+        return "; ".join(words)
+
     def draw(self, seed: int) -> Data:
         """The graph, with the labels and false edges of a seed."""
         data = load_graph(self.graph)
@@ -80,9 +84,9 @@ class Demo:
     """What the demo runs. Every method sees the same splits, seeds, width, epochs and patience."""
 
     targets: tuple[Target, ...] = (
-        Target("Cora, 5 labels per class", "cora", labels_per_class=5),
-        Target("Cora, half of the edges false", "cora", false_edges=1.0),
-        Target("Breast cancer, a table, 5 labels per class", "breast_cancer", labels_per_class=5),
+        Target("Cora, few labels", "cora", labels_per_class=5),
+        Target("Cora, false edges", "cora", false_edges=1.0),
+        Target("Breast cancer", "breast_cancer", labels_per_class=5),
     )
     drawn: int = 1
     """The target whose refined graph is described, by its place: where there is most to mend."""
@@ -108,59 +112,12 @@ class Row:
     seconds: float
 
 
-class Edge(NamedTuple):
-    """An edge with the classes of its ends, and how likely these are one."""
-
-    ends: tuple[int, int]
-    classes: tuple[str, str]
-    probability: float
-    injected: bool = False
-
-
-class Node(NamedTuple):
-    """A node of a drawing."""
-
-    node: int
-    label: int
-    predicted: int
-
-
-@dataclass(frozen=True)
-class Neighbourhood:
-    """A node, the first of ``nodes``, and what it is joined to, before and after; ends are places.
-
-    An edge of the input is ``kept`` or ``dropped``.
-    """
-
-    nodes: list[Node]
-    kept: list[tuple[int, int]]
-    dropped: list[tuple[int, int]]
-    added: list[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Refined:
-    """What the refined graph of one target looks like."""
-
-    target: str
-    class_names: list[str]
-    before: GraphFacts
-    after: GraphFacts
-    dropped_injected: float | None
-    """The share of injected edges that are gone; None where none was injected."""
-    dropped_own: float
-    """The share of the graph's own edges that are gone."""
-    added: list[Edge]
-    """The most probable ones."""
-    dropped: list[Edge]
-    """The least probable ones."""
-    around: Neighbourhood
-
-
 @dataclass(frozen=True)
 class DemoResult:
     """Everything that the table and the page show."""
 
+    targets: dict[str, str]
+    """What each is, in words."""
     rows: list[Row]
     settings: dict[str, Any]
     versions: dict[str, str]
@@ -205,6 +162,7 @@ def run_demo(
     where = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores"
     seeds = range(seed, seed + demo.num_seeds)
     return DemoResult(
+        targets={target.name: target.what for target in demo.targets},
         rows=[r for t in demo.targets for s in seeds for r in found[t.name, s][0]],
         settings=_changed(demo.transfer),
         versions={**origin["versions"], "commit": origin["commit"], "machine": where},
@@ -230,20 +188,24 @@ def _run_job(
             given = data.clone()
             given.edge_index = knn_edges(data.x)
         competitor = "mlp" if method == "mlp" else "gcn"
-        run = fit(competitor, given, _alike(competitor, config))
-        scores = run.test_accuracy, run.val_accuracy, run.seconds
+        fitted = fit(competitor, given, _alike(competitor, config))
+        scores = fitted.test_accuracy, fitted.val_accuracy, fitted.seconds
         rows.append(Row(target.name, method, seed, split, *scores))
-    control = transfer(data, EvidenceLearner.untrained(seed), config)
-    ours = transfer(data, evidence_learner(), config)
-    for method, run in (("untrained", control), ("graphglow", ours)):
-        scores = run.test_accuracy, run.val_accuracy, run.seconds
+    for method, learner in (
+        ("untrained", EvidenceLearner.untrained(seed)),
+        ("graphglow", evidence_learner()),
+    ):
+        ours = transfer(data, learner, config)
+        scores = ours.test_accuracy, ours.val_accuracy, ours.seconds
         rows.append(Row(target.name, method, seed, split, *scores))
     assert isinstance(ours, EvidenceResult)
     right = (ours.known.instant.argmax(1).cpu() == data.y).double()
     test, val = (float(right[data[mask]].mean()) for mask in ("test_mask", "val_mask"))
     instant = ours.seconds - ours.train_seconds
     rows.append(Row(target.name, "instant", seed, split, test, val, instant))
-    return rows, describe_refined(ours, target) if describe else None
+    if not describe:
+        return rows, None
+    return rows, describe_refined(ours, target.name, load_graph(target.graph).edge_index)
 
 
 def _alike(competitor: str, config: TransferConfig) -> Any:
@@ -271,104 +233,6 @@ def _changed(config: TransferConfig) -> dict[str, Any]:
     found, default = vars(config), vars(TransferConfig())
     changed = {name: value for name, value in found.items() if value != default[name]}
     return {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
-
-
-def describe_refined(result: EvidenceResult, target: Target) -> Refined:
-    """Set the refined graph beside the input graph: in numbers, by edges, around one node."""
-    data, made = result.data, result.looked_over
-    known = load_graph(target.graph).edge_index
-    keys, nodes = _Pairs(made.num_nodes), made.num_nodes
-    own, given = keys.of_edges(known), keys.of_edges(data.edge_index)
-    injected = given[~torch.isin(given, own)]
-    gone, chance_of_gone = made.dropped()
-    gone_keys = keys(gone)
-    once = made.edge_index[0] < made.edge_index[1]
-    new = once & ~made.edge_in_input
-    refined = Data(y=data.y, edge_index=made.edge_index.cpu(), num_nodes=nodes)
-
-    def listed(pairs: Tensor, probability: Tensor, *, best: bool) -> list[Edge]:
-        """The surest pairs of which not both labels were given."""
-        fair = ~data.train_mask[pairs.cpu()].all(0)
-        pairs, probability = pairs.cpu()[:, fair], probability.cpu()[fair]
-        order = probability.argsort(descending=best, stable=True)[:EDGES_SHOWN]
-        false = torch.isin(keys(pairs[:, order]), injected).tolist()
-        found = zip(pairs[:, order].T.tolist(), probability[order].tolist(), false, strict=True)
-        names = data.class_names
-        return [
-            Edge((u, v), (names[data.y[u]], names[data.y[v]]), chance, was_injected)
-            for (u, v), chance, was_injected in found
-        ]
-
-    def share_gone(of: Tensor) -> float:
-        return float(torch.isin(of, gone_keys.cpu()).double().mean())
-
-    # AUDIT: the findings of ``graphglow.audit`` on the injected edges come here, as one more field
-    # of Refined (how many of the most doubtful edges are injected); demo.html.j2 has their place.
-    return Refined(
-        target=target.name,
-        class_names=list(data.class_names),
-        before=graph_facts(data, undirected=True),
-        after=graph_facts(refined),
-        dropped_injected=share_gone(injected) if len(injected) else None,
-        dropped_own=share_gone(own),
-        added=listed(made.edge_index[:, new], made.edge_probability[new], best=True),
-        dropped=listed(gone, chance_of_gone, best=False),
-        around=_around(result, made, gone_keys),
-    )
-
-
-class _Pairs:
-    """A number for each pair of nodes, whatever its direction."""
-
-    def __init__(self, num_nodes: int) -> None:
-        self.num_nodes = num_nodes
-
-    def __call__(self, pairs: Tensor) -> Tensor:
-        """[2, M] -> [M]."""
-        return pairs.amin(0) * self.num_nodes + pairs.amax(0)
-
-    def of_edges(self, edge_index: Tensor) -> Tensor:
-        """Each undirected edge once, loops left out: [2, E] -> [M]."""
-        low, high, _ = undirected_edges(edge_index, None, self.num_nodes)
-        return low.long() * self.num_nodes + high
-
-
-def _around(result: EvidenceResult, made: RefinedGraph, gone: Tensor) -> Neighbourhood:
-    """The test node that loses most edges, of those with few enough to be drawn.
-
-    Drawn are its neighbours in the input and the surest of the new ones, the input's edges among
-    all these, and new edges of the node itself.
-    """
-    data, keys = result.data, _Pairs(made.num_nodes)
-    given, gone = keys.of_edges(data.edge_index), gone.cpu()
-    degree, lost = (
-        torch.bincount(torch.cat([k // keys.num_nodes, k % keys.num_nodes]), minlength=len(data.y))
-        for k in (given, gone)
-    )
-    fit_to_draw = data.test_mask & (degree <= LARGEST_DEGREE)
-    centre = int(torch.where(fit_to_draw, lost, -1).argmax())
-    both = torch.stack([given // keys.num_nodes, given % keys.num_nodes])
-    beside = both[:, (both == centre).any(0)]
-    near = beside[beside != centre].tolist()
-    here = (made.edge_index[0] == centre) & ~made.edge_in_input
-    order = made.edge_probability[here].argsort(descending=True, stable=True)[:NEW_NEIGHBOURS]
-    new = made.edge_index[1, here][order].tolist()
-    predicted = result.logits.argmax(1).cpu()
-    ring = sorted([*near, *new], key=lambda node: (int(data.y[node]), node))
-    nodes = [centre, *ring]
-    place = {node: at for at, node in enumerate(nodes)}
-
-    def among(some: Tensor) -> list[tuple[int, int]]:
-        ends = torch.stack([some // keys.num_nodes, some % keys.num_nodes])
-        inside = torch.isin(ends, torch.tensor(nodes)).all(0)
-        return [(place[u], place[v]) for u, v in ends[:, inside].T.tolist()]
-
-    return Neighbourhood(
-        nodes=[Node(node, int(data.y[node]), int(predicted[node])) for node in nodes],
-        kept=among(given[~torch.isin(given, gone)]),
-        dropped=among(gone),
-        added=[(0, place[node]) for node in new],
-    )
 
 
 class Summary(NamedTuple):
@@ -410,17 +274,15 @@ class Gain(NamedTuple):
 
 
 def gains(rows: list[Row]) -> list[Gain]:
-    """On each target against the best of the controls, and against the untrained one."""
+    """On each target over the best of :data:`OTHERS`, and over the learner never trained."""
     from scipy.stats import ttest_1samp
 
     found = []
     for target, lines in summarise(rows).items():
-        means = {name: lines[name].mean for name in CONTROLS if name in lines}
+        means = {name: lines[name].mean for name in OTHERS if name in lines}
         scored = {name: mean for name, mean in means.items() if mean is not None}
-        if "graphglow" not in lines or not scored:
-            continue
-        best = max(scored, key=lambda name: scored[name])
-        for control in dict.fromkeys([best, *(n for n in scored if n == "untrained")]):
+        best = [max(scored, key=lambda name: scored[name])] if scored else []
+        for control in [*best, "untrained"]:
             ours, theirs = (_scores(rows, target, name) for name in ("graphglow", control))
             apart = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
             if apart:

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.demo import METHODS, DemoResult, Gain, Neighbourhood, gains, summarise
+from graphglow.experiments.before_after import Neighbourhood
+from graphglow.experiments.demo import METHODS, DemoResult, gains, summarise
 from graphglow.report.page import percent, signed, write_page
 
 LABELS = {"gcn": "GCN", "mlp": "MLP", "knn": "kNN graph"}
@@ -25,6 +26,7 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
         charts=False,
         title=title,
         targets=summarise(result.rows),
+        about=result.targets,
         methods=[name for name in METHODS if any(row.method == name for row in result.rows)],
         num_seeds=len({row.seed for row in result.rows}),
         gains=gains(result.rows),
@@ -39,7 +41,10 @@ def write_picture(result: DemoResult, path: str | Path) -> None:
     """Write the neighbourhood before and after as one SVG, with its numbers; an old one goes."""
     lines = summarise(result.rows)[result.refined.target]
     before, after = (lines[name].mean for name in ("gcn", "graphglow"))
-    accuracy = {"before": f"GCN on it: {percent(before)}", "after": f"graphglow: {percent(after)}"}
+    accuracy = {
+        "before": f"GCN {percent(before)} right",
+        "after": f"graphglow {percent(after)} right",
+    }
     write_page(path, "before_after.svg.j2", charts=False, accuracy=accuracy, **_drawing(result))
 
 
@@ -64,12 +69,19 @@ def places(around: Neighbourhood) -> list[tuple[float, float]]:
     return [(SIDE / 2, SIDE / 2), *ring]
 
 
-def headline(result: DemoResult) -> str:
-    """On how many targets graphglow is ahead of all controls beyond chance, and where it is not."""
-    best: dict[str, Gain] = {}
-    for gain in gains(result.rows):
-        best.setdefault(gain.target, gain)  # the best control's comes first
-    ahead = [g for g in best.values() if g.difference > 0 and g.beyond_chance]
-    said = f"graphglow is above every control beyond chance on {len(ahead)} of {len(best)} targets"
-    other = [f"{g.target} ({signed(g.difference)})" for g in best.values() if g not in ahead]
-    return f"{said}; not on {', '.join(other)}." if other else f"{said}."
+def headline(result: DemoResult) -> list[str]:
+    """What graphglow gains over others and over itself untrained, whatever it is: two sentences."""
+    found = gains(result.rows)
+    said = []
+    for who, over in (
+        ("the best of GCN, MLP and kNN graph", [g for g in found if g.control != "untrained"]),
+        ("the same learner never trained", [g for g in found if g.control == "untrained"]),
+    ):
+        parts = [f"{signed(gain.difference)} points on {gain.target}" for gain in over]
+        ahead = sum(gain.difference > 0 and gain.beyond_chance for gain in over)
+        if over:
+            said.append(
+                f"graphglow over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
+                f"{len(over)} targets."
+            )
+    return said

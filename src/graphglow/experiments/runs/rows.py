@@ -10,9 +10,11 @@ import json
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from heapq import merge
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -257,22 +259,37 @@ def _settings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     return parts + [as_compared(source_kind(method), before)] * bool(before)
 
 
+def by_date(files: Iterable[RowFile]) -> list[ResultRow]:
+    """The rows of several files, newer behind older, whatever the order of the files.
+
+    Within a file rows stay as they stand: one that was taken back is older than those before it.
+    """
+
+    def dated(file: RowFile) -> Iterator[tuple[str, ResultRow]]:
+        latest = ""
+        for row in file.rows:
+            latest = max(latest, str(row.provenance.get("date") or ""))
+            yield latest, row
+
+    return [row for _, row in merge(*map(dated, files), key=itemgetter(0))]
+
+
 def without_repeats(rows: Sequence[ResultRow]) -> tuple[list[ResultRow], int]:
     """The rows that each cell is summed up from; also how many were replaced by later ones.
 
     Those with the settings of its newest row: a mean over runs of several settings is that of no
     method. Rows say how many seeds had other settings alone, which are not among the replaced. Of
-    several rows about one seed that of the latest date counts, and of one date the last.
+    several rows about one seed the last counts.
     """
     settings = [same_settings(row) for row in rows]
-    dated = [(str(row.provenance.get("date") or ""), at) for at, row in enumerate(rows)]
-    by_date = [at for _, at in sorted(dated)]
-    newest = {rows[at].slot[:2]: settings[at] for at in by_date}
-    usable = [own == newest[row.slot[:2]] for row, own in zip(rows, settings, strict=True)]
-    latest = {rows[at].slot: rows[at] for at in by_date if usable[at]}
-    slots = dict.fromkeys(row.slot for row, fits in zip(rows, usable, strict=True) if fits)
-    left_out = Counter(slot[:2] for slot in {row.slot for row in rows} - slots.keys())
-    found = [replace(latest[slot], left_out=left_out[slot[:2]]) for slot in slots]
+    newest = {row.slot[:2]: own for row, own in zip(rows, settings, strict=True)}
+    kept = {
+        row.slot: row
+        for row, own in zip(rows, settings, strict=True)
+        if own == newest[row.slot[:2]]
+    }
+    left_out = Counter(slot[:2] for slot in {row.slot for row in rows} - kept.keys())
+    found = [replace(row, left_out=left_out[row.slot[:2]]) for row in kept.values()]
     return found, len(rows) - len(found) - left_out.total()
 
 
