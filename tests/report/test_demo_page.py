@@ -159,3 +159,9 @@ def test_the_picture_is_a_small_drawing_with_its_numbers(tmp_path: Path) -> None
     assert {element.tag for element in root.iter()} <= {
         f"{SVG}{tag}" for tag in ("svg", "title", "style", "rect", "g", "line", "circle", "text")
     }
+
+
+def test_the_picture_of_the_docs_is_one_of_these() -> None:
+    path = Path(__file__).parents[2] / "docs" / "pictures" / "before_after.svg"
+    assert path.stat().st_size < 60_000
+    assert "After: graphglow" in " ".join(ElementTree.parse(path).getroot().itertext())
