@@ -273,15 +273,17 @@ def test_refine_of_a_saved_result_is_the_same(run, home, tmp_path):
 
 
 def test_datasets_says_which_files_are_there(run, tmp_path):
-    (tmp_path / "Cora" / "raw").mkdir(parents=True)
-    (tmp_path / "Cora" / "raw" / "ind.cora.x").touch()
+    (tmp_path / "CiteSeer" / "raw").mkdir(parents=True)
+    (tmp_path / "CiteSeer" / "raw" / "ind.citeseer.x").touch()
     facts = run("datasets", "--data-root", tmp_path, "--json").json
     rows = {row["name"]: row for row in facts["datasets"]}
     assert set(rows) == set(graphglow.graphs.DATASETS)
-    assert {name: rows[name]["found"] for name in ("cora", "pubmed", "wine")} == {
-        "cora": True, "pubmed": False, "wine": True,
+    assert {name: rows[name]["found"] for name in ("cora", "citeseer", "pubmed", "wine")} == {
+        "cora": True, "citeseer": True, "pubmed": False, "wine": True,
     }  # fmt: skip
-    assert not rows["wine"]["needs_data"]
+    assert {name for name in ("cora", "citeseer", "wine") if rows[name]["needs_data"]} == {
+        "citeseer"
+    }
     shown = run("datasets", "--data-root", tmp_path / "absent").out
     assert "synthetic-heterophilous" in shown
     assert "missing" in shown
@@ -296,23 +298,26 @@ def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
 
 
 def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypatch):
-    from graphglow.experiments.demo import DEMO
+    from graphglow.experiments.demo import DEMO, Target
 
     small = replace(
         DEMO,
-        targets=("wine",),
+        targets=(Target("a small one", "synthetic-small", labels_per_class=5, false_edges=1.0),),
+        drawn=0,
         num_seeds=2,
-        labels_per_class=5,
-        refined_target="wine",
-        transfer=replace(DEMO.transfer, epochs=2, num_pivots=8),
+        transfer=replace(DEMO.transfer, epochs=2),
+        processes=1,
     )
     monkeypatch.setattr("graphglow.experiments.demo.DEMO", small)
     monkeypatch.chdir(tmp_path)
-    first = run("demo")
+    first = run("demo", "--picture", "around.svg")
     assert (first.status, first.err) == (0, "")
     assert str(tmp_path / "demo_report.html") in first.out
-    assert "random-theta" in first.out
-    assert f"the learner {DEMO.learner}, frozen" in " ".join(first.out.split())
+    assert "graphglow over the best of GCN, MLP and kNN graph:" in " ".join(first.out.split())
+    assert "of the injected edges" in " ".join(first.out.split())
+    assert Path("around.svg").read_text().startswith("<svg")
+    assert "--overwrite" in run("demo", "--picture", "around.svg").refuses()
+    assert ".svg" in run("demo", "--picture", "around.png").refuses()
     again = run("demo", "--json", "--seed", "4").json
     assert {row["seed"] for row in again["rows"]} == {4, 5}
     assert again["refined"]["before"]["edges"] > 0

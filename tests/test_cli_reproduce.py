@@ -110,7 +110,8 @@ def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(capsys, 
     assert len(shown.err.splitlines()) == 1
     assert "the raw files of cornell5, johnshopkins55," in shown.err
     found = json.loads(shown.out)
-    assert "cora" in found["graphs_without_files"]
+    assert "citeseer" in found["graphs_without_files"]
+    assert "cora" not in found["graphs_without_files"]  # of the package
     assert set(found["counts"]) == {*cells_module.EXPERIMENTS}
     assert found["runs"] == sum(counts["missing"] for counts in found["counts"].values())
     assert sum(counts["shared"] for counts in found["counts"].values()) > 0

@@ -207,7 +207,7 @@ def test_failed_pretraining_fails_the_cells_that_need_it(out):
 
 
 def test_what_keeps_all_from_starting_is_raised_and_no_row(out, tmp_path):
-    for there in (cell(target="cora"), cell("graphglow", sources=("cora",))):
+    for there in (cell(target="citeseer"), cell("graphglow", sources=("citeseer",))):
         with pytest.raises(InputError, match=r"must exist|must be"):
             run_elsewhere([there], out, tmp_path)
     with pytest.raises(InputError, match="got 'wings'"):
@@ -350,15 +350,15 @@ def test_a_bug_is_a_row_that_says_so(out, monkeypatch):
 
 
 def test_data_is_looked_for_before_anything_runs(out, tmp_path):
-    with pytest.raises(InputError, match="cora"):
-        run_elsewhere([cell(), cell("graphglow", sources=("cora",))], out, tmp_path)
+    with pytest.raises(InputError, match="citeseer"):
+        run_elsewhere([cell(), cell("graphglow", sources=("citeseer",))], out, tmp_path)
     assert rows(out) == []
 
 
 def test_graphs_that_are_there_are_not_read(tmp_path):
-    (tmp_path / "CORA" / "raw").mkdir(parents=True)
-    (tmp_path / "CORA" / "raw" / "x").touch()
-    assert without_files(["cora", "wine", TARGET], tmp_path) == []
+    (tmp_path / "CITESEER" / "raw").mkdir(parents=True)
+    (tmp_path / "CITESEER" / "raw" / "x").touch()
+    assert without_files(["citeseer", "wine", TARGET], tmp_path) == []
     (tmp_path / "reed98" / "raw").mkdir(parents=True)
     (tmp_path / "reed98" / "raw" / "data.mat").touch()
     assert without_files(["reed98"], tmp_path) == ["reed98"]  # without the authors' split

@@ -4,6 +4,7 @@ import gzip
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from small_cells import cell, rows, run
@@ -11,7 +12,9 @@ from small_cells import cell, rows, run
 from graphglow.errors import InputError
 from graphglow.experiments.runs import rows as row_module
 from graphglow.experiments.runs.rows import (
+    RowFile,
     append_row,
+    by_date,
     origins,
     read_rows,
     row_of,
@@ -197,6 +200,23 @@ def test_rows_of_others_are_compared_as_they_are():
 def test_of_repeated_rows_the_last_counts():
     kept, dropped = without_repeats([row_of(row(test_accuracy=a)) for a in (0.1, 0.2)])
     assert ([one.test_accuracy for one in kept], dropped) == ([0.2], 1)
+
+
+def test_of_several_files_the_latest_date_counts_whatever_their_order():
+    def made(*days):
+        dates = [{"date": f"2026-11-{day}T00:00:00+00:00"} if day else {} for day in days]
+        found = [
+            row_of(row(test_accuracy=float(d), provenance=p))
+            for d, p in zip(days, dates, strict=True)
+        ]
+        return RowFile(Path("a"), found)
+
+    files = [made(12, 14), made(13), made(0)]
+    for order in (files, files[::-1]):
+        kept, dropped = without_repeats(by_date(order))
+        assert ([one.test_accuracy for one in kept], dropped) == ([14.0], 3)
+    taken_back = by_date([made(14, 12), made(13)])  # the older row was written again
+    assert [one.test_accuracy for one in taken_back] == [13.0, 14.0, 12.0]
 
 
 def test_of_a_cell_only_runs_with_the_settings_of_its_newest_are_kept():

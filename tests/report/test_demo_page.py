@@ -1,32 +1,41 @@
 import sys
+from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
-import numpy as np
 import pytest
-from jinja2 import UndefinedError
 from parsed_page import Page
 
 from graphglow.errors import InputError
-from graphglow.experiments.demo import NewEdge, Refined, Row
+from graphglow.experiments.before_after import Edge, Neighbourhood, Node, Refined
+from graphglow.experiments.demo import DemoResult, Row
 from graphglow.experiments.structure_metrics import GraphFacts
 from graphglow.report import is_report, write_report
-from graphglow.report.demo import verdicts
+from graphglow.report.demo import headline, write_picture
 
 HOSTILE = "<script>alert('x')</script>\"'&"
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def row(target: str, method: str, accuracy: float | None, seed: int = 0) -> Row:
     return Row(target, method, seed, "random seed 0", accuracy, 0.5, 1.25)
 
 
-def written(path: Path, rows: list[Row], **more: object) -> Page:
-    write_report(rows, path, **more)  # type: ignore[arg-type]
-    return Page(path.read_text(encoding="utf-8"))
+def refined(name: str) -> Refined:
+    nodes = [Node(4, 0), Node(5, 0), Node(6, 1), Node(7, 1)]
+    return Refined(
+        target="wine",
+        class_names=[name, "other"],
+        before=GraphFacts(20, 0.25),
+        after=GraphFacts(30, 0.75),
+        dropped_injected=0.5,
+        dropped_own=0.125,
+        added=[Edge((1, 2), (name, name), 0.9)],
+        dropped=[Edge((4, 6), (name, "other"), 0.1, injected=True)],
+        around=Neighbourhood(nodes, kept=[(0, 1)], dropped=[(0, 2), (1, 2)], added=[(0, 3)]),
+    )
 
 
-REFINED = Refined(
-    HOSTILE, 10, 3, GraphFacts(20, 0.25), GraphFacts(30, None), [NewEdge(HOSTILE, "b", 0.5, None)]
-)
 ROWS = [
     row("wine", "graphglow", 0.9),
     row("wine", "graphglow", 1.0, seed=1),
@@ -34,18 +43,34 @@ ROWS = [
     row("wine", "gcn", 0.96, seed=1),
     row("other", "graphglow", None),
 ]
+ABOUT = {"wine": "a table"}
+RESULT = DemoResult(ABOUT, ROWS, {"--epochs": 2}, {"torch": "2"}, refined("Red"), 1.0)
+TEXT = {HOSTILE: HOSTILE}
+NAMED = DemoResult(TEXT, [row(HOSTILE, "gcn", 0.5)], TEXT, TEXT, refined(HOSTILE), 1.0)
+
+
+def written(path: Path, result: DemoResult = RESULT, **more: str) -> Page:
+    write_report(result, path, **more)
+    return Page(path.read_text(encoding="utf-8"))
 
 
 def test_page_is_well_formed_and_bold_is_the_best_mean(tmp_path: Path) -> None:
-    page = written(tmp_path / "page.html", ROWS, title="A title", refined=REFINED)
+    page = written(tmp_path / "page.html", title="A title")
     assert page.strong == ["96.0 %"]
     assert "95.0 %" in page.text
     assert "A title" in page.text
     assert page.seen.count("caption") == page.seen.count("table") == 4
+    assert "Of the injected edges 50.0 % are dropped, of the graph's own 12.5 %" in page.text
+    assert page.seen.count("svg") == 4  # bars of two targets, before, after
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    before, after = text.split("<h3>Before</h3>")[1].split("<h3>After</h3>")
+    assert (before.count("<line"), before.count("gone")) == (3, 0)
+    after = after.split("</svg>")[0]
+    assert [after.count(kind) for kind in ("<line", " gone", " new")] == [4, 2, 1]
 
 
 def test_page_needs_no_network_and_no_scripts(tmp_path: Path) -> None:
-    page = written(tmp_path / "page.html", ROWS, refined=REFINED)
+    page = written(tmp_path / "page.html")
     assert page.loads == ["#content"]
     assert page.scopeless == 0
     assert not {"script", "link", "iframe", "img"} & set(page.seen)
@@ -58,27 +83,27 @@ def test_page_needs_no_network_and_no_scripts(tmp_path: Path) -> None:
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
-    page = written(
-        tmp_path / "page.html",
-        [row(HOSTILE, HOSTILE, 0.5)],
-        title=HOSTILE,
-        pretraining={"sources": [HOSTILE], "seed": 0, "val_accuracy": 0.5, "seconds": 1.0},
-        settings={HOSTILE: {HOSTILE: HOSTILE}},
-        versions={HOSTILE: HOSTILE},
-        refined=REFINED,
-    )
+    page = written(tmp_path / "page.html", NAMED, title=HOSTILE)
     assert "script" not in page.seen
     assert page.text.count(HOSTILE) >= 10
 
 
 def test_page_without_extras(tmp_path: Path) -> None:
-    page = written(tmp_path / "page.html", [row("wine", "unheard-of", None)])
-    assert "unheard-of" in page.text
+    page = written(
+        tmp_path / "page.html",
+        replace(
+            RESULT,
+            rows=[row("wine", "gcn", None)],
+            settings={},
+            refined=replace(RESULT.refined, dropped_injected=None),
+        ),
+    )
+    assert "injected" not in page.text
     assert page.strong == []
 
 
 def test_only_reports_are_recognised(tmp_path: Path) -> None:
-    write_report(ROWS, tmp_path / "page.html")
+    write_report(RESULT, tmp_path / "page.html")
     (tmp_path / "other.html").write_text("<html></html>")
     assert is_report(tmp_path / "page.html")
     assert not is_report(tmp_path / "other.html")
@@ -89,35 +114,54 @@ def test_only_reports_are_recognised(tmp_path: Path) -> None:
 def test_failure_keeps_the_old_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("old")
-    with pytest.raises(UndefinedError):
-        write_report(ROWS, path, pretraining={"seed": 0})  # a page that cannot be made
+    nowhere = Neighbourhood([Node(0, 9)], [], [], [])  # a class that has no name
+    with pytest.raises(IndexError):
+        write_report(replace(RESULT, refined=replace(RESULT.refined, around=nowhere)), path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
     with pytest.raises(InputError, match="folder"):
-        write_report(ROWS, tmp_path)
+        write_report(RESULT, tmp_path)
 
 
-def test_verdicts_say_who_is_ahead_whoever_it_is() -> None:
-    assert verdicts(ROWS) == [
-        "graphglow against gcn: mean accuracy higher on 0, equal on 0, lower on 1 of 1 targets."
+def test_the_headline_says_who_is_ahead_whoever_it_is() -> None:
+    over = "graphglow over the best of GCN, MLP and kNN graph:"
+    assert headline(RESULT) == [
+        f"{over} \u22121.0 points on wine; beyond chance on 0 of 1 targets."
     ]
-    tie = [row("wine", "graphglow", 26 / 27), row("wine", "gcn", float(np.float32(26 / 27)))]
-    assert "equal on 1" in verdicts(tie)[0]
-    assert verdicts([row("wine", "gcn", 0.5)]) == []
+    steady = [row("a", "gcn", 0.5 + 0.1 * s, s) for s in range(3)]
+    steady += [row("a", "untrained", 0.6 + 0.1 * s, s) for s in range(3)]
+    steady += [row("a", "graphglow", 0.6 + 0.101 * s, s) for s in range(3)]
+    assert headline(replace(RESULT, rows=steady)) == [
+        f"{over} +10.1 points on a; beyond chance on 1 of 1 targets.",
+        "graphglow over the same learner never trained: +0.1 points on a; beyond chance on 0 of 1 "
+        "targets.",
+    ]
+    assert headline(replace(RESULT, rows=steady[:3])) == []
 
 
 def test_the_demo_does_not_need_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
-    write_report(ROWS, tmp_path / "demo.html")
+    write_report(RESULT, tmp_path / "demo.html")
     assert is_report(tmp_path / "demo.html")
 
 
-def test_the_evidence_learner_is_set_beside_its_own_controls() -> None:
-    scores = {"evidence": 0.9, "evidence-untrained": 0.8, "graphglow": 0.7, "gcn": 0.9}
-    rows = [Row("wine", method, 0, "own", score, score, 0.1) for method, score in scores.items()]
-    assert verdicts(rows) == [
-        "evidence against evidence-untrained: mean accuracy higher on 1, equal on 0, lower on 0 "
-        "of 1 targets.",
-        "evidence against gcn: mean accuracy higher on 0, equal on 1, lower on 0 of 1 targets.",
-        "graphglow against gcn: mean accuracy higher on 0, equal on 0, lower on 1 of 1 targets.",
-    ]
+def test_the_picture_is_a_small_drawing_with_its_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "before_after.svg"
+    write_picture(replace(RESULT, refined=refined(HOSTILE)), path)
+    assert path.stat().st_size < 60_000
+    root = ElementTree.parse(path).getroot()
+    words = " ".join(root.itertext())
+    for number in ("25.0 %", "75.0 %", "96.0 %", "95.0 %"):
+        assert number in words
+    assert HOSTILE in words
+    assert len(root.findall(f".//{SVG}line")) == 3 + 4
+    assert "prefers-color-scheme: dark" in words
+    assert {element.tag for element in root.iter()} <= {
+        f"{SVG}{tag}" for tag in ("svg", "title", "style", "rect", "g", "line", "circle", "text")
+    }
+
+
+def test_the_picture_of_the_docs_is_one_of_these() -> None:
+    path = Path(__file__).parents[2] / "docs" / "pictures" / "before_after.svg"
+    assert path.stat().st_size < 60_000
+    assert "After: graphglow" in " ".join(ElementTree.parse(path).getroot().itertext())

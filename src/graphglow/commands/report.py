@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
@@ -10,20 +10,22 @@ from graphglow.commands import flags, terminal
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
 from graphglow.commands.terminal import percent, print_json, say, waiting
 from graphglow.errors import InputError
-from graphglow.report import is_report, write_report
-from graphglow.report.page import PAGES, require_plotly
+from graphglow.report.page import PAGES, is_report, require_plotly
 from graphglow.storage import existing_file
 from graphglow.training import TransferResult
 from graphglow.training.config import Device
 
+if TYPE_CHECKING:
+    from graphglow.experiments.demo import Summary
+
 NEXT = """
 next:   graphglow transfer --learner universal --target wine --predictions wine.csv
-        graphglow refine --target wine --out better.csv --predictions classes.csv
-        graphglow pretrain --sources wine digits --num-pivots 100 --out own.safetensors"""
+        graphglow refine --target wine --out better.csv --predictions classes.csv"""
 
 
 def demo(  # noqa: D417 (flags.py says the rest)
     out: flags.File = Path("demo_report.html"),
+    picture: flags.File | None = None,
     seed: int = 0,
     device: Device = "auto",
     overwrite: flags.Overwrite = False,
@@ -32,41 +34,50 @@ def demo(  # noqa: D417 (flags.py says the rest)
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
 
-    Transfers the package's pre-trained structure learner, frozen, to graphs that it has never
-    seen, and sets it beside its controls. Nothing is downloaded.
+    The package's learner, frozen, on graphs that it has never seen: Cora with few labels, Cora with
+    as many false edges as true ones, and a table; beside its controls. Nothing is downloaded.
 
     Args:
         out: Where to write the report, one HTML page; an older report is replaced.
-        seed: The first of the seeds; each draws labels, weights and pivots.
+        picture: Where to write a picture too, an .svg: edges around a node before and after.
+        seed: The first of the seeds; each draws labels, false edges and weights.
         device: Where to compute: auto takes the GPU if there is one.
     """
-    from graphglow.experiments.demo import DEMO, run_demo, summarise
-    from graphglow.report.demo import verdicts
+    from graphglow.experiments.demo import DEMO, METHODS, run_demo, summarise
+    from graphglow.report.demo import LABELS, headline, write_picture, write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
-    result = run_demo(DEMO, seed=seed, device=device, watch=terminal.epoch_bar)
-    parts = ("pretraining", "settings", "versions", "refined")
-    made = {name: getattr(result, name) for name in parts}
-    write_report(result.rows, out, title="graphglow demo", **made)
+    if picture is not None:
+        picture = check_output(picture, overwrite=overwrite, suffixes=(".svg",))
+    with terminal.job_bar() as told:
+        result = run_demo(DEMO, seed=seed, device=device, told=told)
+    write_report(result, out)
+    if picture is not None:
+        write_picture(result, picture)
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return
+    found = summarise(result.rows)
     rows = [
-        (target, method, percent(line.mean), percent(line.std), f"{line.seconds:.2f}")
-        for target, methods in summarise(result.rows).items()
-        for method, line in methods.items()
+        (LABELS.get(method, method), *(_score(lines.get(method)) for lines in found.values()))
+        for method in METHODS
     ]
-    learner, refined = result.pretraining, result.refined
-    sources = ", ".join(learner["sources"])
-    title = f"graphglow: the learner {learner['name']}, frozen, pre-trained on {sources}"
-    terminal.show_rows(("target", "method", "test accuracy", "std", "training, s"), rows, title)
-    for sentence in verdicts(result.rows):
-        say(sentence)
+    terminal.show_rows(("", *found), rows, "Test accuracy, mean and deviation over the seeds")
+    refined = result.refined
     say(
-        f"Refined graph of {refined.target}: {percent(refined.after.homophily)} of its edges join "
-        f"nodes of one class; {percent(refined.before.homophily)} of the input graph's do."
+        "\n".join(headline(result)) + f"\nRefined graph of {refined.target}: "
+        f"{percent(refined.after.homophily)} of its edges join nodes of one class; "
+        f"{percent(refined.before.homophily)} of the input's do. Dropped are "
+        f"{percent(refined.dropped_injected)} of the injected edges and "
+        f"{percent(refined.dropped_own)} of its own."
     )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")
+
+
+def _score(line: "Summary | None") -> str:
+    if line is None or line.mean is None:
+        return "-"
+    return percent(line.mean) + ("" if line.std is None else f" +- {100 * line.std:.1f}")
 
 
 def report(  # noqa: D417 (flags.py says the rest)
@@ -84,11 +95,18 @@ def report(  # noqa: D417 (flags.py says the rest)
     Args:
         results: What to show, in any mix: files of result rows (JSON lines, from graphglow
             reproduce or benchmarks/), and saved transfers (.safetensors, from graphglow transfer
-            --out). Lines of other kinds, and damaged ones, are skipped and counted.
+            --out). Lines of other kinds, and damaged ones, are skipped and counted; of several
+            rows about one run the newest is shown.
         out: Where to write the page; an older report is replaced.
         title: Heading of the page.
     """
-    from graphglow.experiments.runs.rows import RowFile, counted, read_rows, without_repeats
+    from graphglow.experiments.runs.rows import (
+        RowFile,
+        by_date,
+        counted,
+        read_rows,
+        without_repeats,
+    )
     from graphglow.report.results import write_results
 
     if not results:
@@ -117,7 +135,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         terminal.note(sentence)
     with waiting("drawing"):
         experiments = write_results(files, transfers, out, title=title)
-    shown, replaced = without_repeats([row for file in files for row in file.rows])
+    shown, replaced = without_repeats(by_date(files))
     left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:
         names = [result.graph.name for _, result in transfers]

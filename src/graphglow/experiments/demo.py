@@ -1,4 +1,4 @@
-"""The main job on graphs that come with the package: transfer a learner, frozen, and compare.
+"""What the package does, in a minute: three targets, its controls, and a graph before and after.
 
 graphglow demo
 """
@@ -6,66 +6,97 @@ graphglow demo
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from concurrent.futures import as_completed
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
-from graphglow.baselines import FitResult, fit
-from graphglow.baselines.gnns import GNNConfig
+from graphglow.baselines import fit
+from graphglow.baselines.fit import METHODS as COMPETITORS
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.experiments.before_after import Refined, describe_refined
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
-from graphglow.graphs import load_graph
-from graphglow.graphs.split import few_label_split
-from graphglow.inference.refine import refine
-from graphglow.pretrained import paper_learner
-from graphglow.structure import StructureLearner
-from graphglow.training import PaperConfig, TransferResult, transfer
+from graphglow.experiments.runs.executor import open_executor, result_of
+from graphglow.graphs import DATASETS, load_graph
+from graphglow.graphs.perturb import add_edges
+from graphglow.graphs.split import MASKS, few_label_split
+from graphglow.ops.knn import knn_edges
+from graphglow.pretrained import evidence_learner
+from graphglow.training import EvidenceResult, TransferConfig, transfer
 from graphglow.training.config import Device
-from graphglow.training.loop import OnEpoch
+from graphglow.training.device import resolve_device
 
-METHODS = (
-    "evidence",
-    "evidence-untrained",
-    "graphglow",
-    "random-theta",
-    "gcn",
-    "logistic-regression",
+METHODS = ("gcn", "mlp", "knn", "untrained", "graphglow", "instant")
+OTHERS = ("gcn", "mlp", "knn")
+"""Controls that have nothing of ours."""
+SIGNIFICANT = 0.05
+CORA_CLASSES = (
+    "Theory",
+    "Reinforcement learning",
+    "Genetic algorithms",
+    "Neural networks",
+    "Probabilistic methods",
+    "Case based",
+    "Rule learning",
 )
-NEW_EDGES_SHOWN = 8
-TRANSFER = PaperConfig(
-    encoder="mlp",  # a point above gcn on validation where edges are wrong: within the spread
-    num_pivots=100,  # a tenth of the nodes: the whole demo has 90 s on two cores
-    refinements=2,  # as in pre-training
-    epochs=100,
-)
+"""In the order of the labels; the files do not name them."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A graph, how many labels it has, and what is wrong with it."""
+
+    name: str
+    graph: str
+    labels_per_class: int | None = None
+    """Of training, and as many of validation; None takes the split that the graph comes with."""
+    false_edges: float = 0.0
+    """Random edges that are added, for each edge that it has."""
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        words = [DATASETS[self.graph].what]
+        if self.false_edges:
+            words.append(f"{self.false_edges:g} false edges added for each true one")
+        few = f"{self.labels_per_class} labels per class, and as many for validation"
+        words.append("public split" if self.labels_per_class is None else few)
+        return "; ".join(words)
+
+    def draw(self, seed: int) -> Data:
+        """The graph, with the labels and false edges of a seed."""
+        data = load_graph(self.graph)
+        if self.graph == "cora":
+            data.class_names = list(CORA_CLASSES)
+        if self.labels_per_class is not None:
+            _give_few_labels(data, self.labels_per_class, seed)
+        return add_edges(data, self.false_edges, seed=seed)
+
+
+TRANSFER = TransferConfig(epochs=100, patience=20, hidden=32)
+"""Smaller than the defaults, for all methods alike: a minute on two cores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demo:
-    """What the demo runs. Every method sees the same splits, seeds and number of epochs."""
+    """What the demo runs. Every method sees the same splits, seeds, width, epochs and patience."""
 
-    learner: str = "paper"
-    targets: tuple[str, ...] = ("wine", "breast_cancer", "synthetic-small", "synthetic-noisy")
-    """Two tables without edges of their own, one whose edges help, one with mostly wrong edges."""
+    targets: tuple[Target, ...] = (
+        Target("Cora, few labels", "cora", labels_per_class=5),
+        Target("Cora, false edges", "cora", false_edges=1.0),
+        Target("Breast cancer", "breast_cancer", labels_per_class=5),
+    )
+    drawn: int = 1
+    """The target whose refined graph is described, by its place: where there is most to mend."""
     num_seeds: int = 3
-    labels_per_class: int = 10
-    """Of training; a quarter of the others validates. Where labels abound, features do well."""
-    transfer: PaperConfig = TRANSFER
-    refined_target: str = "synthetic-noisy"
-    """The target whose refined graph is described: where there is most to mend."""
-    top_k: int = 8
-    """The mean degree of that graph, so that edge counts compare."""
+    transfer: TransferConfig = TRANSFER
+    processes: int | None = None
+    """None: one per core, or one on a GPU."""
 
 
 DEMO = Demo()
-
-
-Scores = tuple[float | None, float | None, float]
-"""Test and validation accuracy, and seconds."""
 
 
 @dataclass(frozen=True)
@@ -78,170 +109,130 @@ class Row:
     split: str
     test_accuracy: float | None
     val_accuracy: float | None
-    train_seconds: float
-
-
-class NewEdge(NamedTuple):
-    """An edge of the refined graph that the input graph does not have."""
-
-    source: str
-    target: str
-    weight: float
-    same_class: bool | None
-
-
-@dataclass(frozen=True)
-class Refined:
-    """What the refined graph of one target looks like."""
-
-    target: str
-    nodes: int
-    top_k: int
-    before: GraphFacts
-    after: GraphFacts
-    new_edges: list[NewEdge]
+    seconds: float
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Everything that the table and the report show."""
+    """Everything that the table and the page show."""
 
+    targets: dict[str, str]
+    """What each is, in words."""
     rows: list[Row]
-    pretraining: dict[str, Any]
     settings: dict[str, Any]
     versions: dict[str, str]
     refined: Refined
     seconds: float
 
 
-Watch = Callable[[str, int, int], AbstractContextManager[OnEpoch | None]]
-"""``(label, epochs, visits)`` to a context that gives ``on_epoch``: how progress is shown."""
+Told = Callable[[str, int, int], None]
+"""Told what is done, how many jobs are, and of how many."""
 
 
 def run_demo(
-    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", watch: Watch | None = None
+    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", told: Told | None = None
 ) -> DemoResult:
-    """Run every method on every target with several seeds, from ``seed`` on.
-
-    On a CPU one thread is used: on graphs this small more gain little, on a busy machine they
-    wait for each other, and the sums would depend on their number.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _run(demo, seed, device, watch or (lambda *_: nullcontext()))
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _run(demo: Demo, seed: int, device: Device, watch: Watch) -> DemoResult:
+    """Run every method on every target with several seeds, from ``seed`` on."""
     began = time.perf_counter()
-    learner = paper_learner(demo.learner)
-    rows: list[Row] = []
-    refined: Refined | None = None
-    for target in demo.targets:
-        for run_seed in range(seed, seed + demo.num_seeds):
-            settings = replace(demo.transfer, seed=run_seed, device=device)
-            data = _with_few_labels(load_graph(target), demo.labels_per_class, run_seed)
-            for method in METHODS:
-                about = (target, method, run_seed, f"few labels, seed {run_seed}")
-                if method == "logistic-regression":
-                    rows.append(Row(*about, *_logistic_regression(data)))
-                    continue
-                if method.startswith("evidence"):
-                    rows.append(Row(*about, *_instant(method, data, settings)))
-                    continue
-                with watch(
-                    f"{method} on {target}, seed {run_seed}", settings.epochs, 1
-                ) as on_epoch:
-                    result = _train(method, learner, data, settings, on_epoch)
-                scores = result.test_accuracy, result.val_accuracy, result.train_seconds
-                rows.append(Row(*about, *scores))
-                if refined is None and (method, target) == ("graphglow", demo.refined_target):
-                    assert isinstance(result, TransferResult)
-                    refined = describe_refined(result, demo.top_k)
-    assert refined is not None, "refined_target must be one of the targets"
-    made, origin = learner.provenance, provenance()
+    jobs = [(target, s) for s in range(seed, seed + demo.num_seeds) for target in demo.targets]
+    jobs.sort(key=lambda job: DATASETS[job[0].graph].nodes, reverse=True)  # stable
+    threads = torch.get_num_threads()
+    processes = demo.processes
+    if processes is None and resolve_device(device).type == "cpu":
+        processes = min(threads, len(jobs))
+    found: dict[tuple[str, int], tuple[list[Row], Refined | None]] = {}
+    drawn = demo.targets[demo.drawn], seed
+    try:
+        with open_executor(processes, device=device) as workers:
+            futures = {
+                workers.submit(_run_job, *job, demo.transfer, workers.device, job == drawn): job
+                for job in jobs
+            }
+            for done in as_completed(futures):
+                target, run_seed = futures[done]
+                found[target.name, run_seed] = result_of(done)
+                if told is not None:
+                    told(f"{target.name}, seed {run_seed}", len(found), len(jobs))
+    finally:
+        torch.set_num_threads(threads)  # a job that ran in this process has changed it
+    refined = found[drawn[0].name, seed][1]
+    assert refined is not None
+    origin = provenance()
     machine = origin["machine"]
-    told = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores, 1 torch thread"
+    where = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores"
+    seeds = range(seed, seed + demo.num_seeds)
     return DemoResult(
-        rows=rows,
-        pretraining={name: made[name] for name in ("sources", "seed", "seconds")}
-        | {"name": demo.learner, "val_accuracy": made["validation_accuracy"]},
-        settings={"transfer": {"--learner": demo.learner, **_changed(demo.transfer)}},
-        versions={**origin["versions"], "commit": origin["commit"], "machine": told},
+        targets={target.name: target.what for target in demo.targets},
+        rows=[r for t in demo.targets for s in seeds for r in found[t.name, s][0]],
+        settings=_changed(demo.transfer),
+        versions={**origin["versions"], "commit": origin["commit"], "machine": where},
         refined=refined,
         seconds=time.perf_counter() - began,
     )
 
 
-def _with_few_labels(data: Data, per_class: int, seed: int) -> Data:
-    parts = few_label_split(data.y, per_class=per_class, seed=seed)
-    for name, nodes in zip(("train_mask", "val_mask", "test_mask"), parts, strict=True):
-        data[name] = torch.zeros_like(data[name]).index_fill(0, nodes, True)
-    return data
+def _run_job(
+    target: Target, seed: int, config: TransferConfig, device: Device, describe: bool
+) -> tuple[list[Row], Refined | None]:
+    """All methods on one target with one seed, in one thread: sums depend on their number."""
+    torch.set_num_threads(1)
+    data = target.draw(seed)
+    config = replace(config, seed=seed, device=device)
+    split = str(data.split)
+    rows = []
+    for method in ("gcn", "mlp", "knn"):
+        if method == "gcn" and DATASETS[target.graph].kind == "table":
+            continue  # a table has no edges but those of knn
+        given = data
+        if method == "knn":
+            given = data.clone()
+            given.edge_index = knn_edges(data.x)
+        competitor = "mlp" if method == "mlp" else "gcn"
+        fitted = fit(competitor, given, _alike(competitor, config))
+        scores = fitted.test_accuracy, fitted.val_accuracy, fitted.seconds
+        rows.append(Row(target.name, method, seed, split, *scores))
+    for method, learner in (
+        ("untrained", EvidenceLearner.untrained(seed)),
+        ("graphglow", evidence_learner()),
+    ):
+        ours = transfer(data, learner, config)
+        scores = ours.test_accuracy, ours.val_accuracy, ours.seconds
+        rows.append(Row(target.name, method, seed, split, *scores))
+    assert isinstance(ours, EvidenceResult)
+    right = (ours.known.instant.argmax(1).cpu() == data.y).double()
+    test, val = (float(right[data[mask]].mean()) for mask in ("test_mask", "val_mask"))
+    instant = ours.seconds - ours.train_seconds
+    rows.append(Row(target.name, "instant", seed, split, test, val, instant))
+    if not describe:
+        return rows, None
+    return rows, describe_refined(ours, target.name, load_graph(target.graph).edge_index)
 
 
-def _train(
-    method: str,
-    learner: StructureLearner,
-    data: Data,
-    config: PaperConfig,
-    on_epoch: OnEpoch | None,
-) -> TransferResult | FitResult:
-    if method == "gcn":  # of the same size, trained in the same way
-        shared = {field.name for field in fields(GNNConfig)} - {"hidden"}
-        plain = {name: getattr(config, name) for name in shared}
-        own = GNNConfig(hidden=learner.config.embedding_size, **plain)
-        return fit("gcn", data, own, on_epoch=on_epoch)
-    if method == "random-theta":
-        learner = StructureLearner(learner.config, seed=config.seed)
-    return transfer(data, learner, config, on_epoch=on_epoch)
+def _alike(competitor: str, config: TransferConfig) -> Any:
+    """A competitor's config with the settings that it shares with ours."""
+    kind = COMPETITORS[competitor].config
+    names = kind.__dataclass_fields__.keys() & vars(config).keys()
+    return kind(**{name: getattr(config, name) for name in names})
 
 
-def _instant(method: str, data: Data, config: PaperConfig) -> Scores:
-    """The evidence learner, which trains nothing: test and validation accuracy, and seconds."""
-    began = time.perf_counter()
-    learner = "untrained" if method == "evidence-untrained" else "universal"
-    refined = refine(data, learner, seed=config.seed, device=config.device)
-    return refined.accuracy("test"), refined.accuracy("val"), time.perf_counter() - began
+def _give_few_labels(data: Data, per_class: int, seed: int) -> None:
+    """So many labels of each class for training, as many for validation; the rest is for tests."""
+    train, _, _ = few_label_split(data.y, per_class=per_class, seed=seed)
+    both, _, _ = few_label_split(data.y, per_class=2 * per_class, seed=seed)
+    masks = [
+        torch.zeros(len(data.y), dtype=torch.bool).index_fill(0, n, True) for n in (train, both)
+    ]
+    parts = masks[0], masks[1] & ~masks[0], ~masks[1] & (data.y >= 0)
+    for name, mask in zip(MASKS, parts, strict=True):
+        data[name] = mask
+    data.split = f"few labels, seed {seed}"
 
 
-def _logistic_regression(data: Data) -> tuple[float, float, float]:
-    """The control that sees features and no graph: test and validation accuracy, and seconds."""
-    from sklearn.linear_model import LogisticRegression
-
-    began = time.perf_counter()
-    x, y = data.x.numpy(), data.y.numpy()
-    train, val, test = (data[f"{part}_mask"].numpy() for part in ("train", "val", "test"))
-    model = LogisticRegression(max_iter=1000).fit(x[train], y[train])
-    seconds = time.perf_counter() - began
-    return float(model.score(x[test], y[test])), float(model.score(x[val], y[val])), seconds
-
-
-def _changed(config: PaperConfig) -> dict[str, Any]:
+def _changed(config: TransferConfig) -> dict[str, Any]:
     """The settings that differ from the defaults, as the flags that would set them."""
-    found, default = vars(config), vars(PaperConfig())
+    found, default = vars(config), vars(TransferConfig())
     changed = {name: value for name, value in found.items() if value != default[name]}
     return {f"--{name.replace('_', '-')}": value for name, value in changed.items()}
-
-
-def describe_refined(result: TransferResult, top_k: int) -> Refined:
-    """Compare the refined graph with the input graph, and list its strongest new edges."""
-    graph = result.refined_graph(top_k, self_loops=False)
-    num_nodes, y = result.graph.num_nodes, result.data.y
-    known = to_undirected(result.data.edge_index)
-    source, target = graph.edge_index
-    new = ~torch.isin(source * num_nodes + target, known[0] * num_nodes + known[1])
-    order = graph.edge_weight[new].argsort(descending=True, stable=True)[:NEW_EDGES_SHOWN]
-    ids = result.data.get("node_id") or range(num_nodes)
-    pairs, weights = graph.edge_index[:, new][:, order].T, graph.edge_weight[new][order]
-    edges = []
-    for (u, v), weight in zip(pairs.tolist(), weights.tolist(), strict=True):
-        same = bool(y[u] == y[v]) if min(y[u], y[v]) >= 0 else None
-        edges.append(NewEdge(str(ids[u]), str(ids[v]), weight, same))
-    before, after = graph_facts(result.data, undirected=True), graph_facts(graph)
-    return Refined(result.graph.name, num_nodes, top_k, before, after, edges)
 
 
 class Summary(NamedTuple):
@@ -263,6 +254,48 @@ def summarise(rows: list[Row]) -> dict[str, dict[str, Summary]]:
             runs=len(runs),
             mean=round(statistics.mean(scores), 6) if scores else None,  # equal counts are a tie
             std=statistics.stdev(scores) if len(scores) > 1 else None,
-            seconds=statistics.mean(row.train_seconds for row in runs),
+            seconds=statistics.mean(row.seconds for row in runs),
         )
     return found
+
+
+class Gain(NamedTuple):
+    """What graphglow has over a control on one target, paired by seed."""
+
+    target: str
+    control: str
+    difference: float
+    p: float | None
+    """Of a paired t-test over the seeds; None where there is nothing to test."""
+
+    @property
+    def beyond_chance(self) -> bool:
+        return self.p is not None and self.p < SIGNIFICANT
+
+
+def gains(rows: list[Row]) -> list[Gain]:
+    """On each target over the best of :data:`OTHERS`, and over the learner never trained."""
+    from scipy.stats import ttest_1samp
+
+    found = []
+    for target, lines in summarise(rows).items():
+        means = {name: lines[name].mean for name in OTHERS if name in lines}
+        scored = {name: mean for name, mean in means.items() if mean is not None}
+        best = [max(scored, key=lambda name: scored[name])] if scored else []
+        for control in [*best, "untrained"]:
+            ours, theirs = (_scores(rows, target, name) for name in ("graphglow", control))
+            apart = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+            if apart:
+                spread = len(apart) > 1 and max(apart) > min(apart)
+                p = float(ttest_1samp(apart, 0).pvalue) if spread else None
+                found.append(Gain(target, control, statistics.mean(apart), p))
+    return found
+
+
+def _scores(rows: list[Row], target: str, method: str) -> dict[int, float]:
+    """By seed."""
+    return {
+        row.seed: row.test_accuracy
+        for row in rows
+        if (row.target, row.method) == (target, method) and row.test_accuracy is not None
+    }

@@ -25,7 +25,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.files import one_sentence
+from graphglow.graphs.files import one_sentence, read_npz
 from graphglow.graphs.split import MASKS, mask_from
 from graphglow.graphs.synthetic import synthetic_graph
 from graphglow.ops.knn import knn_edges
@@ -52,6 +52,9 @@ OGB_NAMES = ("ogbn-arxiv", "ogbn-products", "ogbn-papers100M")
 """One class per node and one kind of node; the others are of another task."""
 OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 OGB_KEPT = "graphglow.safetensors"
+PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+CORA = Path(__file__).with_name("cora.npz")
+"""Comes with the package (cora_license.txt); made by benchmarks/pack_cora.py."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class DatasetInfo:
     @property
     def needs_data(self) -> bool:
         """Whether files under the data root (or a download) are needed."""
-        return self.kind in ("citation", "social")
+        return self.kind in ("citation", "social") and self.name != "cora"
 
     def read(self, data_root: Path) -> Data:
         """The graph, not yet checked; without masks where the split is drawn by a seed."""
@@ -90,7 +93,15 @@ class DatasetInfo:
 
 
 def read_planetoid(name: str, root: Path) -> Data:
-    """Read ``cora``, ``citeseer`` or ``pubmed`` with the public split (Yang et al., 2016)."""
+    """Read ``cora``, ``citeseer`` or ``pubmed`` with the public split (Yang et al., 2016).
+
+    Where the raw files of Cora are not in the data root, it is read from the package.
+    """
+    files = [f"ind.{name}.{part}" for part in PLANETOID_PARTS]
+    if name == "cora" and not all((_raw_folder(root, name) / file).is_file() for file in files):
+        data = read_npz(CORA)
+        data.edge_index = data.edge_index.flip(0)  # both directions are there; in PyG's order
+        return data
     from torch_geometric.datasets import Planetoid
 
     class Checked(Planetoid):  # type: ignore[misc]
@@ -102,8 +113,6 @@ def read_planetoid(name: str, root: Path) -> Data:
                     check_plain_pickle(path)
             super().process()
 
-    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    files = [f"ind.{name}.{part}" for part in parts]
     return _read_raw(lambda home: Checked(home, name), root, name, files)
 
 
@@ -181,15 +190,21 @@ DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
 """Every known name (lower case) and what is known about it."""
 
 
+def _raw_folder(root: Path, name: str) -> Path:
+    """Where raw files are, or would be: the folder may be called ``Cora`` or ``cora``."""
+    raw = root / name / "raw"
+    with contextlib.suppress(OSError):
+        raw = next((p / "raw" for p in sorted(root.iterdir()) if p.name.lower() == name), raw)
+    return raw
+
+
 def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: Sequence[str]) -> Data:
     """Return the one graph that ``build`` makes of the ``files`` in ``root/name/raw``.
 
     PyG wants to write ``processed/`` beside ``raw/``. Here it works in a temporary folder that
     links to the raw files. Where files are missing, PyG downloads them.
     """
-    raw = root / name / "raw"
-    with contextlib.suppress(OSError):  # the folder may be called Cora or cora
-        raw = next((p / "raw" for p in sorted(root.iterdir()) if p.name.lower() == name), raw)
+    raw = _raw_folder(root, name)
     complete = all((raw / file).is_file() for file in files)
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary, name)

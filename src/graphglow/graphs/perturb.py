@@ -1,5 +1,6 @@
 """Damage to a graph, seeded: edges deleted, random edges added, features dealt to wrong nodes."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -39,7 +40,7 @@ def add_edges(data: Data, ratio: float, *, seed: int) -> Data:
     Shapes:
         edge_index [2, E] -> [2, E + 2 * round(ratio * M)]
     """
-    generator, num_nodes = _generator(ratio, seed), int(data.num_nodes)
+    generator, num_nodes = _generator(ratio, seed, below=math.inf), int(data.num_nodes)
     known = _edges(data)
     wanted = round(ratio * len(known))
     pairs = num_nodes * (num_nodes - 1) // 2
@@ -90,9 +91,9 @@ PERTURBATIONS: dict[str, Callable[..., Data]] = {
 """``(data, ratio, *, seed) -> Data``, by name."""
 
 
-def _generator(ratio: float, seed: int) -> torch.Generator:
-    if not 0 <= ratio < 1:
-        raise InputError(f"ratio must lie in [0, 1); got {ratio}")
+def _generator(ratio: float, seed: int, *, below: float = 1) -> torch.Generator:
+    if not 0 <= ratio < below:
+        raise InputError(f"ratio must lie in [0, {below}); got {ratio}")
     return torch.Generator().manual_seed(seed)
 
 

@@ -1,64 +1,87 @@
-"""The demo's page: no scripts, so it needs no Plotly."""
+"""The demo's page and its picture: no scripts, so they need no Plotly."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.demo import Refined, Row, summarise
-from graphglow.report.page import write_page
+from graphglow.experiments.before_after import Neighbourhood
+from graphglow.experiments.demo import METHODS, DemoResult, gains, summarise
+from graphglow.report.page import percent, signed, write_page
+
+LABELS = {"gcn": "GCN", "mlp": "MLP", "knn": "kNN graph"}
+"""Of methods that are not called as in the code."""
+COLOURS = ("#3f8fe0", "#d97706", "#12a594", "#a06bf0", "#e0538a", "#6a9e2d", "#a5734f")
+"""Of classes, readable on light and dark."""
+SIDE = 320.0
+"""Of a drawing, in its own units."""
+RING = 122.0
 
 
-def write_report(
-    rows: list[Row],
-    path: str | Path,
-    *,
-    title: str = "graphglow report",
-    pretraining: Mapping[str, Any] | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
-    versions: Mapping[str, str] | None = None,
-    refined: Refined | None = None,
-) -> None:
-    """Write the page, whole or not at all; an existing file is replaced.
-
-    Args:
-        rows: One row per method, target and seed.
-        path: Where to write.
-        title: Heading of the page.
-        pretraining: How the learner was made: ``sources``, ``seed``, ``val_accuracy``, ``seconds``.
-        settings: For each command, the flags that differ from the defaults.
-        versions: What ran, and on what.
-        refined: The refined graph of one target.
-    """
+def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglow demo") -> None:
+    """Write the page, whole or not at all; an existing file is replaced."""
     write_page(
         path,
         "demo.html.j2",
         charts=False,
         title=title,
-        targets=summarise(rows),
-        methods=list(dict.fromkeys(row.method for row in rows)),
-        num_seeds=len({row.seed for row in rows}),
-        verdicts=verdicts(rows),
-        pretraining=pretraining,
-        settings=settings or {},
-        versions=versions or {},
-        refined=refined,
+        targets=summarise(result.rows),
+        about=result.targets,
+        methods=[name for name in METHODS if any(row.method == name for row in result.rows)],
+        num_seeds=len({row.seed for row in result.rows}),
+        gains=gains(result.rows),
+        headline=headline(result),
+        settings=result.settings,
+        versions=result.versions,
+        **_drawing(result),
     )
 
 
-def verdicts(rows: list[Row]) -> list[str]:
-    """Say, for each control, on how many targets a learner's mean is above, at and below it."""
-    sentences, targets = [], summarise(rows).values()
-    methods = dict.fromkeys(row.method for row in rows)
-    evidence = [name for name in methods if name.startswith("evidence")]
-    paper = [name for name in methods if name not in ("graphglow", *evidence)]
-    pairs = [("evidence", name) for name in (*evidence[1:], *paper) if name != "random-theta"]
-    for both in [*pairs, *(("graphglow", name) for name in paper)]:
-        means = [[of[name].mean for name in both] for of in targets if of.keys() >= set(both)]
-        signs = [(a > b) - (a < b) for a, b in means if a is not None and b is not None]
-        if signs:
-            higher, equal, lower = map(signs.count, (1, 0, -1))
-            sentences.append(
-                f"{both[0]} against {both[1]}: mean accuracy higher on {higher}, equal on {equal}, "
-                f"lower on {lower} of {len(signs)} targets."
+def write_picture(result: DemoResult, path: str | Path) -> None:
+    """Write the neighbourhood before and after as one SVG, with its numbers; an old one goes."""
+    lines = summarise(result.rows)[result.refined.target]
+    before, after = (lines[name].mean for name in ("gcn", "graphglow"))
+    accuracy = {
+        "before": f"GCN {percent(before)} right",
+        "after": f"graphglow {percent(after)} right",
+    }
+    write_page(path, "before_after.svg.j2", charts=False, accuracy=accuracy, **_drawing(result))
+
+
+def _drawing(result: DemoResult) -> Mapping[str, Any]:
+    refined = result.refined
+    found = sorted({node.label for node in refined.around.nodes})
+    names = {label: refined.class_names[label] for label in found}
+    return {
+        "refined": refined,
+        "places": places(refined.around),
+        "colours": COLOURS,
+        "classes": names,
+        "labels": LABELS,
+    }
+
+
+def places(around: Neighbourhood) -> list[tuple[float, float]]:
+    """The node in the middle, all others around it in their order."""
+    others = len(around.nodes) - 1
+    turns = [2 * math.pi * at / max(1, others) - math.pi / 2 for at in range(others)]
+    ring = [(SIDE / 2 + RING * math.cos(a), SIDE / 2 + RING * math.sin(a)) for a in turns]
+    return [(SIDE / 2, SIDE / 2), *ring]
+
+
+def headline(result: DemoResult) -> list[str]:
+    """What graphglow gains over others and over itself untrained, whatever it is: two sentences."""
+    found = gains(result.rows)
+    said = []
+    for who, over in (
+        ("the best of GCN, MLP and kNN graph", [g for g in found if g.control != "untrained"]),
+        ("the same learner never trained", [g for g in found if g.control == "untrained"]),
+    ):
+        parts = [f"{signed(gain.difference)} points on {gain.target}" for gain in over]
+        ahead = sum(gain.difference > 0 and gain.beyond_chance for gain in over)
+        if over:
+            said.append(
+                f"graphglow over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
+                f"{len(over)} targets."
             )
-    return sentences
+    return said

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments.paper import NAMES, OURS, cells
-from graphglow.experiments.runs.rows import ResultRow, RowFile, origins, without_repeats
+from graphglow.experiments.runs.rows import ResultRow, RowFile, by_date, origins, without_repeats
 from graphglow.report import comparison, curves, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.curves import histories
@@ -58,7 +58,7 @@ def write_results(
     Returns:
         The names of the experiments shown.
     """
-    rows, repeats = without_repeats([row for file in files for row in file.rows])
+    rows, repeats = without_repeats(by_date(files))
     sections = experiment_sections(rows)
     styles = page_styles(sections)
     timed = [section for section in sections if section.name == "time"] or sections

@@ -10,9 +10,11 @@ import json
 import math
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from heapq import merge
 from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -255,6 +257,21 @@ def _settings(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     method, before = facts["method"], facts["pretraining"]
     parts = [as_compared(config_kind(method), facts["config"])]
     return parts + [as_compared(source_kind(method), before)] * bool(before)
+
+
+def by_date(files: Iterable[RowFile]) -> list[ResultRow]:
+    """The rows of several files, newer behind older, whatever the order of the files.
+
+    Within a file rows stay as they stand: one that was taken back is older than those before it.
+    """
+
+    def dated(file: RowFile) -> Iterator[tuple[str, ResultRow]]:
+        latest = ""
+        for row in file.rows:
+            latest = max(latest, str(row.provenance.get("date") or ""))
+            yield latest, row
+
+    return [row for _, row in merge(*map(dated, files), key=itemgetter(0))]
 
 
 def without_repeats(rows: Sequence[ResultRow]) -> tuple[list[ResultRow], int]:

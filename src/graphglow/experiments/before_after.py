@@ -1,0 +1,194 @@
+"""A refined graph beside the graph that it was made of: in numbers, by edges, around one node."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
+from graphglow.graphs.graph import undirected_edges
+from graphglow.training import EvidenceResult
+
+EDGES_SHOWN = 6
+DEGREES = 6, 12
+"""Least and most edges of the node whose neighbourhood is drawn: fewer say little."""
+NEW_NEIGHBOURS = 6
+
+
+class Edge(NamedTuple):
+    """An edge with the classes of its ends, and how likely these are one."""
+
+    ends: tuple[int, int]
+    classes: tuple[str, str]
+    probability: float
+    injected: bool = False
+
+
+class Node(NamedTuple):
+    """A node of a drawing."""
+
+    node: int
+    label: int
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """A node, the first of ``nodes``, and what it is joined to, before and after; ends are places.
+
+    An edge of the input is ``kept`` or ``dropped``.
+    """
+
+    nodes: list[Node]
+    kept: list[tuple[int, int]]
+    dropped: list[tuple[int, int]]
+    added: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Refined:
+    """What the refined graph of one target looks like."""
+
+    target: str
+    class_names: list[str]
+    before: GraphFacts
+    after: GraphFacts
+    """Of the edges that GNNs see: the strongest of each node."""
+    dropped_injected: float | None
+    """The share of injected edges that are gone; None where none was injected."""
+    dropped_own: float
+    """The share of the graph's own edges that are gone."""
+    added: list[Edge]
+    """The most probable ones."""
+    dropped: list[Edge]
+    """The least probable ones."""
+    around: Neighbourhood
+
+
+def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Refined:
+    """Set the refined graph beside the input graph.
+
+    Args:
+        result: The transfer.
+        name: Of the target.
+        own_edges: Of the graph before anything was injected: [2, E].
+    """
+    data, made = result.data, result.looked_over
+    keys, nodes = _Pairs(made.num_nodes), made.num_nodes
+    own, given = keys.of_edges(own_edges), keys.of_edges(data.edge_index)
+    injected = given[~torch.isin(given, own)]
+    gone, chance_of_gone = made.dropped()
+    gone_keys = keys(gone)
+    once = made.edge_index[0] < made.edge_index[1]
+    new = once & ~made.edge_in_input
+    refined = Data(y=data.y, edge_index=result.edge_index.cpu(), num_nodes=nodes)
+    before, after = graph_facts(data, undirected=True), graph_facts(refined)
+
+    def listed(pairs: Tensor, probability: Tensor, *, best: bool) -> list[Edge]:
+        """The surest pairs of which not both labels were given."""
+        fair = ~data.train_mask[pairs.cpu()].all(0)
+        pairs, probability = pairs.cpu()[:, fair], probability.cpu()[fair]
+        order = probability.argsort(descending=best, stable=True)[:EDGES_SHOWN]
+        false = torch.isin(keys(pairs[:, order]), injected).tolist()
+        found = zip(pairs[:, order].T.tolist(), probability[order].tolist(), false, strict=True)
+        names = data.class_names
+        return [
+            Edge((u, v), (names[data.y[u]], names[data.y[v]]), chance, was_injected)
+            for (u, v), chance, was_injected in found
+        ]
+
+    def share_gone(of: Tensor) -> float:
+        return float(torch.isin(of, gone_keys.cpu()).double().mean())
+
+    # AUDIT: the findings of ``graphglow.audit`` on the injected edges come here, as one more field
+    # of Refined (how many of the most doubtful edges are injected); demo.html.j2 has their place.
+    return Refined(
+        target=name,
+        class_names=list(data.class_names),
+        before=before,
+        after=after,
+        dropped_injected=share_gone(injected) if len(injected) else None,
+        dropped_own=share_gone(own),
+        added=listed(made.edge_index[:, new], made.edge_probability[new], best=True),
+        dropped=listed(gone, chance_of_gone, best=False),
+        around=_around(result, made, gone_keys, (before.homophily or 0, after.homophily or 0)),
+    )
+
+
+class _Pairs:
+    """A number for each pair of nodes, whatever its direction."""
+
+    def __init__(self, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+
+    def __call__(self, pairs: Tensor) -> Tensor:
+        """[2, M] -> [M]."""
+        return pairs.amin(0) * self.num_nodes + pairs.amax(0)
+
+    def of_edges(self, edge_index: Tensor) -> Tensor:
+        """Each undirected edge once, loops left out: [2, E] -> [M]."""
+        low, high, _ = undirected_edges(edge_index, None, self.num_nodes)
+        return low.long() * self.num_nodes + high
+
+
+def _around(
+    result: EvidenceResult, made: RefinedGraph, gone: Tensor, shares: tuple[float, float]
+) -> Neighbourhood:
+    """A test node like the whole graph: as many of its edges, before and after, within a class.
+
+    Drawn are its neighbours in the input and the surest of the new ones, the input's edges among
+    all these, and new edges of the node itself.
+
+    Args:
+        result: The transfer.
+        made: Its refined graph, with all candidates.
+        gone: Keys of the input's edges that are dropped.
+        shares: Of edges within a class in the whole graph, before and after.
+    """
+    data, keys = result.data, _Pairs(made.num_nodes)
+    given, gone = keys.of_edges(data.edge_index), gone.cpu()
+    both = torch.stack([given // keys.num_nodes, given % keys.num_nodes])
+    degree = torch.bincount(both.flatten(), minlength=len(data.y))
+    drawable = data.test_mask & (degree >= DEGREES[0]) & (degree <= DEGREES[1])
+
+    def neighbours(node: int) -> tuple[list[int], list[int], list[int]]:
+        """Those that are kept, dropped and added."""
+        mine = (both == node).any(0)
+        dropped = torch.isin(given[mine], gone)
+        near = both[:, mine].sum(0) - node
+        fresh = (made.edge_index[0] == node) & ~made.edge_in_input
+        order = made.edge_probability[fresh].argsort(descending=True, stable=True)
+        new = made.edge_index[1, fresh][order[:NEW_NEIGHBOURS]]
+        return near[~dropped].tolist(), near[dropped].tolist(), new.tolist()
+
+    def unlike(node: int) -> float:
+        """How far the node's own shares are from the whole graph's."""
+        kept, dropped, new = neighbours(node)
+        own = (_share(data.y, node, [*kept, *dropped]), _share(data.y, node, [*kept, *new]))
+        return sum(abs(mine - whole) for mine, whole in zip(own, shares, strict=True))
+
+    choice = drawable if bool(drawable.any()) else data.test_mask
+    centre = min(choice.nonzero()[:, 0].tolist(), key=unlike)
+    kept, dropped, new = neighbours(centre)
+    ring = sorted([*kept, *dropped, *new], key=lambda node: (int(data.y[node]), node))
+    nodes = [centre, *ring]
+    place = {node: at for at, node in enumerate(nodes)}
+
+    def among(some: Tensor) -> list[tuple[int, int]]:
+        ends = torch.stack([some // keys.num_nodes, some % keys.num_nodes])
+        inside = torch.isin(ends, torch.tensor(nodes)).all(0)
+        return [(place[u], place[v]) for u, v in ends[:, inside].T.tolist()]
+
+    return Neighbourhood(
+        nodes=[Node(node, int(data.y[node])) for node in nodes],
+        kept=among(given[~torch.isin(given, gone)]),
+        dropped=among(gone),
+        added=[(0, place[node]) for node in new],
+    )
+
+
+def _share(y: Tensor, node: int, others: list[int]) -> float:
+    """How many of the others are of the node's class."""
+    return float((y[others] == y[node]).double().mean()) if others else 0.0
