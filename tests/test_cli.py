@@ -100,7 +100,7 @@ def flags_by_heading(text):
         (
             "transfer --learner paper",
             training.PaperConfig,
-            "learner target out predictions overwrite json",
+            "learner target out predictions no-controls overwrite json",
         ),
         (
             "fit --method graphglow-star",
@@ -129,8 +129,8 @@ def test_the_first_flags_stand_alone_and_the_rest_under_headings(run, words, con
 
 def test_the_default_learner_has_flags_of_its_own(run):
     shown = flags_by_heading(run("transfer", "--help").out)
-    first = {"learner", "target", "out", "predictions", "overwrite", "json", *FIRST}
-    assert set(shown.pop("")) == first
+    own = {"learner", "target", "out", "predictions", "no-controls", "overwrite", "json"}
+    assert set(shown.pop("")) == {*own, *FIRST}
     assert set(shown) == {"reading", "transfer", "model", "optimiser", "compute", "checkpoints"}
     flags = {flag.replace("-", "_") for flags in shown.values() for flag in flags}
     assert {field.name for field in fields(training.TransferConfig)} <= flags | {*FIRST}
@@ -153,7 +153,7 @@ sys.exit("torch was imported" if "torch" in sys.modules else 0)
 
 @pytest.mark.slow
 def test_a_transfer_in_one_process_loads_nothing_that_it_does_not_need():
-    words = [*UNTRAINED, "--target", "wine", *SHORT]
+    words = [*UNTRAINED, "--target", "wine", "--no-controls", *SHORT]
     code = f"""
 import sys
 from graphglow.cli import main

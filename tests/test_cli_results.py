@@ -178,6 +178,7 @@ def test_refine_needs_a_target_alone(run, tmp_path):
     assert (facts["learner"], facts["split"]) == ("universal", "random seed 0")
     assert facts["edges_out"] == facts["edges_in"] + facts["added"] - facts["dropped"]
     assert facts["test_accuracy"] > 0.9
+    assert facts["verdict"].startswith("better: ")
     assert 0 < facts["seconds"] < 60
     edges = pd.read_csv(out)
     assert list(edges) == ["source", "target", "weight", "probability", "in_input"]
@@ -195,6 +196,7 @@ def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tm
     graph, out = f"{tmp_path / 'people.csv'}+{tmp_path / 'knows.csv'}", tmp_path / "better.csv"
     facts = run("refine", "--target", graph, "--out", out, "--json").json
     assert facts["edges_in"] == 12
+    assert facts["verdict"] == "cannot tell: no labels"
     assert facts["test_accuracy"] is None
     assert set(pd.read_csv(out).source) <= {f"p{i}" for i in range(12)}
     told = tmp_path / "classes.csv"
@@ -203,7 +205,27 @@ def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tm
     assert not (tmp_path / "x.csv").exists()
 
 
-@pytest.mark.parametrize("flag", [["--predictions", "p.csv"], ["--min-probability", "0.5"]])
+def test_refine_prunes_only_or_adds_only(run, tmp_path):
+    words = ("refine", "--target", "wine", "--json", "--out")
+    assert run(*words, tmp_path / "pruned.csv", "--no-add").json["added"] == 0
+    assert run(*words, tmp_path / "grown.csv", "--no-drop").json["dropped"] == 0
+
+
+def test_transfer_has_controls_and_metrics_beside_its_accuracy(run):
+    words = ("transfer", "--target", "wine", "--epochs", "3")
+    facts = run(*words, "--json").json
+    assert set(facts["controls"]) == {"majority", "mlp", "gcn"}
+    assert facts["metrics"]["accuracy"] == facts["test_accuracy"]
+    assert "a GNN on the input graph" in facts["verdict"]
+    text = run(*words).out
+    assert "majority " in text
+    assert "AUC" in text
+    assert "controls" not in run(*words, "--json", "--no-controls").json
+
+
+@pytest.mark.parametrize(
+    "flag", [["--predictions", "p.csv"], ["--min-probability", "0.5"], ["--no-add"]]
+)
 def test_what_is_instant_does_not_go_with_training(run, home, tmp_path, monkeypatch, flag):
     monkeypatch.chdir(tmp_path)
     words = ["refine", "--target", "wine", "--learner", "paper", "--out", "g.csv"]
@@ -216,9 +238,9 @@ def test_what_is_instant_does_not_go_with_training(run, home, tmp_path, monkeypa
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (["--top-k", "1"], "--top-k must go with --result or --learner paper; got neither"),
+        (["--top-k", "0"], "top_k must be >= 1; got 0"),
         (["--epochs", "7"], "unknown options: --epochs"),
-        (["--no-self-loops"], "--self-loops must go with"),
+        (["--no-self-loops"], "--no-self-loops must go with"),
         (["--predictions", "better.csv"], "--predictions must be another file than --out"),
         (["--min-probability", "2"], "min_probability must lie in [0, 1]; got 2"),
     ],

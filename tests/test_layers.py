@@ -29,7 +29,7 @@ ORDER = (
     "cli",
 )
 TOP = {"__main__": "cli"}
-ON_DEMAND = {("result.py", "inference")}  # a result's methods open the floor above when called
+ON_DEMAND = {("result.py", "inference"), ("result.py", "baselines")}  # by methods, when called
 PRINTERS = {"report", "commands", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 

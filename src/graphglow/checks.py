@@ -1,12 +1,15 @@
 """Checks of settings: each raises one sentence, the rule and then what was received."""
 
-from dataclasses import fields
-from typing import Any
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
 from graphglow.errors import InputError
 
+C = TypeVar("C")
 LARGEST_INTEGER = 2**32 - 1
 """Above this no size, count or number of epochs makes sense."""
 LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
@@ -21,6 +24,23 @@ def plain_numbers(config: Any) -> None:
         value = getattr(config, field.name)
         plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
         object.__setattr__(config, field.name, plain)
+
+
+def with_settings(config: C, settings: Mapping[str, Any]) -> C:
+    """``config`` with some settings by name; an unknown one is refused, with the nearest."""
+    if not settings or not is_dataclass(config):  # a foreign config is refused where it is read
+        return config
+    known = [field.name for field in fields(config) if field.init]
+    for name in settings:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or known[:3]
+            raise InputError(
+                f"settings must be those of {type(config).__name__} (nearest: "
+                f"{', '.join(near)}); got {name!r}"
+            )
+    given: Any = config
+    changed: C = replace(given, **settings)
+    return changed
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,8 @@ from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs import DATASETS
 from graphglow.pretrained import load_learner
 
+pytestmark = pytest.mark.filterwarnings("ignore:worse")  # few labels, and few epochs
+
 TINY = replace(
     DEMO,
     targets=(

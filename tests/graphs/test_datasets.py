@@ -213,7 +213,7 @@ def test_the_graph_and_its_official_split(root, capfd):
     assert data.name == "ogbn-arxiv"
     assert torch.equal(data.x, torch.from_numpy(X))
     assert data.y.tolist() == Y.tolist()
-    assert data.edge_index.tolist() == EDGES.tolist()
+    assert data.directed_edge_index.tolist() == EDGES.tolist()
     masks = [data[f"{name}_mask"].nonzero()[:, 0].tolist() for name in ("train", "val", "test")]
     assert masks == list(SPLIT.values())
     assert capfd.readouterr() == ("", "")

@@ -43,7 +43,7 @@ def test_npz_with_everything(tmp_path):
     )
     assert data.name == "g"
     assert data.x.tolist() == ARRAYS["x"].tolist()
-    assert data.edge_weight.tolist() == [1.0, 0.5, 2.0]
+    assert data.directed_edge_weight.tolist() == [1.0, 0.5, 2.0]
     assert data.train_mask.nonzero().flatten().tolist() == [0, 1]
     assert data.val_mask.nonzero().flatten().tolist() == [2]
     assert data.node_id == list("abcdef")
@@ -90,7 +90,7 @@ def test_pt_with_a_dict_or_a_data(make, tmp_path):
     content = {**tensors(), "train": torch.tensor([0]), "val_mask": torch.arange(6) == 1}
     torch.save(make(content), tmp_path / "g.pt")
     data = load_graph(tmp_path / "g.pt")
-    assert data.edge_index.tolist() == ARRAYS["edge_index"].tolist()
+    assert data.directed_edge_index.tolist() == ARRAYS["edge_index"].tolist()
     assert data.train_mask.nonzero().flatten().tolist() == [0]
     assert data.val_mask.nonzero().flatten().tolist() == [1]
 
@@ -253,7 +253,7 @@ def test_weights_in_the_sparse_convention(tmp_path):
     arrays["adj_data"] = np.arange(40, dtype=np.float64)
     np.savez(tmp_path / "g.npz", **arrays)
     data = load_graph(tmp_path / "g.npz")
-    assert data.edge_weight.tolist() == list(range(1, 40))  # a zero is no edge
+    assert data.directed_edge_weight.tolist() == list(range(1, 40))  # a zero is no edge
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_attributes_that_are_no_features_are_named():
 
 @pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiDiGraph])
 def test_directed(kind):
-    assert load_graph(people(kind)).edge_index.tolist() == [[0, 1], [1, 2]]
+    assert load_graph(people(kind)).directed_edge_index.tolist() == [[0, 1], [1, 2]]
 
 
 def test_multi_edges_and_self_loops_are_taken():
@@ -217,7 +217,7 @@ def test_adjacency_features_and_labels(form, x, y):
 def test_ones_are_no_weights_and_zeros_no_edges():
     matrix = sp.coo_array(([1, 0, 1], ([0, 1, 2], [1, 2, 0])), shape=(3, 3))
     data = load_graph(matrix, x=X, y=pd.Series(["u", "", "v"]))
-    assert data.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert data.directed_edge_index.tolist() == [[0, 2], [1, 0]]
     assert data.get("edge_weight") is None
     assert data.class_names == ["u", "v"]
     assert load_graph(matrix > 0, x=X, y=[0, 1, 0]).get("edge_weight") is None
@@ -285,8 +285,8 @@ def test_features_labels_masks_and_weights(x, y):
     mask = torch.tensor([1, 1, 0, 0], dtype=torch.uint8)
     ndata = {x: EYE, y: TURNS, "train_mask": mask, "val_mask": 1 - mask}
     data = load_graph(DGLGraph(ndata, {"w": torch.tensor([1.0, 2.0, 3.0])}))
-    assert data.edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
-    assert data.edge_weight.tolist() == [1.0, 2.0, 3.0]
+    assert data.directed_edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
+    assert data.directed_edge_weight.tolist() == [1.0, 2.0, 3.0]
     assert torch.equal(data.x, EYE)
     assert data.y.tolist() == TURNS.tolist()
     assert data.train_mask.tolist() == [True, True, False, False]

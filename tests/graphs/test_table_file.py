@@ -33,8 +33,8 @@ def load(folder, nodes, edges=EDGES, suffix="csv", **options):
 def check(data) -> None:
     assert data.node_id == ["ann", "bob", "cyd"]
     assert data.y.tolist() == [0, 1, -1]
-    assert data.edge_index.tolist() == [[0, 1], [1, 2]]
-    assert data.edge_weight.tolist() == [0.5, 2.0]
+    assert data.directed_edge_index.tolist() == [[0, 1], [1, 2]]
+    assert data.directed_edge_weight.tolist() == [0.5, 2.0]
     assert data.x[0, 0] < data.x[1, 0] < data.x[2, 0]
 
 
@@ -77,7 +77,7 @@ def test_separators_and_newlines_in_quotes(tmp_path):
     data = load(tmp_path, nodes, 'source,target\n"ann, b.","two\nlines"\n')
     assert data.node_id == ["ann, b.", "two\nlines"]
     assert data.feature_columns["columns"][0]["name"] == "f, of x"
-    assert data.edge_index.tolist() == [[0], [1]]
+    assert data.directed_edge_index.tolist() == [[0], [1]]
 
 
 WORDS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=6)
@@ -103,7 +103,7 @@ def test_ids_are_text_as_written(tmp_path):
     edges = "source,target\nNA,123456789012345678901234567890\n1e3,007\n"
     data = load(tmp_path, nodes, edges)
     assert data.node_id == ["007", "NA", "123456789012345678901234567890", "1e3"]
-    assert data.edge_index.tolist() == [[1, 3], [2, 0]]
+    assert data.directed_edge_index.tolist() == [[1, 3], [2, 0]]
 
 
 def test_huge_integers_are_numbers(tmp_path):
@@ -208,8 +208,8 @@ def test_a_graph_comes_back(text, tmp_path):
     nodes.to_parquet(tmp_path / "nodes.parquet")
     edges.to_parquet(tmp_path / "edges.parquet", row_group_size=150)
     data = load_graph(tmp_path)
-    assert torch.equal(data.edge_index, expected)
-    assert data.edge_weight.tolist() == edges["weight"].tolist()
+    assert torch.equal(data.directed_edge_index, expected)
+    assert data.directed_edge_weight.tolist() == edges["weight"].tolist()
     assert data.node_id == nodes["id"].tolist()
 
 
@@ -227,7 +227,7 @@ def test_edges_between_numbers_are_never_python_objects(suffix, tmp_path):
     data = load_graph(tmp_path)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert torch.equal(data.edge_index, expected)
+    assert torch.equal(data.directed_edge_index, expected)
     assert peak < 100 * count  # three numbers of a row, and some copies
 
 
@@ -240,7 +240,7 @@ def test_parts_of_parquet(tmp_path):
             part = frame[start : start + step]
             part.to_parquet(tmp_path / name / f"part-{i}.parquet")
     data = load_graph(tmp_path)
-    assert torch.equal(data.edge_index, expected)
+    assert torch.equal(data.directed_edge_index, expected)
     assert data.node_id == nodes["id"].tolist()
     bad = edges[:3].assign(target=["n1", "zoe", "n2"])
     bad.to_parquet(tmp_path / "edges" / "part-1.parquet")

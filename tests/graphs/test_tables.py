@@ -47,8 +47,8 @@ def check(data) -> None:
     assert data.x[:, 1:].tolist() == [[0, 1], [1, 0], [0, 1], [1, 0], [0, 0]]
     assert data.x[3, 0] == 0.0  # the mean
     assert data.x[:, 0].mean().abs() < 1e-6
-    assert data.edge_index.tolist() == [[0, 1, 2, 4], [1, 2, 3, 0]]
-    assert data.edge_weight.tolist() == [1.0, 0.5, 2.0, 1.0]
+    assert data.directed_edge_index.tolist() == [[0, 1, 2, 4], [1, 2, 3, 0]]
+    assert data.directed_edge_weight.tolist() == [1.0, 0.5, 2.0, 1.0]
     assert [nodes_of(data[f"{s}_mask"]) for s in ("train", "val", "test")] == [[0, 1], [3], [4]]
 
 
@@ -76,7 +76,7 @@ def test_parquet_with_integer_ids_that_pandas_made_floats(tmp_path):
     edges.to_parquet(tmp_path / "edges.parquet")
     data = load_graph(tmp_path)
     assert data.node_id == [1, 2, 3]
-    assert data.edge_index.tolist() == [[0, 1], [1, 2]]
+    assert data.directed_edge_index.tolist() == [[0, 1], [1, 2]]
 
 
 def test_without_pyarrow(tmp_path, monkeypatch, small_graph):
@@ -98,7 +98,7 @@ def test_other_column_names_and_order(tmp_path):
     edges = "from,to,since\n007,7,1999\n7,07,2000\n"
     data = load_graph(folder(tmp_path, nodes, edges))
     assert data.node_id == ["007", "07", "7"]  # text as written
-    assert data.edge_index.tolist() == [[0, 2], [2, 1]]
+    assert data.directed_edge_index.tolist() == [[0, 2], [2, 1]]
     assert data.get("edge_weight") is None
     assert data.class_names == ["0", "1"]
 
@@ -107,7 +107,7 @@ def test_columns_that_are_left_out(tmp_path):
     home = folder(tmp_path, edges="a,b,since\nann,bob,1999\n")
     data = load_graph(home, columns={"leave_out": ["job", "since"]})
     assert data.x.shape == (5, 1)
-    assert data.edge_index.tolist() == [[0], [1]]
+    assert data.directed_edge_index.tolist() == [[0], [1]]
     assert load_graph(home, columns={"leave_out": "job", "source": "a", "target": "b"}).x.shape == (
         5,
         1,
@@ -130,19 +130,22 @@ def test_a_column_has_one_role(tmp_path):
     assert data.x.shape == (5, 3)  # age, bad, good
     edges = pd.DataFrame({"source": [3.0], "from": ["ann"], "to": ["bob"]})
     data = load_graph((home / "nodes.csv", edges), columns={"weight": "source"})
-    assert (data.edge_index.tolist(), data.edge_weight.tolist()) == ([[0], [1]], [3.0])
+    assert (data.directed_edge_index.tolist(), data.directed_edge_weight.tolist()) == (
+        [[0], [1]],
+        [3.0],
+    )
 
 
 def test_one_end_of_an_edge_may_be_chosen(tmp_path):
     home = folder(tmp_path, edges="payer,to,since\nann,bob,1999\n")
-    assert load_graph(home, columns={"source": "payer"}).edge_index.tolist() == [[0], [1]]
+    assert load_graph(home, columns={"source": "payer"}).directed_edge_index.tolist() == [[0], [1]]
     with pytest.raises(InputError, match="must have a source column, called source, from, src"):
         load_graph(home, columns={"target": "to"})
 
 
 def test_weights_with_thousands(tmp_path):
     home = folder(tmp_path, edges='source,target,weight\nann,bob,"1,500"\nbob,cyd,50%\n')
-    assert load_graph(home).edge_weight.tolist() == [1500.0, 0.5]
+    assert load_graph(home).directed_edge_weight.tolist() == [1500.0, 0.5]
 
 
 def test_the_id_column_need_not_be_the_first(tmp_path):
@@ -161,7 +164,7 @@ def test_ends_of_edges_by_other_names(tmp_path, header):
     nodes = "id,label,f\nann,a,1\nbob,b,2\n"
     rest = ",3" * (header.count(",") - 1)
     data = load_graph(folder(tmp_path, nodes, f"{header}\nbob,ann{rest}\n"))
-    assert data.edge_index.tolist() == [[1], [0]]
+    assert data.directed_edge_index.tolist() == [[1], [0]]
 
 
 def test_no_columns_are_taken_for_the_ends_by_their_place(tmp_path):
@@ -308,8 +311,8 @@ def test_columns_by_other_names(tmp_path):
     data = load_graph(folder(tmp_path, nodes, edges), columns=columns)
     assert data.node_id == ["a", "b", "c"]
     assert data.x.shape == (3, 1)
-    assert data.edge_index.tolist() == [[0, 2], [1, 0]]
-    assert data.edge_weight.tolist() == [2.0, 3.0]
+    assert data.directed_edge_index.tolist() == [[0, 2], [1, 0]]
+    assert data.directed_edge_weight.tolist() == [2.0, 3.0]
     assert nodes_of(data.train_mask) == [0]
 
 
@@ -348,13 +351,13 @@ def test_no_labels_where_none_are_needed(tmp_path):
     data = load_graph(home, need_labels=False)
     assert data.y.tolist() == [-1, -1, -1]
     assert not (data.train_mask | data.val_mask | data.test_mask).any()
-    assert data.edge_index.tolist() == [[0], [1]]
+    assert data.directed_edge_index.tolist() == [[0], [1]]
 
 
 def test_duplicates_loops_and_directions_are_kept_and_merged_for_training(tmp_path):
     edges = "source,target,weight\nann,ann,9\nann,bob,1\nbob,ann,3\nann,bob,2\n"
     data = load_graph(folder(tmp_path, edges=edges))
-    assert data.edge_index.shape == (2, 4)
+    assert data.directed_edge_index.shape == (2, 4)
     low, high, weight = undirected_edges(data.edge_index, data.edge_weight, 5)
     assert (low.tolist(), high.tolist(), weight.tolist()) == ([0], [1], [3.0])
 
@@ -413,8 +416,8 @@ def test_they_are_left_out_and_counted(kind, tmp_path):
     what = "the DataFrame" if kind == "frames" else paths[1]
     begin = f"3 of 6 edges of {what} are left out: they must name nodes of the nodes table; got "
     assert line == f"{begin}'zoe'"
-    assert data.edge_index.tolist() == [[0, 2, 4], [1, 3, 5]]
-    assert data.edge_weight.tolist() == [1.0, 2.0, 3.0]  # those of the others are not read
+    assert data.directed_edge_index.tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert data.directed_edge_weight.tolist() == [1.0, 2.0, 3.0]  # those of the others are not read
     clean = load_graph((PEOPLE, KNOWS.iloc[::2]))
     assert torch.equal(data.x, clean.x)
     assert torch.equal(data.edge_index, clean.edge_index)
@@ -422,7 +425,7 @@ def test_they_are_left_out_and_counted(kind, tmp_path):
 
 def test_nothing_is_said_where_all_ids_are_known():
     data = load_graph((PEOPLE, KNOWS.iloc[::2]), skip_unknown_edges=True)
-    assert data.edge_index.shape == (2, 3)
+    assert data.directed_edge_index.shape == (2, 3)
     assert load_graph(PEOPLE, skip_unknown_edges=True).knn_graph
     assert load_graph("wine", skip_unknown_edges=True).num_nodes == 178
 
@@ -432,7 +435,7 @@ def test_numbers_are_looked_up_as_such():
     edges = pd.DataFrame({"source": [0, 70, 2], "target": [1, 2, 80]})
     with pytest.warns(InputWarning, match=r"2 of 3 edges of .*; got '70'"):
         data = load_graph((nodes, edges), skip_unknown_edges=True)
-    assert data.edge_index.tolist() == [[0], [1]]
+    assert data.directed_edge_index.tolist() == [[0], [1]]
 
 
 def test_a_table_of_edges_that_fits_not_at_all_is_refused():

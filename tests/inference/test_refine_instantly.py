@@ -132,3 +132,38 @@ def test_what_is_no_graph_is_one_sentence(graph, sentence):
 def test_a_part_of_the_split_has_a_name(refined):
     with pytest.raises(graphglow.InputError, match="part must be one of train, val, test"):
         refined.accuracy("foo")
+
+
+def test_the_verdict_says_by_what_it_is_better(refined, wine):
+    assert refined.verdict.startswith("better: closed-form predictions are ")
+    assert "of labelled pairs among the refined edges are of one class" in refined.verdict
+    blank = wine.clone()
+    blank.y = torch.full_like(wine.y, -1)
+    assert graphglow.refine(blank, device="cpu").verdict == "cannot tell: no labels"
+
+
+def test_a_worse_graph_is_said(wine):
+    best = wine.clone()  # edges within classes only: a learner that knows nothing spoils that
+    same = wine.y[wine.edge_index[0]] == wine.y[wine.edge_index[1]]
+    best.edge_index = wine.edge_index[:, same]
+    best.x = torch.randn(wine.x.shape, generator=torch.Generator().manual_seed(0))
+    with pytest.warns(graphglow.InputWarning, match="worse: .* against 100.0% of the input's"):
+        graphglow.refine(best, "untrained", top_k=60, device="cpu", drop=False)
+
+
+def test_only_pruned_and_only_grown(wine):
+    old = {tuple(pair) for pair in wine.edge_index.T.tolist() if pair[0] != pair[1]}
+    pruned = graphglow.refine(wine, device="cpu", add=False)
+    assert {tuple(pair) for pair in pruned.edge_index.T.tolist()} < old
+    grown = graphglow.refine(wine, device="cpu", drop=False)
+    assert {tuple(pair) for pair in grown.edge_index.T.tolist()} > old
+    assert (grown.edge_weight > 0).all()
+
+
+def test_a_node_keeps_about_as_many_edges_as_the_graph_has(wine, refined):
+    few = graphglow.refine(wine, device="cpu", top_k=2)
+    assert few.edge_index.shape[1] < refined.edge_index.shape[1]
+    assert refined.edge_index.shape[1] < 2 * wine.edge_index.shape[1]
+    assert few.edge_index[0].bincount(minlength=wine.num_nodes).min() >= 1
+    with pytest.raises(graphglow.InputError, match="top_k must be >= 1"):
+        graphglow.refine(wine, top_k=0)

@@ -389,6 +389,7 @@ def test_predictions_are_written(result, tmp_path):
 # Several runs, and runs that die
 
 
+@pytest.mark.filterwarnings("ignore:worse")  # as a control is
 @pytest.mark.parametrize("name", ["universal", "untrained"])
 def test_several_runs_are_those_that_are_made_alone(name):
     configs = [config(seed=1), config(seed=2, backbone="appnp"), config(input_weight=0.5)]

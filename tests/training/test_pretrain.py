@@ -124,9 +124,9 @@ def test_no_source_is_refused(sources):
         pretrain(sources, pretrain_config())
 
 
-@pytest.mark.parametrize("sources", [["cora"], [None], small_data()])
+@pytest.mark.parametrize("sources", [["corra"], [None], small_data()])
 def test_what_is_no_list_of_graphs_is_refused(sources):
-    with pytest.raises(InputError, match=r"Data|a list of source graphs"):
+    with pytest.raises(InputError, match=r"a graph must be|a list of source graphs"):
         pretrain(sources, pretrain_config())
 
 

@@ -18,8 +18,9 @@ from graphglow.baselines import cpgnn, idgl, lds, vgcn
 from graphglow.baselines.gnns import CONTROLS, PURE_GNNS
 from graphglow.baselines.method import Method, check_fits
 from graphglow.baselines.variants import VARIANTS
+from graphglow.checks import with_settings
 from graphglow.errors import InputError
-from graphglow.graphs import Graph, check_graph, graph_of
+from graphglow.graphs import Graph, as_graph, check_graph, graph_of
 from graphglow.structure.config import LearnerConfig, delta_facts
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
@@ -85,18 +86,24 @@ def method_named(name: str) -> Method:
 
 
 def fit(
-    name: str, data: Data, config: RunConfig | None = None, *, on_epoch: OnEpoch | None = None
+    name: str,
+    data: Any,
+    config: RunConfig | None = None,
+    *,
+    on_epoch: OnEpoch | None = None,
+    **settings: Any,
 ) -> FitResult:
     """Train a competitor on ``data``, under the protocol of :func:`graphglow.transfer`.
 
     Args:
         name: A method of ``graphglow.METHODS``.
-        data: The graph.
+        data: The graph: a ``Data``, or anything else that :func:`load_graph` takes.
         config: The method's own settings, ``METHODS[name].config``; by default its defaults.
         on_epoch: Called after every epoch.
+        settings: Settings by name, which go before those of ``config``.
     """
-    configs = [method_named(name).config() if config is None else config]
-    return fit_many(name, data, configs, on_epoch=on_epoch)[0]
+    chosen = with_settings(method_named(name).config() if config is None else config, settings)
+    return fit_many(name, as_graph(data), [chosen], on_epoch=on_epoch)[0]
 
 
 def fit_many(

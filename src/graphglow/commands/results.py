@@ -38,8 +38,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     learner: flags.LearnerFlag = UNIVERSAL,
     predictions: flags.OptionalFile = None,
     min_probability: float = 0.0,
+    add: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
+    drop: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
+    top_k: Annotated[int | None, flags.said(None, "INT", "(default: as the graph has)")] = None,
     result: flags.OptionalFile = None,
-    top_k: int = 16,
     self_loops: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
     seed: int = 0,
     device: Device = "auto",
@@ -62,25 +64,31 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         predictions: Where to write every node's class and probabilities too, made in closed form
             (.csv or .parquet; not with --result).
         min_probability: Leave out edges below this probability (not with --result).
+        add: Add no edge: only leave some of the graph's out (not with --result).
+        drop: Leave no edge of the graph out: only add some (not with --result).
+        top_k: Edges kept for each node, the strongest; by default about as many as a node of the
+            graph has, and at least 8 (with --result: incoming ones, by default 16).
         result: A saved transfer, instead of --target; it has its own settings.
-        top_k: With --result, the strongest incoming edges kept for each node.
         self_loops: With --result, leave out what a node passes to itself.
         seed: Of the random projections, and of --learner untrained.
         device: Where to compute: auto takes the GPU if there is one.
     """
     inputs = (learner_file(learner), target, result, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
-    of_result = {"top_k": top_k, "self_loops": self_loops}
     instant: dict[str, Any] = {
         "learner": learner,
         "target": target,
         "predictions": predictions,
         "seed": seed,
+        "min_probability": min_probability,
+        "no_add": not add,
+        "no_drop": not drop,
     }
-    instant |= {"min_probability": min_probability}
-    plain: dict[str, Any] = vars(flags.GraphFlags()) | {"top_k": 16, "self_loops": True, "seed": 0}
-    plain |= {"min_probability": 0.0, "data_root": reading.data_root, "learner": UNIVERSAL}
+    plain: dict[str, Any] = vars(flags.GraphFlags()) | {"seed": 0, "min_probability": 0.0}
+    plain |= {"no_add": False, "no_drop": False, "learner": UNIVERSAL}
+    plain |= {"data_root": reading.data_root}
     if result is not None:
+        top_k = 16 if top_k is None else top_k
         at_least("top_k", top_k, 1)
         if named := flags.differing(instant | vars(reading), plain):
             raise InputError(f"--result has its own settings and must come alone; got {named} too")
@@ -89,8 +97,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         return
     if target is None:
         raise InputError("refine needs --target, or --result; see graphglow refine --help")
-    if named := flags.differing(of_result, plain):
-        raise InputError(f"{named} must go with --result or --learner paper; got neither")
+    if not self_loops:
+        raise InputError("--no-self-loops must go with --result or --learner paper; got neither")
     if predictions is not None:
         prediction_file(predictions)
         if predictions.expanduser().absolute() == out.absolute():
@@ -101,7 +109,14 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     began = time.perf_counter()
     with waiting("refining"):
         refined = evidence.refine(
-            data, learner, min_probability=min_probability, seed=seed, device=device
+            data,
+            learner,
+            top_k=top_k,
+            min_probability=min_probability,
+            add=add,
+            drop=drop,
+            seed=seed,
+            device=device,
         )
     seconds = time.perf_counter() - began
     if predictions is not None and refined.predict_proba() is None:
@@ -116,6 +131,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "target": data.name,
         "learner": learner,
         "split": split,
+        "verdict": refined.verdict,
         "nodes": data.num_nodes,
         "edges_in": edges_in,
         "edges_out": edges_out,

@@ -122,8 +122,17 @@ LABELS = {
     "target_was_source": "pre-trained on a graph of this name",
     "out": "written to",
     "predictions": "predictions in",
+    "controls": "others on this split",
+    "metrics": "more on the test nodes",
 }
 """What facts are called where their name does not say it."""
+SHARES = {
+    "balanced_accuracy": "balanced accuracy",
+    "f1_macro": "F1",
+    "auc": "AUC",
+    "calibration_error": "calibration error",
+}
+"""What people see of a run's metrics."""
 
 
 def _worded(name: str, value: Any) -> str:
@@ -136,6 +145,15 @@ def _worded(name: str, value: Any) -> str:
         return "yes"
     if isinstance(value, int):
         return f"{value / 2**20:.0f} MiB" if name.endswith("bytes") else f"{value:,}"
+    if name == "controls":  # on test nodes, where there are some
+        best = {
+            one: next((v for v in found.values() if v is not None), None)
+            for one, found in value.items()
+        }
+        return ", ".join(f"{one} {percent(share)}" for one, share in best.items())
+    if name == "metrics":
+        shares = {one: share for one, share in value.items() if one in SHARES}
+        return ", ".join(f"{SHARES[one]} {percent(share)}" for one, share in shares.items())
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {count}" for key, count in value.items())
     return ", ".join(_worded(name, one) for one in value) if isinstance(value, list) else str(value)

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
+from tyro.conf import FlagCreatePairsOff
+
 from graphglow import training
 from graphglow.commands import files, flags, topology
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
@@ -184,6 +186,7 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
         learner: flags.LearnerFlag = UNIVERSAL,
         out: flags.OptionalFile = None,
         predictions: Annotated[Path | None, flags.said(None, "FILE|FOLDER", "(optional)")] = None,
+        controls: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
         overwrite: flags.Overwrite = False,
         json: flags.Json = False,
     ) -> None:
@@ -203,6 +206,7 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
             predictions: Where to write every node's id, predicted class, probabilities, known
                 class and split (.csv or .parquet). On several processes, or from a folder of
                 shards: a FOLDER that gets the nodes and probabilities of each process as arrays.
+            controls: Do not train an MLP and a GCN on the same split to compare with.
         """
         folder = predictions is not None and not predictions.suffix
         result: TransferResult | ShardResult
@@ -229,6 +233,11 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
                     more = {"bytes_sent": result.bytes_sent}
                 if predictions is not None:
                     result.write_predictions(predictions)
+                if isinstance(result, TransferResult):
+                    if controls:
+                        with waiting("training controls"):
+                            more["controls"] = result.controls()
+                    more["metrics"] = result.metrics()
         if is_first(ranks):
             facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
             facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}

@@ -17,6 +17,7 @@ from graphglow.evidence.refined import RefinedGraph, refine_problem
 from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
 from graphglow.storage import load_tensors, save_tensors
+from graphglow.structure.learner import history_of
 
 EVIDENCE_VERSION = 1
 """Of what the evidence is: a learner reads only the evidence that it was trained on."""
@@ -102,6 +103,9 @@ class EvidenceLearner(nn.Module):
         generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
         return refine_problem(here, problem, generator, also)
+
+    def __repr__(self) -> str:
+        return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with how they were made; an old file is replaced."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from typing import Literal
 
 import torch
@@ -130,6 +131,7 @@ def pretrain_evidence(
         "sources": [str(source.get("name", "graph")) for source in sources],
         "config": asdict(config),
         "seconds": round(time.perf_counter() - started, 1),
+        "date": datetime.now(timezone.utc).date().isoformat(),
         "device": str(torch.device(device)),
         "torch": str(torch.__version__),
     }

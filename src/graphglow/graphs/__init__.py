@@ -3,13 +3,14 @@
 from graphglow.graphs.check import check_graph
 from graphglow.graphs.datasets import DATASETS
 from graphglow.graphs.graph import Graph, graph_of, prepare
-from graphglow.graphs.load import load_graph
+from graphglow.graphs.load import as_graph, load_graph
 from graphglow.graphs.synthetic import scale_graph, synthetic_graph
 from graphglow.graphs.write import write_graph, write_predictions
 
 __all__ = [
     "DATASETS",
     "Graph",
+    "as_graph",
     "check_graph",
     "graph_of",
     "load_graph",

@@ -3,12 +3,14 @@
 Each rule is one sentence: what must hold, then what was received.
 """
 
+import copy
 from itertools import combinations
 
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
+from torch_geometric.utils import is_undirected, to_undirected
 
 from graphglow.errors import InputError
 from graphglow.graphs.files import note
@@ -32,7 +34,9 @@ def check_graph(
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
     Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
-    there are no edges, and, where no mask is given, a seeded 50/25/25 split of each class.
+    there are no edges, both directions of every edge, of which the larger weight holds, and, where
+    no mask is given, a seeded 50/25/25 split of each class. Edges that did not come so stay as they
+    came in ``directed_edge_index``, ``directed_edge_weight`` and so on.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each; without ``need_validation`` only
     training does.
@@ -61,6 +65,7 @@ def check_graph(
     data.edge_index, weight = _checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     if weight is not None:
         data.edge_weight = weight
+    _add_directions(data, num_nodes)
     if data.edge_index.shape[1] == 0:
         data.edge_index = knn_edges(data.x)
         data.pop("edge_weight", None)
@@ -150,6 +155,23 @@ def _checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tenso
             f"{bad[0].item():g}"
         )
     return edges, weight.to(torch.float32)
+
+
+def _add_directions(data: Data, num_nodes: int) -> None:
+    """Let every edge stand in both directions, as it counts, with all that is known of it."""
+    edges, weight = data.edge_index, data.get("edge_weight")
+    if is_undirected(edges, weight, num_nodes):
+        return
+    names = copy.copy(data).edge_attrs()  # PyG notes them in what it is asked of
+    known = {n: data[n] for n in names if isinstance(data[n], Tensor)}
+    del known["edge_index"]
+    of_numbers = {n: v.byte() if v.dtype == torch.bool else v for n, v in known.items()}
+    data.edge_index, both = to_undirected(edges, [*of_numbers.values()], num_nodes, reduce="max")
+    for (name, before), after in zip(known.items(), both, strict=True):
+        data[name] = after.to(before.dtype)
+    for name, before in {"edge_index": edges, **known}.items():
+        if name.startswith("edge_"):
+            data[f"directed_{name}"] = before
 
 
 def complete_masks(

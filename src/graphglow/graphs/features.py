@@ -44,7 +44,7 @@ def encode_columns(frame: Any, what: str) -> tuple[Tensor, list[dict[str, Any]]]
     """
     described = [_described(frame[name], f"column {name!r} of {what}") for name in frame.columns]
     columns = [facts for facts in described if facts is not None]
-    if not any(_width(facts) for facts in columns):
+    if not any(width(facts) for facts in columns):
         names = ", ".join(map(str, frame.columns))
         raise InputError(
             f"{what} must have at least one feature column; got none{names and f' but {names}'}"
@@ -67,7 +67,7 @@ def encode_alike(
     """
     import pandas as pd
 
-    x = np.zeros((len(frame), sum(map(_width, columns))), dtype=np.float32)
+    x = np.zeros((len(frame), sum(map(width, columns))), dtype=np.float32)
     start = 0
     for facts, name in zip(columns, here, strict=True):
         where = f"column {name!r} of {what}"
@@ -84,7 +84,7 @@ def encode_alike(
                 scaled = (values - facts["mean"]) / (facts["scale"] or np.inf)
             _refuse_large(scaled, f"{where}, scaled as in training,")
             x[:, start] = np.nan_to_num(scaled)
-        start += _width(facts)
+        start += width(facts)
     return torch.from_numpy(x)
 
 
@@ -184,7 +184,7 @@ def _scaling(column: Any, where: str, date: str | None = None) -> dict[str, Any]
     return facts | ({"date": date} if date else {})
 
 
-def _width(facts: Mapping[str, Any]) -> int:
+def width(facts: Mapping[str, Any]) -> int:
     """How many features a column is."""
     return len(facts["categories"]) if "categories" in facts else 1
 

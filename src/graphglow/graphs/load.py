@@ -13,8 +13,9 @@ from graphglow.errors import InputError
 from graphglow.graphs import files, objects
 from graphglow.graphs.check import check_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
-from graphglow.graphs.files import ARRAYS, SHARDS, holds, is_there, own_path
-from graphglow.graphs.split import with_random_split
+from graphglow.graphs.files import ARRAYS, SHARDS, holds, is_there, note, own_path
+from graphglow.graphs.leaks import say_leaks
+from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
 from graphglow.graphs.tables import Columns, read_tables
 from graphglow.storage import existing_file
@@ -76,7 +77,8 @@ def load_graph(
         ``test_mask``, ``name``, ``class_names`` (text; the classes' numbers where they have no
         names), ``split`` (which it got: ``public``, ``own``, ``file:PATH`` or ``random seed K``)
         and, where the source has them, ``edge_weight`` and ``node_id``, the user's own ids: a node
-        without an id is known by its index.
+        without an id is known by its index. Every edge stands in both directions; edges that came
+        in one stay so in ``directed_edge_index``, and ``directed_edge_weight``.
 
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
@@ -99,6 +101,28 @@ def load_graph(
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
+    if data.get("feature_columns") is not None and not isinstance(source, Data):
+        say_leaks(data)
+    return data
+
+
+def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
+    """A ``Data`` as it is, and anything else by :func:`load_graph`; a drawn split is said.
+
+    Args:
+        source: What :func:`load_graph` takes.
+        need_labels: As there.
+        split: Whether the split is of use, so that it is to be said.
+    """
+    if isinstance(source, Data):
+        return source
+    data = load_graph(source, need_labels=need_labels)
+    if split and data.split.startswith("random") and bool(data.train_mask.any()):
+        train, val, test = (int(data[name].sum()) for name in MASKS)
+        note(
+            f"{data.name} has no split of its own: {train} training, {val} validation and {test} "
+            f"test nodes are drawn ({data.split})"
+        )
     return data
 
 

@@ -24,6 +24,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
+from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_table
 from graphglow.inference.own_names import class_names, node_ids, node_place
@@ -136,7 +137,7 @@ class PairExplanation:
 
 
 def explain_pair(
-    data: Data,
+    data: Any,
     u: int | str,
     v: int | str,
     learner: LearnerName = UNIVERSAL,
@@ -157,11 +158,8 @@ def explain_pair(
         seed: As for :func:`graphglow.refine`.
         device: Where to compute.
     """
-    if not isinstance(data, Data):
-        raise InputError(
-            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
-        )
     found = evidence_learner(learner, seed=seed)
+    data = as_graph(data, need_labels=False)
     ids = node_ids(data, int(data.num_nodes or 0))
     pair = _pair(data, ids, u, v)
     also, where = torch.tensor(pair)[:, None], resolve_device(device)

@@ -4,20 +4,29 @@ The evidence learner is frozen and its predictors are solved in closed form, so 
 second on a graph of a few thousand nodes.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import in_unit_interval, one_of
+from graphglow.checks import at_least, in_unit_interval, one_of
 from graphglow.errors import InputError
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_predictions
 from graphglow.inference.refined_graph import without_edges
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.device import resolve_device
+from graphglow.training.verdict import Share, Verdict, homophily, verdict_of
 
+FEWEST = 8
+"""Edges that a node keeps, of a graph that has fewer per node."""
+LEAST_WEIGHT = 0.01
+"""Of an edge below chance that is kept all the same: a weight of 0 would be no edge."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
 
 
@@ -28,6 +37,8 @@ class RefinedData(Data):  # type: ignore[misc]
         edge_index [2, E], both directions; edge_weight [E] log-odds over chance, 0 to 8;
         edge_probability [E] that both ends are of one class; edge_in_input [E];
         class_probability [N, C], absent without labels
+
+    ``verdict`` says in one line whether this is better than the input, and by what.
     """
 
     def predict_proba(self) -> Tensor | None:
@@ -58,23 +69,32 @@ class RefinedData(Data):  # type: ignore[misc]
 
 
 def refine(
-    data: Data,
+    data: Any,
     learner: LearnerName = UNIVERSAL,
     *,
+    top_k: int | None = None,
     min_probability: float = 0.0,
+    add: bool = True,
+    drop: bool = True,
     seed: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
     Pairs that are more likely of one class than two random nodes are become edges, input edges that
-    are not are left out. Labels outside of the training nodes are never read.
+    are not are left out. Labels outside of the training nodes are never read, but for the
+    ``verdict``, which reads validation labels; if it is bad, that is an :class:`InputWarning`.
 
     Args:
-        data: The graph; features, edges, labels and a split may each be absent.
+        data: The graph: a ``Data``, of which features, edges, labels and a split may each be
+            absent, or anything else that :func:`graphglow.load_graph` takes.
         learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
             learner itself.
+        top_k: Edges kept for each node, the strongest, and those that its neighbours keep; by
+            default about as many as a node of the input has, and at least 8.
         min_probability: Leave out edges below this probability too.
+        add: False: only edges of the input are kept, and none is added.
+        drop: False: all edges of the input are kept, and others are added.
         seed: Of the random projections, and of the untrained control.
         device: Where to compute.
 
@@ -83,18 +103,90 @@ def refine(
         instant predictions.
     """
     in_unit_interval("min_probability", min_probability)
+    if top_k is not None:
+        at_least("top_k", top_k, 1)
     found = evidence_learner(learner, seed=seed)
+    data = as_graph(data, need_labels=False)
     made = found.refine(data, seed=seed, device=resolve_device(device))
-    kept = made.edge_probability >= min_probability
+    judged = _closed_form(made, data)
+    made = _chosen(made, data, top_k, min_probability, add=add, drop=drop)
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()
     refined = RefinedData(**of_nodes)
     for name in EDGES:
-        refined[name] = getattr(made, name)[..., kept].cpu()
+        refined[name] = getattr(made, name).cpu()
     if made.probabilities is not None:
         refined.class_probability = made.probabilities.cpu()
     if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
         refined.num_nodes = made.num_nodes
+    verdict = _verdict(data, refined.edge_index, judged)
+    refined.verdict = verdict.sentence
+    verdict.warn()
     return refined
+
+
+def _chosen(
+    made: RefinedGraph,
+    data: Data,
+    top_k: int | None,
+    min_probability: float,
+    *,
+    add: bool,
+    drop: bool,
+) -> RefinedGraph:
+    """The refined graph with the edges that were asked for."""
+    if not drop:
+        pairs, probability = made.dropped()
+        made = _with_edges(made, pairs, probability)
+    kept = made.edge_probability >= min_probability
+    if not add:
+        kept &= made.edge_in_input
+    elif top_k is None:
+        top_k = max(FEWEST, round(2 * input_edges(data) / made.num_nodes))
+    made = _only(made, kept if drop else kept | made.edge_in_input)
+    if top_k is None:
+        return made
+    strong = made.strongest(top_k)
+    return _only(made, strong if drop else strong | made.edge_in_input)
+
+
+def _with_edges(made: RefinedGraph, pairs: Tensor, probability: Tensor) -> RefinedGraph:
+    """The same with input edges [2, D] that had been left out, which count least."""
+    weight = torch.full_like(probability, LEAST_WEIGHT)
+    was = torch.ones_like(probability, dtype=torch.bool)
+    return replace(
+        made,
+        edge_index=torch.cat([made.edge_index, pairs, pairs.flip(0)], 1),
+        edge_weight=torch.cat([made.edge_weight, weight, weight]),
+        edge_probability=torch.cat([made.edge_probability, probability, probability]),
+        edge_in_input=torch.cat([made.edge_in_input, was, was]),
+    )
+
+
+def _only(made: RefinedGraph, kept: Tensor) -> RefinedGraph:
+    return replace(made, **{name: getattr(made, name)[..., kept] for name in EDGES})
+
+
+def _closed_form(made: RefinedGraph, data: Data) -> Share | None:
+    """Leave-one-out accuracy among training labels, over the input graph and of all there is."""
+    before, after = (made.channel_scores[name]["accuracy"] for name in ("aax", "vote"))
+    if made.probabilities is None or before == 0:  # no labels, or nothing to pass over the graph
+        return None
+    mask = data.get("train_mask")
+    labels = data.y[data.y >= 0] if mask is None else data.y[mask & (data.y >= 0)]
+    counts = torch.bincount(labels)
+    fair, most = int(counts[counts > 1].sum()), float(counts.max()) / len(labels)
+    rise = (1 - most) * (fair + 2) / fair  # scores are over the majority, and shrunk
+    return Share(most + before * rise, most + after * rise, fair)
+
+
+def _verdict(data: Data, edge_index: Tensor, judged: Share | None) -> Verdict:
+    labels = data.get("y") is not None and bool((data.y >= 0).any())
+    return verdict_of(
+        homophily(data, edge_index),
+        judged,
+        whose="closed-form predictions are {} right, against {} over the input graph",
+        unknown="no labelled pairs among the edges" if labels else "no labels",
+    )
 
 
 def input_edges(data: Data) -> int:

@@ -114,8 +114,9 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
         kept, kept_weight = checked.edge_index[:, :0], torch.empty(0)
         if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
-            kept, given = checked.edge_index, checked.get("edge_weight")  # else kNN edges stand in
-            kept_weight = torch.ones(kept.shape[1]) if given is None else given
+            kept, given = data.edge_index.cpu().long(), data.get("edge_weight")
+            ones = torch.ones(kept.shape[1])
+            kept_weight = ones if given is None else given.detach().cpu().float().flatten()
         pairs, weight = self._learned_edges(adj, latent, has_input=len(kept_weight) > 0)
         total = float(len(weight))  # a mean of 1, or the share that is theirs beside what is kept
         if float(kept_weight.sum()) > 0:

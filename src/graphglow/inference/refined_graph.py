@@ -43,7 +43,8 @@ def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> 
 def without_edges(data: Data) -> Data:
     """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
     for name in list(data.keys()):
-        if name == "adj_t" or (name not in OF_NODES and data.is_edge_attr(name)):
+        directed = name.startswith("directed_edge_")
+        if directed or name == "adj_t" or (name not in OF_NODES and data.is_edge_attr(name)):
             del data[name]
     return data
 

@@ -23,6 +23,7 @@ AFFINE_MARGIN = 1e-5
 
 
 KIND = "learner"
+SHOWN = 3  # sources named where a learner is shown
 """What its files are called."""
 
 
@@ -137,6 +138,10 @@ class StructureLearner(nn.Module):
         heads = torch.einsum("...nd,hde->...nhe", unit, weight)  # [.., N, H, E]
         return heads.flatten(-2) / math.pow(weight.shape[-1], 0.25)
 
+    def __repr__(self) -> str:
+        kind = f"{self.config.similarity}, {self.config.num_heads} heads"
+        return f"StructureLearner({kind}; {history_of(self.provenance)})"
+
     def save(self, path: str | Path) -> None:
         """Write theta and its configuration as safetensors, atomically; an old file is replaced."""
         meta = {"config": asdict(self.config), "provenance": self.provenance}
@@ -170,6 +175,19 @@ class StructureLearner(nn.Module):
         provenance = meta.get("provenance")
         learner.provenance = provenance if isinstance(provenance, dict) else {}
         return learner
+
+
+def history_of(provenance: dict[str, Any]) -> str:
+    """In a few words: on what a learner was trained, when and where, as far as it is known."""
+    if not provenance.get("trained"):
+        return "untrained"
+    sources = [str(name) for name in provenance.get("sources") or ()]
+    named = ", ".join(sources[:SHOWN]) + (", ..." if len(sources) > SHOWN else "")
+    nested = provenance.get("provenance")
+    known = provenance | (nested if isinstance(nested, dict) else {})
+    place = [known.get("date"), known.get("machine") or known.get("device")]
+    graphs = f"trained on {len(sources)} graph{'s' * (len(sources) != 1)}"
+    return ", ".join([f"{graphs}: {named}" if named else graphs, *(str(p) for p in place if p)])
 
 
 M = TypeVar("M", bound=nn.Module)

@@ -49,7 +49,8 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, Voice, loaded_gnn
-from graphglow.training.task import GraphTask, gnn_of
+from graphglow.training.task import GraphTask, accuracy, gnn_of
+from graphglow.training.verdict import Share, homophily
 
 GRAPHS = {"input": (1.0, 0.0), "refined": (0.0, 0.0), "none": (0.0, 1.0)}
 """By name: lambda, and how much of its own a node hears in the place of S."""
@@ -155,6 +156,8 @@ class EvidenceResult(TransferResult):
     shift: Tensor
     chosen_by: str
     """``validation``, or ``leave-one-out`` where there are no validation nodes."""
+    input_accuracy: float | None
+    """On validation nodes, of the GNN that reads the features and the input graph alone."""
 
     @property
     def backbone(self) -> str:
@@ -258,6 +261,12 @@ class EvidenceResult(TransferResult):
         """:attr:`looked_over`, and pairs ``also`` [2, K] besides."""
         return refined_by(self.learner, self.data, self.config.seed, self.device, also)
 
+    def _input_accuracy(self) -> float | None:
+        return self.input_accuracy
+
+    def _homophily(self) -> Share | None:
+        return homophily(self.data, self.edge_index)
+
     def _about(self) -> dict[str, Any]:
         weights = self.graph_weights
         messages = sum(answer.share for answer in self.answers)
@@ -286,7 +295,7 @@ class EvidenceResult(TransferResult):
             "config": asdict(self.config),
             "learner": self.learner.facts(),
             "answers": [answer.facts() for answer in self.answers],
-            **{name: getattr(self, name) for name in CHOSEN},
+            **{name: getattr(self, name) for name in (*CHOSEN, "input_accuracy")},
         }
         return tensors, facts
 
@@ -395,7 +404,7 @@ def transfer_evidence(
         trained = [trials.train(inputs, name, *weights) for inputs, name, weights in lines]
         answers, instant, shift = _mixture(trained, known, graph)
         train_seconds = time.perf_counter() - train_began
-    return EvidenceResult(
+    result = EvidenceResult(
         data=data,
         graph=graph,
         history=max(answers, key=lambda one: one.share).history,
@@ -410,7 +419,18 @@ def transfer_evidence(
         instant_sharpness=instant[1],
         shift=shift,
         chosen_by="validation" if judged else "leave-one-out",
+        input_accuracy=_of_input_alone(trained, graph) if judged else None,
     )
+    result._verdict().warn()
+    return result
+
+
+def _of_input_alone(trained: Sequence[_Trained], graph: Graph) -> float | None:
+    """Validation accuracy of the plain GNN among those trained, if it is."""
+    for answer, logits in trained:
+        if (answer.inputs, answer.graph) == LINES[0]:
+            return float(accuracy(logits, graph.val, graph.y[graph.val]))
+    return None
 
 
 def evidence_result(
@@ -462,6 +482,7 @@ def evidence_result(
         answers=tuple(answers),
         shift=shift,
         **{name: read(meta[name]) for name, read in CHOSEN.items()},
+        input_accuracy=meta.get("input_accuracy"),  # older files have none
         **measured,
     )
 

@@ -5,17 +5,18 @@ graphglow pretrain --kind paper --sources cora citeseer --out learner.safetensor
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Literal, overload
+from pathlib import Path
+from typing import Any, Literal, overload
 
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import one_of
+from graphglow.checks import one_of, with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretrain import EvidencePretrainConfig, Progress, pretrain_evidence
 from graphglow.evidence.problem import problem_of
-from graphglow.graphs import Graph, prepare
+from graphglow.graphs import Graph, as_graph, prepare
 from graphglow.structure import StructureLearner
 from graphglow.training.adam import Adam
 from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identity, held
@@ -27,56 +28,62 @@ from graphglow.training.task import GraphTask, Trained
 
 @overload
 def pretrain(
-    sources: Sequence[Data],
+    sources: Sequence[Any],
     config: EvidencePretrainConfig | None = None,
     *,
     kind: Literal["evidence"] | None = None,
     on_progress: Progress | None = None,
+    **settings: Any,
 ) -> EvidenceLearner: ...
 @overload
 def pretrain(
-    sources: Sequence[Data],
+    sources: Sequence[Any],
     config: PretrainConfig,
     *,
     kind: Literal["paper"] | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Checkpoints | None = None,
+    **settings: Any,
 ) -> StructureLearner: ...
 @overload
 def pretrain(
-    sources: Sequence[Data],
+    sources: Sequence[Any],
     config: PretrainConfig | None = None,
     *,
     kind: Literal["paper"],
     on_epoch: OnEpoch | None = None,
     checkpoints: Checkpoints | None = None,
+    **settings: Any,
 ) -> StructureLearner: ...
 def pretrain(
-    sources: Sequence[Data],
+    sources: Sequence[Any],
     config: EvidencePretrainConfig | PretrainConfig | None = None,
     *,
     kind: Literal["evidence", "paper"] | None = None,
     on_progress: Progress | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Checkpoints | None = None,
+    **settings: Any,
 ) -> EvidenceLearner | StructureLearner:
     """Train a learner on source graphs: an evidence learner, unless the paper's is asked for.
 
     Args:
-        sources: The source graphs. For an evidence learner all labels ``y`` are used (-1 where
+        sources: The source graphs, each a ``Data`` or anything else that :func:`load_graph` takes.
+            For an evidence learner all labels ``y`` are used (-1 where
             unknown), whatever their split; the paper's has training and validation nodes.
         config: An :class:`EvidencePretrainConfig`, or a :class:`PretrainConfig` for the paper's.
         kind: ``"evidence"`` or ``"paper"``; by default what ``config`` is of.
         on_progress: Of an evidence learner: called with the stage, and how far it is.
         on_epoch: Of the paper's: called after every epoch.
         checkpoints: Of the paper's: where the run saves itself, to go on if it is killed.
+        settings: Settings by name, which go before those of ``config``.
 
     Returns:
         The learner on the CPU, with ``provenance`` telling how it was made.
     """
     kind = kind or ("paper" if isinstance(config, PretrainConfig) else "evidence")
     one_of("kind", kind, ("evidence", "paper"))
-    if isinstance(sources, Data):
+    if isinstance(sources, Data | str | Path):
         raise InputError("pretrain needs a list of source graphs; got a single graph")
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
@@ -85,14 +92,17 @@ def pretrain(
             raise InputError(f"config must be a PretrainConfig; got {type(config).__name__}")
         if on_progress is not None:
             raise InputError("on_progress must go with kind evidence; got kind paper")
-        return pretrain_structure(sources, config, on_epoch=on_epoch, checkpoints=checkpoints)
+        paper = with_settings(config or PretrainConfig(), settings)
+        sources = [as_graph(source) for source in sources]
+        return pretrain_structure(sources, paper, on_epoch=on_epoch, checkpoints=checkpoints)
     if not isinstance(config, EvidencePretrainConfig | None):
         raise InputError(f"config must be an EvidencePretrainConfig; got {type(config).__name__}")
     if on_epoch is not None or checkpoints is not None:
         raise InputError("on_epoch and checkpoints must go with kind paper; got kind evidence")
+    config = with_settings(config or EvidencePretrainConfig(), settings)
+    sources = [as_graph(source, split=False) for source in sources]
     for source in sources:
         problem_of(source)  # one bad graph is said now, and not after minutes
-    config = config or EvidencePretrainConfig()
     device = resolve_device(config.device)
     told = on_progress or (lambda stage, done, total: None)
     return pretrain_evidence(sources, config, device=device, on_progress=told).to("cpu")

@@ -18,14 +18,17 @@ from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
+from graphglow.graphs.write import prediction_frame
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.structure import PivotStructure, Structure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import NO_LONGER, Model, PaperConfig, Runs
+from graphglow.training.config import NO_LONGER, Model, PaperConfig, RunConfig, Runs
 from graphglow.training.device import memory_advice
 from graphglow.training.loop import Epoch
+from graphglow.training.metrics import metrics_of
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
+from graphglow.training.verdict import Share, Verdict, verdict_of
 
 if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
     from graphglow.inference.explain import Explainer, Explanation
@@ -88,6 +91,22 @@ class RunResult(ABC):
         """
         write_predictions(self.data, self.predict_proba(), path)
 
+    def to_frame(self) -> Any:
+        """The same as a pandas DataFrame, one row per node."""
+        return prediction_frame(self.data, self.predict_proba())
+
+    def metrics(self) -> dict[str, Any] | None:
+        """F1, balanced accuracy, AUC, calibration error and confusion matrix on the test nodes.
+
+        See :func:`graphglow.training.metrics.metrics_of`; None where there are no test nodes.
+        """
+        nodes = self.graph.test.cpu()
+        if len(nodes) == 0:
+            return None
+        count = self.graph.num_classes
+        names = [str(name) for name in self.data.get("class_names") or range(count)]
+        return metrics_of(self.graph.y.cpu()[nodes], self.predict_proba()[nodes], names[:count])
+
     @property
     def val_accuracy(self) -> float | None:
         return self._accuracy_on(self.graph.val)
@@ -136,6 +155,7 @@ class TransferResult(RunResult):
     train_seconds: float
     seconds: float
     peak_memory_bytes: int
+    config: RunConfig
 
     @property
     @abstractmethod
@@ -166,6 +186,66 @@ class TransferResult(RunResult):
 
     def _scores(self) -> Tensor:
         return self.logits
+
+    def summary(self) -> dict[str, Any]:
+        return {**super().summary(), "verdict": self.verdict}
+
+    @property
+    def verdict(self) -> str:
+        """In one line: whether this is better than a GNN on the input graph, and by what.
+
+        Test labels are not read. Under a learner of the paper's kind no such GNN is trained, unless
+        by :meth:`controls`.
+        """
+        return self._verdict().sentence
+
+    def _verdict(self) -> Verdict:
+        before, after = self._input_accuracy(), self.val_accuracy
+        right = None
+        if before is not None and after is not None:
+            right = Share(before, after, len(self.graph.val))
+        return verdict_of(
+            self._homophily() if right is None else None,
+            right,
+            whose="validation accuracy {}, against {} of a GNN on the input graph",
+            unknown="no GNN was trained on the input graph alone",
+        )
+
+    def _input_accuracy(self) -> float | None:
+        """Validation accuracy of a GNN on the input graph; None where there is none."""
+        controls: dict[str, Any] = self.__dict__.get("_controls", {})
+        return controls["gcn"]["val_accuracy"] if "gcn" in controls else None
+
+    def _homophily(self) -> Share | None:
+        """Of the refined edges and the input's, where they are edges."""
+        return None
+
+    def controls(self) -> dict[str, dict[str, float | None]]:
+        """What the majority class, an MLP and a GCN on the input graph reach on the same split.
+
+        The two are trained now, once, with the epochs, patience, seed and device of this run;
+        without validation nodes to stop by they are left out.
+        """
+        return self._controls
+
+    @cached_property
+    def _controls(self) -> dict[str, dict[str, float | None]]:
+        from graphglow.baselines import METHODS, fit
+
+        most = int(self.graph.y[self.graph.train].bincount().argmax())
+        parts = {"test_accuracy": self.graph.test, "val_accuracy": self.graph.val}
+        right = {name: (self.graph.y[nodes] == most).double() for name, nodes in parts.items()}
+        found = {
+            "majority": {n: float(hits.mean()) if len(hits) else None for n, hits in right.items()}
+        }
+        if len(self.graph.val) == 0:
+            return found
+        shared = ("epochs", "patience", "seed", "device")
+        settings = {name: getattr(self.config, name) for name in shared}
+        for method in ("mlp", "gcn"):
+            made = fit(method, self.data, METHODS[method].config(**settings))
+            found[method] = {name: getattr(made, name) for name in parts}
+        return found
 
     def predict_new(
         self,

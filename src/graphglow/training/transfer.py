@@ -11,15 +11,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graphs import check_graph, graph_of
+from graphglow.graphs import as_graph, check_graph, graph_of
 from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.learner import stack_learners
@@ -56,32 +57,35 @@ class StructureObserver(NamedTuple):
 
 @overload
 def transfer(
-    data: Data,
+    data: Any,
     learner: StructureLearner,
     config: PaperConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
     observer: StructureObserver | None = None,
     checkpoints: Checkpoints | None = None,
+    **settings: Any,
 ) -> PaperResult: ...
 @overload
 def transfer(
-    data: Data,
+    data: Any,
     learner: LearnerName = UNIVERSAL,
     config: TransferConfig | PaperConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
     observer: StructureObserver | None = None,
     checkpoints: Checkpoints | None = None,
+    **settings: Any,
 ) -> TransferResult: ...
 def transfer(
-    data: Data,
+    data: Any,
     learner: LearnerName = UNIVERSAL,
     config: TransferConfig | PaperConfig | None = None,
     *,
     on_epoch: OnEpoch | None = None,
     observer: StructureObserver | None = None,
     checkpoints: Checkpoints | None = None,
+    **settings: Any,
 ) -> TransferResult:
     """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
@@ -94,7 +98,7 @@ def transfer(
     data)``.)
 
     Args:
-        data: The target graph.
+        data: The target graph: a ``Data``, or anything else that :func:`load_graph` takes.
         learner: What :func:`load_learner` takes: a name, a file, or the learner itself.
         config: A :class:`TransferConfig`; under a learner of the paper's kind a
             :class:`PaperConfig`.
@@ -103,15 +107,17 @@ def transfer(
             trained stays the same.
         checkpoints: Where the run saves itself, to go on from there if it is killed. Times of
             the result are then sums over its parts.
+        settings: Settings by name, as ``epochs=10``, which go before those of ``config``.
     """
-    found = load_learner(learner, seed=getattr(config, "seed", 0))
+    found = load_learner(learner, seed=settings.get("seed", getattr(config, "seed", 0)))
+    config = with_settings(config_for(found, config), settings)
+    data = as_graph(data)
     if isinstance(found, EvidenceLearner):
         if observer is not None:
             raise InputError("an observer needs a learner of the paper's kind; got an evidence one")
-        chosen = config_for(found, config)
-        assert isinstance(chosen, TransferConfig)
-        return transfer_evidence(data, found, chosen, on_epoch=on_epoch, checkpoints=checkpoints)
-    configs = [config_for(found, config)]
+        assert isinstance(config, TransferConfig)
+        return transfer_evidence(data, found, config, on_epoch=on_epoch, checkpoints=checkpoints)
+    configs = [config]
     with held(checkpoints):
         return _train([found], data, _checked([found], configs), on_epoch, observer, checkpoints)[0]
 

@@ -211,7 +211,7 @@ def test_one_rank_without_draws_is_a_transfer(tmp_path, backbone, delta):
     assert result.val_accuracy == expected.val_accuracy
     assert result.test_accuracy == expected.test_accuracy
     assert [e.refinements for e in result.history] == [e.refinements for e in expected.history]
-    assert set(expected.summary()) <= set(result.summary())
+    assert set(expected.summary()) - {"verdict"} <= set(result.summary())
 
 
 @pytest.mark.gpu

@@ -1,0 +1,102 @@
+"""Whether what was made of a graph is better than the graph was, in one line.
+
+Two things are compared: how many edges join nodes of one class, and how often the classes are
+predicted right. Edges are judged by training and validation labels; where edges have validation
+nodes at an end, by those alone, whose labels the learner has not read. Test labels are not read.
+"""
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.graphs.files import note
+from graphglow.graphs.graph import undirected_edges
+
+STANDARD_ERRORS = 2.0
+"""A smaller difference is none."""
+
+
+class Share(NamedTuple):
+    """A share before and after, and the number of cases that the smaller of them is by."""
+
+    before: float
+    after: float
+    cases: int
+
+    @property
+    def sign(self) -> int:
+        """1 if it rose, -1 if it fell, 0 if that may be chance."""
+        p = min(max(self.before, 0.05), 0.95)
+        change = self.after - self.before
+        if abs(change) <= STANDARD_ERRORS * math.sqrt(p * (1 - p) / self.cases):
+            return 0
+        return 1 if change > 0 else -1
+
+
+class Verdict(NamedTuple):
+    """A sentence, and whether it is bad news."""
+
+    sentence: str
+    worse: bool
+
+    def warn(self) -> None:
+        """An :class:`InputWarning` if it is."""
+        if self.worse:
+            note(self.sentence)
+
+
+def homophily(data: Data, edge_index: Tensor) -> Share | None:
+    """The share of edges within a class, of ``data`` and among ``edge_index`` [2, E].
+
+    None where one of them has no edge with two known labels.
+    """
+    y, train, val = (data.get(name) for name in ("y", "train_mask", "val_mask"))
+    if y is None or data.get("edge_index") is None:
+        return None
+    known = y >= 0
+    if train is not None:
+        known = known & (train if val is None else train | val)
+    pairs = []
+    for edges in (data.edge_index, edge_index.to(y.device)):
+        low, high, _ = undirected_edges(edges, None, len(y))
+        pairs.append((low.long(), high.long()))
+    both = [known[low] & known[high] for low, high in pairs]
+    if train is not None and val is not None:
+        unread = [b & (val[low] | val[high]) for b, (low, high) in zip(both, pairs, strict=True)]
+        both = unread if all(bool(u.any()) for u in unread) else both
+    if not all(bool(b.any()) for b in both):
+        return None
+    same = [
+        float((y[low] == y[high])[b].double().mean())
+        for b, (low, high) in zip(both, pairs, strict=True)
+    ]
+    return Share(same[0], same[1], min(int(b.sum()) for b in both))
+
+
+def verdict_of(edges: Share | None, right: Share | None, *, whose: str, unknown: str) -> Verdict:
+    """Put the two in one line.
+
+    Args:
+        edges: Homophily.
+        right: Accuracy.
+        whose: What has the accuracies, after and before, as ``"new {} against {} of the old"``.
+        unknown: Why there is neither.
+    """
+    said, signs = [], set()
+    if right is not None:
+        said.append(whose.format(f"{right.after:.1%}", f"{right.before:.1%}"))
+        signs.add(right.sign)
+    if edges is not None:
+        said.append(
+            f"{edges.after:.1%} of labelled pairs among the refined edges are of one class, "
+            f"against {edges.before:.1%} of the input's"
+        )
+        signs.add(edges.sign)
+    if not said:
+        return Verdict(f"cannot tell: {unknown}", False)
+    word = "better" if 1 in signs else "worse" if -1 in signs else "no clear difference"
+    if {1, -1} <= signs:
+        word = "better in one way and worse in another"
+    return Verdict(f"{word}: {'; '.join(said)}", word == "worse")

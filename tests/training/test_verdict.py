@@ -1,0 +1,122 @@
+"""A verdict on every result, controls beside it, and metrics beyond accuracy."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.training.metrics import metrics_of
+from graphglow.training.verdict import Share, homophily, verdict_of
+from tiny_graphs import small_data
+
+WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
+
+
+@pytest.mark.parametrize(
+    ("edges", "right", "begins"),
+    [
+        ((0.5, 0.9, 100), None, "better: 90.0% of labelled pairs among the refined edges"),
+        ((0.737, 0.549, 900), None, "worse: 54.9% of labelled pairs"),
+        ((0.5, 0.51, 100), (0.8, 0.81, 50), "no clear difference: new 81.0% against 80.0%; 51"),
+        ((0.5, 0.9, 100), (0.8, 0.3, 50), "better in one way and worse in another: new 30.0%"),
+        (None, None, "cannot tell: no labels"),
+    ],
+)
+def test_a_verdict_says_by_what(edges, right, begins):
+    found = verdict_of(edges and Share(*edges), right and Share(*right), **WORDS)
+    assert found.sentence.startswith(begins)
+    assert found.worse == begins.startswith("worse")
+
+
+def test_a_bad_verdict_is_a_warning():
+    with pytest.warns(graphglow.InputWarning, match=r"worse: 54.9% of"):
+        verdict_of(Share(0.737, 0.549, 900), None, **WORDS).warn()
+
+
+def test_homophily_reads_validation_labels_and_never_those_of_test():
+    edges = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 3]])
+    masks = {name: torch.zeros(4, dtype=torch.bool) for name in ("train_mask", "val_mask")}
+    masks["train_mask"][:2], masks["val_mask"][2] = True, True
+    data = Data(y=torch.tensor([0, 0, 1, 1]), edge_index=edges, num_nodes=4, **masks)
+    assert homophily(data, edges) == Share(0.0, 0.0, 1)  # 1 - 2, whose end is of validation
+    assert homophily(data, edges[:, :1]) == Share(0.5, 1.0, 1)  # only 0 - 1 is in both
+    assert homophily(data, edges[:, 2:]) is None
+    assert homophily(Data(edge_index=edges, num_nodes=4), edges) is None
+
+
+@pytest.fixture(scope="module")
+def data():
+    return small_data(num_nodes=60)
+
+
+@pytest.fixture(scope="module")
+def result(data):
+    return graphglow.transfer(data, config=graphglow.TransferConfig(epochs=5, device="cpu"))
+
+
+def test_a_transfer_is_judged_by_a_gnn_on_the_input_graph(result, tmp_path):
+    assert f"against {result.input_accuracy:.1%} of a GNN on the input graph" in result.verdict
+    assert result.summary()["verdict"] == result.verdict
+    result.save(tmp_path / "r.safetensors")
+    assert graphglow.TransferResult.load(tmp_path / "r.safetensors").verdict == result.verdict
+
+
+def test_without_validation_edges_are_judged(data):
+    few = data.clone()
+    few.val_mask = torch.zeros_like(few.val_mask)
+    found = graphglow.transfer(few, config=graphglow.TransferConfig(epochs=3, device="cpu"))
+    assert "of labelled pairs among the refined edges" in found.verdict
+    assert set(found.controls()) == {"majority"}
+
+
+def test_the_papers_learner_is_judged_once_there_are_controls(data):
+    config = graphglow.PaperConfig(epochs=3, num_pivots=8, device="cpu")
+    found = graphglow.transfer(data, "paper", config)
+    assert found.verdict == "cannot tell: no GNN was trained on the input graph alone"
+    controls = found.controls()
+    assert f"against {controls['gcn']['val_accuracy']:.1%} of a GNN" in found.verdict
+
+
+def test_controls_are_those_of_the_same_split(data, result):
+    controls = result.controls()
+    assert set(controls) == {"majority", "mlp", "gcn"}
+    assert controls is result.controls()
+    most = int(data.y[data.train_mask].mode().values)
+    share = float((data.y[data.test_mask] == most).double().mean())
+    assert controls["majority"]["test_accuracy"] == pytest.approx(share)
+    config = graphglow.METHODS["gcn"].config(epochs=5, patience=40, device="cpu")
+    assert controls["gcn"]["test_accuracy"] == graphglow.fit("gcn", data, config).test_accuracy
+
+
+def test_a_frame_has_a_row_for_every_node(data, result):
+    frame = result.to_frame()
+    assert {"id", "predicted", "probability", "label", "split"} <= set(frame)
+    assert len(frame) == data.num_nodes
+    assert frame["predicted"].tolist() == result.predict().tolist()
+
+
+def test_metrics_are_of_the_test_nodes(data, result):
+    found = result.metrics()
+    assert found["nodes"] == int(data.test_mask.sum())
+    assert found["accuracy"] == pytest.approx(result.test_accuracy)
+    assert sum(map(sum, found["confusion"])) == found["nodes"]
+    assert 0 <= found["calibration_error"] <= 1
+
+
+def test_metrics_by_hand():
+    y = torch.tensor([0, 0, 0, 1])
+    p = torch.tensor([[0.95, 0.05], [0.85, 0.15], [0.25, 0.75], [0.35, 0.65]])
+    found = metrics_of(y, p, ["a", "b"])
+    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found["f1_macro"] == pytest.approx((0.8 + 2 / 3) / 2)
+    assert found["auc"] == pytest.approx(2 / 3)
+    assert found["confusion"] == [[2, 1], [0, 1]]
+    assert found["calibration_error"] == pytest.approx((0.05 + 0.15 + 0.75 + 0.35) / 4)
+    assert metrics_of(y[:3], p[:3], ["a", "b"])["auc"] is None  # one class
+
+
+def test_no_test_nodes_have_no_metrics(data):
+    alone = data.clone()
+    alone.test_mask = torch.zeros_like(alone.test_mask)
+    config = graphglow.METHODS["mlp"].config(epochs=2, device="cpu")
+    assert graphglow.fit("mlp", alone, config).metrics() is None
