@@ -71,6 +71,11 @@ def demo(  # noqa: D417 (flags.py says the rest)
         f"{percent(refined.dropped_injected)} of the injected edges and "
         f"{percent(refined.dropped_own)} of its own."
     )
+    if (audited := refined.audited) is not None:
+        say(
+            f"Its audit, without labels: {percent(audited.injected)} of the {audited.worst:,} most "
+            f"doubtful edges are injected ones (AUC {audited.auc:.3f})."
+        )
     say(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")
 
 

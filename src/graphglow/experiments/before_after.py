@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.graphs.graph import undirected_edges
+from graphglow.inference.audit import audit
 from graphglow.training import EvidenceResult
 
 EDGES_SHOWN = 6
@@ -65,6 +67,21 @@ class Refined:
     dropped: list[Edge]
     """The least probable ones."""
     around: Neighbourhood
+    audited: "Audited | None"
+    """What the audit finds of the injected edges; None where none was injected."""
+
+
+class Audited(NamedTuple):
+    """The audit of a graph whose false edges are known."""
+
+    auc: float
+    """How likely an injected edge is more doubtful than one of the graph's own."""
+    worst: int
+    """The most doubtful edges: a tenth of all."""
+    injected: float
+    """The share of injected ones among them."""
+    said: str
+    """Its verdict."""
 
 
 def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Refined:
@@ -102,8 +119,6 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
     def share_gone(of: Tensor) -> float:
         return float(torch.isin(of, gone_keys.cpu()).double().mean())
 
-    # AUDIT: the findings of ``graphglow.audit`` on the injected edges come here, as one more field
-    # of Refined (how many of the most doubtful edges are injected); demo.html.j2 has their place.
     return Refined(
         target=name,
         class_names=list(data.class_names),
@@ -114,7 +129,19 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
         added=listed(made.edge_index[:, new], made.edge_probability[new], best=True),
         dropped=listed(gone, chance_of_gone, best=False),
         around=_around(result, made, gone_keys, (before.homophily or 0, after.homophily or 0)),
+        audited=_audited(data, keys, injected) if len(injected) else None,
     )
+
+
+def _audited(data: Data, keys: "_Pairs", injected: Tensor) -> Audited:
+    """Ask the auditor, which knows nothing of what was injected; it reads no labels here."""
+    found = audit(Data(x=data.x, edge_index=data.edge_index, num_nodes=data.num_nodes))
+    false = torch.isin(keys(found.edges), injected)
+    real = found.probability_real
+    worst = max(1, len(real) // 10)
+    share = float(false[real.argsort()[:worst]].double().mean())
+    auc = float(roc_auc_score(false.numpy(), -real.numpy()))
+    return Audited(auc, worst, share, found.verdict)
 
 
 class _Pairs:
