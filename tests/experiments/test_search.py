@@ -17,6 +17,7 @@ from graphglow.experiments.runs.executor import open_executor
 from graphglow.experiments.search import space, study
 from graphglow.experiments.search.settings import Settings, config_of, read_settings, write_settings
 from graphglow.experiments.search.space import PRETRAIN_SPACE, TRANSFER_SPACE, SearchConfig, blinded
+from graphglow.graphs import check_graph
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training import PretrainConfig, pretrain, transfer_many
 
@@ -320,6 +321,7 @@ def test_a_blind_graph_has_no_label_outside_training_and_validation():
     data = graph()
     data.y_all = data.y.clone()
     data.edge_weight = torch.rand(data.edge_index.shape[1])
+    data = check_graph(data)
     blind = blinded(data)
     seen = data.train_mask | data.val_mask
     assert torch.equal(blind.y[seen], data.y[seen])

@@ -7,7 +7,7 @@ import pytest
 from parsed_page import Page
 
 from graphglow.errors import InputError
-from graphglow.experiments.before_after import Edge, Neighbourhood, Node, Refined
+from graphglow.experiments.before_after import Audited, Edge, Neighbourhood, Node, Refined
 from graphglow.experiments.demo import DemoResult, Row
 from graphglow.experiments.structure_metrics import GraphFacts
 from graphglow.report import is_report, write_report
@@ -33,6 +33,7 @@ def refined(name: str) -> Refined:
         added=[Edge((1, 2), (name, name), 0.9)],
         dropped=[Edge((4, 6), (name, "other"), 0.1, injected=True)],
         around=Neighbourhood(nodes, kept=[(0, 1)], dropped=[(0, 2), (1, 2)], added=[(0, 3)]),
+        audited=Audited(0.95, 40, 0.9, "About half of the edges look false."),
     )
 
 
@@ -95,7 +96,7 @@ def test_page_without_extras(tmp_path: Path) -> None:
             RESULT,
             rows=[row("wine", "gcn", None)],
             settings={},
-            refined=replace(RESULT.refined, dropped_injected=None),
+            refined=replace(RESULT.refined, dropped_injected=None, audited=None),
         ),
     )
     assert "injected" not in page.text
