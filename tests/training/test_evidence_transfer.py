@@ -617,3 +617,12 @@ def test_a_graph_without_features_is_learned_by_where_its_nodes_are() -> None:
     for name in ("train_mask", "val_mask", "test_mask"):
         bare[name] = data[name]
     assert transfer(bare, config=config()).predict_proba().shape == (data.num_nodes, 3)
+
+
+def test_new_nodes_beside_a_class_that_only_a_test_node_has() -> None:
+    data = small_data()
+    data.pop("class_names", None)
+    data.y = data.y.clone()
+    data.y[int(data.test_mask.nonzero()[0])] = 7
+    found = transfer(data, config=config()).predict_new(data.x[:2], [[data.num_nodes], [0]])
+    assert found.predict_proba().shape == (2, 3)

@@ -113,6 +113,7 @@ class Known:
         assert found is not None  # there are training labels
         kept = refined.strongest(top_k)
         labels = torch.bincount(graph.y[graph.train], minlength=graph.num_classes)
+        assert len(labels) == graph.num_classes >= found.shape[1]
         return cls(
             refined.edge_index[:, kept],
             refined.edge_weight[kept],
@@ -202,12 +203,18 @@ class EvidenceResult(TransferResult):
     @property
     def message_graph(self) -> tuple[Structure | None, float]:
         found = self.graph_weights
-        messages = sum(answer.share for answer in self.answers)
         learned = found["refined"] + found["none"]
         own = found["none"] / learned if learned else 0.0
-        return FixedStructure(self._structure, own), found["input"] / messages
+        return FixedStructure(self._structure, own), self._input_weight
+
+    @property
+    def _input_weight(self) -> float:
+        """lambda, among the GNNs."""
+        messages = sum(answer.share for answer in self.answers)
+        return self.graph_weights["input"] / messages if messages else 0.0
 
     def grown_logits(self, data: Data, graph: Graph) -> Tensor:
+        graph = replace(graph, num_classes=self.graph.num_classes)
         refined = refined_by(self.learner, data, self.config.seed, self.device)
         old, nodes = self.known, self.graph.num_nodes
         new = graph.neighbour_mean @ F.pad(old.link, (0, 0, 0, graph.num_nodes - nodes))
@@ -268,8 +275,6 @@ class EvidenceResult(TransferResult):
         return homophily(self.data, self.edge_index)
 
     def _about(self) -> dict[str, Any]:
-        weights = self.graph_weights
-        messages = sum(answer.share for answer in self.answers)
         answers = {"closed form": self.instant_share}
         for one in self.answers:
             name = f"{one.inputs} over {one.graph}"
@@ -277,8 +282,8 @@ class EvidenceResult(TransferResult):
         return {
             "method": "evidence" if self.learner.trained else "untrained",
             "backbone": self.config.backbone,
-            "input_weight": weights["input"] / messages,
-            "graph_weights": {name: round(weight, 3) for name, weight in weights.items()},
+            "input_weight": self._input_weight,
+            "graph_weights": {n: round(weight, 3) for n, weight in self.graph_weights.items()},
             "chosen_by": self.chosen_by,
             "answers": {name: round(share, 3) for name, share in answers.items()},
             "refined_edges": self.edge_index.shape[1] // 2,
