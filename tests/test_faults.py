@@ -48,7 +48,8 @@ def drop_capabilities():
 
 fast = "--num-pivots 8 --refinements 2 --device cpu".split()
 transfer = ["transfer", "--learner", home / "learner.st", "--target", home / "g.npz", *fast]
-pretrain = ["pretrain", "--sources", home / "g.npz", "--episodes", "1", *fast]
+sources = "pretrain --kind paper --sources".split()
+pretrain = [*sources, home / "g.npz", "--episodes", "1", *fast]
 refine = ["refine", *transfer[1:], "--epochs", "2"]
 """
 MOUNT = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
@@ -180,7 +181,7 @@ resource.setrlimit(resource.RLIMIT_AS, (size + 2**28, soft[1]))
 large = [disk / "large.npz", "--num-pivots", "2000", "--backend", "eager", "--refinements", "8",
          "--device", "cpu", "--out", disk / "old.st", "--overwrite"]
 run("memory transfer", *transfer[:4], *large)
-run("memory pretrain", *pretrain[:2], *large)
+run("memory pretrain", *sources, *large)
 resource.setrlimit(resource.RLIMIT_AS, soft)
 report["old"] = (disk / "old.st").read_text()
 
@@ -189,7 +190,7 @@ for name in ("g.npz", "learner.st", "split.npz", "result.st"):
     (disk / name).chmod(0)
 (disk / "locked").mkdir(mode=0o500)
 drop_capabilities()  # root, too, now needs permission
-run("unreadable graph", *pretrain[:2], disk / "g.npz", "--out", disk / "o.st")
+run("unreadable graph", *sources, disk / "g.npz", "--out", disk / "o.st")
 run("unreadable learner", *transfer[:2], disk / "learner.st", *transfer[3:])
 run("unreadable split", *transfer, "--split-file", disk / "split.npz")
 run("unreadable result", "refine", "--result", disk / "result.st", "--out", disk / "o.csv")

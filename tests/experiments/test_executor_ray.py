@@ -181,7 +181,7 @@ def test_errors_arrive_as_they_were_raised(cluster, tmp_path):
     with open_executor(1, "") as workers:
         assert (workers.device, workers.threads) == ("cpu", 2)
         with pytest.raises(InputError) as caught:
-            result_of(workers.submit(load_with_split, "cora", tmp_path))
+            result_of(workers.submit(load_with_split, "citeseer", tmp_path))
         assert type(caught.value) is InputError
         assert "\n" not in str(caught.value)
     assert cluster.is_initialized()  # it was so before

@@ -16,7 +16,14 @@ from graphglow.errors import InputError
 from graphglow.graphs import write_graph
 from graphglow.graphs.write import WRITERS, prediction_file
 from graphglow.inference import refine as evidence
-from graphglow.pretrained import PAPER, UNIVERSAL, is_paper, learner_file, paper_learner
+from graphglow.pretrained import (
+    PAPER,
+    UNIVERSAL,
+    check_learner,
+    is_paper,
+    learner_file,
+    paper_learner,
+)
 from graphglow.training import PaperConfig, TransferResult
 from graphglow.training.config import Device
 
@@ -27,6 +34,8 @@ def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
     if name == "refine":
         learner = flags.asked("--learner", arguments)
+        if learner is not None:
+            check_learner(learner)
         return refine_paper if learner and is_paper(learner) else refine
     return predict
 

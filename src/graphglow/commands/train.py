@@ -22,7 +22,14 @@ from graphglow.commands.terminal import epoch_bar, job_bar, say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.evidence.pretrain import EvidencePretrainConfig
 from graphglow.graphs.write import prediction_file
-from graphglow.pretrained import UNIVERSAL, Learner, is_paper, learner_file, load_learner
+from graphglow.pretrained import (
+    UNIVERSAL,
+    Learner,
+    check_learner,
+    is_paper,
+    learner_file,
+    load_learner,
+)
 from graphglow.structure import StructureLearner
 from graphglow.training import PaperConfig, PretrainConfig, TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
@@ -41,7 +48,7 @@ def choose(name: str, arguments: list[str]) -> flags.Command:
     if name == "transfer":
         learner = flags.asked("--learner", arguments)
         if learner is not None:
-            learner_file(learner, exists=True)  # a mistyped name is said, and not its flags
+            check_learner(learner)  # a mistyped name is said, and not its flags
         return transfer_for(PaperConfig if learner and is_paper(learner) else TransferConfig)
     kind = flags.asked("--kind", arguments)
     return pretrain_paper if kind == "paper" else pretrain

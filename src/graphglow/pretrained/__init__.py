@@ -75,6 +75,13 @@ def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Evid
     raise InputError(f"this needs an evidence learner; got one of the paper's kind, {learner}")
 
 
+def check_learner(learner: str) -> None:
+    """Raise unless a name or a file is of a learner; of a good one nothing but its kind is read."""
+    path = learner_file(learner, exists=True)
+    if learner.lower() != UNTRAINED and kind_of(path) not in (KIND, PAPER_KIND):
+        load_learner(learner)  # which says what is wrong
+
+
 def is_paper(learner: str | Path) -> bool:
     """Whether a name or a file is of a learner of the paper's kind; nothing but that is read."""
     return kind_of(learner_file(learner)) == PAPER_KIND
