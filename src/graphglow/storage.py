@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as tensors_to_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
 from graphglow.errors import InputError
 
@@ -215,6 +215,17 @@ def _check_meta(meta: Any, kind: str, path: Path) -> None:
             f"{path} must have format version 1 to {FORMAT_VERSION}; got {version} "
             "(if a newer graphglow wrote it, update graphglow)"
         )
+
+
+def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
+    """Load weights into a module; other shapes, NaN and infinity are refused in one sentence."""
+    expected = {name: tuple(t.shape) for name, t in module.state_dict().items()}
+    received = {name: tuple(t.shape) for name, t in tensors.items()}
+    if received != expected:
+        raise InputError(f"{origin} must hold weights of shape {expected}; got {received}")
+    if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
+        raise InputError(f"{origin} must hold finite weights; got NaN, infinity or integers")
+    module.load_state_dict(tensors)
 
 
 def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

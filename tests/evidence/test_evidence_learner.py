@@ -17,10 +17,8 @@ from graphglow.evidence import (
 )
 from graphglow.evidence.answers import (
     graph_by_leave_one_out,
-    mixed,
-    mixed_by_validation,
     mixing_weights,
-    with_shares,
+    shares_by_validation,
 )
 from graphglow.storage import load_tensors, save_tensors
 
@@ -242,23 +240,31 @@ def test_bad_sources_get_a_sentence():
 def test_answers_as_good_as_the_best_are_mixed():
     weights = mixing_weights([0.8, 0.8, 0.2], 400)
     torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.0]), atol=1e-3, rtol=0)
-    p = mixed([torch.eye(3), torch.ones(3, 3) / 3, torch.eye(3)], weights)
-    torch.testing.assert_close(p.sum(1), torch.ones(3))
 
 
 def test_answers_move_to_the_class_shares_of_validation_where_that_pays():
     y = torch.tensor([0] * 80 + [1] * 20)
     prior, unsure = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([[0.4, 0.6, 0.0]]).repeat(100, 1)
-    moved = with_shares(unsure, prior, torch.tensor([0.8, 0.2, 0.0]), 1.0)
-    torch.testing.assert_close(moved[0], torch.tensor([0.32, 0.12, 0.0]) / 0.44)
+    unsure = unsure.clamp_min(1e-6).log()
     nodes = torch.arange(0, 100, 2)
-    p, weights = mixed_by_validation([unsure], prior, nodes, y[nodes])
-    assert (p.argmax(1) == 0).all()
-    assert weights[0, 0] < 1e-3
-    right = torch.eye(3)[y] * 0.9 + 0.05
-    p, weights = mixed_by_validation([right, unsure], prior, nodes, y[nodes])
-    assert (p.argmax(1) == y).all()
-    assert weights[0, 0] > weights[1].sum()
+
+    def mixed(*answers):
+        mix = shares_by_validation(answers, prior, nodes, y[nodes])
+        torch.testing.assert_close(mix.shares.sum(), torch.tensor(1.0))
+        scaled = zip(mix.shares, mix.sharpness, answers, strict=True)
+        return mix, sum(share * sharp * one for share, sharp, one in scaled) + mix.shift
+
+    mix, logits = mixed(unsure)
+    assert (logits.argmax(1) == 0).all()
+    assert mix.shift[0] > 0 > mix.shift[1]
+    assert mix.shift[2] == 0
+    right = (torch.eye(3)[y] * 0.9 + 0.05).log()
+    mix, logits = mixed(right, unsure)
+    assert (logits.argmax(1) == y).all()
+    assert mix.shares[0] > mix.shares[1]
+    even = shares_by_validation([right, unsure], prior, nodes[:0], y[:0])
+    assert even.shares.tolist() == [0.5, 0.5]
+    assert not even.shift.any()
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from graphglow.auditing.standing import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.problem import Problem
-from graphglow.storage import load_tensors, save_tensors
+from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 1
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
@@ -263,13 +263,7 @@ class Auditor(nn.Module):
                 f"{meta.get('audit_version')!r} (pre-train it again with this graphglow)"
             )
         auditor = cls()
-        expected = {name: tuple(t.shape) for name, t in auditor.state_dict().items()}
-        received = {name: tuple(t.shape) for name, t in tensors.items()}
-        if received != expected:
-            raise InputError(f"{path} must hold weights of shape {expected}; got {received}")
-        if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
-            raise InputError(f"{path} must hold finite weights; got NaN, infinity or integers")
-        auditor.load_state_dict(tensors)
+        fill(auditor, tensors, str(path))
         auditor.provenance = dict(meta.get("provenance") or {})
         return auditor.frozen()
 

@@ -17,6 +17,7 @@ from graphglow.auditing.pairs import is_edge
 from graphglow.auditing.standing import evidence_of, pairs_without_edge, standing_of
 from graphglow.checks import at_least, in_unit_interval, plain_numbers, step_size
 from graphglow.errors import InputError
+from graphglow.evidence.pretrain import fit_one_cycle
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.random_graphs import random_graph
 
@@ -236,7 +237,7 @@ def _fit_edges(
         out = scorer(evidence[e, p].float(), context[e[:, 0]])
         return F.binary_cross_entropy_with_logits(out, real[e, p])
 
-    _fit(scorer, loss, config)
+    fit_one_cycle(scorer, loss, config)
 
 
 @torch.no_grad()
@@ -267,7 +268,7 @@ def _fit_share(
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
         return cost
 
-    _fit(auditor.share, loss, config)
+    fit_one_cycle(auditor.share, loss, config)
 
 
 def _fit_missing(
@@ -288,7 +289,7 @@ def _fit_missing(
             total = total + F.binary_cross_entropy_with_logits(out, lesson.hidden[p])
         return total / 16
 
-    _fit(scorer, loss, config)
+    fit_one_cycle(scorer, loss, config)
     with torch.no_grad():
         scores = torch.cat([scorer(one.candidates.float(), one.context) for one in lessons])
     truth = torch.cat([lesson.missing for lesson in lessons])
@@ -306,23 +307,3 @@ def _logistic(scores: Tensor, truth: Tensor, weight: Tensor) -> Tensor:
         curve = (rows * (weight * p * (1 - p))[:, None]).T @ rows + 1e-3 * torch.eye(2).double()
         found = found - torch.linalg.solve(curve, slope).clamp(-1, 1)
     return found.float()
-
-
-def _fit(
-    network: nn.Module,
-    loss: Callable[[torch.Generator], Tensor],
-    config: AuditPretrainConfig,
-) -> None:
-    """AdamW with one cycle of the learning rate."""
-    generator = torch.Generator().manual_seed(config.seed)
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
-    )
-    cycle = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, config.learning_rate, total_steps=config.steps
-    )
-    for _ in range(config.steps):
-        optimizer.zero_grad()
-        loss(generator).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        cycle.step()

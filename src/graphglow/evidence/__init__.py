@@ -5,12 +5,7 @@
 ``rounds``. ``episodes`` and ``random_graphs`` are what it learns from.
 """
 
-from graphglow.evidence.answers import (
-    graph_by_leave_one_out,
-    mixed,
-    mixed_by_validation,
-    mixing_weights,
-)
+from graphglow.evidence.answers import graph_by_leave_one_out, shares_by_validation
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
 from graphglow.evidence.random_graphs import random_graph
@@ -23,9 +18,7 @@ __all__ = [
     "RefinedGraph",
     "explain_pairs",
     "graph_by_leave_one_out",
-    "mixed",
-    "mixed_by_validation",
-    "mixing_weights",
     "pretrain_evidence",
     "random_graph",
+    "shares_by_validation",
 ]

@@ -31,40 +31,6 @@ def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
     return ((accuracy - accuracy.max()) / (0.5 * error)).softmax(0)
 
 
-def mixed(answers: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """``sum_a w_a p_a``: [N, C] each -> [N, C]."""
-    return torch.einsum("a,anc->nc", weights.to(answers[0]), torch.stack(list(answers)))
-
-
-def with_shares(answer: Tensor, prior: Tensor, shares: Tensor, strength: float) -> Tensor:
-    """``p_k (shares_k / prior_k)^strength``, of sum 1: labels drawn evenly from uneven classes.
-
-    Shapes:
-        answer [N, C], prior [C] of the training labels, shares [C] of the classes -> [N, C]
-    """
-    ratio = (shares.clamp_min(1e-4) / prior.clamp_min(1e-4)) ** strength
-    moved = answer * torch.where(prior > 0, ratio, torch.ones_like(ratio))
-    return moved / moved.sum(1, keepdim=True).clamp_min(1e-12)
-
-
-def mixed_by_validation(
-    answers: Sequence[Tensor], prior: Tensor, nodes: Tensor, labels: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Every answer as it is and moved to the classes' shares among validation nodes, half way and
-    all the way; mixed by accuracy there.
-
-    Shapes:
-        answers [N, C] each, A of them; prior [C] of the training labels; nodes [K] and labels [K]
-        of validation -> probabilities [N, C], weights [A, 3] of sum 1
-    """
-    counts = torch.bincount(labels, minlength=len(prior)).to(prior)
-    shares = (counts + PSEUDO_LABELS * prior) / (counts.sum() + PSEUDO_LABELS)
-    every = [with_shares(a, prior, shares, s) for a in answers for s in STRENGTHS]
-    scores = [validation_score(a[nodes], labels) for a in every]
-    weights = mixing_weights(scores, len(nodes))
-    return mixed(every, weights), weights.view(len(answers), len(STRENGTHS))
-
-
 def validation_score(answer: Tensor, labels: Tensor) -> float:
     """Accuracy, ties by the log-loss: [K, C], [K]."""
     right = (answer.argmax(1) == labels).float().mean()

@@ -16,7 +16,7 @@ from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph, refine_problem
 from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
-from graphglow.storage import load_tensors, save_tensors
+from graphglow.storage import fill, load_tensors, save_tensors
 from graphglow.structure.learner import history_of
 
 EVIDENCE_VERSION = 1
@@ -129,13 +129,7 @@ class EvidenceLearner(nn.Module):
                 f"{version!r} (pre-train it again with this graphglow)"
             )
         learner = cls()
-        expected = {name: tuple(t.shape) for name, t in learner.state_dict().items()}
-        received = {name: tuple(t.shape) for name, t in tensors.items()}
-        if received != expected:
-            raise InputError(f"{origin} must hold weights of shape {expected}; got {received}")
-        if not all(t.is_floating_point() and bool(t.isfinite().all()) for t in tensors.values()):
-            raise InputError(f"{origin} must hold finite weights; got NaN, infinity or integers")
-        learner.load_state_dict(tensors)
+        fill(learner, tensors, origin)
         provenance = meta.get("provenance")
         learner.provenance = provenance if isinstance(provenance, dict) else {}
         return learner.frozen()

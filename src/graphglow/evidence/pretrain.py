@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -248,7 +248,7 @@ def _fit_pairs(
         out = scorer(evidence[e, p], context[e[:, 0]]) + chance[e[:, 0]]
         return F.binary_cross_entropy_with_logits(out, same[e, p])
 
-    _fit(scorer, loss, config)
+    fit_one_cycle(scorer, loss, config)
 
 
 def _fit_votes(voter: nn.Module, lessons: list[VoteLesson], config: EvidencePretrainConfig) -> None:
@@ -269,18 +269,29 @@ def _fit_votes(voter: nn.Module, lessons: list[VoteLesson], config: EvidencePret
         out = voter(odds[e, k], trust[e, k]) + prior[e[:, 0], None]
         return F.cross_entropy(out.flatten(0, 1), truth[e, k].flatten())
 
-    _fit(voter, loss, config)
+    fit_one_cycle(voter, loss, config)
 
 
-def _fit(
-    scorer: nn.Module,
-    loss: Callable[[torch.Generator], Tensor],
-    config: EvidencePretrainConfig,
+class OneCycle(Protocol):
+    """The settings of :func:`fit_one_cycle`."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def fit_one_cycle(
+    network: nn.Module, loss: Callable[[torch.Generator], Tensor], config: OneCycle
 ) -> None:
-    """AdamW with one cycle of the learning rate."""
+    """AdamW with one cycle of the learning rate; the loss draws its batches from a generator."""
     generator = torch.Generator().manual_seed(config.seed)
     optimizer = torch.optim.AdamW(
-        scorer.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
+        network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay
     )
     cycle = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, config.learning_rate, total_steps=config.steps
