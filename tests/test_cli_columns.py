@@ -70,7 +70,6 @@ def test_every_command_that_reads_tables_takes_them(run, words):
         ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
         ["refine", "--target", TARGET, "--out", "r.csv"],
         ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
-        ["shard", "--graph", TARGET, "--parts", "2", "--out", "shards"],
         pytest.param(
             ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
             marks=pytest.mark.slow,

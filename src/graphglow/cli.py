@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from graphglow.commands import COMMANDS, MODULES, NO_ROOM, topology
+from graphglow.commands import COMMANDS, MODULES, NO_ROOM
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
 
@@ -95,11 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _hearing_sigterm(came: list[int]) -> Iterator[None]:
-    """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept.
-
-    Not in one of several ranks: waiting for the others, they hear nothing but a signal that ends
-    them, and who sends it (torchrun) has no time.
-    """
+    """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept."""
 
     def hear(number: int, _frame: object) -> None:
         came.append(number)
@@ -107,7 +103,7 @@ def _hearing_sigterm(came: list[int]) -> Iterator[None]:
 
     main_thread = threading.current_thread() is threading.main_thread()
     plain = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not main_thread or not plain or topology() == "ranks":
+    if not main_thread or not plain:
         yield
         return
     signal.signal(signal.SIGTERM, hear)
@@ -131,11 +127,6 @@ def _run(arguments: list[str]) -> None:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         rule = f"perhaps {near[0]}" if near else f"must be one of {', '.join(COMMANDS)}"
         raise InputError(f"unknown command {name!r}: {rule}; see graphglow --help")
-    if topology() == "ranks" and name not in ("pretrain", "transfer"):
-        raise InputError(
-            "several processes must share a pretrain or a transfer; "
-            f"got {name} on {os.environ['WORLD_SIZE']}, which each would do whole"
-        )
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

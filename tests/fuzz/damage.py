@@ -335,54 +335,6 @@ def rows_file(random: Random) -> bytes:
     return damaged("\n".join(lines).encode("utf-8", "replace"), random, 0.3)
 
 
-@lru_cache
-def _shards() -> dict[str, bytes]:
-    """A folder of shards as what is in its files."""
-    from graphglow.graphs import synthetic_graph
-    from graphglow.training.distributed import GraphArrays, write_shards
-
-    graph = synthetic_graph(num_nodes=60, num_features=4, average_degree=4, seed=0)
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder, "shards")
-        write_shards(GraphArrays.of_data(graph), home, 1)
-        files = sorted(path for path in home.rglob("*") if path.is_file())
-        return {str(path.relative_to(home)): path.read_bytes() for path in files}
-
-
-def write_damaged_shards(folder: Path, random: Random) -> None:
-    """A folder of shards with a damaged file or two; in most the checksums are right again."""
-    members = dict(_shards())
-    for name in random.sample(sorted(members), random.randint(1, 2)):
-        members[name] = damaged(members[name], random, 0.95)
-    for name, data in members.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
-    if random.random() < 0.75:
-        sign_shards(folder)
-
-
-def sign_shards(folder: Path) -> None:
-    """Make the checksums of a folder of shards right again, where its JSON can be read."""
-    from graphglow.training.distributed.graph_arrays import file_checksum
-    from graphglow.training.distributed.shard import digest
-
-    try:
-        meta = json.loads((folder / "shards.json").read_bytes())
-        sums = []
-        for number, part in enumerate(meta["parts"]):
-            found = sorted((folder / f"part-{number}").glob("*.npy"))
-            sums.append({path.name: file_checksum(path) for path in found})
-            part["sha256"] = digest(sums[-1])
-        meta.pop("identity", None)
-        identity = digest(meta)
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return
-    for number, found in enumerate(sums):
-        facts = {"graph": identity, "part": number, "sha256": found}
-        (folder / f"part-{number}" / "part.json").write_text(json.dumps(facts))
-    (folder / "shards.json").write_text(json.dumps({**meta, "identity": identity}))
-
-
 MAKERS: dict[str, tuple[str, Callable[[Random], bytes]]] = {
     "npz": (".npz", npz_file),
     "split": (".npz", npz_file),

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from damage import MAKERS, NODES, write_damaged_shards
+from damage import MAKERS, NODES
 
 import graphglow
 from graphglow import cli
@@ -104,23 +104,6 @@ def test_files_of_any_bytes(kind, tmp_path):
     for seed in range(COUNT // 2):
         path.write_bytes(Random(seed).randbytes(seed * 3))
         outcome(READERS.get(kind, load_graph), path)
-
-
-@pytest.mark.slow
-def test_damaged_shards(tmp_path):
-    import torch
-
-    from graphglow.training.distributed import Ranks, read_shard
-
-    def read(folder: Path) -> object:
-        found = read_shard(folder, Ranks()).graph
-        return found.adj @ torch.ones(found.num_nodes, 1), found.x @ torch.ones(found.x.shape[1], 1)
-
-    for seed in range(COUNT):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        write_damaged_shards(folder, Random(seed))
-        outcome(read, folder)
 
 
 CONTROL = "\x1b[2J\x1b]0;owned\x07"

@@ -7,7 +7,7 @@ from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, sma
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class, stack
 from graphglow.gnn.backbones.backbone import Shape
-from graphglow.graphs import Graph, check_graph
+from graphglow.graphs import check_graph
 from graphglow.structure import PivotStructure
 from graphglow.training import ModelConfig
 
@@ -147,15 +147,6 @@ def test_a_stack_of_one_is_that_one_and_a_larger_one_has_weights_of_its_own(name
 def test_a_backbone_is_inductive_unless_it_has_a_weight_per_node(name):
     shapes = [[p.shape for p in build(name, num_nodes=n).parameters()] for n in (20, 25)]
     assert BACKBONES[name].inductive == (shapes[0] == shapes[1])
-
-
-@pytest.mark.parametrize("name", sorted(n for n, kind in BACKBONES.items() if kind.shardable))
-def test_a_shardable_one_sees_the_input_graph_by_products_with_its_adjacency_only(
-    name, monkeypatch
-):
-    for other in ("entries", "neighbours", "neighbour_rows", "looped", "neighbour_mean", "hops"):
-        monkeypatch.delattr(Graph, other)
-    run(build(name), float64(small_data()), latent_structure())
 
 
 def test_a_shape_has_the_settings_of_the_models_config_with_the_same_defaults():

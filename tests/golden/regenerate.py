@@ -66,7 +66,6 @@ PRETRAIN = MODEL | {
     "episodes": 1,
     "epochs": 10,
     "patience": 10,
-    "schedule": "in turn",
 }  # two sources: 20 steps
 TRANSFER = MODEL | {"epochs": 20, "patience": None}
 

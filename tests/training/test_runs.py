@@ -38,7 +38,6 @@ DIFFERENT = {  # a setting -> a value other than that of the tests' configs
     "objective": objective(entropy=0.9),
     "learner": learner(num_heads=3).config,
     "episodes": 5,
-    "schedule": "together",
 }
 KINDS = {PaperConfig: transfer_config, PretrainConfig: pretrain_config}
 SETTINGS = [(make, field.name) for kind, make in KINDS.items() for field in fields(kind)]

@@ -1,8 +1,6 @@
 """The subcommands, a function each; flags come from the function's signature."""
 
 import errno
-import os
-from typing import Literal
 
 COMMANDS: dict[str, str] = {
     "demo": "Show the main job in about a minute, on graphs that come with the package.",
@@ -14,7 +12,6 @@ COMMANDS: dict[str, str] = {
     "audit": "Say which edges of a graph look wrong and which are missing, with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",
     "explain": "Say why: who carried a node's class, or what speaks for and against a pair.",
-    "shard": "Cut a graph into parts on disk, for a transfer on several processes.",
     "reproduce": "Run the tables and figures of the paper, as far as they are missing.",
     "search": "Search the settings of methods by validation accuracy, with one budget for all.",
     "report": "Show results as one page that opens offline: tables, charts, learned structures.",
@@ -25,7 +22,6 @@ COMMANDS: dict[str, str] = {
 MODULES = {
     "demo": "report",
     "datasets": "graphs",
-    "shard": "graphs",
     "pretrain": "train",
     "transfer": "train",
     "refine": "results",
@@ -34,19 +30,3 @@ MODULES = {
 """Where a command is, if not in a module of its name."""
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-
-
-def topology(target: str = "", *, folder: bool = False) -> Literal["one", "ranks"]:
-    """Whether this is one process, or one that works as one of several ranks, be there only one.
-
-    Args:
-        target: The graph; a folder of shards is trained as ranks do it.
-        folder: Whether predictions go to a folder, as ranks write them; one rank alone does so
-            if torchrun has started it.
-    """
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    if target and not several:
-        from graphglow.graphs.files import SHARDS, holds
-
-        several = holds(target, SHARDS) or (folder and "TORCHELASTIC_RUN_ID" in os.environ)
-    return "ranks" if several else "one"

@@ -65,7 +65,7 @@ SECONDS = "Time between two checkpoints: the most work that a kill can cost."
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointFlags:
-    """Of a run, in OUT.checkpoints beside --out; of several processes, beside --predictions."""
+    """Of a run, in OUT.checkpoints beside --out."""
 
     resume: Annotated[bool, FlagCreatePairsOff, said(RESUME, hint="")] = False
     checkpoint_seconds: Annotated[float, said(SECONDS, "SECONDS")] = 10.0
@@ -74,13 +74,13 @@ class CheckpointFlags:
         if not self.checkpoint_seconds >= 0:  # nor is NaN
             raise InputError(f"--checkpoint-seconds must be >= 0; got {self.checkpoint_seconds:g}")
 
-    def may_replace(self, out: Path | None, *, overwrite: bool, flag: str = "--out FILE") -> bool:
+    def may_replace(self, out: Path | None, *, overwrite: bool) -> bool:
         """Whether an existing output may be replaced: asked for, or by the run that it is of.
 
         A run that was killed between writing its output and removing its checkpoints finds both.
         """
         if out is None and self.resume:
-            raise InputError(f"--resume must go with {flag}, beside which checkpoints lie")
+            raise InputError("--resume must go with --out FILE, beside which checkpoints lie")
         if out is None or overwrite or not self.resume:
             return overwrite
         out = out.expanduser()

@@ -118,7 +118,6 @@ LABELS = {
     "graph_weights": "what counts, by graph",
     "answers": "what counts, by answer",
     "peak_memory_bytes": "peak memory",
-    "halo": "nodes of others",
     "target_was_source": "pre-trained on a graph of this name",
     "out": "written to",
     "predictions": "predictions in",

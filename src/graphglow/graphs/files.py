@@ -28,10 +28,6 @@ from graphglow.storage import existing_file
 
 UNPACKED = 2**30
 VARIABLE = "GRAPHGLOW_UNPACK_LIMIT"
-SHARDS = "shards.json"
-"""What makes a folder one of shards."""
-ARRAYS = ("x.npy", "edge_index.npy", "y.npy")
-"""What makes a folder one of arrays."""
 WEIGHTS = ("edge_weight", "edge_input_weight", "edge_latent_weight")
 TENSORS = ("x", "y", "edge_index", "adj_t", *WEIGHTS)
 OWN_NAMES = ("node_id", "class_names")
@@ -70,11 +66,6 @@ def is_there(path: Path) -> bool:
         return path.exists()
     except (OSError, ValueError):  # too long, a zero byte
         return False
-
-
-def holds(folder: str | Path, *names: str) -> bool:
-    """Whether all these files are in ``folder``, which need not be the name of one."""
-    return all(is_there(own_path(folder) / name) for name in names)
 
 
 def pairs_of_paths(source: str) -> Iterator[tuple[Path, Path]]:

@@ -13,7 +13,7 @@ from graphglow.errors import InputError
 from graphglow.graphs import files, objects
 from graphglow.graphs.check import check_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
-from graphglow.graphs.files import ARRAYS, SHARDS, holds, is_there, note, own_path
+from graphglow.graphs.files import is_there, note, own_path
 from graphglow.graphs.leaks import say_leaks
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
@@ -200,7 +200,6 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
     ``edges.csv`` stands for the folder.
     """
     if path.is_dir():
-        _refuse_shards_and_arrays(path)
         return read_tables(path, **tables)
     existing_file(path, "a graph file")
     if is_table_file(path):
@@ -211,19 +210,6 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
         raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
     _refuse_columns(str(path), tables["columns"])
     return reader(path, tables["need_labels"])
-
-
-def _refuse_shards_and_arrays(path: Path) -> None:
-    """Raise where a folder is one of those that belong to ``graphglow shard``."""
-    kinds = {
-        "a folder of shards, which graphglow transfer alone reads": (SHARDS,),
-        "shards without their " + SHARDS: ("part-0/nodes.npy",),
-        "one part of a folder of shards": ("nodes.npy", "crow.npy"),
-        "a folder of arrays, which graphglow shard cuts for graphglow transfer": ARRAYS,
-    }
-    got = next((kind for kind, names in kinds.items() if holds(path, *names)), None)
-    if got is not None and not any(holds(path, f"nodes{s}") for s in ("", *SUFFIXES)):
-        raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {got}: {path}")
 
 
 def _refuse_missing_files(source: str) -> None:

@@ -23,7 +23,6 @@ from graphglow.ops import BACKENDS, Backend, Precision
 from graphglow.structure.config import LearnerConfig, ObjectiveConfig
 
 Device = Literal["auto", "cpu", "cuda"]
-Schedule = Literal["in turn", "together"]
 if TYPE_CHECKING:
     BackboneName = str
 else:  # so that the command line lists them
@@ -187,13 +186,9 @@ class PretrainConfig(ModelConfig):
     """Most epochs on one source in one visit."""
     patience: int = 40
     """End a visit after this many epochs without a better validation score."""
-    schedule: Schedule = "in turn"
-    """Visit the sources in turn (Algorithm 2), or train on all together, as several processes do:
-    then one visit of episodes x epochs steps, each by the mean gradient over the sources."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        one_of("schedule", self.schedule, get_args(Schedule))
         at_least("episodes", self.episodes, 1)
         at_least("patience", self.patience, 1)
         if not self.learner.weighted:

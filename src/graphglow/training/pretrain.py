@@ -134,11 +134,6 @@ def pretrain_structure(
         The learner on the CPU, with ``provenance`` telling how it was made.
     """
     config = config or PretrainConfig()
-    if config.schedule == "together":
-        from graphglow.training.distributed import Ranks, pretrain_together
-
-        alone = Ranks(device=resolve_device(config.device))
-        return pretrain_together(sources, config, alone, on_epoch=on_epoch, checkpoints=checkpoints)
     graphs = [prepare(data) for data in sources]
     with held(checkpoints):
         with memory_advice(max(graph.num_nodes for graph in graphs), config):

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,12 +13,9 @@ from graphglow.ops.embeddings import squared_change
 from graphglow.structure import BlendedStructure, PivotStructure, Structure, StructureLearner
 from graphglow.training.config import ModelConfig, Runs
 
-S = TypeVar("S", bound=Structure)
-"""What is inferred: the latent graph of a whole graph, or a rank's part of it."""
-
 
 @dataclass(frozen=True, eq=False)
-class Refinement(Generic[S]):
+class Refinement:
     """Step t of the loop. ``structure`` is None where there is no learner (a plain GNN).
 
     Shapes:
@@ -29,7 +25,7 @@ class Refinement(Generic[S]):
 
     z: Tensor
     encoded: Encoded
-    structure: S | None
+    structure: PivotStructure | None
     latent: Structure | None
     logits: Tensor
     active: Tensor | None
@@ -48,15 +44,14 @@ def inference(
 
 def refine(
     gnn: Backbone,
-    infer: Callable[[Tensor], S] | None,
+    infer: Callable[[Tensor], PivotStructure] | None,
     graph: Graph,
     runs: Runs,
     dropout: Dropout | None,
     *,
     wait: bool,
     given: Structure | None = None,
-    change: Callable[[Tensor, Tensor], Tensor] = squared_change,
-) -> Iterator[Refinement[S]]:
+) -> Iterator[Refinement]:
     """Yield the refinements t = 1, 2, .. of one forward pass (the while loop of Alg. 2 and 3).
 
     A run has settled when the squared relative change of its embeddings is at most the tolerance;
@@ -73,7 +68,6 @@ def refine(
         wait: End when all runs have settled. On a GPU that means waiting for the answer in every
             step; without it all steps are made, to the same result.
         given: A structure that no embedding changes, where nothing is inferred.
-        change: Squared change of embeddings and their squared size: [.., 2].
     """
     encoded = gnn.encode(graph, dropout)
     z = encoded.z0
@@ -83,7 +77,7 @@ def refine(
         yield Refinement(z, encoded, None, given, logits, None)
         return
     config = runs.shared
-    first: S | None = None
+    first: PivotStructure | None = None
     active: Tensor | None = None
     for step in range(config.refinements):
         structure = infer(z)
@@ -98,7 +92,7 @@ def refine(
         z_next, logits = gnn(encoded, mix, dropout)
         yield Refinement(z, encoded, structure, latent, logits, active)
         if config.tolerance > 0 and step + 1 < config.refinements:
-            moved, size = change(z, z_next).unbind(-1)  # [..], [..]
+            moved, size = squared_change(z, z_next).unbind(-1)  # [..], [..]
             moving = moved > config.tolerance * size
             active = moving if active is None else active & moving
             if wait and not bool(active.any()):
@@ -116,9 +110,9 @@ def last_refinement(
     *,
     wait: bool,
     given: Structure | None = None,
-) -> Refinement[PivotStructure]:
+) -> Refinement:
     """Run one evaluation pass and return its final step, with each run's last active logits."""
-    final: Refinement[PivotStructure] | None = None
+    final: Refinement | None = None
     infer = inference(learner, pivots, runs.shared)
     for step in refine(gnn, infer, graph, runs, None, wait=wait, given=given):
         if final is None or step.active is None:

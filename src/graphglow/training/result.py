@@ -20,7 +20,7 @@ from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
 from graphglow.graphs.write import prediction_frame
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.structure import PivotStructure, Structure, StructureLearner
+from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
 from graphglow.training.config import NO_LONGER, Model, PaperConfig, RunConfig, Runs
 from graphglow.training.device import memory_advice
@@ -426,7 +426,7 @@ class PaperResult(TransferResult):
         return self.learner.provenance
 
     @cached_property
-    def refinement(self) -> Refinement[PivotStructure]:
+    def refinement(self) -> Refinement:
         """The last step of an evaluation pass: its embeddings, its learned structure, its logits.
 
         On the device that the result was trained on.
@@ -450,7 +450,7 @@ class PaperResult(TransferResult):
         with torch.no_grad():
             return [Voice(self.gnn.last_layer(self.refinement.encoded, mix), latent, weight)]
 
-    def _evaluated(self, graph: Graph) -> Refinement[PivotStructure]:
+    def _evaluated(self, graph: Graph) -> Refinement:
         runs = Runs.of([self.config])
         with memory_advice(graph.num_nodes, self.config):
             return last_refinement(self.gnn, self.learner, graph, self.pivots, runs, wait=True)

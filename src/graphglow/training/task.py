@@ -16,7 +16,6 @@ from graphglow.storage import prefixed, within
 from graphglow.structure import (
     BlendedStructure,
     ObjectiveConfig,
-    PivotStructure,
     SampledStructure,
     Structure,
     StructureLearner,
@@ -123,7 +122,7 @@ class GraphTask:
             self.trained.theta.step()
         return loss.detach(), refinements
 
-    def evaluate(self) -> Refinement[PivotStructure]:
+    def evaluate(self) -> Refinement:
         """The last refinement as things stand: of weights, graph and fixed pivots only."""
         return last_refinement(
             self.gnn, self.learner, self.graph, self.pivots, self.runs,
@@ -182,8 +181,8 @@ class GraphTask:
         return key.topk(self.num_pivots, dim=-1, sorted=False).indices  # [.., P], all different
 
     def _learner_losses(
-        self, steps: Iterator[Refinement[PivotStructure]], pivots: Tensor
-    ) -> tuple[list[Refinement[PivotStructure]], Tensor]:
+        self, steps: Iterator[Refinement], pivots: Tensor
+    ) -> tuple[list[Refinement], Tensor]:
         """L_s + L_r + L_e of each refinement: [T]."""
         assert self.trained is not None
         assert self.learner is not None
@@ -222,7 +221,7 @@ class LearnerLoss:
     features: Tensor | None
     generator: torch.Generator
 
-    def regularisers(self, step: Refinement[PivotStructure]) -> Tensor:
+    def regularisers(self, step: Refinement) -> Tensor:
         """L_r + L_e."""
         o = self.objective
         total = step.logits.new_zeros(())
@@ -237,7 +236,7 @@ class LearnerLoss:
 
     def supervised(
         self,
-        step: Refinement[PivotStructure],
+        step: Refinement,
         gnn: Backbone,
         graph: Graph,
         runs: Runs,
@@ -300,9 +299,7 @@ def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:
     return uniform.log() / weight
 
 
-def _over_refinements(
-    losses: Tensor, steps: list[Refinement[PivotStructure]]
-) -> tuple[Tensor, Tensor]:
+def _over_refinements(losses: Tensor, steps: list[Refinement]) -> tuple[Tensor, Tensor]:
     """The first loss plus the mean of the others that count, and how many count in all.
 
     Shapes:
