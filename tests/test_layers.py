@@ -13,6 +13,7 @@ ORDER = (
     "errors",
     "checks",
     "storage",
+    "workers",  # other processes
     "ops",
     "graphs",
     "structure",

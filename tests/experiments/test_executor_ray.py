@@ -19,17 +19,17 @@ from test_reproduce_processes import HERE, members, until
 from graphglow.cli import main
 from graphglow.errors import InputError
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs import executor
-from graphglow.experiments.runs.executor import (
+from graphglow.experiments.runs.learners import load_with_split
+from graphglow.experiments.runs.reproduce import learner_folder
+from graphglow.experiments.search.settings import write_settings
+from graphglow.experiments.search.space import SearchConfig
+from graphglow.workers import executor
+from graphglow.workers.executor import (
     RayWorkers,
     open_executor,
     ray_address,
     result_of,
 )
-from graphglow.experiments.runs.learners import load_with_split
-from graphglow.experiments.runs.reproduce import learner_folder
-from graphglow.experiments.search.settings import write_settings
-from graphglow.experiments.search.space import SearchConfig
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
 MEASURED = ("train_seconds", "total_seconds", "peak_memory_bytes", "pretrain_seconds")

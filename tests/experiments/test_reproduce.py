@@ -17,12 +17,12 @@ from graphglow.experiments.paper.cells import Damage
 from graphglow.experiments.runs import learners
 from graphglow.experiments.runs import reproduce as reproduction
 from graphglow.experiments.runs import run as run_module
-from graphglow.experiments.runs.executor import InThisProcess, WorkerLost
 from graphglow.experiments.runs.learners import without_files
 from graphglow.experiments.runs.reproduce import learner_folder, make_plan
 from graphglow.experiments.runs.rows import line_of, read_rows, same_run
 from graphglow.experiments.search.settings import Settings
 from graphglow.storage import append_line
+from graphglow.workers.executor import InThisProcess, WorkerLost
 
 NAN = Settings({"gcn": {TARGET: {"hidden": 4, "learning_rate": 1e30}}})
 CONTRACT = {

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from small_cells import cell, rows, run, slots
 
-from graphglow.experiments.runs.executor import Processes, WorkerLost, result_of
 from graphglow.experiments.runs.rows import read_rows
+from graphglow.workers.executor import Processes, WorkerLost, result_of
 
 HERE = Path(__file__).parent
 CELLS = [cell(), cell("graphglow")]

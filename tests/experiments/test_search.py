@@ -13,13 +13,13 @@ from small_search import FAST, drawn, found, graph, relabelled, with_space, work
 
 from graphglow.baselines import METHODS, fit_many
 from graphglow.errors import InputError
-from graphglow.experiments.runs.executor import open_executor
 from graphglow.experiments.search import space, study
 from graphglow.experiments.search.settings import Settings, config_of, read_settings, write_settings
 from graphglow.experiments.search.space import PRETRAIN_SPACE, TRANSFER_SPACE, SearchConfig, blinded
 from graphglow.graphs import check_graph
 from graphglow.structure import LearnerConfig, StructureLearner
 from graphglow.training import PretrainConfig, pretrain, transfer_many
+from graphglow.workers.executor import open_executor
 
 # Budget and draws
 

@@ -10,8 +10,8 @@ import pytest
 from small_search import FAST, found, graph
 
 from graphglow.errors import InputError
-from graphglow.experiments.runs.executor import RunFailed, Workers, open_executor
 from graphglow.experiments.search.study import Trials, open_storage, search, without_password
+from graphglow.workers.executor import RunFailed, Workers, open_executor
 
 SPACE = {f"s{i}": tuple(range(5)) for i in range(6)}
 

@@ -13,12 +13,12 @@ from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import GraphFlags, Json, ManyGraphFlags, OptionalLearner
 from graphglow.errors import InputError
-from graphglow.experiments.runs.executor import open_executor, ray_address
 from graphglow.experiments.search.settings import read_settings
 from graphglow.experiments.search.space import SearchConfig, check_methods, has_learner
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import paper_learner
+from graphglow.workers.executor import open_executor, ray_address
 
 Split = Literal["authors", "random"]
 Names = tuple[str, ...]

@@ -18,7 +18,6 @@ from graphglow.baselines.fit import METHODS as COMPETITORS
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.experiments.before_after import Refined, describe_refined
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.executor import open_executor, result_of
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.perturb import add_edges
 from graphglow.graphs.split import MASKS, few_label_split
@@ -27,6 +26,7 @@ from graphglow.pretrained import evidence_learner
 from graphglow.training import EvidenceResult, TransferConfig, transfer
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+from graphglow.workers.executor import open_executor, result_of
 
 METHODS = ("gcn", "mlp", "knn", "untrained", "graphglow", "instant")
 OTHERS = ("gcn", "mlp", "knn")

@@ -21,8 +21,8 @@ from graphglow.gnn import BACKBONES, Backbone, Encoder, Shape, backbone_class
 from graphglow.graphs import Graph
 from graphglow.ops import BACKENDS, Backend, Precision
 from graphglow.structure.config import LearnerConfig, ObjectiveConfig
+from graphglow.workers.executor import Device as Device
 
-Device = Literal["auto", "cpu", "cuda"]
 if TYPE_CHECKING:
     BackboneName = str
 else:  # so that the command line lists them

@@ -7,21 +7,11 @@ from contextlib import contextmanager
 
 import torch
 
-from graphglow.checks import one_of
 from graphglow.errors import InputError
 from graphglow.ops import available_backends
 from graphglow.structure import StructureLearner
 from graphglow.training.config import ModelConfig
-
-
-def resolve_device(name: str) -> torch.device:
-    """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    one_of("device", name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda must be present; got a machine without a usable GPU")
-    return torch.device(name)
+from graphglow.workers.executor import resolve_device as resolve_device
 
 
 def check_runnable(

@@ -10,9 +10,9 @@ import torch
 from torch.utils.benchmark import Timer
 
 from graphglow.errors import InputError
-from graphglow.experiments.runs.executor import Processes, WorkerLost, result_of
 from graphglow.ops import Precision
 from graphglow.training.device import out_of_memory_says, peak_memory_bytes
+from graphglow.workers.executor import Processes, WorkerLost, result_of
 
 MATMUL_SIDE = {"cpu": 2048, "cuda": 8192}
 COPY_BYTES = {"cpu": 2**28, "cuda": 2**31}

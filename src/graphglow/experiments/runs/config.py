@@ -15,12 +15,12 @@ from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.evidence.pretrain import EvidencePretrainConfig
 from graphglow.experiments.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.experiments.paper.cells import Cell
-from graphglow.experiments.runs.executor import ray_address
 from graphglow.experiments.search.settings import Settings, config_of
 from graphglow.pretrained import UNTRAINED, evidence_learner
 from graphglow.training import PaperConfig, PretrainConfig, TransferConfig
 from graphglow.training.checkpoint import learner_identity
 from graphglow.training.config import LARGEST_SEED, NO_LONGER, Device, RunConfig
+from graphglow.workers.executor import ray_address
 
 TargetConfig = RunConfig | TransferConfig
 SourceConfig = PretrainConfig | EvidencePretrainConfig

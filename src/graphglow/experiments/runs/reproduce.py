@@ -27,13 +27,6 @@ from graphglow.experiments.paper import EVIDENCE
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.config import ReproduceConfig, Run, run_of
-from graphglow.experiments.runs.executor import (
-    RunFailed,
-    Workers,
-    open_executor,
-    ray_address,
-    result_of,
-)
 from graphglow.experiments.runs.learners import (
     Lesson,
     find_learner,
@@ -45,6 +38,13 @@ from graphglow.experiments.runs.rows import ResultRow, RowFile, append_row, read
 from graphglow.experiments.runs.run import cell_facts, failed_row, lesson_of, perform, teach
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.load import data_folder
+from graphglow.workers.executor import (
+    RunFailed,
+    Workers,
+    open_executor,
+    ray_address,
+    result_of,
+)
 
 Twins = list[Run]
 """One run as several cells ask for it: the first is made, and serves the others."""

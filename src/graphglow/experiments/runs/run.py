@@ -20,7 +20,6 @@ from graphglow.experiments.paper import EVIDENCE
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.config import Run, TargetConfig
-from graphglow.experiments.runs.executor import RunFailed
 from graphglow.experiments.runs.learners import Lesson, learner_from, load_with_split, make_learner
 from graphglow.experiments.runs.rows import ResultRow
 from graphglow.experiments.structure_metrics import (
@@ -42,6 +41,7 @@ from graphglow.training import (
 from graphglow.training.config import RunConfig
 from graphglow.training.device import resolve_device
 from graphglow.training.transfer import StructureObserver, transfer
+from graphglow.workers.executor import RunFailed
 
 OF_THE_RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
                  "peak_memory_bytes", "device")  # fmt: skip

@@ -29,13 +29,13 @@ from torch_geometric.data import Data
 from graphglow.baselines.method import Space
 from graphglow.errors import InputError
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.executor import RunFailed, Workers, open_executor, result_of
 from graphglow.experiments.search import space as spaces
 from graphglow.experiments.search.settings import locked, read_settings, write_settings
 from graphglow.experiments.search.space import Candidate, Scores, SearchConfig, blinded
 from graphglow.storage import append_line
 from graphglow.structure import StructureLearner
 from graphglow.training.checkpoint import learner_identity
+from graphglow.workers.executor import RunFailed, Workers, open_executor, result_of
 
 try:
     import optuna

@@ -16,18 +16,28 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
+from graphglow.checks import one_of
 from graphglow.errors import InputError, StoppedError
-from graphglow.training.config import Device
-from graphglow.training.device import resolve_device
 from graphglow.version import __version__
 
+Device = Literal["auto", "cpu", "cuda"]
 RETRIES = 3
-"""How often Ray gives the job of a worker that died to another one."""
+"""How often the job of a worker that died is given to another one."""
 Result = TypeVar("Result")
+
+
+def resolve_device(name: str) -> torch.device:
+    """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    one_of("device", name, ("auto", "cpu", "cuda"))
+    if name == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda must be present; got a machine without a usable GPU")
+    return torch.device(name)
 
 
 class RunFailed(Exception):
