@@ -142,7 +142,7 @@ def test_a_disk_that_fills_up_costs_no_training(small_disk):
     """The run says once that it could not be saved, and a later one goes on from what was."""
     status, (note, kept, last), left = small_disk["fills up"]
     assert status == 2
-    assert "the last one stays and training goes on" in note
+    assert "what was written stays and the run goes on" in note
     assert "(No space left on device)" in note
     assert "when there is room, the same command with --resume goes on" in kept
     assert "the output path must be writable" in last

@@ -118,7 +118,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch
     with pytest.warns(InputWarning) as said:
         result = transferred(eager(tmp_path))
     assert [str(one.message) for one in said] == [
-        "a checkpoint was not written, the last one stays and training goes on: "
+        "a checkpoint was not written, what was written stays and the run goes on: "
         "the output path must be writable; got x (No space left on device)"
     ]
     assert_same_result(result, unbroken())

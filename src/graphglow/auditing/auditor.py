@@ -1,6 +1,5 @@
 """The auditor: what is pre-trained once and says of any graph which edges look false or missing."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from graphglow.auditing.standing import (
     standing_of,
 )
 from graphglow.errors import InputError
+from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.problem import Problem
 from graphglow.storage import fill, load_tensors, save_tensors
 
@@ -34,12 +34,8 @@ OWN = 0.5
 edges of every kind and families of its own; by leave-one-family-out over open graphs."""
 FITS = [EVIDENCE.index("fit_uniform"), EVIDENCE.index("fit_degree")]
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
-BLOCK = 2**17  # pairs scored at once
 COMPARED = 2048
 """Pairs without an edge, of each kind, that the share of false edges is estimated by."""
-
-
-Score = Callable[[Tensor, Tensor], Tensor]
 
 
 class FalseShare(NamedTuple):
@@ -173,28 +169,28 @@ class Auditor(nn.Module):
         return self.eval()
 
     @torch.no_grad()
-    def examine(self, problem: Problem, *, seed: int = 0, missing: bool = True) -> Findings:
+    def examine(
+        self, problem: Problem, *, seed: int = 0, missing: bool = True, each: Each = in_turn
+    ) -> Findings:
         """Judge every edge of a graph, and the pairs that may be missing ones.
 
-        There must be edges, and pairs without one.
+        There must be edges, and pairs without one. ``each`` does the blocks of pairs; the result
+        does not depend on it.
         """
         generator = torch.Generator().manual_seed(seed)
         ground = ground_of(problem, generator)
         standing = standing_of(ground, generator)
         edges = torch.stack([problem.low.long(), problem.high.long()])
 
-        def scored(pairs: Tensor, score: Score) -> Tensor:
-            blocks = [evidence_of(ground, standing, b) for b in torch.split(pairs, BLOCK, dim=1)]
-            scores = [score(block, standing.context) for block in blocks]
-            return torch.cat(scores) if scores else ground.degree.new_zeros(0)
-
-        log_odds = scored(edges, self.edge_scores)
+        known = (self, ground, standing)
+        log_odds = torch.cat(list(each("score edges", score_edges, known, pair_blocks(edges))))
         free = pairs_without_edge(ground, COMPARED, generator)
-        compared = [scored(pairs, self.edge_scores) for pairs in free]
+        compared = [score_edges(known, pairs) for pairs in free]
         share = self.false_share(log_odds, compared[0], compared[1], standing.context)
         shift = shift_to(log_odds, share.estimate)
         pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
-        found = scored(pairs, self.pair_scores)
+        scores = list(each("score missing", score_missing, known, pair_blocks(pairs)))
+        found = torch.cat([log_odds[:0], *scores])
         return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)
 
     def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
@@ -272,6 +268,18 @@ def believed(scorer: nn.Module, evidence: Tensor, context: Tensor) -> Tensor:
     """The scorer's answer and a part of the graph's own regression: [M, F], [G] -> [M]."""
     scores: Tensor = scorer(evidence, context)
     return scores + OWN * 4 * evidence[..., FITS[0]]
+
+
+def score_edges(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:
+    """Log-odds that pairs are real edges, up to the shift of the graph: [2, M] -> [M]."""
+    auditor, ground, standing = known
+    return auditor.edge_scores(evidence_of(ground, standing, pairs), standing.context)
+
+
+def score_missing(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:
+    """Log-odds that pairs without an edge are missing ones: [2, M] -> [M]."""
+    auditor, ground, standing = known
+    return auditor.pair_scores(evidence_of(ground, standing, pairs), standing.context)
 
 
 def _places(group: str) -> list[int]:

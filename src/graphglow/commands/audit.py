@@ -7,7 +7,7 @@ from tyro.conf import arg
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import check_output
+from graphglow.commands.files import Working, check_output
 from graphglow.commands.terminal import say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES, write_table
@@ -19,6 +19,7 @@ Top = Annotated[int | None, flags.said(None, "INT", "(default: as many as edges)
 def audit(  # noqa: D417 (flags.py says the rest)
     target: flags.GraphName,
     reading: flags.Reading,
+    working: Working,
     suspects: flags.OptionalFile = None,
     missing: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
@@ -54,6 +55,8 @@ def audit(  # noqa: D417 (flags.py says the rest)
     if len(set(given)) < len(given):
         raise InputError(f"--suspects, --missing and --out must be different files; got {given[0]}")
     inputs = (target, reading.split_file)
+    first = next(iter(given), None)  # beside it parts are kept
+    overwrite = working.may_replace(first, overwrite=overwrite)
     if suspects is not None:
         suspects = check_output(suspects, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
     if missing is not None:
@@ -64,16 +67,19 @@ def audit(  # noqa: D417 (flags.py says the rest)
     with waiting("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with waiting("auditing"):
-        found = auditing.audit(data, top=top, seed=seed, device=device)
-    seconds = time.perf_counter() - began
-    with waiting("writing"):
-        if suspects is not None:
-            write_table(found.suspects, suspects, "a table of suspects")
-        if missing is not None:
-            write_table(found.missing, missing, "a table of missing edges")
-        if out is not None:
-            write_audit(found, out)
+    with working.kept(first) as parts:
+        with waiting("auditing"):
+            found = auditing.audit(
+                data, top=top, seed=seed, device=device, parts=parts, **working.asked
+            )
+        seconds = time.perf_counter() - began
+        with waiting("writing"):
+            if suspects is not None:
+                write_table(found.suspects, suspects, "a table of suspects")
+            if missing is not None:
+                write_table(found.missing, missing, "a table of missing edges")
+            if out is not None:
+                write_audit(found, out)
     facts = {
         "command": "audit",
         "target": data.name,
@@ -86,6 +92,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
         "doubtful_edges": int((found.probability_real < 0.5).sum()),
         "likely_missing": int((found.findings.pair_log_odds > 0).sum()),
         "seconds": seconds,
+        "resumed": parts is not None and parts.resumed,
         "suspects": suspects,
         "missing": missing,
         "out": out,

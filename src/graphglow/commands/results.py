@@ -9,7 +9,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import check_output
+from graphglow.commands.files import WorkerFlags, Working, check_output
 from graphglow.commands.terminal import note, tell, waiting
 from graphglow.commands.train import transferred, was_source
 from graphglow.errors import InputError
@@ -43,6 +43,7 @@ def choose(name: str, arguments: list[str]) -> flags.Command:
 def refine(  # noqa: D417 (the flags and the config say the rest)
     out: flags.File,
     reading: flags.Reading,
+    working: Working,
     target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
     learner: flags.LearnerFlag = UNIVERSAL,
     predictions: flags.OptionalFile = None,
@@ -60,8 +61,9 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     """Write a better graph to a file, in seconds and with nothing trained.
 
     The frozen learner says of each edge how likely it joins nodes of one class, leaves out those
-    below chance and adds pairs above it. With --result, a file that graphglow transfer --out wrote,
-    the graph is that of the trained GNN's messages. --learner paper has flags of its own.
+    below chance and adds pairs above it; --workers and --ray share the work out. With --result, a
+    file that graphglow transfer --out wrote, the graph is that of the trained GNN's messages.
+    --learner paper has flags of its own.
 
     Example: graphglow refine --target wine --out better.csv --predictions classes.csv
 
@@ -83,8 +85,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         device: Where to compute: auto takes the GPU if there is one.
     """
     inputs = (learner_file(learner), target, result, reading.split_file)
-    out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
+    replace = working.may_replace(out, overwrite=overwrite)
+    out = check_output(out, overwrite=replace, suffixes=tuple(WRITERS), inputs=inputs)
     instant: dict[str, Any] = {
+        **vars(working),
         "learner": learner,
         "target": target,
         "predictions": predictions,
@@ -93,7 +97,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "no_add": not add,
         "no_drop": not drop,
     }
-    plain: dict[str, Any] = vars(flags.GraphFlags()) | {"seed": 0, "min_probability": 0.0}
+    plain: dict[str, Any] = vars(flags.GraphFlags()) | vars(WorkerFlags())
+    plain |= {"seed": 0, "min_probability": 0.0}
     plain |= {"no_add": False, "no_drop": False, "learner": UNIVERSAL}
     plain |= {"data_root": reading.data_root}
     if result is not None:
@@ -112,27 +117,30 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         prediction_file(predictions)
         if predictions.expanduser().absolute() == out.absolute():
             raise InputError(f"--predictions must be another file than --out; got {out}")
-        predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
+        predictions = check_output(predictions, overwrite=replace, inputs=inputs)
     with waiting("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with waiting("refining"):
-        refined = evidence.refine(
-            data,
-            learner,
-            top_k=top_k,
-            min_probability=min_probability,
-            add=add,
-            drop=drop,
-            seed=seed,
-            device=device,
-        )
-    seconds = time.perf_counter() - began
-    if predictions is not None and refined.predict_proba() is None:
-        raise InputError(f"--predictions needs labels to learn from; got none in {target}")
-    write_graph(refined, out)
-    if predictions is not None:
-        refined.write_predictions(predictions)
+    with working.kept(out) as parts:
+        with waiting("refining"):
+            refined = evidence.refine(
+                data,
+                learner,
+                top_k=top_k,
+                min_probability=min_probability,
+                add=add,
+                drop=drop,
+                seed=seed,
+                device=device,
+                parts=parts,
+                **working.asked,
+            )
+        seconds = time.perf_counter() - began
+        if predictions is not None and refined.predict_proba() is None:
+            raise InputError(f"--predictions needs labels to learn from; got none in {target}")
+        write_graph(refined, out)
+        if predictions is not None:
+            refined.write_predictions(predictions)
     edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {
@@ -149,6 +157,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "val_accuracy": refined.accuracy("val"),
         "test_accuracy": refined.accuracy("test"),
         "seconds": seconds,
+        "resumed": parts is not None and parts.resumed,
         "out": out,
         "predictions": predictions,
         "seed": seed,

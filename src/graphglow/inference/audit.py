@@ -25,7 +25,10 @@ from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import load_graph
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.pretrained import FOLDER, evidence_learner
+from graphglow.storage import checksum
+from graphglow.training.checkpoint import Parts
 from graphglow.training.device import resolve_device
+from graphglow.training.sharing import sharing
 
 AUDIT = "audit"
 SHIPPED = FOLDER / f"{AUDIT}.safetensors"
@@ -333,6 +336,9 @@ def audit(
     top: int | None = None,
     seed: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
+    workers: int | None = None,
+    ray: str | None = None,
+    parts: Parts | None = None,
 ) -> Audit:
     """Say which edges of a graph look false and which are missing; nothing is trained.
 
@@ -348,6 +354,9 @@ def audit(
         top: How many missing pairs to list; as many as there are edges if None.
         seed: Of the randomised SVD and of the pairs that edges are compared with.
         device: Where to compute.
+        workers: Processes that share the work; see :func:`graphglow.refine`.
+        ray: The address of a Ray cluster whose machines share the work.
+        parts: Where finished blocks are kept, to go on from if the job is killed.
     """
     if top is not None:
         at_least("top", top, 0)
@@ -362,7 +371,10 @@ def audit(
             f"a graph to audit must have at least {FEWEST} edges, self-loops not counted, and "
             f"pairs of nodes without one; got {edges} edges on {nodes} nodes"
         )
-    findings = found.to(place).examine(problem, seed=seed, missing=missing)
+    weights = checksum(dict(found.state_dict()))[:16]
+    run = {"command": "audit", "auditor": weights, "seed": seed, "missing": missing}
+    with sharing(data, place, run, workers, ray, parts) as each:
+        findings = found.to(place).examine(problem, seed=seed, missing=missing, each=each)
     return Audit(data, problem, found, findings, top, seed)
 
 

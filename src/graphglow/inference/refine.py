@@ -20,7 +20,9 @@ from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_predictions
 from graphglow.inference.refined_graph import without_edges
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
+from graphglow.training.checkpoint import Parts, learner_identity
 from graphglow.training.device import resolve_device
+from graphglow.training.sharing import sharing
 from graphglow.training.verdict import Share, Verdict, homophily, verdict_of
 
 FEWEST = 8
@@ -78,6 +80,9 @@ def refine(
     drop: bool = True,
     seed: int = 0,
     device: Literal["auto", "cpu", "cuda"] = "auto",
+    workers: int | None = None,
+    ray: str | None = None,
+    parts: Parts | None = None,
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
@@ -97,6 +102,12 @@ def refine(
         drop: False: all edges of the input are kept, and others are added.
         seed: Of the random projections, and of the untrained control.
         device: Where to compute.
+        workers: Processes that share the work; None: this one alone. Whatever their number, the
+            result is the same. A script that asks for them begins with
+            ``if __name__ == "__main__":``, as all that start processes do.
+        ray: The address of a Ray cluster whose machines share the work, ``"auto"`` or
+            ``"ray://HOST:10001"``; ``workers`` then says how many tasks at the same time.
+        parts: Where finished blocks are kept, to go on from if the job is killed.
 
     Returns:
         A PyG ``Data`` with what ``data`` has of nodes; :meth:`RefinedData.predict_proba` has the
@@ -107,7 +118,10 @@ def refine(
         at_least("top_k", top_k, 1)
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    made = found.refine(data, seed=seed, device=resolve_device(device))
+    place = resolve_device(device)
+    run = {"command": "refine", "learner": learner_identity(found), "seed": seed}
+    with sharing(data, place, run, workers, ray, parts) as each:
+        made = found.refine(data, seed=seed, device=place, each=each)
     judged = _closed_form(made, data)
     made = _chosen(made, data, top_k, min_probability, add=add, drop=drop)
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()

@@ -1,0 +1,64 @@
+"""Who does the blocks of a refinement or an audit: this process, several, or a Ray cluster."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.checks import at_least
+from graphglow.evidence.candidates import Each, in_turn
+from graphglow.storage import checksum
+from graphglow.training.checkpoint import Parts, held
+from graphglow.workers.blocks import Blocks
+
+SEEN = ("x", "y", "train_mask", "edge_index", "edge_weight")
+"""What is read of a graph."""
+
+
+@contextmanager
+def sharing(
+    data: Data,
+    device: torch.device,
+    run: dict[str, Any],
+    workers: int | None,
+    ray: str | None,
+    parts: Parts | None,
+) -> Iterator[Each]:
+    """Let the blocks of one job be done by others, and kept.
+
+    Args:
+        data: The graph.
+        device: Where blocks are computed.
+        run: What the result depends on, beside the graph and the device.
+        workers: Processes, or tasks at the same time; None: this process, or all of the cluster.
+        ray: The address of a cluster.
+        parts: Where finished blocks are kept.
+    """
+    if workers is not None:
+        at_least("workers", workers, 1)
+    if workers is None and ray is None and parts is None:
+        yield in_turn
+        return
+    with ExitStack() as stack:
+        if parts is not None:
+            stack.enter_context(held(parts))
+            parts.begin({**run, "graph": fingerprint(data), "device": device.type})
+        processes = 1 if workers is None and ray is None else workers
+        kind: Any = device.type
+        yield stack.enter_context(Blocks(processes, ray, device=kind, parts=parts))
+
+
+def fingerprint(data: Data) -> str:
+    """Of all that is read of a graph."""
+    tensors: dict[str, Tensor] = {}
+    for name in SEEN:
+        value = data.get(name)
+        if isinstance(value, Tensor) and value.layout != torch.strided:
+            entries = value.to_sparse().coalesce()
+            tensors[f"{name}.at"], tensors[name] = entries.indices(), entries.values()
+        elif isinstance(value, Tensor):
+            tensors[name] = value
+    return checksum(tensors, int(data.num_nodes))[:16]
