@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.data import Data
 
-from graphglow.evidence.candidates import candidate_pairs, nearest
+from graphglow.evidence.candidates import candidate_pairs, in_turn, nearest, searches
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pairs import (
     FIRST_EVIDENCE,
@@ -34,11 +34,12 @@ def test_every_number_is_in_one_group():
 
 def test_the_first_round_has_a_number_for_every_name():
     first = first_round(problem_of(graph()), torch.Generator().manual_seed(0))
-    assert first.evidence.shape == (first.pairs.shape[1], len(FIRST_EVIDENCE))
+    evidence = first.evidence(first.pairs)
+    assert evidence.shape == (first.pairs.shape[1], len(FIRST_EVIDENCE))
     assert first.context.shape == (len(FIRST_CONTEXT),)
-    assert first.evidence.isfinite().all()
-    assert first.evidence.abs().max() <= 4
-    edge = first.evidence[:, FIRST_EVIDENCE.index("edge")]
+    assert evidence.isfinite().all()
+    assert evidence.abs().max() <= 4
+    edge = evidence[:, FIRST_EVIDENCE.index("edge")]
     assert int(edge.sum()) == len(first.problem.low)  # every input edge is a candidate
 
 
@@ -58,7 +59,7 @@ def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch):
 def test_nearest_is_exact_in_blocks(monkeypatch):
     rows = unit(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)))
     whole = nearest(rows, 4)
-    monkeypatch.setattr("graphglow.evidence.candidates.BLOCK", 90)
+    monkeypatch.setattr("graphglow.evidence.candidates.SIMILARITIES", 90)
     assert torch.equal(nearest(rows, 4), whole)
     similar = rows @ rows.T - 2 * torch.eye(40)
     best = {(i, int(j)) for i in range(40) for j in similar[i].topk(4).indices}
@@ -70,7 +71,8 @@ def test_candidates_are_each_pair_once():
     first = first_round(p, torch.Generator().manual_seed(0))
     assert (first.pairs[0] < first.pairs[1]).all()
     assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
-    again = candidate_pairs(p, [first.views["x"]], list(first.channels.values()), first.pairs)
+    known = searches([first.views["x"]], [first.channels["x"]])
+    again = candidate_pairs("find", known, first.pairs, in_turn)
     assert again.shape[1] >= first.pairs.shape[1]
 
 

@@ -10,9 +10,6 @@ import graphglow
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.evidence.pairs import GROUPS, logit
-from graphglow.evidence.problem import problem_of
-from graphglow.evidence.refined import second_inputs, second_inputs_of
-from graphglow.evidence.rounds import first_round, second_round
 from graphglow.inference.explain_pair import OUTCOMES
 from tiny_graphs import learner as paper_learner
 from tiny_graphs import small_data, transfer_config
@@ -86,7 +83,6 @@ def test_looking_at_other_pairs_changes_nothing(learner):
         assert torch.equal(getattr(alone, name), getattr(more, name)), name
     for name in ("pairs", "pair_probability", "pair_log_odds"):
         assert torch.equal(getattr(alone, name), getattr(more, name)[..., :known]), name
-    assert torch.equal(alone.pair_evidence, more.pair_evidence[:known])
     assert (alone.context, alone.calibration) == (more.context, more.calibration)
     assert torch.equal(alone.dropped()[0], more.dropped()[0])
 
@@ -99,22 +95,6 @@ def test_a_candidate_is_explained_as_it_was_scored_in_either_direction():
     assert why.probability == float(refined.pair_probability[3])
     turned = graphglow.explain_pair(data, v, u, found, device="cpu")
     assert turned.contributions == why.contributions
-
-
-@pytest.mark.parametrize("trained", [True, False])
-def test_a_pair_that_is_no_candidate_is_scored_as_if_it_were_one(trained):
-    """What candidates get, computed again for them as for any other pair."""
-    found = EvidenceLearner(seed=4, trained=trained).frozen()
-    problem = problem_of(GRAPHS["whole"])
-    with torch.no_grad():
-        first = first_round(problem, torch.Generator().manual_seed(0))
-        second = second_round(first, found.pair_scores(0, first.evidence, first.context),
-                              torch.Generator().manual_seed(1))  # fmt: skip
-        vote, pairs, evidence, context = second_inputs(found, first, second)
-        again = second_inputs_of(found, first, second, vote, pairs[:, 5:9], evidence)
-        torch.testing.assert_close(again, evidence[5:9])
-        scores = found.pair_scores(1, again, context, evidence)
-        torch.testing.assert_close(scores, found.pair_scores(1, evidence, context)[5:9])
 
 
 def test_the_text_names_the_strongest_evidence_on_both_sides():

@@ -1,36 +1,118 @@
-"""Candidates: the pairs of nodes that are looked at, about 40 per node instead of N."""
+"""Candidates: the pairs of nodes that are looked at, about 40 per node instead of N.
+
+Work is cut into *blocks*, of nodes whose nearest are looked for and of pairs that are scored. What
+is known of the whole graph goes into every block, a block's answer depends on nothing else, and
+blocks are the same whoever does them: :func:`in_turn` here, or several machines.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.problem import Problem
 
 NEAREST = 8
 """k: neighbours of a node in each view."""
-BLOCK = 2**26  # similarities in memory at once
+NODES, PAIRS = 2**12, 2**17
+"""Nodes whose nearest are looked for, and pairs that are scored, in one block."""
+SIMILARITIES = 2**24  # in memory at once
+
+Known = TypeVar("Known")
+Block = TypeVar("Block")
+Result = TypeVar("Result")
 
 
-def candidate_pairs(
-    problem: Problem, views: list[Tensor], channels: list[Channel], known: Tensor | None = None
-) -> Tensor:
-    """Each pair once, as ``u < v``, sorted: the ``known`` ones or the input's edges, and the
-    nearest nodes in each view and in the channels' class probabilities together.
+class Each(Protocol):
+    """Does a step for every block, and gives the results in the order of the blocks.
 
-    Shapes:
-        views [N, D] unit rows; known [2, K] -> [2, M]
+    ``step`` is a function of a module, pure; ``stage`` names what is done, once in a refinement.
     """
-    if known is None:
-        known = torch.stack([problem.low.long(), problem.high.long()])
-    found = [known]
+
+    def __call__(
+        self,
+        stage: str,
+        step: Callable[[Known, Block], Result],
+        known: Known,
+        blocks: Sequence[Block],
+    ) -> Iterable[Result]: ...
+
+
+def in_turn(
+    stage: str, step: Callable[[Known, Block], Result], known: Known, blocks: Sequence[Block]
+) -> Iterator[Result]:
+    """One block after another, in this process."""
+    for block in blocks:
+        yield step(known, block)
+
+
+def node_blocks(num_nodes: int) -> list[range]:
+    return [range(start, min(start + NODES, num_nodes)) for start in range(0, num_nodes, NODES)]
+
+
+def pair_blocks(pairs: Tensor) -> list[Tensor]:
+    """[2, M] in parts."""
+    return list(torch.split(pairs, PAIRS, dim=1)) if pairs.shape[1] else []
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Rows in which nearest ones are looked for: [N, D], of unit length."""
+
+    rows: Tensor
+
+    def nearest(self, nodes: range, k: int) -> Tensor:
+        """Each of some nodes and its ``k`` nearest others by cosine, as far as it is positive.
+
+        Shapes:
+            n nodes -> [2, <= n k]
+        """
+        rows = self.rows
+        count, k = len(rows), min(k, len(rows) - 1)
+        if k < 1 or rows.shape[1] == 0:
+            return torch.empty(2, 0, dtype=torch.int64, device=rows.device)
+        step = max(1, SIMILARITIES // count)
+        found = []
+        for start in range(nodes.start, nodes.stop, step):
+            here = torch.arange(start, min(start + step, nodes.stop), device=rows.device)
+            similar = rows[here] @ rows.T  # [step, N]
+            similar[here - start, here] = -1
+            value, there = similar.topk(k, 1)
+            pairs = torch.stack([here[:, None].expand(-1, k), there], 0)
+            found.append(pairs[:, value > 1e-4])
+        return torch.cat(found, 1)
+
+
+def searches(views: list[Tensor], channels: list[Channel]) -> list[Search]:
+    """In each view, and in the channels' class probabilities together: views [N, D]."""
     beliefs = torch.cat([c.probabilities.sqrt() for c in channels], 1)
     if beliefs.shape[1] > len(channels):  # at least two classes
-        views = [*views, torch.nn.functional.normalize(beliefs - beliefs.mean(0), dim=1)]
-    found += [nearest(view, NEAREST) for view in views]
-    pairs = torch.cat(found, 1)
+        views = [*views, F.normalize(beliefs - beliefs.mean(0), dim=1)]
+    return [Search(view) for view in views]
+
+
+def find(known: list[Search], nodes: range) -> Tensor:
+    """The nearest of some nodes in every search, each pair once: keys ``low N + high``, sorted."""
+    pairs = torch.cat([search.nearest(nodes, NEAREST) for search in known], 1)
     low, high = pairs.amin(0), pairs.amax(0)
-    key = torch.unique((low * problem.num_nodes + high)[low != high])
-    return torch.stack([key // problem.num_nodes, key % problem.num_nodes])
+    keys: Tensor = torch.unique((low * len(known[0].rows) + high)[low != high])
+    return keys
+
+
+def candidate_pairs(stage: str, known: list[Search], others: Tensor, each: Each) -> Tensor:
+    """Pairs that are the ``others`` or near in a search, once, as ``u < v``, sorted.
+
+    Shapes:
+        others [2, K] as ``u < v`` -> [2, M]
+    """
+    nodes = len(known[0].rows)
+    found = [others[0].long() * nodes + others[1]]
+    found += each(stage, find, known, node_blocks(nodes))
+    key = torch.unique(torch.cat(found))
+    return torch.stack([key // nodes, key % nodes])
 
 
 def nearest(rows: Tensor, k: int) -> Tensor:
@@ -39,16 +121,6 @@ def nearest(rows: Tensor, k: int) -> Tensor:
     Shapes:
         rows [N, D] unit -> [2, <= N k]
     """
-    nodes, k = len(rows), min(k, len(rows) - 1)
-    if k < 1 or rows.shape[1] == 0:
-        return torch.empty(2, 0, dtype=torch.int64, device=rows.device)
-    step = max(1, BLOCK // nodes)
-    found = []
-    for start in range(0, nodes, step):
-        here = torch.arange(start, min(start + step, nodes), device=rows.device)
-        similar = rows[here] @ rows.T  # [step, N]
-        similar[here - start, here] = -1
-        value, there = similar.topk(k, 1)
-        pairs = torch.stack([here[:, None].expand(-1, k), there], 0)
-        found.append(pairs[:, value > 1e-4])
-    return torch.cat(found, 1)
+    search = Search(rows)
+    blocks = [search.nearest(nodes, k) for nodes in node_blocks(len(rows))]
+    return torch.cat(blocks, 1) if blocks else rows.new_empty(2, 0, dtype=torch.int64)

@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
+from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.problem import problem_of
@@ -63,21 +64,25 @@ class EvidenceLearner(nn.Module):
             parameter.requires_grad_(False)
         return self.eval()
 
-    def pair_scores(
-        self, round_: int, evidence: Tensor, context: Tensor, among: Tensor | None = None
-    ) -> Tensor:
-        """Log-odds over chance of a graph's candidates: round 0 or 1, [M, F], [G] -> [M].
+    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor:
+        """Raw scores of any pairs: round 0 or 1, [M, F], [G] -> [M]."""
+        scores: Tensor = (self.second if round_ else self.first)(evidence, context)
+        return scores
 
-        Pairs that are no candidates are scored ``among`` those [K, F], which give the scale.
+    def scale(self, round_: int, scores: Tensor) -> Tensor:
+        """Slope and intercept that make log-odds over chance of a graph's scores.
+
+        They are 1 and 0, but for the control: the scores of its candidates, those of the first
+        round or of both, are brought to ``logit_scale``.
+
+        Shapes:
+            scores of all candidates [M] -> [2]
         """
-        scorer = self.second if round_ else self.first
-        scores: Tensor = scorer(evidence, context)
-        known = scores if among is None or self.trained else scorer(among, context)
-        if self.trained or len(known) < 2:
-            return scores
-        mean, deviation = self.logit_scale[round_].tolist()
-        scaled: Tensor = (scores - known.mean()) / known.std().clamp_min(1e-6) * deviation + mean
-        return scaled
+        if self.trained or len(scores) < 2:
+            return torch.tensor([1.0, 0.0], device=scores.device)
+        mean, deviation = self.logit_scale[round_]
+        slope = deviation / scores.std().clamp_min(1e-6)
+        return torch.stack([slope, mean - slope * scores.mean()])
 
     @torch.no_grad()
     def refine(
@@ -87,6 +92,7 @@ class EvidenceLearner(nn.Module):
         seed: int = 0,
         device: torch.device | str | None = None,
         also: Tensor | None = None,
+        each: Each = in_turn,
     ) -> RefinedGraph:
         """Refine a graph, and predict its nodes' classes if it has labels; no training at all.
 
@@ -96,13 +102,14 @@ class EvidenceLearner(nn.Module):
             seed: Of the randomised SVD and the random pairs that cosines are compared with.
             device: Where to compute; that of the learner if None.
             also: Pairs of nodes [2, K] to look at besides; nothing else changes by them.
+            each: Who does the blocks of nodes and of pairs; the result does not depend on it.
         """
         at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
         problem = problem_of(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
-        return refine_problem(here, problem, generator, also)
+        return refine_problem(here, problem, generator, also, each)
 
     def __repr__(self) -> str:
         return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"

@@ -80,6 +80,14 @@ def agreement(problem: Problem, channel: Channel, pairs: Tensor) -> Tensor:
     return over.clamp(-8, 8)[:, None] / 4
 
 
+def is_edge(problem: Problem, pairs: Tensor) -> Tensor:
+    """Whether pairs ``u < v`` are edges of the input: [2, M] -> [M] of bool."""
+    wanted, key = pairs[0] * problem.num_nodes + pairs[1], problem.edge_key
+    if len(key) == 0:
+        return torch.zeros_like(wanted, dtype=torch.bool)
+    return key[torch.searchsorted(key, wanted).clamp_max(len(key) - 1)] == wanted
+
+
 def common_neighbours(problem: Problem, pairs: Tensor) -> Tensor:
     """log(1 + common), their share of the two degrees, and Adamic-Adar: [M, 3].
 
@@ -124,8 +132,7 @@ def first_evidence(
     """:data:`FIRST_EVIDENCE` of each pair: [2, M] -> [M, F]."""
     compared = torch.stack([cosines(views[v], pairs, scales[v]) for v in FIRST], 2)  # [M, 2, V]
     agreed = [agreement(problem, channels[c], pairs) for c in FIRST_CHANNELS]
-    key = problem.low.long() * problem.num_nodes + problem.high
-    edge = torch.isin(pairs[0] * problem.num_nodes + pairs[1], key).float()
+    edge = is_edge(problem, pairs).float()
     degrees = problem.degree[pairs].sort(0).values.log1p() / 4  # [2, M]
     structure = common_neighbours(problem, pairs)
     return torch.cat(

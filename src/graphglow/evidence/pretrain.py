@@ -18,12 +18,14 @@ from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.random_graphs import random_graph
-from graphglow.evidence.refined import second_inputs, vote_inputs
 from graphglow.evidence.rounds import (
     FirstRound,
     SecondRound,
+    Voted,
     first_round,
     second_round,
+    vote_inputs,
+    voted,
 )
 
 
@@ -101,8 +103,7 @@ def pretrain_evidence(
     lessons: list[PairLesson] = []
     for i in range(config.first_episodes):
         episode, first = school.first(i)
-        lessons += school.pair_lesson(episode, first.problem, first.pairs, first.evidence,
-                                      first.context)  # fmt: skip
+        lessons += school.pair_lesson(episode, first.problem, first)
         on_progress("first round", i + 1, total)
     _fit_pairs(learner.first, lessons, config)
     learner.logit_scale[0] = _logit_scale(learner.first, lessons)
@@ -111,7 +112,7 @@ def pretrain_evidence(
     for i in range(config.first_episodes, config.first_episodes + config.vote_episodes):
         episode, first = school.first(i)
         second = school.second(learner, first)
-        votes += school.vote_lesson(episode, first, second)
+        votes += school.vote_lesson(episode, second)
         on_progress("votes", i + 1, total)
     _fit_votes(learner.vote, votes, config)
 
@@ -120,8 +121,8 @@ def pretrain_evidence(
         episode, first = school.first(i)
         second = school.second(learner, first)
         with torch.no_grad():
-            _, pairs, evidence, context = second_inputs(learner, first, second)
-        lessons += school.pair_lesson(episode, first.problem, pairs, evidence, context)
+            known = voted(learner, second)
+        lessons += school.pair_lesson(episode, first.problem, known)
         on_progress("second round", i + 1, total)
     _fit_pairs(learner.second, lessons, config)
     learner.logit_scale[1] = _logit_scale(learner.second, lessons)
@@ -186,19 +187,14 @@ class _School:
     @torch.no_grad()
     def second(self, learner: EvidenceLearner, first: FirstRound) -> SecondRound:
         generator = torch.Generator().manual_seed(self.config.seed)
-        excess = learner.pair_scores(0, first.evidence, first.context)
-        return second_round(first, excess, generator)
+        return second_round(learner, first, generator)
 
+    @torch.no_grad()
     def pair_lesson(
-        self,
-        episode: Episode,
-        problem: Problem,
-        pairs: Tensor,
-        evidence: Tensor,
-        context: Tensor,
+        self, episode: Episode, problem: Problem, known: FirstRound | Voted
     ) -> list[PairLesson]:
         """Pairs with at most one labelled end, both classes known; no lesson if there are none."""
-        truth = episode.truth.to(self.device)
+        truth, pairs = episode.truth.to(self.device), known.pairs
         labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
         labelled[problem.labelled] = True
         fair = (truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)
@@ -207,13 +203,12 @@ class _School:
             return []
         some = fair_pairs[self._some(len(fair_pairs), self.config.pairs)]
         same = (truth[pairs[0, some]] == truth[pairs[1, some]]).float()
-        return [PairLesson(evidence[some], context, same, logit(problem.chance))]
+        evidence = known.evidence(pairs[:, some])
+        return [PairLesson(evidence, known.context, same, logit(problem.chance))]
 
-    def vote_lesson(
-        self, episode: Episode, first: FirstRound, second: SecondRound
-    ) -> list[VoteLesson]:
+    def vote_lesson(self, episode: Episode, second: SecondRound) -> list[VoteLesson]:
         """Unlabelled nodes of classes that have a label; none, or one such class: no lesson."""
-        problem = first.problem
+        problem = second.first.problem
         if len(problem.seen) < 2:
             return []
         number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
@@ -224,7 +219,7 @@ class _School:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        odds, trust = vote_inputs(first, second)
+        odds, trust = vote_inputs(second)
         return [VoteLesson(odds[some], trust[some], problem.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:

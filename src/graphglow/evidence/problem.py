@@ -71,6 +71,12 @@ class Problem:
         return torch.bincount(both, minlength=self.num_nodes).float()
 
     @cached_property
+    def edge_key(self) -> Tensor:
+        """``low N + high`` of each edge, sorted: [M]."""
+        key: Tensor = (self.low.long() * self.num_nodes + self.high).sort().values
+        return key
+
+    @cached_property
     def neighbours(self) -> SparseMatrix:
         """A without self-loops, rows of unit length: [N, N]."""
         low, high = self.low.long(), self.high.long()

@@ -1,42 +1,30 @@
 """A refined graph: what the two rounds make of a problem, in closed form."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from graphglow.evidence.channels import Channel, absent
+from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
-from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, first_evidence, logit
+from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, is_edge, logit
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
     CARRIED,
-    FirstRound,
-    SecondRound,
+    Learner,
+    Voted,
     calibration,
     first_round,
-    second_evidence,
-    second_pairs,
+    joined,
+    score_second,
     second_round,
+    voted,
     weights_of,
 )
 from graphglow.evidence.scorer import contributions
 from graphglow.evidence.views import role_view
-from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
-
-
-class Learner(Protocol):
-    """What the rounds need of a learner."""
-
-    @property
-    def vote(self) -> nn.Module: ...
-
-    def pair_scores(
-        self, round_: int, evidence: Tensor, context: Tensor, among: Tensor | None = None
-    ) -> Tensor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +39,8 @@ class RefinedGraph:
         edge_index [2, E], edge_weight [E], edge_probability [E], edge_in_input [E];
         probabilities [N, classes] or None without labels;
         link, role [N, *]: whom a node is joined to, and what part it has in the graph;
-        pairs [2, M], pair_probability [M], pair_log_odds [M] over chance, pair_evidence [M, F],
-        context [G]
+        pairs [2, M], pair_in_input [M], pair_probability [M], pair_log_odds [M] over chance;
+        scale [2] of scores, see :meth:`Learner.scale`
     """
 
     edge_index: Tensor
@@ -72,9 +60,16 @@ class RefinedGraph:
     """Added to all log-odds, by the pairs that have two labels."""
     num_candidates: int
     pairs: Tensor
+    pair_in_input: Tensor
     pair_probability: Tensor
     pair_log_odds: Tensor
-    pair_evidence: Tensor
+    scale: Tensor
+    known: Voted
+    """What both rounds know of the graph: evidence about any pair comes from it."""
+
+    def pair_evidence(self, which: Tensor) -> Tensor:
+        """What the second round reads of pairs, by their positions: [K] -> [K, F]."""
+        return self.known.evidence(self.pairs[:, which])
 
     def predict_proba(self) -> Tensor | None:
         """Class probabilities of all nodes in closed form [N, C]; None without labels."""
@@ -97,13 +92,16 @@ class RefinedGraph:
 
     def dropped(self) -> tuple[Tensor, Tensor]:
         """Input edges that are gone, once each, and their probabilities: [2, D], [D]."""
-        edge = self.pair_evidence[:, SECOND_EVIDENCE.index("edge")] > 0
-        gone = edge & (self.pair_log_odds <= 0)
+        gone = self.pair_in_input & (self.pair_log_odds <= 0)
         return self.pairs[:, gone], self.pair_probability[gone]
 
 
 def refine_problem(
-    learner: Learner, problem: Problem, generator: torch.Generator, also: Tensor | None = None
+    learner: Learner,
+    problem: Problem,
+    generator: torch.Generator,
+    also: Tensor | None = None,
+    each: Each = in_turn,
 ) -> RefinedGraph:
     """Both rounds of a learner on a problem.
 
@@ -112,114 +110,65 @@ def refine_problem(
         problem: The graph.
         generator: Of projections and random pairs.
         also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
+        each: Who does the blocks of nodes and of pairs; the result does not depend on it.
     """
-    first = first_round(problem, generator)
-    excess = learner.pair_scores(0, first.evidence, first.context)
-    second = second_round(first, excess, generator)
-    vote, pairs, evidence, context = second_inputs(learner, first, second)
-    excess = learner.pair_scores(1, evidence, context)
+    first = first_round(problem, generator, each)
+    second = second_round(learner, first, generator, each)
+    known = voted(learner, second, each)
+    pairs = known.pairs
+    scores = joined(each("score second", score_second, known, pair_blocks(pairs)), problem)
+    scale = learner.scale(1, scores)
+    excess = scale[0] * scores + scale[1]
     shift = calibration(problem, pairs, excess)
     excess = excess + shift
     probability = (excess + logit(problem.chance)).sigmoid()
+    in_input = is_edge(problem, pairs)
     kept = excess > 0
-    in_input = evidence[kept, SECOND_EVIDENCE.index("edge")] > 0
-    channels = {**first.channels, **second.channels, "vote": vote}
+    channels = {**first.channels, **second.channels, "vote": known.vote}
     refined = RefinedGraph(
         edge_index=torch.cat([pairs[:, kept], pairs[:, kept].flip(0)], 1),
         edge_weight=weights_of(excess[kept]).repeat(2),
         edge_probability=probability[kept].repeat(2),
-        edge_in_input=in_input.repeat(2),
-        probabilities=_all_classes(problem, vote.probabilities),
+        edge_in_input=in_input[kept].repeat(2),
+        probabilities=_all_classes(problem, known.vote.probabilities),
         link=first.views["link"],
         role=role_view(problem),
         channel_scores={
             name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
             for name, c in channels.items()
         },
-        context=dict(zip(VOTED_CONTEXT, context.tolist(), strict=True)),
+        context=dict(zip(VOTED_CONTEXT, known.context.tolist(), strict=True)),
         num_nodes=problem.num_nodes,
         chance=problem.chance,
         calibration=shift,
         num_candidates=pairs.shape[1],
         pairs=pairs,
+        pair_in_input=in_input,
         pair_probability=probability,
         pair_log_odds=excess,
-        pair_evidence=evidence,
+        scale=scale,
+        known=known,
     )
-    if also is None:
-        return refined
-    other = other_pairs(problem, pairs, also)
-    more = second_inputs_of(learner, first, second, vote, other, evidence)
-    return _with_pairs(
-        refined, other, more, learner.pair_scores(1, more, context, evidence) + shift
-    )
+    return refined if also is None else _with_pairs(refined, also)
 
 
-def second_inputs(
-    learner: Learner, first: FirstRound, second: SecondRound
-) -> tuple[Channel, Tensor, Tensor, Tensor]:
-    """What the second scorer reads, in training and in use alike.
-
-    Returns:
-        The vote; candidates of both rounds [2, M]; their evidence [M, F]; the context [G].
-    """
-    vote = voted(learner, first, second)
-    pairs, evidence = second_pairs(first, second, vote)
-    before = learner.pair_scores(0, evidence, first.context)
-    added = second_evidence(first, second, vote, pairs, before)
-    context = torch.cat([second.context, vote.scores])
-    return vote, pairs, torch.cat([evidence, added], 1), context
-
-
-def other_pairs(problem: Problem, candidates: Tensor, also: Tensor) -> Tensor:
-    """Those of ``also`` [2, K] that are no candidates [2, M], once, as ``u < v``, sorted."""
-    also = also.to(candidates.device)
-    key = torch.unique(also.amin(0) * problem.num_nodes + also.amax(0))
-    key = key[~torch.isin(key, candidates[0] * problem.num_nodes + candidates[1])]
-    return torch.stack([key // problem.num_nodes, key % problem.num_nodes])
-
-
-def second_inputs_of(
-    learner: Learner,
-    first: FirstRound,
-    second: SecondRound,
-    vote: Channel,
-    pairs: Tensor,
-    among: Tensor,
-) -> Tensor:
-    """:func:`second_inputs` of any pairs, ``among`` the candidates' [M, F]: [2, K] -> [K, F]."""
-    evidence = first_evidence(first.problem, first.views, first.scales, first.channels, pairs)
-    candidates = among[:, : evidence.shape[1]]
-    before = learner.pair_scores(0, evidence, first.context, candidates)
-    return torch.cat([evidence, second_evidence(first, second, vote, pairs, before)], 1)
-
-
-def voted(learner: Learner, first: FirstRound, second: SecondRound) -> Channel:
-    """The channels' answers mixed by the learner; absent with fewer than two classes."""
-    problem = first.problem
-    if len(problem.seen) < 2:
-        return absent(problem)
-    return vote_channel(problem, learner.vote(*vote_inputs(first, second)))
-
-
-def vote_inputs(first: FirstRound, second: SecondRound) -> tuple[Tensor, Tensor]:
-    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
-    place = FIRST_CONTEXT.index("labels_per_class")
-    channels = first.channels | second.channels
-    return vote_evidence(first.problem, channels, first.context[place : place + 2])
-
-
-def _with_pairs(
-    refined: RefinedGraph, pairs: Tensor, evidence: Tensor, excess: Tensor
-) -> RefinedGraph:
-    """The same with pairs [2, K] behind the candidates, their evidence [K, F] and log-odds [K]."""
+def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
+    """The same with those of ``also`` [2, K] that are no candidates behind them, sorted."""
+    known, nodes = refined.known, refined.num_nodes
+    problem = known.second.first.problem
+    also = also.to(problem.device)
+    key = torch.unique(also.amin(0) * nodes + also.amax(0))
+    key = key[~torch.isin(key, refined.pairs[0] * nodes + refined.pairs[1])]
+    pairs = torch.stack([key // nodes, key % nodes])
+    scores = joined([score_second(known, block) for block in pair_blocks(pairs)], problem)
+    excess = refined.scale[0] * scores + refined.scale[1] + refined.calibration
     probability = (excess + logit(refined.chance)).sigmoid()
     return replace(
         refined,
         pairs=torch.cat([refined.pairs, pairs], 1),
+        pair_in_input=torch.cat([refined.pair_in_input, is_edge(problem, pairs)]),
         pair_probability=torch.cat([refined.pair_probability, probability]),
         pair_log_odds=torch.cat([refined.pair_log_odds, excess]),
-        pair_evidence=torch.cat([refined.pair_evidence, evidence]),
     )
 
 
@@ -252,16 +201,16 @@ def explain_pairs(learner: Learner, refined: RefinedGraph, which: Tensor) -> dic
     groups = [[SECOND_EVIDENCE.index(kind) for kind in GROUPS[name]] for name in names]
     context = torch.tensor(list(refined.context.values()), device=refined.pairs.device)
     earlier = context[[VOTED_CONTEXT.index(name) for name in FIRST_CONTEXT]]
-    among = refined.pair_evidence[: refined.num_candidates]
     first, carried = len(FIRST_EVIDENCE), SECOND_EVIDENCE.index("first_round")
+    before, scale = refined.known.second.scale, refined.scale
 
     def score(f: Tensor) -> Tensor:
         whole = f.clone()
-        before = learner.pair_scores(0, f[:, :first], earlier, among[:, :first])
-        whole[:, carried] = before / CARRIED
-        return learner.pair_scores(1, whole, context, among)
+        carry = before[0] * learner.pair_scores(0, f[:, :first], earlier) + before[1]
+        whole[:, carried] = carry / CARRIED
+        return scale[0] * learner.pair_scores(1, whole, context) + scale[1]
 
-    shares = contributions(score, refined.pair_evidence[which], groups)
+    shares = contributions(score, refined.pair_evidence(which), groups)
     named = dict(zip([*names, "this graph"], shares.unbind(1), strict=True))
     everywhere = {"labelled pairs": refined.calibration, "chance": logit(refined.chance)}
     return named | {k: torch.full_like(shares[:, 0], v) for k, v in everywhere.items()}

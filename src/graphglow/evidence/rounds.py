@@ -1,16 +1,19 @@
 """The two rounds: from a problem to scored pairs, and from their graph to better ones."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from graphglow.evidence.candidates import candidate_pairs
-from graphglow.evidence.channels import Channel, ridge_channel, spread_channel
-from graphglow.evidence.context import first_context, labelled_pairs, second_context
+from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, searches
+from graphglow.evidence.channels import Channel, absent, ridge_channel, spread_channel
+from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.views import FIRST, SECOND, first_views, second_views
+from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
@@ -18,27 +21,47 @@ LARGEST_WEIGHT = 8.0
 CARRIED = 4  # the second round reads the first one's log-odds over this
 
 
+class Learner(Protocol):
+    """What the rounds need of a learner."""
+
+    @property
+    def vote(self) -> nn.Module: ...
+
+    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor: ...
+
+    def scale(self, round_: int, scores: Tensor) -> Tensor: ...
+
+
 @dataclass(frozen=True, eq=False)
 class FirstRound:
-    """Evidence about the candidates from the graph as it is given.
+    """What is known of the graph as it is given, and which of its pairs are looked at.
 
     Shapes:
-        pairs [2, M], evidence [M, F], context [G]
+        pairs [2, M], context [G]
     """
 
     problem: Problem
     views: dict[str, Tensor]
     scales: dict[str, tuple[float, float]]
     channels: dict[str, Channel]
-    context: Tensor
     pairs: Tensor
-    evidence: Tensor
+    context: Tensor
+
+    def evidence(self, pairs: Tensor) -> Tensor:
+        """:data:`~graphglow.evidence.pairs.FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
+        return first_evidence(self.problem, self.views, self.scales, self.channels, pairs)
 
 
 @dataclass(frozen=True, eq=False)
 class SecondRound:
-    """What the refined graph of the first round lets the channels say."""
+    """What the refined graph of the first round lets the channels say.
 
+    Shapes:
+        context [G2]; scale [2]: slope and intercept, of the first round's scores
+    """
+
+    first: FirstRound
+    scale: Tensor
     graph: SparseMatrix
     views: dict[str, Tensor]
     scales: dict[str, tuple[float, float]]
@@ -46,7 +69,34 @@ class SecondRound:
     context: Tensor
 
 
-def first_round(problem: Problem, generator: torch.Generator) -> FirstRound:
+@dataclass(frozen=True, eq=False)
+class Voted:
+    """The second round with the learner's vote, and all pairs that are looked at.
+
+    Shapes:
+        pairs [2, M], those of the first round first; context [G2 + 2]
+    """
+
+    learner: Learner
+    second: SecondRound
+    vote: Channel
+    pairs: Tensor
+    context: Tensor
+
+    def evidence(self, pairs: Tensor) -> Tensor:
+        """:data:`~graphglow.evidence.pairs.SECOND_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
+        second = self.second
+        earlier = second.first.evidence(pairs)
+        scores = self.learner.pair_scores(0, earlier, second.first.context)
+        before = second.scale[0] * scores + second.scale[1]
+        compared = [cosines(second.views[v], pairs, second.scales[v]) for v in SECOND]
+        channels = [*second.channels.values(), self.vote]
+        agreed = [agreement(second.first.problem, channel, pairs) for channel in channels]
+        cosine = torch.stack(compared, 2).flatten(1)
+        return torch.cat([earlier, cosine, *agreed, before[:, None] / CARRIED], 1)
+
+
+def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
     views = first_views(problem, generator)
     scales = {name: moments(views[name], generator) for name in FIRST}
     rows = {name: views[name] for name in ("ax", "aax", "diff", "all")}
@@ -56,15 +106,32 @@ def first_round(problem: Problem, generator: torch.Generator) -> FirstRound:
     channels["link"] = ridge_channel(problem, linked, views["link"])
     channels["spread"] = spread_channel(problem, problem.adj)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
-    pairs = candidate_pairs(problem, near, list(channels.values()))
-    evidence = first_evidence(problem, views, scales, channels, pairs)
+    edges = torch.stack([problem.low, problem.high])
+    pairs = candidate_pairs("find first", searches(near, list(channels.values())), edges, each)
     context = first_context(problem, channels, pairs)
-    return FirstRound(problem, views, scales, channels, context, pairs, evidence)
+    return FirstRound(problem, views, scales, channels, pairs, context)
 
 
-def second_round(first: FirstRound, excess: Tensor, generator: torch.Generator) -> SecondRound:
-    """Views and channels over the graph that the first round's log-odds over chance [M] make."""
+def score_first(known: tuple[Learner, FirstRound], pairs: Tensor) -> Tensor:
+    """The learner's raw scores of some pairs in the first round: [2, K] -> [K]."""
+    learner, first = known
+    return learner.pair_scores(0, first.evidence(pairs), first.context)
+
+
+def score_second(known: Voted, pairs: Tensor) -> Tensor:
+    """The learner's raw scores of some pairs in the second round: [2, K] -> [K]."""
+    return known.learner.pair_scores(1, known.evidence(pairs), known.context)
+
+
+def second_round(
+    learner: Learner, first: FirstRound, generator: torch.Generator, each: Each = in_turn
+) -> SecondRound:
+    """Views and channels over the graph that the first round's log-odds over chance make."""
     problem = first.problem
+    scores = joined(each("score first", score_first, (learner, first), pair_blocks(first.pairs)),
+                    problem)  # fmt: skip
+    scale = learner.scale(0, scores)
+    excess = scale[0] * scores + scale[1]
     weight = weights_of(excess + calibration(problem, first.pairs, excess))
     graph = normalised_adjacency(first.pairs, weight, problem.num_nodes)
     views = second_views(first.views, graph)
@@ -74,28 +141,37 @@ def second_round(first: FirstRound, excess: Tensor, generator: torch.Generator) 
     }
     channels["spread_s"] = spread_channel(problem, graph)
     context = second_context(problem, first.context, channels, first.pairs, weight)
-    return SecondRound(graph, views, scales, channels, context)
+    return SecondRound(first, scale, graph, views, scales, channels, context)
 
 
-def second_pairs(first: FirstRound, second: SecondRound, vote: Channel) -> tuple[Tensor, Tensor]:
-    """The candidates of both rounds and the first round's evidence of all: [2, M], [M, F]."""
+def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
+    """The channels' answers mixed by the learner, and the candidates of both rounds."""
+    first = second.first
     problem = first.problem
+    vote = absent(problem)
+    if len(problem.seen) > 1:
+        vote = vote_channel(problem, learner.vote(*vote_inputs(second)))
     near = [second.views[name] for name in SECOND]
-    both = candidate_pairs(problem, near, [*second.channels.values(), vote], first.pairs)
+    known = searches(near, [*second.channels.values(), vote])
+    both = candidate_pairs("find second", known, first.pairs, each)
     key = both[0] * problem.num_nodes + both[1]
     fresh = both[:, ~torch.isin(key, first.pairs[0] * problem.num_nodes + first.pairs[1])]
-    evidence = first_evidence(problem, first.views, first.scales, first.channels, fresh)
-    return torch.cat([first.pairs, fresh], 1), torch.cat([first.evidence, evidence])
+    pairs = torch.cat([first.pairs, fresh], 1)
+    return Voted(learner, second, vote, pairs, torch.cat([second.context, vote.scores]))
 
 
-def second_evidence(
-    first: FirstRound, second: SecondRound, vote: Channel, pairs: Tensor, excess: Tensor
-) -> Tensor:
-    """What the second round adds: cosines, agreements, and the first round's log-odds: [M, F2]."""
-    compared = [cosines(second.views[v], pairs, second.scales[v]) for v in SECOND]
-    channels = [*second.channels.values(), vote]
-    agreed = [agreement(first.problem, channel, pairs) for channel in channels]
-    return torch.cat([torch.stack(compared, 2).flatten(1), *agreed, excess[:, None] / CARRIED], 1)
+def vote_inputs(second: SecondRound) -> tuple[Tensor, Tensor]:
+    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
+    first = second.first
+    place = FIRST_CONTEXT.index("labels_per_class")
+    channels = first.channels | second.channels
+    return vote_evidence(first.problem, channels, first.context[place : place + 2])
+
+
+def joined(parts: Iterable[Tensor], problem: Problem) -> Tensor:
+    """Scores of all blocks, one after another: [M]."""
+    found = list(parts)
+    return torch.cat(found) if found else torch.zeros(0, device=problem.device)
 
 
 def calibration(problem: Problem, pairs: Tensor, excess: Tensor) -> float:

@@ -1,0 +1,64 @@
+"""A refinement is the same to the last bit, whoever does its blocks and however they are cut."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from graphglow.evidence import EvidenceLearner, candidates
+from graphglow.graphs import load_graph
+from graphglow.pretrained import evidence_learner
+
+GOLDEN = json.loads((Path(__file__).parent / "refined.json").read_text())
+SAME = ("edge_index", "edge_weight", "edge_probability", "probabilities", "pair_log_odds")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(candidates, "NODES", 16)
+    monkeypatch.setattr(candidates, "PAIRS", 256)
+
+
+def in_pieces(pieces, stages):
+    """Runs of blocks, the last first, each with a copy of all that is known."""
+
+    def each(stage, step, known, blocks):
+        stages.append((stage, len(blocks)))
+        size = -(-len(blocks) // pieces)
+        runs = [blocks[i : i + size] for i in range(0, len(blocks), size)]
+        done = [pickle.loads(pickle.dumps((step, known, run))) for run in reversed(runs)]
+        parts = [[step(known, block) for block in run] for step, known, run in done]
+        return [part for run in reversed(parts) for part in run]
+
+    return each
+
+
+@pytest.mark.parametrize("learner", [evidence_learner(), EvidenceLearner.untrained()])
+def test_one_two_and_seven_pieces_give_the_same_bytes(learner, small_blocks):
+    data = load_graph("synthetic-small")
+    alone = learner.refine(data)
+    for pieces in (1, 2, 7):
+        stages = []
+        cut = learner.refine(data, each=in_pieces(pieces, stages))
+        assert [name for name, _ in stages] == [
+            "find first", "score first", "find second", "score second",
+        ]  # fmt: skip
+        assert all(count >= 7 for _, count in stages)
+        for name in SAME:
+            assert torch.equal(getattr(alone, name), getattr(cut, name)), name
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_shipped_learner_says_what_it_said(name):
+    """Weights are only worth what the evidence means: what it said when it was trained."""
+    refined = evidence_learner().refine(load_graph(name))
+    said = GOLDEN[name]
+    assert refined.edge_index.shape[1] == said["edges"]
+    assert refined.pairs.shape[1] == said["pairs"]
+    assert refined.calibration == pytest.approx(said["calibration"], abs=1e-4)
+    for field in ("pair_log_odds", "probabilities"):
+        some = getattr(refined, field)[: len(said[field])]
+        torch.testing.assert_close(some, torch.tensor(said[field]), atol=1e-3, rtol=1e-3)
+    assert refined.context == pytest.approx(said["context"], abs=1e-4)
