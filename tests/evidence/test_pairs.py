@@ -73,8 +73,6 @@ def test_candidates_are_each_pair_once():
     assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
     known = searches([first.views["x"]], [first.channels["x"]])
     again = candidate_pairs("find", known, first.pairs, in_turn)
-        "find", searches([first.views["x"]], [first.channels["x"]]), first.pairs, in_turn
-    )
     assert again.shape[1] >= first.pairs.shape[1]
 
 
