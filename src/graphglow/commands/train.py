@@ -51,6 +51,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     reading: flags.ReadingMany,
     config: Annotated[EvidencePretrainConfig, flags.by_heading(EvidencePretrainConfig)],
     kind: Kind = "evidence",
+    workers: Annotated[int | None, flags.said(None, "INT", "(default: this process)")] = None,
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -64,6 +65,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     Args:
         sources: The source graphs: names (see graphglow datasets) or files.
         out: Where to write the learner, as safetensors.
+        workers: Processes that draw the episodes; the learner is the same.
     """
     began = time.perf_counter()
     out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
@@ -71,7 +73,10 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
         graphs = [reading.read(name)[0] for name in sources]
     with job_bar() as move:
         learner = training.pretrain(
-            graphs, config, on_progress=lambda stage, done, total: move(stage, done, total)
+            graphs,
+            config,
+            on_progress=lambda stage, done, total: move(stage, done, total),
+            workers=workers,
         )
     learner.save(out)
     device = resolve_device(config.device)
@@ -81,6 +86,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
         "sources": learner.provenance["sources"],
         "out": out,
         "train_seconds": learner.provenance["seconds"],
+        "episode_seconds": learner.provenance["seconds_for_episodes"],
         "total_seconds": time.perf_counter() - began,
         "peak_memory_bytes": peak_memory_bytes(device),
         "device": device.type,

@@ -1,10 +1,12 @@
 """Pre-training: three scorers, one after the other, over episodes of many graphs."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Literal, Protocol
+from itertools import accumulate
+from typing import Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, one_of, plain_numbers, step_size
 from graphglow.errors import InputError
+from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pairs import logit
@@ -80,11 +83,13 @@ def pretrain_evidence(
     weights: Sequence[float] | None = None,
     device: torch.device | str = "cpu",
     on_progress: Progress = lambda stage, done, total: None,
+    each: Each = in_turn,
 ) -> EvidenceLearner:
     """Train an evidence learner over episodes of the sources and of random graphs.
 
     Each scorer has episodes of its own, so that those after it see its answers on graphs that it
-    was not trained on, as users will.
+    was not trained on, as users will. An episode depends on its number and the seed alone and is
+    drawn on one thread, so that the learner is the same whoever draws them.
 
     Args:
         sources: Graphs with labels ``y`` (-1 where unknown); all labels may be used. None at all
@@ -93,37 +98,32 @@ def pretrain_evidence(
         weights: How often each source is drawn, relative to the others; equal if None.
         device: Where to compute.
         on_progress: Called with the stage and how far it is.
+        each: Who draws the episodes.
     """
     config = config or EvidencePretrainConfig()
     _check_sources(sources, weights)
     school = _School(list(sources), list(weights or [1.0] * len(sources)), config, device)
     started = time.perf_counter()
     learner = EvidenceLearner(seed=config.seed, trained=True).to(device)
-    total = config.first_episodes + config.vote_episodes + config.second_episodes
-    lessons: list[PairLesson] = []
-    for i in range(config.first_episodes):
-        episode, first = school.first(i)
-        lessons += school.pair_lesson(episode, first.problem, first)
-        on_progress("first round", i + 1, total)
+    counts = (config.first_episodes, config.vote_episodes, config.second_episodes)
+    ends = tuple(accumulate(counts))
+    waited = 0.0
+
+    def drawn(stage: str, step: Callable[[Known, int], list[L]], number: int) -> list[L]:
+        nonlocal waited
+        lessons, began = [], time.perf_counter()
+        episodes = range(ends[number] - counts[number], ends[number])
+        for i, more in zip(episodes, each(stage, step, (school, learner), episodes), strict=True):
+            lessons += more
+            on_progress(stage, i + 1, ends[-1])
+        waited += time.perf_counter() - began
+        return lessons
+
+    lessons = drawn("first round", first_lesson, 0)
     _fit_pairs(learner.first, lessons, config)
     learner.logit_scale[0] = _logit_scale(learner.first, lessons)
-
-    votes: list[VoteLesson] = []
-    for i in range(config.first_episodes, config.first_episodes + config.vote_episodes):
-        episode, first = school.first(i)
-        second = school.second(learner, first)
-        votes += school.vote_lesson(episode, second)
-        on_progress("votes", i + 1, total)
-    _fit_votes(learner.vote, votes, config)
-
-    lessons = []
-    for i in range(config.first_episodes + config.vote_episodes, total):
-        episode, first = school.first(i)
-        second = school.second(learner, first)
-        with torch.no_grad():
-            known = voted(learner, second)
-        lessons += school.pair_lesson(episode, first.problem, known)
-        on_progress("second round", i + 1, total)
+    _fit_votes(learner.vote, drawn("votes", vote_lesson, 1), config)
+    lessons = drawn("second round", second_lesson, 2)
     _fit_pairs(learner.second, lessons, config)
     learner.logit_scale[1] = _logit_scale(learner.second, lessons)
     learner.provenance = {
@@ -132,6 +132,7 @@ def pretrain_evidence(
         "sources": [str(source.get("name", "graph")) for source in sources],
         "config": asdict(config),
         "seconds": round(time.perf_counter() - started, 1),
+        "seconds_for_episodes": round(waited, 1),
         "date": datetime.now(timezone.utc).date().isoformat(),
         "device": str(torch.device(device)),
         "torch": str(torch.__version__),
@@ -225,6 +226,47 @@ class _School:
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
         return torch.randint(count, (wanted,), generator=generator).to(self.device)
+
+
+Known = tuple[_School, EvidenceLearner]
+L = TypeVar("L", PairLesson, VoteLesson)
+
+
+def first_lesson(known: Known, index: int) -> list[PairLesson]:
+    """What an episode teaches the first scorer."""
+    school, _ = known
+    with _one_thread():
+        episode, first = school.first(index)
+        return school.pair_lesson(episode, first.problem, first)
+
+
+def vote_lesson(known: Known, index: int) -> list[VoteLesson]:
+    """What an episode teaches the voter."""
+    school, learner = known
+    with _one_thread():
+        episode, first = school.first(index)
+        return school.vote_lesson(episode, school.second(learner, first))
+
+
+@torch.no_grad()
+def second_lesson(known: Known, index: int) -> list[PairLesson]:
+    """What an episode teaches the second scorer."""
+    school, learner = known
+    with _one_thread():
+        episode, first = school.first(index)
+        both = voted(learner, school.second(learner, first))
+        return school.pair_lesson(episode, first.problem, both)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Sums over several threads round by their number."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _fit_pairs(

@@ -23,6 +23,7 @@ from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identi
 from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
 from graphglow.training.loop import Epoch, Loop, OnEpoch
+from graphglow.training.sharing import workers_or_here
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -33,6 +34,7 @@ def pretrain(
     *,
     kind: Literal["evidence"] | None = None,
     on_progress: Progress | None = None,
+    workers: int | None = None,
     **settings: Any,
 ) -> EvidenceLearner: ...
 @overload
@@ -63,6 +65,7 @@ def pretrain(
     on_progress: Progress | None = None,
     on_epoch: OnEpoch | None = None,
     checkpoints: Checkpoints | None = None,
+    workers: int | None = None,
     **settings: Any,
 ) -> EvidenceLearner | StructureLearner:
     """Train a learner on source graphs: an evidence learner, unless the paper's is asked for.
@@ -76,6 +79,8 @@ def pretrain(
         on_progress: Of an evidence learner: called with the stage, and how far it is.
         on_epoch: Of the paper's: called after every epoch.
         checkpoints: Of the paper's: where the run saves itself, to go on if it is killed.
+        workers: Of an evidence learner: processes that draw the episodes; None: this one. The
+            learner is the same. See :func:`graphglow.refine` for what a script must begin with.
         settings: Settings by name, which go before those of ``config``.
 
     Returns:
@@ -90,8 +95,8 @@ def pretrain(
     if kind == "paper":
         if not isinstance(config, PretrainConfig | None):
             raise InputError(f"config must be a PretrainConfig; got {type(config).__name__}")
-        if on_progress is not None:
-            raise InputError("on_progress must go with kind evidence; got kind paper")
+        if on_progress is not None or workers is not None:
+            raise InputError("on_progress and workers must go with kind evidence; got kind paper")
         paper = with_settings(config or PretrainConfig(), settings)
         sources = [as_graph(source) for source in sources]
         return pretrain_structure(sources, paper, on_epoch=on_epoch, checkpoints=checkpoints)
@@ -105,7 +110,10 @@ def pretrain(
         problem_of(source)  # one bad graph is said now, and not after minutes
     device = resolve_device(config.device)
     told = on_progress or (lambda stage, done, total: None)
-    return pretrain_evidence(sources, config, device=device, on_progress=told).to("cpu")
+    with workers_or_here(workers, None, device) as each:
+        return pretrain_evidence(sources, config, device=device, on_progress=told, each=each).to(
+            "cpu"
+        )
 
 
 def pretrain_structure(

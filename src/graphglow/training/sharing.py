@@ -1,7 +1,7 @@
 """Who does the blocks of a refinement or an audit: this process, several, or a Ray cluster."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -37,18 +37,23 @@ def sharing(
         ray: The address of a cluster.
         parts: Where finished blocks are kept.
     """
+    with held(parts):
+        if parts is not None:
+            parts.begin({**run, "graph": fingerprint(data), "device": device.type})
+        with workers_or_here(workers, ray, device, parts) as each:
+            yield each
+
+
+def workers_or_here(
+    workers: int | None, ray: str | None, device: torch.device, parts: Parts | None = None
+) -> AbstractContextManager[Each]:
+    """Who does blocks: other processes, or this one."""
     if workers is not None:
         at_least("workers", workers, 1)
     if workers is None and ray is None and parts is None:
-        yield in_turn
-        return
-    with ExitStack() as stack:
-        if parts is not None:
-            stack.enter_context(held(parts))
-            parts.begin({**run, "graph": fingerprint(data), "device": device.type})
-        processes = 1 if workers is None and ray is None else workers
-        kind: Any = device.type
-        yield stack.enter_context(Blocks(processes, ray, device=kind, parts=parts))
+        return nullcontext(in_turn)
+    processes = 1 if workers is None and ray is None else workers
+    return Blocks(processes, ray, device="cuda" if device.type == "cuda" else "cpu", parts=parts)
 
 
 def fingerprint(data: Data) -> str:

@@ -154,7 +154,7 @@ class Blocks:
         return lambda block: self._workers.submit(_done, *what, mapped(block, Tensor, Stored.of))
 
     def _stored(self, tensor: Tensor) -> "Stored":
-        if tensor.nbytes < MAPPED:
+        if tensor.layout != torch.strided or tensor.nbytes < MAPPED:
             return Stored.of(tensor)
         if tensor not in self._files:
             path = self._folder / f"{secrets.token_hex(8)}.npy"
@@ -177,9 +177,13 @@ class Stored:
     array: Any
     path: str = ""
 
-    @classmethod
-    def of(cls, tensor: Tensor) -> "Stored":
-        return cls(str(tensor.device), tensor.detach().cpu().numpy())
+    @staticmethod
+    def of(tensor: Tensor) -> "Stored":
+        if tensor.layout != torch.strided:
+            entries = tensor.to_sparse().coalesce()
+            parts = [Stored.of(part) for part in (entries.indices(), entries.values())]
+            return StoredSparse(str(tensor.device), (*parts, tensor.shape))
+        return Stored(str(tensor.device), tensor.detach().cpu().numpy())
 
     def tensor(self) -> Tensor:
         """Not to be written to: others may see the same memory."""
@@ -191,6 +195,16 @@ class Stored:
     def own(self) -> Tensor:
         """In memory of its own."""
         return torch.tensor(self.array, device=self.device)
+
+
+class StoredSparse(Stored):
+    """Its array is those of places and values, and the shape."""
+
+    def tensor(self) -> Tensor:
+        places, values, shape = self.array
+        return torch.sparse_coo_tensor(
+            places.tensor(), values.tensor(), shape, is_coalesced=True, check_invariants=False
+        )
 
 
 def mapped(tree: Any, kind: type, change: Callable[[Any], Any]) -> Any:
