@@ -226,8 +226,14 @@ class TransferConfig(RunConfig, Model):
     """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
     whose score is then the balanced accuracy. For rare classes that matter as much as others."""
 
+    batch_nodes: int | None = None
+    """Train by batches of so many nodes; None takes all at once. With sign, memory is then bounded;
+    with another backbone PyG's NeighborLoader draws around them, where pyg-lib is installed."""
+
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.batch_nodes is not None:
+            at_least("batch_nodes", self.batch_nodes, 1)
         at_least("patience", self.patience, 1)
         at_least("hidden", self.hidden, 1)
         at_least("top_k", self.top_k, 1)

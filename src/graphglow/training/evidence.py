@@ -14,7 +14,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +33,7 @@ from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import FixedStructure, Structure
+from graphglow.training.batches import HopTask, batched_task, check_batches
 from graphglow.training.checkpoint import (
     Checkpoints,
     Part,
@@ -50,7 +51,7 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, Voice, loaded_gnn
-from graphglow.training.task import GraphTask, gnn_of
+from graphglow.training.task import gnn_of
 from graphglow.training.verdict import Share, homophily
 
 GRAPHS = {"input": (1.0, 0.0), "refined": (0.0, 0.0), "none": (0.0, 1.0)}
@@ -345,7 +346,8 @@ class _Trials:
         unseen = len(graph.val) == 0
         self.graph = replace(graph, val=graph.train) if unseen else graph
         self.epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-        self.known, self.config = known, config
+        self.config = config
+        self.read = cache(lambda inputs: known.read(self.graph, inputs))
         self.structure = known.structure(graph.num_nodes)
         self.on_epoch, self.checkpoints = on_epoch, checkpoints
         self.parts: dict[str, Part] = {}
@@ -361,12 +363,12 @@ class _Trials:
 
     def train(self, inputs: str, name: str, weight: float, own: float) -> _Trained:
         """One GNN, by what it reads and over which graph."""
-        graph = self.known.read(self.graph, inputs)
-        given = FixedStructure(self.structure, own)
-        run = self.config.run(weight)
-        task = GraphTask(
-            graph, None, self.config.hidden, [run], given=given, balanced=self.config.balanced
-        )
+        graph = self.read(inputs)
+        given, config = FixedStructure(self.structure, own), self.config
+        task = batched_task(
+            graph, config.hidden, config.run(weight), given,
+            batch_nodes=config.batch_nodes, balanced=config.balanced,
+        )  # fmt: skip
         loop = Loop(task, self.epochs, self.config.patience)
         parts: dict[str, Part] = {f"{inputs}-{name}-task": task, f"{inputs}-{name}-loop": loop}
         self.parts |= parts
@@ -377,6 +379,8 @@ class _Trials:
             loop.on_read = lambda now: keep.offer(self.parts)
         (history,) = loop.run(of_run(self.on_epoch, len(self.parts) // 2 - 1))
         loop.on_read = None
+        if isinstance(task, HopTask):
+            del task.hops  # the task stays, for checkpoints
         answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
         return _Trained(answer, task.logits()[self.graph.val])
 
@@ -392,6 +396,7 @@ def transfer_evidence(
     """See :func:`graphglow.transfer`."""
     began = time.perf_counter()
     device = resolve_device(config.device)
+    check_batches(config.backbone, config.batch_nodes)
     data = check_graph(_with_columns(data), need_validation=False)
     reset_peak_memory(device)
     with (
