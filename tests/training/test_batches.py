@@ -15,7 +15,15 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, MixedPropagation, Shape
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.structure import FixedStructure
-from graphglow.training import ModelConfig, TransferConfig, TransferResult, batches, transfer
+from graphglow.training import (
+    ModelConfig,
+    TransferConfig,
+    TransferResult,
+    batches,
+    device,
+    evidence,
+    transfer,
+)
 from graphglow.training.batches import HopTask, SampledTask, hops_of
 from graphglow.training.task import GraphTask
 from tiny_graphs import float64, same_tensors, small_data
@@ -162,6 +170,31 @@ def test_a_full_disk_is_one_sentence(monkeypatch, tmp_path):
         transfer(small_data(), config=config())
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("backbone", ["gcn", "sign"])
+def test_too_little_memory_is_said_beforehand_and_which_flags_need_less(backbone, monkeypatch):
+    monkeypatch.setattr(device, "free_bytes", lambda device: 100)
+    with pytest.raises(InputError, match=r"all nodes at once must fit .*--backbone sign --batch-n"):
+        transfer(small_data(), config=config(backbone=backbone))
+    assert transfer(small_data(), config=config(batch_nodes=8, epochs=1)).epochs == 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "rule"),
+    [
+        ("refined_by", "refining the graph must fit"),
+        ("batched_task", "training .* --backbone sign"),
+    ],
+)
+def test_out_of_memory_says_in_which_stage(stage, rule, monkeypatch):
+    def fails(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(evidence, stage, fails)
+    with pytest.raises(InputError, match=rule) as caught:
+        transfer(small_data(), config=config())
+    assert "\n" not in str(caught.value)
 
 
 # Other backbones

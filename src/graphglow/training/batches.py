@@ -25,9 +25,11 @@ from graphglow.graphs import Graph
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import FixedStructure
 from graphglow.structure.objective import supervised_loss
-from graphglow.training.config import ModelConfig
-from graphglow.training.task import GraphTask, accuracy
+from graphglow.training.config import ModelConfig, TransferConfig
+from graphglow.training.device import check_fits
+from graphglow.training.task import GraphTask
 
+LIGHTER = " (--backbone sign --batch-nodes 4096 needs less)"
 LARGEST_IN_MEMORY = 2**30
 """Bytes of hops; more of them lie in a file."""
 COLUMNS = 64
@@ -83,6 +85,18 @@ def check_batches(backbone: str, batch_nodes: int | None) -> None:
         )
 
 
+def check_room(data: Data, config: TransferConfig, device: torch.device) -> None:
+    """Raise, before anything is done, where all nodes at once would need more than is free."""
+    if config.batch_nodes is not None:
+        return
+    nodes, width = data.x.shape
+    kept = 4 * config.num_layers * config.hidden  # by a GCN's layers, for gradients
+    if backbone_class(config.backbone).reads_hops():
+        nodes, kept = int(data.train_mask.sum()), 2 * (config.num_layers + 1) * width
+    name = str(data.get("name", "graph"))
+    check_fits("training on all nodes at once", 4 * nodes * kept, name, device, LIGHTER)
+
+
 class HopTask(GraphTask):
     """A :class:`GraphTask` for one run of a backbone that reads hops.
 
@@ -124,12 +138,10 @@ class HopTask(GraphTask):
         return total / len(self.train_labels), self.one
 
     @torch.no_grad()
-    def validate(self) -> tuple[Tensor, Tensor]:
+    def val_logits(self) -> Tensor:
         start, end = len(self.train_labels), self.hops.shape[1]
         parts = [slice(i, min(i + ROWS, end)) for i in range(start, end, ROWS)]
-        logits = torch.cat([self.gnn.of_hops(self._read(rows), None) for rows in parts])
-        labelled = torch.arange(end - start).to(self.val_labels), self.val_labels, self.val_weight
-        return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
+        return torch.cat([self.gnn.of_hops(self._read(rows), None) for rows in parts])
 
     def _batches(self) -> Iterator[slice | Tensor]:
         """Places of training nodes: all, or parts of a random order, nearly equal."""

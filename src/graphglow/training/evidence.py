@@ -12,7 +12,7 @@ validation nodes. Everything is linear in what the GNNs say, so that it can be e
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import FixedStructure, Structure
-from graphglow.training.batches import HopTask, batched_task, check_batches
+from graphglow.training.batches import LIGHTER, HopTask, batched_task, check_batches, check_room
 from graphglow.training.checkpoint import (
     Checkpoints,
     Part,
@@ -379,10 +379,11 @@ class _Trials:
             loop.on_read = lambda now: keep.offer(self.parts)
         (history,) = loop.run(of_run(self.on_epoch, len(self.parts) // 2 - 1))
         loop.on_read = None
+        answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
+        found = _Trained(answer, task.val_logits())
         if isinstance(task, HopTask):
             del task.hops  # the task stays, for checkpoints
-        answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
-        return _Trained(answer, task.logits()[self.graph.val])
+        return found
 
 
 def transfer_evidence(
@@ -398,25 +399,24 @@ def transfer_evidence(
     device = resolve_device(config.device)
     check_batches(config.backbone, config.batch_nodes)
     data = check_graph(_with_columns(data), need_validation=False)
+    check_room(data, config, device)
     reset_peak_memory(device)
-    with (
-        held(checkpoints),
-        out_of_memory_says(
-            f"the graph must fit in memory; {data.num_nodes} nodes do not with GNNs of width "
-            f"{config.hidden} (a smaller --hidden needs less)"
-        ),
-    ):
-        refined = refined_by(learner, data, config.seed, device)
-        graph = _judged(graph_of(data), data).to(device)
-        known = Known.of(refined, graph, config.top_k)
-        trials = _Trials(graph, known, config, on_epoch, checkpoints, learner_identity(learner))
-        before = 0.0 if checkpoints is None else checkpoints.seconds_before
-        train_began = time.perf_counter() - before
+    nodes = f"must fit in memory; its {data.num_nodes} nodes do not"
+    with held(checkpoints):
+        with out_of_memory_says(f"refining the graph {nodes} on {device.type}"):
+            refined = refined_by(learner, data, config.seed, device)
+            graph = _judged(graph_of(data), data).to(device)
+            known = Known.of(refined, graph, config.top_k)
         judged = len(graph.val) > 0
-        lines = _lines(config, refined, judged=judged)
-        trained = [trials.train(inputs, name, *weights) for inputs, name, weights in lines]
-        answers, instant, shift = _mixture(trained, known, graph, config.balanced)
-        train_seconds = time.perf_counter() - train_began
+        lines = _lines(config, refined.channel_scores, judged=judged)
+        del refined  # the candidates and their evidence are many times the graph
+        with out_of_memory_says(f"training on the graph {nodes} on {device.type}{LIGHTER}"):
+            trials = _Trials(graph, known, config, on_epoch, checkpoints, learner_identity(learner))
+            before = 0.0 if checkpoints is None else checkpoints.seconds_before
+            train_began = time.perf_counter() - before
+            trained = [trials.train(inputs, name, *weights) for inputs, name, weights in lines]
+            answers, instant, shift = _mixture(trained, known, graph, config.balanced)
+            train_seconds = time.perf_counter() - train_began
     result = EvidenceResult(
         data=data,
         graph=graph,
@@ -543,14 +543,14 @@ def known_to_learner(data: Data) -> Data:
 
 
 def _lines(
-    config: TransferConfig, refined: RefinedGraph, *, judged: bool
+    config: TransferConfig, scores: Mapping[str, Mapping[str, float]], *, judged: bool
 ) -> Sequence[tuple[str, str, tuple[float, float]]]:
     """What to train: inputs, the graph's name, lambda and how much a node hears of its own."""
     if config.input_weight is not None:
         weights = config.input_weight, 0.0
         return [(inputs, "given", weights) for inputs in ("features", "wide", "votes")]
     lines = LINES
-    if not judged and graph_by_leave_one_out(refined.channel_scores) is None:
+    if not judged and graph_by_leave_one_out(scores) is None:
         lines = LINES[2:3]  # no graph helps
     return [(inputs, name, GRAPHS[name]) for inputs, name in lines]
 

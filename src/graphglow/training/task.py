@@ -140,10 +140,15 @@ class GraphTask:
         """Evaluate all nodes: [.., N, C]."""
         return self.evaluate().logits
 
+    def val_logits(self) -> Tensor:
+        """Evaluate the validation nodes: [.., K, C]."""
+        return self.logits().index_select(-2, self.graph.val)
+
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss [..] and accuracy [..] on the validation nodes."""
-        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
+        logits, every = self.val_logits(), torch.arange(len(self.val_labels)).to(self.val_labels)
+        labelled = every, self.val_labels, self.val_weight
         return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
 
     @property

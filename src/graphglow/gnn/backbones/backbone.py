@@ -101,11 +101,11 @@ class Backbone(nn.Module, ABC):
         """
         raise NotImplementedError
 
-    def of_hops(self, hops: Sequence[Tensor], dropout: Dropout | None) -> Tensor:
+    def of_hops(self, hops: Tensor, dropout: Dropout | None) -> Tensor:
         """Logits of some nodes by their rows of X, M X, M^2 X, .., where these are all it reads.
 
         Shapes:
-            hops [M, features] each, L + 1 of them -> [M, C]
+            hops [L + 1, M, features] -> [M, C]
         """
         raise NotImplementedError
 

@@ -1,7 +1,5 @@
 """SIGN: an MLP on what a node's neighbourhoods of growing size have to say."""
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -45,7 +43,7 @@ class SIGN(Backbone):
             total = xw + mix(total)
         return self._behind(total, dropout)
 
-    def of_hops(self, hops: Sequence[Tensor], dropout: Dropout | None) -> Tensor:
+    def of_hops(self, hops: Tensor, dropout: Dropout | None) -> Tensor:
         parts = zip(hops, self.hop_weights, strict=True)
         total = torch.stack([drop(hop, dropout) @ weight for hop, weight in parts]).sum(0)
         return self._behind(total, dropout)[1]
