@@ -184,7 +184,7 @@ def test_too_little_memory_is_said_beforehand_and_which_flags_need_less(backbone
     ("stage", "rule"),
     [
         ("refined_by", "refining the graph must fit"),
-        ("batched_task", "training .* --backbone sign"),
+        ("batched_task", "training .*--backbone sign"),
     ],
 )
 def test_out_of_memory_says_in_which_stage(stage, rule, monkeypatch):
