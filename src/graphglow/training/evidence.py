@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,8 +87,12 @@ class Answer:
 
     def facts(self) -> dict[str, Any]:
         """All but the weights."""
-        names = ("inputs", "graph", "input_weight", "own")
-        return {name: getattr(self, name) for name in (*names, "share", "sharpness")}
+        names = ("inputs", "graph", "input_weight", "own", "share", "sharpness")
+        return {name: getattr(self, name) for name in names}
+
+    def over(self, adj: SparseMatrix, structure: SparseMatrix) -> MixedPropagation:
+        """What its messages pass over, of A and S [N, N]."""
+        return MixedPropagation(adj, FixedStructure(structure, self.own), self.input_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,14 +167,6 @@ class EvidenceResult(TransferResult):
     """On validation nodes, of the GNN that reads the features and the input graph alone."""
 
     @property
-    def backbone(self) -> str:
-        return self.config.backbone
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        return self.learner.provenance
-
-    @property
     def edge_index(self) -> Tensor:
         """Of the refined graph, both directions: [2, E]."""
         return self.known.edge_index
@@ -182,10 +178,6 @@ class EvidenceResult(TransferResult):
     @property
     def edge_probability(self) -> Tensor:
         return self.known.edge_probability
-
-    @property
-    def edge_in_input(self) -> Tensor:
-        return self.known.edge_in_input
 
     @cached_property
     def logits(self) -> Tensor:
@@ -229,12 +221,11 @@ class EvidenceResult(TransferResult):
         voices = []
         for answer in self.answers:
             graph = self.known.read(self.graph, answer.inputs)
-            latent = FixedStructure(self._structure, answer.own)
-            mix = MixedPropagation(graph.adj, latent, answer.input_weight)
+            mix = answer.over(graph.adj, self._structure)
             layer = answer.gnn.last_layer(answer.gnn.encode(graph, None), mix)
             scale = answer.share * answer.sharpness
             layer = LastLayer(layer.adj, scale * layer.said, scale * layer.own, scale * layer.bias)
-            voices.append(Voice(layer, latent, answer.input_weight))
+            voices.append(Voice(layer, mix.latent, answer.input_weight))
         first = voices[0].layer
         own = first.own + self._instant_part(self.known)
         voices[0] = voices[0]._replace(layer=first._replace(own=own, bias=first.bias + self.shift))
@@ -255,8 +246,7 @@ class EvidenceResult(TransferResult):
         total = self._instant_part(known) + self.shift
         for answer in self.answers:
             read = known.read(graph, answer.inputs)
-            latent = FixedStructure(structure, answer.own)
-            mix = MixedPropagation(read.adj, latent, answer.input_weight)
+            mix = answer.over(read.adj, structure)
             _, logits = answer.gnn(answer.gnn.encode(read, None), mix, None)
             total = total + answer.share * answer.sharpness * logits
         return total
@@ -315,13 +305,6 @@ CHOSEN: dict[str, Callable[[Any], Any]] = {
 """What else was chosen, and how it is read back from JSON."""
 
 
-class _Trained(NamedTuple):
-    """One of the GNNs that are mixed, on its own, and what it says of validation nodes [K, C]."""
-
-    answer: Answer
-    logits: Tensor
-
-
 class _Trials:
     """Trains GNNs on what is known of a graph, one line after another.
 
@@ -361,8 +344,8 @@ class _Trials:
             }
             self.found = checkpoints.begin(run, lambda found: None)
 
-    def train(self, inputs: str, name: str, weight: float, own: float) -> _Trained:
-        """One GNN, by what it reads and over which graph."""
+    def train(self, inputs: str, name: str, weight: float, own: float) -> tuple[Answer, Tensor]:
+        """One GNN, by what it reads and over which graph, and what it says of validation nodes."""
         graph = self.read(inputs)
         given, config = FixedStructure(self.structure, own), self.config
         task = batched_task(
@@ -379,11 +362,10 @@ class _Trials:
             loop.on_read = lambda now: keep.offer(self.parts)
         (history,) = loop.run(of_run(self.on_epoch, len(self.parts) // 2 - 1))
         loop.on_read = None
-        answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
-        found = _Trained(answer, task.val_logits())
+        said = task.val_logits()  # [K, C]
         if isinstance(task, HopTask):
             del task.hops  # the task stays, for checkpoints
-        return found
+        return Answer(inputs, name, weight, own, gnn_of(task, 0), history), said
 
 
 def transfer_evidence(
@@ -432,18 +414,17 @@ def transfer_evidence(
         instant_sharpness=instant[1],
         shift=shift,
         chosen_by="validation" if judged else "leave-one-out",
-        input_accuracy=_of_input_alone(trained, graph) if judged else None,
+        input_accuracy=_of_input_alone(*trained[0], graph),
     )
     result._verdict().warn()
     return result
 
 
-def _of_input_alone(trained: Sequence[_Trained], graph: Graph) -> float | None:
-    """Validation accuracy of the plain GNN among those trained, if it is."""
-    for answer, logits in trained:
-        if (answer.inputs, answer.graph) == LINES[0]:
-            return float((logits.argmax(1) == graph.y[graph.val]).double().mean())
-    return None
+def _of_input_alone(answer: Answer, said: Tensor, graph: Graph) -> float | None:
+    """Validation accuracy of the first GNN trained, where that is the plain one."""
+    if len(graph.val) == 0 or (answer.inputs, answer.graph) != LINES[0]:
+        return None
+    return float((said.argmax(1) == graph.y[graph.val]).double().mean())
 
 
 def evidence_result(
@@ -479,8 +460,7 @@ def evidence_result(
         raise InputError(f"{origin} must hold an answer and a shift of every class of its graph")
     answers = []
     for place, facts in enumerate(meta["answers"]):
-        read = known.read(graph, facts["inputs"])
-        weights = within(f"answer{place}", tensors)
+        read, weights = known.read(graph, facts["inputs"]), within(f"answer{place}", tensors)
         gnn = loaded_gnn(config, read, config.hidden, weights, origin)
         numbers = ("input_weight", "own", "share", "sharpness")
         facts = facts | {name: float(facts[name]) for name in numbers}
@@ -556,7 +536,7 @@ def _lines(
 
 
 def _mixture(
-    trained: Sequence[_Trained], known: Known, graph: Graph, balanced: bool
+    trained: Sequence[tuple[Answer, Tensor]], known: Known, graph: Graph, balanced: bool
 ) -> tuple[list[Answer], tuple[float, float], Tensor]:
     """GNNs that count, the closed form's share and sharpness, and the shift of the classes.
 
@@ -569,7 +549,7 @@ def _mixture(
         uneven = torch.where(seen, prior.clamp_min(FLOOR).log(), 0.0)
         prior, weight = seen / seen.sum(), balancing(labels)
     instant = known.instant[graph.val].clamp_min(FLOOR).log() - uneven
-    mix = shares_by_validation([*(one.logits for one in trained), instant], prior, labels, weight)
+    mix = shares_by_validation([*(said for _, said in trained), instant], prior, labels, weight)
     shares = mix.shares.clone()
     small = shares < SMALLEST_SHARE
     small[int(shares[:-1].argmax())] = False  # a result has a GNN
@@ -577,8 +557,8 @@ def _mixture(
     shares[small] = 0
     shares /= shares.sum()
     answers = [
-        replace(one.answer, share=float(shares[i]), sharpness=float(mix.sharpness[i]))
-        for i, one in enumerate(trained)
+        replace(answer, share=float(shares[i]), sharpness=float(mix.sharpness[i]))
+        for i, (answer, _) in enumerate(trained)
         if shares[i] > 0 or not small[i]
     ]
     share, sharpness = float(shares[-1]), float(mix.sharpness[-1])
