@@ -167,7 +167,7 @@ def test_every_shared_flag_is_shown_without_a_method(run):
 
 
 def test_what_would_not_fit_is_said_before_training(run, graph, monkeypatch):
-    monkeypatch.setattr("graphglow.baselines.method.free_bytes", lambda device: 10)
+    monkeypatch.setattr("graphglow.training.device.free_bytes", lambda device: 10)
     heavy = replace(METHODS["gcn"], memory=lambda graph, config: 2 * 10**9, lighter="mlp")
     monkeypatch.setitem(METHODS, "gcn", heavy)
     line = run("fit", "--method", "gcn", "--target", graph).refuses()

@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_finished_trials(run, monkeypatch):
 
 
 def test_trials_that_fail_are_said(run, monkeypatch):
-    monkeypatch.setattr("graphglow.baselines.method.free_bytes", lambda device: 10)
+    monkeypatch.setattr("graphglow.training.device.free_bytes", lambda device: 10)
     words = ["--targets", "one.npz", *FAST]
     status, out, err = run("--methods", "mlp", "idgl", *words)
     assert (status, err) == (0, "")

@@ -8,8 +8,8 @@ import torch
 from small_fits import config_of, float64, small_data
 
 from graphglow.baselines import METHODS, fit
-from graphglow.baselines import method as memory
 from graphglow.errors import InputError
+from graphglow.training import device as memory
 
 CPU = torch.device("cpu")
 

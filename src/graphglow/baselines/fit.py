@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 
 from graphglow.baselines import cpgnn, idgl, lds, vgcn
 from graphglow.baselines.gnns import CONTROLS, PURE_GNNS
-from graphglow.baselines.method import Method, check_fits
+from graphglow.baselines.method import Method
 from graphglow.baselines.variants import VARIANTS
 from graphglow.checks import with_settings
 from graphglow.errors import InputError
@@ -24,6 +24,7 @@ from graphglow.graphs import Graph, as_graph, check_graph, graph_of
 from graphglow.structure.config import LearnerConfig, delta_facts
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
+    check_fits,
     out_of_memory_says,
     peak_memory_bytes,
     reset_peak_memory,

@@ -3,13 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.graphs import Graph
 from graphglow.structure.objective import supervised_loss
@@ -32,7 +30,6 @@ WEIGHT_DECAY = (0.0, 5e-5, 5e-4, 5e-3, 2e-2)
 """Appendix C does not say what was searched; here it is the same for every method that has one."""
 GNN_SPACE: Space = {**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY}
 """What methods with a hidden layer search at least."""
-MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 
 Build = Callable[[Graph, Sequence[Any]], Task]
 """From a graph and the configs of one or more runs to what the loop trains."""
@@ -152,40 +149,3 @@ def of_model(
         return task(model(graph, config).to(graph.y.device, graph.adj.values.dtype), config)
 
     return build
-
-
-def check_fits(name: str, needed: int, graph: str, device: torch.device, advice: str) -> None:
-    """Raise unless ``needed`` bytes are free on ``device``: said from sizes, never from a crash."""
-    free = free_bytes(device)
-    if free is not None and needed > free:
-        raise InputError(
-            f"{name} must fit in memory; on {graph}, with these settings, it would need about "
-            f"{needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free on {device.type}{advice}"
-        )
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that can still be had on ``device``; None where the system does not say.
-
-    On a CPU: what the kernel says can be had without swapping, and what a container's limit leaves;
-    cached files can be dropped, so they do not count.
-    """
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        return int(torch.cuda.mem_get_info(device)[0])
-    try:
-        free = _facts(MEMINFO)["MemAvailable:"] * 1024
-    except (OSError, KeyError):  # not on Linux
-        return None
-    try:
-        used = int((CGROUP / "memory.current").read_text())
-        cached = _facts(CGROUP / "memory.stat").get("inactive_file", 0)
-        return min(free, int((CGROUP / "memory.max").read_text()) - used + cached)
-    except (OSError, ValueError):  # no such limit
-        return free
-
-
-def _facts(file: Path) -> dict[str, int]:
-    """Lines of a name and a number."""
-    lines = (line.split() for line in file.read_text().splitlines())
-    return {name: int(number) for name, number, *_ in lines}

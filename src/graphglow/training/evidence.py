@@ -12,10 +12,10 @@ validation nodes. Everything is linear in what the GNNs say, so that it can be e
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cache, cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.answers import graph_by_leave_one_out, shares_by_validation
+from graphglow.evidence.answers import balancing, graph_by_leave_one_out, shares_by_validation
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rows import entries, sparse_rows
@@ -33,6 +33,7 @@ from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import FixedStructure, Structure
+from graphglow.training.batches import LIGHTER, HopTask, batched_task, check_batches, check_room
 from graphglow.training.checkpoint import (
     Checkpoints,
     Part,
@@ -50,7 +51,7 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, Voice, loaded_gnn
-from graphglow.training.task import GraphTask, accuracy, gnn_of
+from graphglow.training.task import gnn_of
 from graphglow.training.verdict import Share, homophily
 
 GRAPHS = {"input": (1.0, 0.0), "refined": (0.0, 0.0), "none": (0.0, 1.0)}
@@ -86,8 +87,12 @@ class Answer:
 
     def facts(self) -> dict[str, Any]:
         """All but the weights."""
-        names = ("inputs", "graph", "input_weight", "own")
-        return {name: getattr(self, name) for name in (*names, "share", "sharpness")}
+        names = ("inputs", "graph", "input_weight", "own", "share", "sharpness")
+        return {name: getattr(self, name) for name in names}
+
+    def over(self, adj: SparseMatrix, structure: SparseMatrix) -> MixedPropagation:
+        """What its messages pass over, of A and S [N, N]."""
+        return MixedPropagation(adj, FixedStructure(structure, self.own), self.input_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,14 +167,6 @@ class EvidenceResult(TransferResult):
     """On validation nodes, of the GNN that reads the features and the input graph alone."""
 
     @property
-    def backbone(self) -> str:
-        return self.config.backbone
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        return self.learner.provenance
-
-    @property
     def edge_index(self) -> Tensor:
         """Of the refined graph, both directions: [2, E]."""
         return self.known.edge_index
@@ -181,10 +178,6 @@ class EvidenceResult(TransferResult):
     @property
     def edge_probability(self) -> Tensor:
         return self.known.edge_probability
-
-    @property
-    def edge_in_input(self) -> Tensor:
-        return self.known.edge_in_input
 
     @cached_property
     def logits(self) -> Tensor:
@@ -228,12 +221,11 @@ class EvidenceResult(TransferResult):
         voices = []
         for answer in self.answers:
             graph = self.known.read(self.graph, answer.inputs)
-            latent = FixedStructure(self._structure, answer.own)
-            mix = MixedPropagation(graph.adj, latent, answer.input_weight)
+            mix = answer.over(graph.adj, self._structure)
             layer = answer.gnn.last_layer(answer.gnn.encode(graph, None), mix)
             scale = answer.share * answer.sharpness
             layer = LastLayer(layer.adj, scale * layer.said, scale * layer.own, scale * layer.bias)
-            voices.append(Voice(layer, latent, answer.input_weight))
+            voices.append(Voice(layer, mix.latent, answer.input_weight))
         first = voices[0].layer
         own = first.own + self._instant_part(self.known)
         voices[0] = voices[0]._replace(layer=first._replace(own=own, bias=first.bias + self.shift))
@@ -254,8 +246,7 @@ class EvidenceResult(TransferResult):
         total = self._instant_part(known) + self.shift
         for answer in self.answers:
             read = known.read(graph, answer.inputs)
-            latent = FixedStructure(structure, answer.own)
-            mix = MixedPropagation(read.adj, latent, answer.input_weight)
+            mix = answer.over(read.adj, structure)
             _, logits = answer.gnn(answer.gnn.encode(read, None), mix, None)
             total = total + answer.share * answer.sharpness * logits
         return total
@@ -314,13 +305,6 @@ CHOSEN: dict[str, Callable[[Any], Any]] = {
 """What else was chosen, and how it is read back from JSON."""
 
 
-class _Trained(NamedTuple):
-    """One of the GNNs that are mixed, on its own."""
-
-    answer: Answer
-    logits: Tensor
-
-
 class _Trials:
     """Trains GNNs on what is known of a graph, one line after another.
 
@@ -345,7 +329,8 @@ class _Trials:
         unseen = len(graph.val) == 0
         self.graph = replace(graph, val=graph.train) if unseen else graph
         self.epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-        self.known, self.config = known, config
+        self.config = config
+        self.read = cache(lambda inputs: known.read(self.graph, inputs))
         self.structure = known.structure(graph.num_nodes)
         self.on_epoch, self.checkpoints = on_epoch, checkpoints
         self.parts: dict[str, Part] = {}
@@ -359,12 +344,14 @@ class _Trials:
             }
             self.found = checkpoints.begin(run, lambda found: None)
 
-    def train(self, inputs: str, name: str, weight: float, own: float) -> _Trained:
-        """One GNN, by what it reads and over which graph."""
-        graph = self.known.read(self.graph, inputs)
-        given = FixedStructure(self.structure, own)
-        run = self.config.run(weight)
-        task = GraphTask(graph, None, self.config.hidden, [run], given=given)
+    def train(self, inputs: str, name: str, weight: float, own: float) -> tuple[Answer, Tensor]:
+        """One GNN, by what it reads and over which graph, and what it says of validation nodes."""
+        graph = self.read(inputs)
+        given, config = FixedStructure(self.structure, own), self.config
+        task = batched_task(
+            graph, config.hidden, config.run(weight), given,
+            batch_nodes=config.batch_nodes, balanced=config.balanced,
+        )  # fmt: skip
         loop = Loop(task, self.epochs, self.config.patience)
         parts: dict[str, Part] = {f"{inputs}-{name}-task": task, f"{inputs}-{name}-loop": loop}
         self.parts |= parts
@@ -375,8 +362,10 @@ class _Trials:
             loop.on_read = lambda now: keep.offer(self.parts)
         (history,) = loop.run(of_run(self.on_epoch, len(self.parts) // 2 - 1))
         loop.on_read = None
-        answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
-        return _Trained(answer, task.logits())
+        said = task.val_logits()  # [K, C]
+        if isinstance(task, HopTask):
+            del task.hops  # the task stays, for checkpoints
+        return Answer(inputs, name, weight, own, gnn_of(task, 0), history), said
 
 
 def transfer_evidence(
@@ -390,26 +379,26 @@ def transfer_evidence(
     """See :func:`graphglow.transfer`."""
     began = time.perf_counter()
     device = resolve_device(config.device)
+    check_batches(config.backbone, config.batch_nodes)
     data = check_graph(_with_columns(data), need_validation=False)
+    check_room(data, config, device)
     reset_peak_memory(device)
-    with (
-        held(checkpoints),
-        out_of_memory_says(
-            f"the graph must fit in memory; {data.num_nodes} nodes do not with GNNs of width "
-            f"{config.hidden} (a smaller --hidden needs less)"
-        ),
-    ):
-        refined = refined_by(learner, data, config.seed, device)
-        graph = _judged(graph_of(data), data).to(device)
-        known = Known.of(refined, graph, config.top_k)
-        trials = _Trials(graph, known, config, on_epoch, checkpoints, learner_identity(learner))
-        before = 0.0 if checkpoints is None else checkpoints.seconds_before
-        train_began = time.perf_counter() - before
+    nodes = f"must fit in memory; its {data.num_nodes} nodes do not"
+    with held(checkpoints):
+        with out_of_memory_says(f"refining the graph {nodes} on {device.type}"):
+            refined = refined_by(learner, data, config.seed, device)
+            graph = _judged(graph_of(data), data).to(device)
+            known = Known.of(refined, graph, config.top_k)
         judged = len(graph.val) > 0
-        lines = _lines(config, refined, judged=judged)
-        trained = [trials.train(inputs, name, *weights) for inputs, name, weights in lines]
-        answers, instant, shift = _mixture(trained, known, graph)
-        train_seconds = time.perf_counter() - train_began
+        lines = _lines(config, refined.channel_scores, judged=judged)
+        del refined  # the candidates and their evidence are many times the graph
+        with out_of_memory_says(f"training on the graph {nodes} on {device.type}{LIGHTER}"):
+            trials = _Trials(graph, known, config, on_epoch, checkpoints, learner_identity(learner))
+            before = 0.0 if checkpoints is None else checkpoints.seconds_before
+            train_began = time.perf_counter() - before
+            trained = [trials.train(inputs, name, *weights) for inputs, name, weights in lines]
+            answers, instant, shift = _mixture(trained, known, graph, config.balanced)
+            train_seconds = time.perf_counter() - train_began
     result = EvidenceResult(
         data=data,
         graph=graph,
@@ -425,18 +414,17 @@ def transfer_evidence(
         instant_sharpness=instant[1],
         shift=shift,
         chosen_by="validation" if judged else "leave-one-out",
-        input_accuracy=_of_input_alone(trained, graph) if judged else None,
+        input_accuracy=_of_input_alone(*trained[0], graph),
     )
     result._verdict().warn()
     return result
 
 
-def _of_input_alone(trained: Sequence[_Trained], graph: Graph) -> float | None:
-    """Validation accuracy of the plain GNN among those trained, if it is."""
-    for answer, logits in trained:
-        if (answer.inputs, answer.graph) == LINES[0]:
-            return float(accuracy(logits, graph.val, graph.y[graph.val]))
-    return None
+def _of_input_alone(answer: Answer, said: Tensor, graph: Graph) -> float | None:
+    """Validation accuracy of the first GNN trained, where that is the plain one."""
+    if len(graph.val) == 0 or (answer.inputs, answer.graph) != LINES[0]:
+        return None
+    return float((said.argmax(1) == graph.y[graph.val]).double().mean())
 
 
 def evidence_result(
@@ -472,8 +460,7 @@ def evidence_result(
         raise InputError(f"{origin} must hold an answer and a shift of every class of its graph")
     answers = []
     for place, facts in enumerate(meta["answers"]):
-        read = known.read(graph, facts["inputs"])
-        weights = within(f"answer{place}", tensors)
+        read, weights = known.read(graph, facts["inputs"]), within(f"answer{place}", tensors)
         gnn = loaded_gnn(config, read, config.hidden, weights, origin)
         numbers = ("input_weight", "own", "share", "sharpness")
         facts = facts | {name: float(facts[name]) for name in numbers}
@@ -536,24 +523,33 @@ def known_to_learner(data: Data) -> Data:
 
 
 def _lines(
-    config: TransferConfig, refined: RefinedGraph, *, judged: bool
+    config: TransferConfig, scores: Mapping[str, Mapping[str, float]], *, judged: bool
 ) -> Sequence[tuple[str, str, tuple[float, float]]]:
     """What to train: inputs, the graph's name, lambda and how much a node hears of its own."""
     if config.input_weight is not None:
         weights = config.input_weight, 0.0
         return [(inputs, "given", weights) for inputs in ("features", "wide", "votes")]
     lines = LINES
-    if not judged and graph_by_leave_one_out(refined.channel_scores) is None:
+    if not judged and graph_by_leave_one_out(scores) is None:
         lines = LINES[2:3]  # no graph helps
     return [(inputs, name, GRAPHS[name]) for inputs, name in lines]
 
 
 def _mixture(
-    trained: Sequence[_Trained], known: Known, graph: Graph
+    trained: Sequence[tuple[Answer, Tensor]], known: Known, graph: Graph, balanced: bool
 ) -> tuple[list[Answer], tuple[float, float], Tensor]:
-    """GNNs that count, the closed form's share and sharpness, and the shift of the classes."""
-    logits = [one.logits for one in trained] + [known.instant.clamp_min(FLOOR).log()]
-    mix = shares_by_validation(logits, known.prior, graph.val, graph.y[graph.val])
+    """GNNs that count, the closed form's share and sharpness, and the shift of the classes.
+
+    Balanced, GNNs have been trained as if the classes had even shares; the closed form has not.
+    """
+    prior, labels = known.prior, graph.y[graph.val]
+    uneven, weight = torch.zeros_like(prior), None
+    if balanced:
+        seen = prior > 0
+        uneven = torch.where(seen, prior.clamp_min(FLOOR).log(), 0.0)
+        prior, weight = seen / seen.sum(), balancing(labels)
+    instant = known.instant[graph.val].clamp_min(FLOOR).log() - uneven
+    mix = shares_by_validation([*(said for _, said in trained), instant], prior, labels, weight)
     shares = mix.shares.clone()
     small = shares < SMALLEST_SHARE
     small[int(shares[:-1].argmax())] = False  # a result has a GNN
@@ -561,11 +557,12 @@ def _mixture(
     shares[small] = 0
     shares /= shares.sum()
     answers = [
-        replace(one.answer, share=float(shares[i]), sharpness=float(mix.sharpness[i]))
-        for i, one in enumerate(trained)
+        replace(answer, share=float(shares[i]), sharpness=float(mix.sharpness[i]))
+        for i, (answer, _) in enumerate(trained)
         if shares[i] > 0 or not small[i]
     ]
-    return answers, (float(shares[-1]), float(mix.sharpness[-1])), mix.shift
+    share, sharpness = float(shares[-1]), float(mix.sharpness[-1])
+    return answers, (share, sharpness), mix.shift - share * sharpness * uneven
 
 
 def _beside(x: SparseMatrix | Tensor, more: Tensor) -> SparseMatrix | Tensor:

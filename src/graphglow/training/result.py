@@ -19,10 +19,11 @@ from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
 from graphglow.graphs.write import prediction_frame
+from graphglow.pretrained import Learner
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.structure import Structure, StructureLearner
 from graphglow.structure.config import current_settings, delta_facts
-from graphglow.training.config import NO_LONGER, Model, PaperConfig, RunConfig, Runs
+from graphglow.training.config import NO_LONGER, Model, PaperConfig, Runs, TransferConfig
 from graphglow.training.device import memory_advice
 from graphglow.training.loop import Epoch
 from graphglow.training.metrics import metrics_of
@@ -155,16 +156,17 @@ class TransferResult(RunResult):
     train_seconds: float
     seconds: float
     peak_memory_bytes: int
-    config: RunConfig
+    config: TransferConfig | PaperConfig
+    learner: Learner
 
     @property
-    @abstractmethod
-    def backbone(self) -> str: ...
+    def backbone(self) -> str:
+        return self.config.backbone
 
     @property
-    @abstractmethod
     def provenance(self) -> dict[str, Any]:
         """Of the learner."""
+        return self.learner.provenance
 
     @cached_property
     @abstractmethod
@@ -416,14 +418,6 @@ class PaperResult(TransferResult):
     learner: StructureLearner
     gnn: Backbone
     pivots: Tensor
-
-    @property
-    def backbone(self) -> str:
-        return self.config.backbone
-
-    @property
-    def provenance(self) -> dict[str, Any]:
-        return self.learner.provenance
 
     @cached_property
     def refinement(self) -> Refinement:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphglow.evidence.answers import balancing
 from graphglow.gnn import Backbone, Dropout, MixedPropagation, stack
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
@@ -55,6 +56,7 @@ class GraphTask:
         seeds: Of each run's weights, dropout and pivots; by default the configs' own.
         given: A graph that messages pass over besides, where there is no learner.
         trained: Given, theta is trained too (one run only).
+        balanced: Let each class count alike, in the loss and in validation.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class GraphTask:
         seeds: Sequence[int] | None = None,
         given: Structure | None = None,
         trained: Trained | None = None,
+        balanced: bool = False,
     ) -> None:
         assert trained is None or (learner is not None and len(configs) == 1)
         assert given is None or learner is None
@@ -95,6 +98,8 @@ class GraphTask:
             runs=runs.count,
         )
         self.train_labels, self.val_labels = graph.y[graph.train], graph.y[graph.val]
+        self.train_weight = balancing(self.train_labels) if balanced else None
+        self.val_weight = balancing(self.val_labels) if balanced else None
 
     def train_step(self) -> tuple[Tensor, Tensor]:
         """Update w once, and theta where it is trained; return loss [..] and refinements [..].
@@ -111,7 +116,8 @@ class GraphTask:
         if self.trained is None:
             done = list(steps)
             logits = torch.stack([step.logits for step in done])  # [T, .., N, C]
-            losses = supervised_loss(logits, self.graph.train, self.train_labels)  # [T, ..]
+            labelled = self.graph.train, self.train_labels, self.train_weight
+            losses = supervised_loss(logits, *labelled)  # [T, ..]
         else:
             self.trained.theta.zero_grad()
             done, losses = self._learner_losses(steps, pivots)
@@ -133,12 +139,16 @@ class GraphTask:
         """Evaluate all nodes: [.., N, C]."""
         return self.evaluate().logits
 
+    def val_logits(self) -> Tensor:
+        """Evaluate the validation nodes: [.., K, C]."""
+        return self.logits().index_select(-2, self.graph.val)
+
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss [..] and accuracy [..] on the validation nodes."""
-        logits = self.logits()
-        loss = supervised_loss(logits, self.graph.val, self.val_labels)
-        return loss, accuracy(logits, self.graph.val, self.val_labels)
+        logits, every = self.val_logits(), torch.arange(len(self.val_labels)).to(self.val_labels)
+        labelled = every, self.val_labels, self.val_weight
+        return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
 
     @property
     def weights(self) -> list[Tensor]:
@@ -282,13 +292,14 @@ def gnn_of(task: GraphTask, run: int) -> Backbone:
     return gnn.requires_grad_(False).eval()
 
 
-def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
     """Share of ``nodes`` whose largest logit is their label: [..] in float64; NaN for no nodes.
 
     Shapes:
-        logits [.., N, C], nodes [M], labels [M]
+        logits [.., N, C], nodes [M], labels [M], weight [M] of mean 1
     """
-    return (logits.index_select(-2, nodes).argmax(-1) == labels).double().mean(-1)
+    right = (logits.index_select(-2, nodes).argmax(-1) == labels).double()
+    return (right if weight is None else right * weight).mean(-1)
 
 
 def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:
