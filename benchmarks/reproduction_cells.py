@@ -12,7 +12,7 @@ from typing import Any
 from graphglow.experiments.paper.cells import EXPERIMENTS
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.rows import ResultRow
-from graphglow.report.comparison import ALONE, LEFT_OUT, Cell, compare
+from graphglow.report.comparison import ALONE, LEFT_OUT, OUTDATED, Cell, compare
 from marked_page import markdown
 
 NOTHING = "-"
@@ -21,7 +21,7 @@ SEEDS = ReproduceConfig.seeds
 LONGEST_REASON = 200
 MARKS = {
     "&dagger;": ALONE,
-    "&Dagger;": "made before its settings or its learner were changed",
+    "&Dagger;": OUTDATED,
     "&sect;": LEFT_OUT,
 }
 TITLES = {
@@ -45,8 +45,6 @@ class Shown:
     """The rows that pages show."""
 
     rows: Sequence[ResultRow]
-    outdated: frozenset[tuple[str, str]] = frozenset()
-    """Experiment and cell of those whose settings have changed since they were run."""
 
     def of(self, experiment: str) -> list[ResultRow]:
         return [row for row in self.rows if row.experiment == experiment]
@@ -67,7 +65,6 @@ class Grid:
     columns: tuple[str, ...]
     rows: dict[Place, list[ResultRow]]
     cells: dict[Place, Cell]
-    outdated: frozenset[tuple[str, str]]
 
 
 def grid_of(experiment: str, shown: Shown, where: Where = by_target) -> Grid:
@@ -93,7 +90,7 @@ def grid_of(experiment: str, shown: Shown, where: Where = by_target) -> Grid:
         for column, cell in zip(table.columns, line.cells, strict=True)
         if cell is not None
     }
-    return Grid(labels, tuple(columns), found, cells, shown.outdated)
+    return Grid(labels, tuple(columns), found, cells)
 
 
 class Notes:
@@ -139,7 +136,7 @@ def score(grid: Grid, place: Place, notes: Notes, beside: str = "", *, bold: boo
             told.insert(0, f"{len(failures)} failed {notes.reason(failures[0])}")
         if len(cell.scores) != SEEDS:
             told.insert(0, f"{len(cell.scores)} seed{'' if len(cell.scores) == 1 else 's'}")
-        text += notes.mark("&Dagger;", any(row.slot[:2] in grid.outdated for row in rows))
+        text += notes.mark("&Dagger;", cell.outdated)
     text += notes.mark("&sect;", cell.left_out)
     return f"{text} ({'; '.join(told)})" if told else text
 

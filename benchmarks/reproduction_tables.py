@@ -11,26 +11,14 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from graphglow.experiments.paper import EVIDENCE, GRAPHS, PRETRAINED
-from graphglow.experiments.paper.cells import EXPERIMENTS
-from graphglow.experiments.paper.cells import Cell as CellOfPaper
-from graphglow.experiments.runs.config import (
-    ReproduceConfig,
-    as_compared,
-    config_kind,
-    merged,
-    run_of,
-    tuned_settings,
-)
-from graphglow.experiments.runs.reproduce import found_rows
+from graphglow.experiments.paper import GRAPHS
+from graphglow.experiments.runs.reproduce import found_rows, with_outdated
 from graphglow.experiments.runs.rows import (
     ResultRow,
     counted,
     origins,
-    same_settings,
     without_repeats,
 )
 from graphglow.experiments.search.settings import Settings, read_settings
@@ -231,8 +219,8 @@ def origin(shown: Shown) -> str:
         return NO_ROWS
     failed = sum(row.test_accuracy is None for row in shown.rows)
     facts = [f"- {name}: {value}\n" for name, value in origins(list(shown.rows)).items()]
-    if shown.outdated:
-        cells = counted(len(shown.outdated), "cell")
+    if outdated := {row.slot[:2] for row in shown.rows if row.outdated}:
+        cells = counted(len(outdated), "cell")
         facts.append(f"- made before their settings or learners were changed: {cells}, marked\n")
     mixed = {row.slot[:2] for row in shown.rows if row.left_out}
     if mixed:
@@ -242,27 +230,9 @@ def origin(shown: Shown) -> str:
 
 
 def shown_of(rows: Sequence[ResultRow], settings: Settings) -> Shown:
-    """Rows of the paper's cells, not of those with fewer sources, and which are outdated."""
-    cells = {(cell.experiment, cell.key): cell for made in EXPERIMENTS.values() for cell in made()}
+    """Rows of the paper's cells, not of those with fewer sources."""
     mine = [row for row in without_repeats(rows)[0] if " < " not in row.cell]
-    outdated = [r.slot[:2] for r in mine if is_outdated(r, cells.get(r.slot[:2]), settings)]
-    return Shown(mine, frozenset(outdated))
-
-
-def is_outdated(row: ResultRow, cell: CellOfPaper | None, settings: Settings) -> bool:
-    """Whether it was made with other settings than those that are held today."""
-    if cell is None:
-        return False
-    if cell.method in EVIDENCE:  # nothing is tuned; the learner itself may be another one
-        today = run_of(cell, row.seed, settings, ReproduceConfig()).facts()
-        same = {name: today[name] for name in ("config", "pretraining")}
-        return same_settings(replace(row, **same)) != same_settings(row)
-    tuned = tuned_settings(cell, settings)
-    if cell.method in PRETRAINED:
-        tuned = tuned.get("transfer", {})
-    held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
-    used = as_compared(config_kind(cell.method), row.config)
-    return any(held.get(name) != used.get(name) for name in tuned)
+    return Shown(with_outdated(mine, settings))
 
 
 def blocks(shown: Shown, results: Path) -> dict[str, dict[str, str]]:

@@ -301,9 +301,8 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
 
     small = replace(
         DEMO,
-        targets=(Target("a small one", "synthetic-small", labels_per_class=5, false_edges=1.0),),
+        targets=(Target("small", "synthetic-small", 5, false_edges=1.0, seeds=2),),
         drawn=0,
-        num_seeds=2,
         transfer=replace(DEMO.transfer, epochs=2),
         processes=1,
     )

@@ -207,6 +207,16 @@ def test_selection():
     }
 
 
+def test_methods_go_by_every_name_that_a_row_has():
+    for make in EXPERIMENTS.values():
+        cells = list(make())
+        for name in {name for cell in cells for name in cell.names}:
+            picked, _ = select_cells([cells[0].experiment], methods=[name])
+            assert [cell.key for cell in picked] == [c.key for c in cells if name in c.names]
+    on, _ = select_cells(["table1"], methods=["random-on"])
+    assert {cell.label for cell in on} == {"random theta, lambda < 1"}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

@@ -13,9 +13,10 @@ import scipy.sparse as sp
 import torch
 from torch_geometric.data import Data
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import load_graph
 from graphglow.graphs.load import READERS
+from graphglow.graphs.split import SPLITS
 
 ARRAYS = {
     "x": np.arange(12.0).reshape(6, 2),
@@ -256,6 +257,28 @@ def test_weights_in_the_sparse_convention(tmp_path):
     assert data.directed_edge_weight.tolist() == list(range(1, 40))  # a zero is no edge
 
 
+def test_directions_masks_and_objects_beside_the_graph(tmp_path):
+    arrays = sparse_arrays(np.random.default_rng(0))
+    one_way = sp.csr_array((np.ones(20), np.roll(np.arange(20), -1), np.arange(21)))
+    arrays |= {f"adj_{part}": getattr(one_way, part) for part in ("data", "indices", "indptr")}
+    arrays |= {f"{part}_mask": np.arange(20) % 3 == at for at, part in enumerate(SPLITS)}
+    arrays |= {name: np.array([{}], dtype=object) for name in ("metadata", "class_names")}
+    np.savez(tmp_path / "g.npz", **arrays)
+    data = load_graph(tmp_path / "g.npz")
+    assert data.edge_index.shape == (2, 40)
+    assert data.directed_edge_index.tolist() == [list(range(20)), [*range(1, 20), 0]]
+    assert data.split == "own"
+    assert data.val_mask.nonzero()[:, 0].tolist() == [1, 4, 7, 10, 13]
+    assert data.class_names == ["0", "1"]
+
+
+def test_without_attributes_each_node_is_a_feature(tmp_path):
+    arrays = sparse_arrays(np.random.default_rng(0))
+    np.savez(tmp_path / "g.npz", **{k: v for k, v in arrays.items() if not k.startswith("attr")})
+    with pytest.warns(InputWarning, match="holds no attributes: each node is a feature of its own"):
+        assert torch.equal(load_graph(tmp_path / "g.npz").x, torch.eye(20))
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -266,12 +289,14 @@ def test_weights_in_the_sparse_convention(tmp_path):
         ({"adj_shape": None}, "must hold a CSR matrix of numbers as adj_data"),
         ({"adj_shape": np.array([20, 21])}, "adj_shape; got another .adj of .* shape .20, 21"),
         ({"attr_shape": np.array([20, 2**40])}, "must unpack to at most 1,024 MiB; got"),
-        ({"attr_indptr": None}, "must hold x and y; got edge_index"),
+        ({"adj_indptr": None}, "must hold a CSR matrix of numbers as adj_data"),
+        ({"attr_indptr": None}, "must hold a CSR matrix of numbers as attr_data"),
+        ({"tarin": np.arange(4)}, "must spell train so; got 'tarin'"),
         (
-            {"attr_indptr": None, "attr_matrix": np.ones((3, 2))},
+            {"attr_matrix": np.ones((3, 2))},
             r"one label per node \(3\); got shape \(20,\)",
         ),
-        ({"labels": None}, "must hold x and y; got edge_index"),
+        ({"labels": None}, "must hold x and y; got edge_index, x$"),
         ({"labels": np.array([None] * 20)}, "is damaged, foreign or holds objects"),
     ],
 )

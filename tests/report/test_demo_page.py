@@ -5,47 +5,16 @@ from xml.etree import ElementTree
 
 import pytest
 from parsed_page import Page
+from synthetic_demo import RESULT, refined, row
 
 from graphglow.errors import InputError
-from graphglow.experiments.before_after import Audited, Edge, Neighbourhood, Node, Refined
-from graphglow.experiments.demo import DemoResult, Row
-from graphglow.experiments.structure_metrics import GraphFacts
+from graphglow.experiments.before_after import Neighbourhood, Node
+from graphglow.experiments.demo import DemoResult
 from graphglow.report import is_report, write_report
 from graphglow.report.demo import headline, write_picture
 
 HOSTILE = "<script>alert('x')</script>\"'&"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def row(target: str, method: str, accuracy: float | None, seed: int = 0) -> Row:
-    return Row(target, method, seed, "random seed 0", accuracy, 0.5, 1.25)
-
-
-def refined(name: str) -> Refined:
-    nodes = [Node(4, 0), Node(5, 0), Node(6, 1), Node(7, 1)]
-    return Refined(
-        target="wine",
-        class_names=[name, "other"],
-        before=GraphFacts(20, 0.25),
-        after=GraphFacts(30, 0.75),
-        dropped_injected=0.5,
-        dropped_own=0.125,
-        added=[Edge((1, 2), (name, name), 0.9)],
-        dropped=[Edge((4, 6), (name, "other"), 0.1, injected=True)],
-        around=Neighbourhood(nodes, kept=[(0, 1)], dropped=[(0, 2), (1, 2)], added=[(0, 3)]),
-        audited=Audited(0.95, 40, 0.9, "About half of the edges look false."),
-    )
-
-
-ROWS = [
-    row("wine", "graphglow", 0.9),
-    row("wine", "graphglow", 1.0, seed=1),
-    row("wine", "gcn", 0.96),
-    row("wine", "gcn", 0.96, seed=1),
-    row("other", "graphglow", None),
-]
-ABOUT = {"wine": "a table"}
-RESULT = DemoResult(ABOUT, ROWS, {"--epochs": 2}, {"torch": "2"}, refined("Red"), 1.0)
 TEXT = {HOSTILE: HOSTILE}
 NAMED = DemoResult(TEXT, [row(HOSTILE, "gcn", 0.5)], TEXT, TEXT, refined(HOSTILE), 1.0)
 

@@ -9,6 +9,7 @@ from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_
 import graphglow
 from graphglow.cli import main
 from graphglow.experiments.runs.rows import read_rows
+from graphglow.experiments.search.settings import Settings
 from graphglow.report import is_report
 from graphglow.report.page import embedded
 from graphglow.report.results import write_results
@@ -90,13 +91,22 @@ def test_verdicts_and_learned_graphs_are_said_in_words(tmp_path: Path) -> None:
     rows += [row(cell="b", target="reed98"), row(**ours | {"cell": "h"}, target="reed98")]
     rows += [r for r in sweep_rows() if r["experiment"] == "homophily"]
     words = " ".join(written(tmp_path, rows).text.split())
-    assert "GraphGLOW against controls" in words
-    assert "above by 20.0 p < 0.001" in words
-    assert "level not tested: single runs, or no spread" in words
+    assert "Our lines against their controls" in words
+    assert "GraphGLOWGCN +0.0 not tested +20.0 p < 0.001" in words
     assert "two steps on 0 of 2, to pivots on 2 of 2 targets." in words
     assert "The two-step graph joins nearly every pair of nodes" in words
     assert "amherst41, class-insensitive homophily" in words
     assert "lambda = 1 won" not in words
+
+
+def test_cells_older_than_their_settings_are_marked(tmp_path: Path) -> None:
+    old = {"experiment": "table1", "cell": "gcn/cora", "config": {"dropout": 0.5}}
+    files = [read_rows(write_rows(tmp_path / "rows.jsonl", [row(**old), row(**old, seed=1)]))]
+    for held, marks in ((0.5, 0), (0.25, 1)):
+        settings = Settings({"gcn": {"cora": {"dropout": held}}})
+        write_results(files, [], tmp_path / "page.html", settings=settings)
+        words = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+        assert words.count("\u2021 made before its settings or its learner") == marks
 
 
 def test_cells_of_a_backbone_alone_are_marked_and_explained(tmp_path: Path) -> None:
@@ -108,9 +118,9 @@ def test_cells_of_a_backbone_alone_are_marked_and_explained(tmp_path: Path) -> N
     rows += [row(**theta, seed=s, test_accuracy=0.6 + s / 100) for s in range(3)]
     words = " ".join(written(tmp_path, rows).text.split())
     assert "71.0\u2020, learned graph switched off" in words
-    assert "level both have switched the learned graph off" in words
+    assert "level\u2020, both have switched the learned graph off" in words
     assert "\u2020 lambda = 1 won on validation, here or where the settings come from" in words
-    assert "above by 20.0 p < 0.001" in words  # against GCN, which has no learned graph
+    assert "+20.0 p < 0.001" in words  # against GCN, which has no learned graph
     assert "One pre-trained learner serves all seeds of a cell" in words
 
 

@@ -98,7 +98,7 @@ class GraphFlags:
         given: dict[str, Any] = vars(self) | {"columns": read_columns(self.columns)}
         given["need_labels"] = need_labels
         data = load_graph(name, **given | {"split_seed": self.split_seed or 0})
-        drawn = data.split.startswith("random")
+        drawn = data.split.startswith(("random", "own number", "own, validation by seed"))
         if self.one_graph and self.split_seed is not None and not drawn:
             raise InputError(
                 "--split-seed draws a split and must not go with a graph that has one; got "

@@ -112,6 +112,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         read_rows,
         without_repeats,
     )
+    from graphglow.experiments.search.settings import SETTINGS, read_settings
     from graphglow.report.results import write_results
 
     if not results:
@@ -139,7 +140,8 @@ def report(  # noqa: D417 (flags.py says the rest)
     for sentence in skipped:
         terminal.note(sentence)
     with waiting("drawing"):
-        experiments = write_results(files, transfers, out, title=title)
+        settings = read_settings(SETTINGS)  # where there is none, nothing is marked
+        experiments = write_results(files, transfers, out, title=title, settings=settings)
     shown, replaced = without_repeats(by_date(files))
     left_out = sum({(row.experiment, row.cell): row.left_out for row in shown}.values())
     if json:

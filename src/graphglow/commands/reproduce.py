@@ -16,12 +16,11 @@ from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
 from graphglow.experiments.runs.reproduce import Plan, found_rows, learner_folder, make_plan
 from graphglow.experiments.runs.rows import counted, shortened
-from graphglow.experiments.search.settings import check_settings, read_settings
+from graphglow.experiments.search.settings import SETTINGS, check_settings, read_settings
 from graphglow.graphs.load import data_folder
 from graphglow.storage import existing_file
 
 ERRORS_SHOWN = 5
-SETTINGS = Path("results/settings.json")
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 
@@ -56,7 +55,7 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
 
     Args:
         experiment: Which table or figure, or all.
-        methods: Only these methods.
+        methods: Only these: methods (all their lines), lines (graphglow-on), or labels of rows.
         targets: Only these target graphs.
         sources: Pre-train on these graphs only, of those that the paper names as sources. That is
             less than the paper does; rows say so.

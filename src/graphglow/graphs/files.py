@@ -23,7 +23,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.split import SPLITS, mask_from
+from graphglow.graphs.split import MASKS, SPLITS, mask_from
 from graphglow.storage import existing_file
 
 UNPACKED = 2**30
@@ -31,6 +31,9 @@ VARIABLE = "GRAPHGLOW_UNPACK_LIMIT"
 WEIGHTS = ("edge_weight", "edge_input_weight", "edge_latent_weight")
 TENSORS = ("x", "y", "edge_index", "adj_t", *WEIGHTS)
 OWN_NAMES = ("node_id", "class_names")
+SPARSE = tuple(f"{of}_{part}" for of in ("adj", "attr") for part in ("data", "indices", "indptr"))
+NUMBERS = {*TENSORS, *SPLITS, *MASKS, *SPARSE, "adj_shape", "attr_shape", "attr_matrix"}
+"""Arrays that cannot be left out; ``metadata`` and the like may hold objects, and are not read."""
 PARTS_OF_DATA = [GlobalStorage, DataTensorAttr, DataEdgeAttr]
 """Plain containers that PyG itself does not register as safe to load."""
 
@@ -103,7 +106,10 @@ def check_gzip(path: Path) -> None:
 
 
 def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
-    """Return all arrays of the file; ``what`` names it in errors, e.g. ``"the split file"``."""
+    """Return the arrays of the file; ``what`` names it in errors, e.g. ``"the split file"``.
+
+    One that holds objects is refused if it is among ``NUMBERS`` or the labels, else left out.
+    """
     path = existing_file(path, what)
     rule = (
         f"{what} must be an .npz file of plain arrays; {path} is damaged, foreign or holds objects"
@@ -113,7 +119,14 @@ def read_npz_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
         with zipfile.ZipFile(path) as archive:
             check_unpacked(sum(entry.file_size for entry in archive.infolist()), path)
         with np.load(path, allow_pickle=False) as arrays:
-            return {name: np.asarray(arrays[name]) for name in arrays.files}
+            found = {}
+            for name in arrays.files:
+                try:
+                    found[name] = np.asarray(arrays[name])
+                except ValueError as error:
+                    if "allow_pickle" not in str(error) or name in {*NUMBERS, "labels"}:
+                        raise
+            return found
 
 
 def apply_split_file(data: Data, path: str | Path) -> Data:
@@ -139,26 +152,33 @@ def read_npz(path: Path, need_labels: bool = True) -> Data:
     """Read a graph as ``x``, ``y``, ``edge_index`` and so on, or in the field's sparse convention.
 
     That is ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape`` of a CSR adjacency,
-    ``attr_*`` of CSR features or a dense ``attr_matrix``, and ``labels``.
+    ``attr_*`` of CSR features or a dense ``attr_matrix``, and ``labels``. Without attributes each
+    node is a feature of its own, as the field does it.
     """
     arrays = read_npz_arrays(path, "the graph file")
-    fields = _from_sparse(arrays, path) if "adj_indptr" in arrays else arrays
+    fields = _from_sparse(arrays, path) if arrays.keys() & SPARSE[:3] else arrays
     return graph_from_fields(fields, str(path), need_labels)
 
 
 def _from_sparse(arrays: dict[str, np.ndarray], path: Path) -> dict[str, Any]:
     """The sparse convention in our own names; entries other than 1 are weights."""
-    fields: dict[str, Any] = {n: arrays[n] for n in (*SPLITS, *OWN_NAMES) if n in arrays}
-    fields["edge_index"], fields["edge_weight"] = edges_of(_csr(arrays, "adj", path))
+    fields: dict[str, Any] = {
+        name: of for name, of in arrays.items() if not name.startswith(("adj_", "attr_", "labels"))
+    }
+    adjacency = _csr(arrays, "adj", path)
+    fields["edge_index"], fields["edge_weight"] = edges_of(adjacency)
+    fields["y"] = arrays.get("labels")
     if "attr_matrix" in arrays:
         fields["x"] = arrays["attr_matrix"]
-    elif "attr_indptr" in arrays:
+    elif arrays.keys() & SPARSE[3:]:
         features = _csr(arrays, "attr", path)
         check_unpacked(4 * math.prod(features.shape), path)
         fields["x"] = features.astype(np.float32).toarray()
-    if "labels" in arrays:
-        fields["y"] = arrays["labels"]
-    return fields
+    else:
+        note(f"{path} holds no attributes: each node is a feature of its own")
+        check_unpacked(4 * math.prod(adjacency.shape), path)
+        fields["x"] = np.eye(len(adjacency.indptr) - 1, dtype=np.float32)
+    return {name: of for name, of in fields.items() if of is not None}
 
 
 def edges_of(adjacency: Any) -> tuple[Tensor, Tensor | None]:

@@ -17,6 +17,8 @@ ALONE = (
 """What a mark at a cell says: see :attr:`ResultRow.alone`."""
 LEFT_OUT = "runs of this cell with other settings than its newest are left out"
 """What another mark says: see :attr:`ResultRow.left_out`."""
+OUTDATED = "made before its settings or its learner were changed"
+"""What the last mark says: see :attr:`ResultRow.outdated`."""
 JUDGED = {
     "graphglow": ("gcn", "random-theta"),
     "graphglow-on": ("gcn", "random-on"),
@@ -65,6 +67,7 @@ class Cell:
     """The backbone, if in all runs it is alone, with the learned graph switched off."""
     left_out: int = 0
     """Runs that had other settings than the newest."""
+    outdated: bool = False
     best: bool = False
     versus: Versus | None = None
     """Of ours: against the best of all others in its column."""
@@ -203,6 +206,7 @@ def _cell(rows: list[ResultRow]) -> Cell:
         paper_std=paper_std,
         alone=alone.pop() if len(alone) == 1 else "",
         left_out=max(row.left_out for row in rows),
+        outdated=any(row.outdated for row in rows),
     )
 
 

@@ -28,7 +28,6 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
         targets=summarise(result.rows),
         about=result.targets,
         methods=[name for name in METHODS if any(row.method == name for row in result.rows)],
-        num_seeds=len({row.seed for row in result.rows}),
         gains=gains(result.rows),
         headline=headline(result),
         settings=result.settings,

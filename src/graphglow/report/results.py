@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments.paper import NAMES, OURS, cells
+from graphglow.experiments.runs.reproduce import with_outdated
 from graphglow.experiments.runs.rows import ResultRow, RowFile, by_date, origins, without_repeats
+from graphglow.experiments.search.settings import Settings
 from graphglow.report import comparison, curves, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.curves import histories
@@ -46,6 +48,7 @@ def write_results(
     path: str | Path,
     *,
     title: str = "graphglow results",
+    settings: Settings | None = None,
 ) -> list[str]:
     """Write the page, whole or not at all; an existing file is replaced.
 
@@ -54,11 +57,13 @@ def write_results(
         transfers: Saved transfers and where they came from.
         path: Where to write.
         title: Heading of the page.
+        settings: The tuned ones that are held today; rows of others are marked.
 
     Returns:
         The names of the experiments shown.
     """
     rows, repeats = without_repeats(by_date(files))
+    rows = with_outdated(rows, settings or Settings())
     sections = experiment_sections(rows)
     styles = page_styles(sections)
     timed = [section for section in sections if section.name == "time"] or sections
@@ -79,6 +84,7 @@ def write_results(
         against=comparison.against,
         alone=comparison.ALONE,
         left_out=comparison.LEFT_OUT,
+        outdated=comparison.OUTDATED,
         top_k=structure.TOP_K,
         largest_refined=structure.LARGEST_REFINED,
     )

@@ -88,6 +88,11 @@ class Cell:
     paper: Accuracy | None = None
 
     @property
+    def names(self) -> tuple[str, str, str]:
+        """What it goes by in rows: its method, its line, its label."""
+        return self.method, self.key.removesuffix(f"/{self.target}"), self.label
+
+    @property
     def split(self) -> str:
         """Whose split of the target's labels is used."""
         return split_of(self.target)
@@ -241,18 +246,20 @@ def select_cells(
 ) -> Selection:
     """The cells of some experiments (or ``all``), or those of them with these methods and targets.
 
+    A method goes by any of its :attr:`Cell.names`; that of ``METHODS`` takes all of its lines.
     With ``sources``, learners are pre-trained on these only, of the graphs that a cell names; cells
     that name none of them are left out. That is not the paper's setting, and their keys say so.
     """
     _check_known("experiments", experiments, [*EXPERIMENTS, "all"])
     names = EXPERIMENTS if "all" in experiments else experiments
     cells = [cell for name in names for cell in EXPERIMENTS[name]()]
-    _check_known("methods", methods, [cell.method for cell in cells])
+    _check_known("methods", methods, [name for cell in cells for name in cell.names])
     _check_known("targets", targets, [cell.target for cell in cells])
     _check_known("sources", sources, [name for cell in cells for name in cell.sources])
     found = Selection([], [])
     for cell in cells:
-        if (methods and cell.method not in methods) or (targets and cell.target not in targets):
+        named = not methods or not set(methods).isdisjoint(cell.names)
+        if not named or (targets and cell.target not in targets):
             continue
         kept = tuple(name for name in cell.sources if name in (sources or cell.sources))
         if kept != cell.sources:
@@ -273,4 +280,5 @@ def _check_known(what: str, given: Sequence[str], known: Iterable[str]) -> None:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=3)
             hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-            raise InputError(f"{what} must be among {', '.join(names)}; got {name!r}{hint}")
+            said = ", ".join(name for name in names if "/" not in name and " " not in name)
+            raise InputError(f"{what} must be among {said}; got {name!r}{hint}")

@@ -33,7 +33,7 @@ class ReproduceConfig:
     """How the cells of experiments are run."""
 
     seeds: int = 5
-    """Runs of each cell, with seeds that follow each other."""
+    """Runs of each cell, with seeds that follow each other; one where only the time counts."""
     seed: int = 0
     """The first of these seeds."""
     epochs: int | None = None

@@ -23,10 +23,18 @@ from typing import Any, NamedTuple
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
-from graphglow.experiments.paper import EVIDENCE
-from graphglow.experiments.paper.cells import Cell
+from graphglow.experiments.paper import EVIDENCE, PRETRAINED
+from graphglow.experiments.paper.cells import EXPERIMENTS, Cell
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.config import ReproduceConfig, Run, run_of
+from graphglow.experiments.runs.config import (
+    ReproduceConfig,
+    Run,
+    as_compared,
+    config_kind,
+    merged,
+    run_of,
+    tuned_settings,
+)
 from graphglow.experiments.runs.learners import (
     Lesson,
     find_learner,
@@ -34,7 +42,14 @@ from graphglow.experiments.runs.learners import (
     load_with_split,
     without_files,
 )
-from graphglow.experiments.runs.rows import ResultRow, RowFile, append_row, read_rows, same_run
+from graphglow.experiments.runs.rows import (
+    ResultRow,
+    RowFile,
+    append_row,
+    read_rows,
+    same_run,
+    same_settings,
+)
 from graphglow.experiments.runs.run import cell_facts, failed_row, lesson_of, perform, teach
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.load import data_folder
@@ -93,6 +108,29 @@ def learner_folder(out: Path) -> Path:
     return out.with_name(f"{out.stem}_learners")
 
 
+def with_outdated(rows: Iterable[ResultRow], settings: Settings) -> list[ResultRow]:
+    """The rows, with those marked whose cells are made with other settings or learners today."""
+    cells = {(cell.experiment, cell.key): cell for made in EXPERIMENTS.values() for cell in made()}
+    known = ((row, cells.get(row.slot[:2])) for row in rows)
+    return [
+        replace(row, outdated=cell is not None and _is_outdated(row, cell, settings))
+        for row, cell in known
+    ]
+
+
+def _is_outdated(row: ResultRow, cell: Cell, settings: Settings) -> bool:
+    if cell.method in EVIDENCE:  # nothing is tuned; the learner itself may be another one
+        today = run_of(cell, row.seed, settings, ReproduceConfig()).facts()
+        same = {name: today[name] for name in ("config", "pretraining")}
+        return same_settings(replace(row, **same)) != same_settings(row)
+    tuned = tuned_settings(cell, settings)
+    if cell.method in PRETRAINED:
+        tuned = tuned.get("transfer", {})
+    held = as_compared(config_kind(cell.method), merged(tuned, cell.settings))
+    used = as_compared(config_kind(cell.method), row.config)
+    return any(held.get(name) != used.get(name) for name in tuned)
+
+
 class Plan(NamedTuple):
     """What there is to do, and what is done."""
 
@@ -142,7 +180,8 @@ def make_plan(
             known.setdefault(key, []).append(row)
     for cell in cells:
         counts = counted.setdefault(cell.experiment, dict.fromkeys(COUNTED, 0))
-        for seed in range(config.seed, config.seed + config.seeds):
+        seeds = 1 if cell.timed else config.seeds  # those of one cell take as long as each other
+        for seed in range(config.seed, config.seed + seeds):
             run = run_of(cell, seed, settings, config)
             key = same_run(run.facts())
             usable = [row for row in known.get(key, ()) if not (row.error and config.retry_failed)]

@@ -77,6 +77,8 @@ class ResultRow:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     left_out: int = 0
     """Not in files: runs of its cell with other settings, which :func:`without_repeats` dropped."""
+    outdated: bool = False
+    """Not in files: made with other settings, or another learner, than are held today."""
 
     @property
     def slot(self) -> tuple[str, str, int]:
@@ -110,7 +112,7 @@ class ResultRow:
         return str(self.config.get("backbone") or "gcn") if off else ""
 
 
-STORED = [item.name for item in fields(ResultRow) if item.name != "left_out"]
+STORED = [item.name for item in fields(ResultRow) if item.name not in ("left_out", "outdated")]
 REQUIRED = ("experiment", "cell", "label", "method", "target", "seed")
 EMPTY: tuple[Any, ...] = ("", (), {})
 NUMBER = (int, float)

@@ -24,6 +24,8 @@ from graphglow.storage import atomic_path, existing_file, wait_for_lock
 from graphglow.training import PaperConfig, PretrainConfig
 from graphglow.training.config import RunConfig
 
+SETTINGS = Path("results/settings.json")
+"""Where the file is, unless something else is said."""
 OF_EVERY_RUN = (("seed", "device", "epochs", "patience"), ("seed", "device"))
 """What ``reproduce`` decides, on the target and before it, for all methods alike: a tuned one would
 not be the same protocol."""
