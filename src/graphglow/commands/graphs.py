@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from graphglow.commands.flags import DataRoot, Json, NoSeed, Reading
+from graphglow.commands.flags import DataRoot, Json, Reading
 from graphglow.commands.terminal import print_json, printable, say, show_rows, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs import DATASETS
@@ -17,10 +17,8 @@ from graphglow.training.distributed import GraphArrays, write_shards
 from graphglow.training.distributed.graph_arrays import is_array_folder
 from graphglow.training.distributed.partition import Partition
 
-Shared = Annotated[NoSeed, arg(name="")]
 
-
-def datasets(shared: Shared, data_root: DataRoot = None, json: Json = False) -> None:
+def datasets(data_root: DataRoot = None, json: Json = False) -> None:
     """List the graphs that are known by name.
 
     Any other graph is given by a path: two tables as people.csv+relations.csv (or .parquet), a
@@ -55,7 +53,6 @@ def shard(  # noqa: D417 (the flags say the rest)
     out: Annotated[Path, arg(metavar="FOLDER")],
     parts: Annotated[int, arg(metavar="INT")],
     reading: Reading,
-    shared: Shared,
     partition: Partition = "auto",
     json: Json = False,
 ) -> None:

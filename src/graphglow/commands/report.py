@@ -25,11 +25,10 @@ next:   graphglow transfer --learner universal --target wine --predictions wine.
 
 def demo(  # noqa: D417 (flags.py says the rest)
     out: flags.File = Path("demo_report.html"),
-    picture: flags.File | None = None,
+    picture: flags.OptionalFile = None,
     seed: int = 0,
     device: Device = "auto",
     overwrite: flags.Overwrite = False,
-    data_root: Annotated[Path | None, flags.said(flags.UNUSED, "FOLDER", "")] = None,
     json: flags.Json = False,
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
@@ -87,7 +86,6 @@ def _score(line: "Summary | None") -> str:
 
 def report(  # noqa: D417 (flags.py says the rest)
     results: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")],
-    shared: Annotated[flags.NoEffect, arg(name="")],
     out: flags.File = Path("report.html"),
     title: str = "graphglow results",
     overwrite: flags.Overwrite = False,

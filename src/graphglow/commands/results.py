@@ -5,38 +5,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from torch_geometric.data import Data
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import FlagCreatePairsOff
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
 from graphglow.commands.files import check_output
 from graphglow.commands.terminal import note, tell, waiting
-from graphglow.commands.train import transferred, was_source
+from graphglow.commands.train import asks_for_paper, transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
 from graphglow.graphs.write import WRITERS, prediction_file
 from graphglow.inference import refine as evidence
-from graphglow.pretrained import (
-    PAPER,
-    UNIVERSAL,
-    check_learner,
-    is_paper,
-    learner_file,
-    paper_learner,
-)
+from graphglow.pretrained import PAPER, UNIVERSAL, learner_file, paper_learner
 from graphglow.training import PaperConfig, TransferResult
 from graphglow.training.config import Device
-
-Shared = Annotated[flags.NoEffect, arg(name="")]
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
     if name == "refine":
-        learner = flags.asked("--learner", arguments)
-        if learner is not None:
-            check_learner(learner)
-        return refine_paper if learner and is_paper(learner) else refine
+        return refine_paper if asks_for_paper(name, arguments) else refine
     return predict
 
 
@@ -234,7 +222,6 @@ def predict(  # noqa: D417 (flags.py says the rest)
     result: flags.SavedTransfer,
     nodes: flags.File,
     out: flags.File,
-    shared: Shared,
     edges: flags.OptionalFile = None,
     columns: flags.Columns = (),
     skip_unknown_edges: flags.SkipUnknownEdges = False,

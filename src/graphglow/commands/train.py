@@ -18,6 +18,7 @@ from tyro.conf import FlagCreatePairsOff
 from graphglow import training
 from graphglow.commands import files, flags, topology
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
+from graphglow.commands.options import answer, asked
 from graphglow.commands.terminal import epoch_bar, job_bar, say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.evidence.pretrain import EvidencePretrainConfig
@@ -46,12 +47,20 @@ T = TypeVar("T")
 def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
     if name == "transfer":
-        learner = flags.asked("--learner", arguments)
-        if learner is not None:
-            check_learner(learner)  # a mistyped name is said, and not its flags
-        return transfer_for(PaperConfig if learner and is_paper(learner) else TransferConfig)
-    kind = flags.asked("--kind", arguments)
-    return pretrain_paper if kind == "paper" else pretrain
+        paper = asks_for_paper(name, arguments)
+        return transfer_for(PaperConfig if paper else TransferConfig)
+    return pretrain_paper if asked("--kind", arguments) == "paper" else pretrain
+
+
+def asks_for_paper(name: str, arguments: list[str]) -> bool:
+    """Whether ``--learner`` is of the paper's kind, by its file, so that other flags count."""
+    learner = asked("--learner", arguments)
+    if learner is None:
+        return False
+    check_learner(learner)  # a mistyped name is said, and not its flags
+    paper = is_paper(learner)
+    answer(f"{name} --learner paper" if paper else name, arguments)
+    return paper
 
 
 Sources = Annotated[tuple[str, ...], flags.said(None, "NAME|FILE ...")]
