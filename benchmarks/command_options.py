@@ -45,14 +45,11 @@ def entries() -> Iterator[tuple[str, dict[str, Any]]]:
         module = import_module(f"graphglow.commands.{MODULES.get(name, name)}")
         choose = getattr(module, "choose", lambda name, _, module=module: getattr(module, name))
         if name == "bench":
-            parts = {part: inspect.getdoc(function) for part, function in bench.PARTS.items()}
-            listed = "\n".join(
-                f"  {part:<8}{(doc or '').split(chr(10))[0]}" for part, doc in parts.items()
-            )
-            about = f"{inspect.getdoc(bench.bench)}\n\nbenchmarks:\n{listed}"
+            parts = {part: entry(function) for part, function in bench.PARTS.items()}
+            listed = [f"  {part:<8}{one['about']}" for part, one in parts.items()]
+            about = "\n".join([inspect.getdoc(bench.bench) or "", "", "benchmarks:", *listed])
             yield name, {"about": about, "headings": {}, "options": []}
-            for part, function in bench.PARTS.items():
-                yield f"{name} {part}", entry(function)
+            yield from ((f"{name} {part}", one) for part, one in parts.items())
             continue
         base = entry(choose(name, []))
         if name == "fit":

@@ -132,7 +132,7 @@ def _unknown(flag: str, words: str) -> str:
         return f"{flag} has no effect here: it belongs to {', '.join(where[:3])}{more}"
     if owners:
         return f"{flag} has no effect here: it belongs to graphglow {owners[0]}"
-    near = difflib.get_close_matches(flag, table()[words].flags, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(flag, [*table()[words].flags, "--help"], 1, 0.7)
     return f"unknown option {flag}" + (f": perhaps {near[0]}" if near else "")
 
 
