@@ -23,6 +23,7 @@ from graphglow.commands.flags import GraphFlags, ManyGraphFlags
 from graphglow.commands.options import table
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs.write import WRITERS
+from graphglow.storage import claimed
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
 FAST = [*SHORT, "--num-pivots", "8", "--refinements", "2"]
@@ -486,6 +487,8 @@ def test_output_is_checked_before_training(run, tmp_path, monkeypatch, words):
     assert "folder" in run(*words, "--out", folder).refuses()
     assert "folder" in run(*words, "--out", folder, "--overwrite").refuses()
     assert "writable" in run(*words, "--out", plain / f"below{suffix}").refuses()
+    line = run(*words, "--out", tmp_path / "new" / f"a{suffix}").refuses()
+    assert f"and there is no folder {tmp_path / 'new'}" in line
     assert "writable" in run(*words, "--out", tmp_path / f"{'n' * 250}{suffix}").refuses()
     for inside in ("a", "more/a"):
         line = run(*words, "--out", tmp_path / "loop" / f"{inside}{suffix}").refuses()
@@ -499,11 +502,44 @@ def test_output_is_checked_before_training(run, tmp_path, monkeypatch, words):
 
 
 def test_overwrite_replaces(run, home, tmp_path):
-    out = tmp_path / "new" / "result.st"
+    out = tmp_path / "result.st"
     assert run(*transfer_words(home, "--out", out)).status == 0
     out.write_text("old")
     assert run(*transfer_words(home, "--out", out, "--overwrite")).status == 0
     assert training.TransferResult.load(out).epochs == 2
+
+
+def test_a_file_that_another_run_writes_is_refused(run, home, tmp_path):
+    out = tmp_path / "p.csv"
+    words = ["fit", "--method", "mlp", "--target", home / "g.npz", "--epochs", "1"]
+    with claimed(out):
+        line = run(*words, "--predictions", out, "--overwrite").refuses()
+        assert f"one run at a time must write a file; got {out}, which another writes" in line
+    (tmp_path / ".p.csv.lock").touch()  # left behind by a process that was killed
+    assert run(*words, "--predictions", out).status == 0
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_file_that_cannot_be_written_costs_no_other(run, home, tmp_path, monkeypatch):
+    def full(*_):
+        raise InputError("the output path must be writable") from OSError(errno.ENOSPC, "full")
+
+    words = ["refine", "--target", home / "g.npz", "--device", "cpu"]
+    words += ["--out", tmp_path / "r.csv", "--predictions", tmp_path / "p.csv"]
+    writers = {"r.csv": "write_graph", "p.csv": "evidence.RefinedData.write_predictions"}
+    for lost, place in writers.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(f"graphglow.commands.results.{place}", full)
+            assert "must be writable" in run(*words, "--overwrite").refuses()
+        assert [path.name for path in tmp_path.iterdir()] == [n for n in writers if n != lost]
+        for path in tmp_path.iterdir():
+            path.unlink()
+
+
+def test_a_split_that_is_drawn_is_said(home, capsys):
+    assert main(["fit", "--method", "mlp", "--target", str(home / "g.npz"), "--epochs", "1"]) == 0
+    said = "g has no split of its own: 20 training, 10 validation and 10 test nodes are drawn"
+    assert capsys.readouterr().err == f"graphglow: note: {said} (random seed 0)\n"
 
 
 @pytest.mark.parametrize(
@@ -587,9 +623,9 @@ def test_standard_output_without_room_is_one_line_and_files_are_there(
         full = io.TextIOWrapper(io.BufferedWriter(raw) if buffered else raw)
         patch.setattr(sys, "stdout", full)
         assert main([*FIT, "2", "--predictions", str(tmp_path / "p.csv"), *json]) == 1
-    assert capsys.readouterr().err == (
-        "graphglow: standard output must be writable; got No space left on device\n"
-    )
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "graphglow: standard output must be writable; got No space left on device"
+    ]
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 179
 
 

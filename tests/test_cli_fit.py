@@ -107,7 +107,7 @@ def test_a_delta_that_is_not_the_usual_is_named(run, graph):
 
 
 def test_predictions_are_written_once(run, graph, tmp_path, monkeypatch):
-    out = tmp_path / "new" / "p.csv"
+    out = tmp_path / "p.csv"
     words = ["fit", "--method", "mlp", "--target", graph, "--epochs", "1", "--predictions", out]
     assert run(*words, "--json").json["predictions"] == str(out)
     assert len(out.read_text().splitlines()) == 41

@@ -87,7 +87,7 @@ def test_help_can_be_acted_on(run: Run) -> None:
 def test_rows_and_transfers_make_one_page(
     run: Run, rows: Path, saved: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "new" / "page.html"
+    out = tmp_path / "page.html"
     words = ["report", rows, saved / "wine.safetensors", "--out", out, "--title", "My <title>"]
     status, printed, err = run(*words, "--json")
     assert (status, err) == (0, "")

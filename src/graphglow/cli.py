@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from graphglow.commands import COMMANDS, MODULES, NO_ROOM, options, topology
+from graphglow.commands import COMMANDS, HELD, MODULES, NO_ROOM, options, topology
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     terminated: list[int] = []
     try:
-        with warnings.catch_warnings(), _hearing_sigterm(terminated):
+        with warnings.catch_warnings(), _hearing_sigterm(terminated), HELD:
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)

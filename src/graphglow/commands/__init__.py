@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import ExitStack
 from typing import Literal
 
 COMMANDS: dict[str, str] = {
@@ -33,6 +34,8 @@ MODULES = {
 }
 """Where a command is, if not in a module of its name."""
 
+HELD = ExitStack()
+"""What a command holds until it ends: the files that it alone may write."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 

@@ -16,6 +16,7 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
+from graphglow.graphs.load import say_split
 from graphglow.graphs.tables import LEAVE_OUT
 from graphglow.training.config import GROUPS, LARGEST_SEED
 
@@ -87,6 +88,8 @@ class GraphFlags:
                 "--split-seed draws a split and must not go with a graph that has one; got "
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
+        if self.one_graph and self.split_seed is None:
+            say_split(data)
         return data, data.split
 
 

@@ -1,6 +1,7 @@
 """``graphglow refine`` and ``predict``: a better graph, and what is made of a trained transfer."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from tyro.conf import FlagCreatePairsOff
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import check_output
+from graphglow.commands.files import check_output, write_each
 from graphglow.commands.terminal import note, tell, waiting
 from graphglow.commands.train import asks_for_paper, transferred, was_source
 from graphglow.errors import InputError
@@ -118,9 +119,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     seconds = time.perf_counter() - began
     if predictions is not None and refined.predict_proba() is None:
         raise InputError(f"--predictions needs labels to learn from; got none in {target}")
-    write_graph(refined, out)
-    if predictions is not None:
-        refined.write_predictions(predictions)
+    write_each(
+        partial(write_graph, refined, out),
+        predictions and partial(refined.write_predictions, predictions),
+    )
     edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {

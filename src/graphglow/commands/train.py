@@ -241,14 +241,16 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
                 if ranks is None:
                     result, split = transferred(theta, target, reading, config, kept)
                     more: dict[str, Any] = {"target_was_source": was_source(result)}
-                    if out is not None:
-                        result.save(out)
+                    files.write_each(
+                        out and partial(result.save, out),
+                        predictions and partial(result.write_predictions, predictions),
+                    )
                 else:
                     job = (theta, target, reading, config, kept, ranks)
                     result, split = _transferred_together(*job)
                     more = {"bytes_sent": result.bytes_sent}
-                if predictions is not None:
-                    result.write_predictions(predictions)
+                    if predictions is not None:
+                        result.write_predictions(predictions)
                 if isinstance(result, TransferResult):
                     if controls:
                         with waiting("training controls"):
@@ -342,7 +344,7 @@ def _check_folder(
         raise InputError(f"{place} must be a folder; got the file {folder}")
     if is_first(ranks) and folder.exists() and not replace:
         raise InputError(f"{place} must not exist, or pass --overwrite; got {folder}")
-    check_output(folder / f"nodes-{ranks.rank}.npy", overwrite=True)
+    check_output(folder / f"nodes-{ranks.rank}.npy", overwrite=True, shared=True)
     return folder
 
 
