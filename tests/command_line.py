@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+SPLIT_SAID = " has no split of its own: "
+
 
 class Outcome(NamedTuple):
     """What a command line gave."""

@@ -83,7 +83,7 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
     [
         ([], "expected one of {op, epoch, batch, scale, memory}"),
         (["speed"], "unknown options: speed"),
-        (["op", "--nodez", "3"], "perhaps you meant"),
+        (["op", "--nodez", "3"], "perhaps --nodes"),
         (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),
         (["op", "--nodes", "0"], "nodes must be >= 1; got 0"),
         (["op", "--nodes", "--device", "cpu"], "at least one case; got none"),

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 
 from graphglow import TransferResult, load_graph
-from graphglow.cli import main
 from graphglow.errors import InputError
 
 COLUMNS = ["--columns", "id=person", "label=risk", "source=payer", "target=payee"]
@@ -30,16 +29,6 @@ def tables(tmp_path, monkeypatch):
     edges = pd.DataFrame({"payer": frame.person, "payee": frame.person.to_numpy()[::-1]})
     edges["amount"], edges["day"] = "1,500", "2024-01-31"
     edges.to_csv("payments.csv", index=False)
-
-
-@pytest.fixture
-def run(capsys):
-    def run(*words):
-        status = main([*words])
-        shown = capsys.readouterr()
-        return status, shown.out, shown.err
-
-    return run
 
 
 @pytest.mark.parametrize(

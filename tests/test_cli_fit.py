@@ -32,7 +32,7 @@ def test_help_lists_every_method_by_family(run, flag):
     assert (status, err) == (0, "")
     assert COMMANDS["fit"] in out
     for name, method in METHODS.items():
-        assert any(line.split() == [name, *method.summary.split()] for line in out.splitlines())
+        assert f" {name} {method.summary} " in plain(out)
     places = [out.index(f"\n  {name} ") for name in ("gcn", "mlp")]
     assert out.index("GNNs on the input graph:") < places[0] < out.index("Controls:") < places[1]
     assert "graphglow fit --method gcn --help shows" in plain(out)
@@ -40,7 +40,7 @@ def test_help_lists_every_method_by_family(run, flag):
 
 @EVERY
 def test_help_of_a_method_has_its_settings_and_its_defaults(run, name):
-    status, out, err = run("fit", "--method", name, "--help")
+    status, out, err = run("fit", "--method", name, "--help-all")
     assert (status, err) == (0, "")
     method, shown = METHODS[name], plain(out)
     assert method.summary in shown
@@ -53,7 +53,7 @@ def test_help_of_a_method_has_its_settings_and_its_defaults(run, name):
         assert f"--{flag}" in out
         if isinstance(value, int | float) and not isinstance(value, bool):
             after = shown.split(f" --{flag} ", 1)[1]
-            assert f"(default: {value})" in after
+            assert f"(default: {value})" in after.split(" --")[0]
     for flag in ("--target", "--split-file", "--split-seed", "--predictions", "--overwrite"):
         assert flag in out
 
@@ -107,7 +107,7 @@ def test_a_delta_that_is_not_the_usual_is_named(run, graph):
 
 
 def test_predictions_are_written_once(run, graph, tmp_path, monkeypatch):
-    out = tmp_path / "new" / "p.csv"
+    out = tmp_path / "p.csv"
     words = ["fit", "--method", "mlp", "--target", graph, "--epochs", "1", "--predictions", out]
     assert run(*words, "--json").json["predictions"] == str(out)
     assert len(out.read_text().splitlines()) == 41
@@ -130,7 +130,7 @@ def test_predictions_are_written_once(run, graph, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "required options are missing: --method NAME; see graphglow fit --help"),
+        ("", "required options are missing: --method NAME, --target NAME|FILE;"),
         ("--target wine", "required options are missing: --method NAME"),
         ("--target wine --method", "--method must be followed by a name"),
         ("--method --target wine", "--method must be followed by a name"),
@@ -139,16 +139,16 @@ def test_predictions_are_written_once(run, graph, tmp_path, monkeypatch):
         ("--method= --target wine", "method must be one of"),
         ("--method gcn", "required options are missing: --target NAME|FILE"),
         ("--method gcn --target", "--target"),
-        ("--method gcn --target wine --bogus 1", "unknown options: --bogus"),
-        ("--method gcn --target wine --epoch 3", "perhaps you meant: --epochs"),
+        ("--method gcn --target wine --bogus 1", "unknown option --bogus"),
+        ("--method gcn --target wine --epoch 3", "perhaps --epochs"),
         ("--method gcn --target wine --epochs x", "--epochs must be a whole number; got 'x'"),
         ("--method gcn --target wine --device tpu", "'tpu'"),
         ("--method gcn --target wine --hidden 0", "hidden must be >= 1; got 0"),
         ("--method gcn --target wine --epochs 0", "epochs must"),
         ("--method gcn --target wine --split-seed -1", "split_seed must"),
         ("--method gcn --target wien", "wine"),
-        ("--method gcn --target wine --attention-heads 2", "unknown options: --attention-heads"),
-        ("--method mlp --target wine --teleport_typo 1", "unknown options: --teleport_typo"),
+        ("--method gcn --target wine --attention-heads 2", "it belongs to --method gat,"),
+        ("--method mlp --target wine --teleport_typo 1", "unknown option --teleport-typo"),
     ],
 )
 def test_bad_usage_is_one_line(run, words, said):
@@ -161,7 +161,7 @@ def test_the_last_of_two_methods_counts(run, graph):
 
 
 def test_every_shared_flag_is_shown_without_a_method(run):
-    out = run("fit", "--help").out
+    out = run("fit", "--help-all").out
     for field in fields(RunConfig):
         assert f"--{field.name.replace('_', '-')}" in out
 

@@ -120,7 +120,7 @@ def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(capsys, 
 
 
 def test_help_names_the_experiments_and_the_shared_flags(capsys):
-    assert main(["reproduce", "--help"]) == 0
+    assert main(["reproduce", "--help-all"]) == 0
     shown = capsys.readouterr().out
     for name in [*cells_module.EXPERIMENTS, "all"]:
         assert name in shown or name == "tiny"
@@ -138,7 +138,7 @@ def test_help_names_the_experiments_and_the_shared_flags(capsys):
         (["tiny", "--seeds", "0"], "seeds must be >= 1; got 0"),
         (["tiny", "--seeds", "many"], "--seeds must be a whole number; got 'many'"),
         (["tiny", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
-        (["tiny", "--procesess", "2"], "perhaps you meant"),
+        (["tiny", "--procesess", "2"], "perhaps --processes"),
     ],
 )
 def test_bad_usage_is_one_line(capsys, argv, message):

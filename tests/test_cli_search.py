@@ -59,7 +59,7 @@ def test_the_summary_is_the_docstrings_first_line():
 
 def test_help_needs_no_optuna(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
-    status, out, err = run("--help")
+    status, out, err = run("--help-all")
     assert (status, err) == (0, "")
     for flag in ("--methods", "--targets", "--sources", "--learner", "--trials", "--storage"):
         assert flag in out
@@ -175,7 +175,7 @@ def test_trials_that_fail_are_said(run, monkeypatch):
         ("--methods graphglo --targets one.npz", "got 'graphglo'"),
         ("--methods gcn --targets on.npz", "got on.npz"),
         ("--methods gcn --targets one.npz --trials 0", "trials must be >= 1; got 0"),
-        ("--methods gcn --targets one.npz --bogus", "unknown options: --bogus"),
+        ("--methods gcn --targets one.npz --bogus", "unknown option --bogus"),
         (
             "--methods gcn --targets one.npz --sources two.npz",
             "other methods neither; got one for gcn",

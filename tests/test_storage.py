@@ -27,9 +27,11 @@ def names(folder):
 
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_the_file_changes_in_one_step_when_the_block_succeeds(tmp_path, old):
-    path = tmp_path / "a" / "b" / "out.csv"
+    path = tmp_path / "a" / "out.csv"
+    with pytest.raises(InputError, match="there is no folder"), atomic_path(path):
+        pass
+    path.parent.mkdir()
     if old is not None:
-        path.parent.mkdir(parents=True)
         path.write_bytes(old)
     with atomic_path(str(path)) as temporary:
         temporary.write_bytes(b"new")

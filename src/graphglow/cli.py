@@ -16,13 +16,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from graphglow.commands import COMMANDS, MODULES, NO_ROOM
+from graphglow.commands import COMMANDS, HELD, MODULES, NO_ROOM, options
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.version import __version__
 
 HELP = """\
-usage: graphglow COMMAND [OPTIONS]
-
 Learn how graphs should be wired: one structure learner, pre-trained on several graphs, is
 transferred, frozen, to yours, where only a small GNN is trained.
 
@@ -30,18 +28,20 @@ commands:
 {commands}
 
 options:
-  -h, --help   show this help; graphglow COMMAND --help shows a command's options
-  --version    show the version
+  --help     show this; after a command, its most used options
+  --help-all after a command, all its options
+  --version  show the version
 
-your own graph is two tables: people.csv with the columns id, label (blank where it is not known)
+Your own graph is two tables: people.csv with the columns id, label (blank where it is not known)
 and whatever else you know of them; relations.csv with source and target, ids of the first. Other
 names of columns are given by --columns id=person label=risk. The first two lines below predict the
 blanks and write the better graph; a name from graphglow datasets does in the place of the tables.
-
+"""
+EXAMPLES = """
 examples:
-  graphglow transfer --learner universal --target people.csv+relations.csv \\
+  graphglow transfer --target people.csv+relations.csv \\
       --predictions labels.csv --out result.safetensors
-  graphglow refine --result result.safetensors --out refined.csv
+  graphglow refine --target people.csv+relations.csv --out refined.csv
   graphglow demo
   graphglow fit --method gcn --target breast_cancer
   graphglow pretrain --sources digits synthetic --out learner.safetensors
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     terminated: list[int] = []
     try:
-        with warnings.catch_warnings(), _hearing_sigterm(terminated):
+        with warnings.catch_warnings(), _hearing_sigterm(terminated), HELD:
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
@@ -115,10 +115,11 @@ def _hearing_sigterm(came: list[int]) -> Iterator[None]:
 
 def _run(arguments: list[str]) -> None:
     name, *rest = arguments or ["--help"]
-    if name in ("-h", "--help", "help"):
-        width = max(map(len, COMMANDS)) + 2
-        lines = [f"  {name:<{width}} {what}" for name, what in COMMANDS.items()]
-        sys.stdout.write(HELP.format(commands="\n".join(lines)))
+    if name in ("-h", "--help", "--help-all", "help"):
+        lines = [f"  {name:<10} {what}" for name, what in COMMANDS.items()]
+        text = HELP.format(commands="\n".join(lines))
+        text = options.wrapped(text, options.terminal_width())
+        sys.stdout.write(f"usage: graphglow COMMAND [OPTIONS]\n\n{text}\n{EXAMPLES}")
         return
     if name in ("-V", "--version"):
         sys.stdout.write(f"graphglow {__version__}\n")
@@ -127,6 +128,8 @@ def _run(arguments: list[str]) -> None:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         rule = f"perhaps {near[0]}" if near else f"must be one of {', '.join(COMMANDS)}"
         raise InputError(f"unknown command {name!r}: {rule}; see graphglow --help")
+    if (words := options.entry_of(name, rest)) is not None:
+        options.answer(words, rest)
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -137,12 +140,9 @@ def _run(arguments: list[str]) -> None:
         from graphglow.commands.flags import parse
 
         module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
-    if hasattr(module, "parse"):  # its flags depend on the arguments
-        module.parse(rest)()
-        return
     several = hasattr(module, "choose")  # with one name, and a flag that says which
     command = module.choose(name, rest) if several else getattr(module, name)
-    parse(command, rest, getattr(module, "PARTS", None), prog=f"graphglow {name}")()
+    parse(name, command, rest, getattr(module, "PARTS", None))()
 
 
 def _failed(status: int, message: str) -> int:

@@ -40,7 +40,7 @@ def _writable(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def atomic_path(path: str | Path) -> Iterator[Path]:
+def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
     An existing file is replaced in one step, or kept as it was when anything fails, a power cut
@@ -52,7 +52,9 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
             raise InputError(f"the output path must be a file; got the folder {path}")
         if path.exists() and not path.is_file():
             raise InputError(f"the output path must be a regular file; got {path}")
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if make_folder:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        check_folder(path)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}{path.suffix}")
         temporary.touch(exist_ok=False)  # with the permissions of any new file
         try:
@@ -63,6 +65,41 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
                 _to_disk(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def check_folder(path: Path) -> None:
+    """Raise unless the folder of ``path`` is there: nobody wants one by a mistyped name."""
+    folder = path.absolute().parent
+    try:
+        folder.stat()
+    except FileNotFoundError as error:
+        raise InputError(
+            f"the folder of an output must exist; got {path}, and there is no folder {folder}"
+        ) from error
+
+
+@contextmanager
+def claimed(path: Path) -> Iterator[None]:
+    """Be the one process that writes ``path`` while the block runs; another is refused.
+
+    The claim is a lock on a hidden file beside it, which goes with the block. One that a killed
+    process has left behind is nobody's.
+    """
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        file = try_lock(lock)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        yield  # a file system without locks
+        return
+    if file is None:
+        raise InputError(f"one run at a time must write a file; got {path}, which another writes")
+    with file:
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _to_disk(path: Path) -> None:

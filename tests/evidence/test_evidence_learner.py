@@ -214,12 +214,12 @@ def test_the_control_has_the_scale_of_the_trained_one():
 @pytest.mark.parametrize(
     ("data", "match"),
     [
-        ("a text", "Data object"),
+        ("a text", "torch_geometric Data; got str"),
         (Data(), "x, y or num_nodes"),
         (changed(edge_index=torch.tensor([[0], [60]])), "edge_index must lie"),
         (changed(edge_index=torch.rand(2, 3)), "must hold integers"),
         (changed(edge_weight=torch.ones(3)), "one value per edge"),
-        (changed(edge_weight=-torch.ones(180)), "finite and >= 0"),
+        (changed(edge_weight=-torch.ones(180)), "finite and non-negative"),
         (changed(x=torch.full((60, 2), torch.nan)), "must be finite"),
         (changed(y=torch.rand(60)), "integer class"),
         (changed(train_mask=torch.ones(3, dtype=torch.bool)), "train_mask must have"),

@@ -1,6 +1,7 @@
 """The subcommands, a function each; flags come from the function's signature."""
 
 import errno
+from contextlib import ExitStack
 
 COMMANDS: dict[str, str] = {
     "demo": "Show the main job in about a minute, on graphs that come with the package.",
@@ -29,4 +30,6 @@ MODULES = {
 }
 """Where a command is, if not in a module of its name."""
 
+HELD = ExitStack()
+"""What a command holds until it ends: the files that it alone may write."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)

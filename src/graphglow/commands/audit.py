@@ -1,13 +1,14 @@
 """``graphglow audit``: which edges of a graph look wrong, and which are missing."""
 
 import time
+from functools import partial
 from typing import Annotated
 
 from tyro.conf import arg
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import Working, check_output
+from graphglow.commands.files import Working, check_output, write_each
 from graphglow.commands.terminal import say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graphs.write import TABLES, write_table
@@ -74,12 +75,11 @@ def audit(  # noqa: D417 (flags.py says the rest)
             )
         seconds = time.perf_counter() - began
         with waiting("writing"):
-            if suspects is not None:
-                write_table(found.suspects, suspects, "a table of suspects")
-            if missing is not None:
-                write_table(found.missing, missing, "a table of missing edges")
-            if out is not None:
-                write_audit(found, out)
+            write_each(
+                suspects and partial(write_table, found.suspects, suspects, "a table of suspects"),
+                missing and partial(write_table, found.missing, missing, "a table of missing edges"),
+                out and partial(write_audit, found, out),
+            )
     facts = {
         "command": "audit",
         "target": data.name,

@@ -74,7 +74,7 @@ def _report(name: str, config: BenchConfig, rows: Iterable[Row], flags: Shared) 
     """Measure; write rows as they come; then show them all."""
     out = flags.out
     if out is not None:
-        out = check_output(out, overwrite=True, suffixes=(".jsonl",))  # rows are added, not lost
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",), shared=True)
     device = resolve_device(config.device)
     measured = []
     with waiting(f"measuring {name}"):

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,23 +11,36 @@ from typing import Annotated, Any, Generic, TypeVar
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
 from graphglow.checks import at_least
-from graphglow.commands import NO_ROOM
+from graphglow.commands import HELD, NO_ROOM
 from graphglow.commands.flags import said
 from graphglow.commands.terminal import note
 from graphglow.errors import InputError, StoppedError
 from graphglow.graphs.files import pair_of_tables
 from graphglow.graphs.table_file import require_pyarrow
+from graphglow.storage import check_folder, claimed
 from graphglow.training.checkpoint import Checkpoints, Parts, RunFolder
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 
 
 def check_output(
-    path: Path, *, overwrite: bool, suffixes: Sequence[str] = (), inputs: Sequence[object] = ()
+    path: Path,
+    *,
+    overwrite: bool,
+    suffixes: Sequence[str] = (),
+    inputs: Sequence[object] = (),
+    shared: bool = False,
 ) -> Path:
     """Return ``path`` if a file can be written there, tried before any work; nothing is left.
 
-    ``inputs`` are files the command reads: the output may never be one of them.
+    Until the command ends no other may write it.
+
+    Args:
+        path: The output.
+        overwrite: Whether it may be replaced.
+        suffixes: It must have one of these.
+        inputs: Files that the command reads: the output may never be one of them.
+        shared: Whether several commands may add to it at once, in a folder that is made for it.
     """
     path = path.expanduser()
     for name in map(str, filter(None, inputs)):
@@ -42,15 +55,31 @@ def check_output(
             raise InputError(f"the output path must be a regular file, and no folder; got {path}")
         if os.path.lexists(path) and not overwrite:
             raise InputError(f"the output file must not exist, or pass --overwrite; got {path}")
+        if not shared:
+            check_folder(path)
         folder = path.absolute().parent
         while not os.path.lexists(folder):
             folder = folder.parent
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", suffix=path.suffix, dir=folder):
             pass  # the name that an atomic write will use
+        if not shared:
+            HELD.enter_context(claimed(path))
     except OSError as error:
         reason = error.strerror
         raise InputError(f"the output path must be writable; got {path} ({reason})") from error
     return path
+
+
+def write_each(*writes: Callable[[], object] | None) -> None:
+    """Write several files, each for itself: one that cannot be written costs no other."""
+    failed = []
+    for write in filter(None, writes):
+        try:
+            write()
+        except InputError as error:
+            failed.append(error)
+    if failed:
+        raise InputError("; ".join(map(str, failed))) from failed[0].__cause__
 
 
 def _holds(name: str | Path, path: Path) -> bool:

@@ -1,6 +1,5 @@
 """``graphglow fit``."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 from tyro.conf import arg
@@ -10,8 +9,8 @@ from graphglow.baselines import METHODS, method_named
 from graphglow.baselines.method import Family
 from graphglow.commands import COMMANDS, flags
 from graphglow.commands.files import check_output
+from graphglow.commands.options import asked
 from graphglow.commands.terminal import epoch_bar, tell, waiting
-from graphglow.errors import InputError
 from graphglow.graphs.write import prediction_file
 from graphglow.training.config import RunConfig
 
@@ -57,31 +56,23 @@ def command_for(kind: type[RunConfig]) -> flags.Command:
     return fit
 
 
-fit = command_for(RunConfig)
-
-
-def parse(arguments: list[str]) -> Callable[[], None]:
+def choose(name: str, arguments: list[str]) -> flags.Command:
     """Look for the method first: it decides which flags there are."""
-    name = flags.asked("--method", arguments)
-    if name is None and {"-h", "--help"} & {*arguments}:
-        return flags.parse(fit, ["--help"], description=_overview())
-    if name is None:
-        raise InputError("required options are missing: --method NAME; see graphglow fit --help")
-    method = method_named(name)
-    about = f"Train {name} on a graph: {method.summary}."
-    return flags.parse(
-        command_for(method.config),
-        arguments,
-        description=f"{about}\n\nExample: graphglow fit --method {name} --target wine --json",
-        prog=f"graphglow fit --method {name}",
-    )
+    method = asked("--method", arguments)
+    return command_for(RunConfig if method is None else method_named(method).config)
 
 
-def _overview() -> str:
+def about(name: str) -> str:
+    """What the help says of a method."""
+    example = f"Example: graphglow fit --method {name} --target wine --json"
+    return f"Train {name} on a graph: {METHODS[name].summary}.\n\n{example}"
+
+
+def overview() -> str:
     """What there is to fit, by family."""
     width = max(map(len, METHODS)) + 2
     lines = [COMMANDS["fit"], "", "Example: graphglow fit --method gcn --target wine --json", ""]
-    lines += ["Below are settings of all methods; graphglow fit --method gcn --help shows all of"]
+    lines += ["Below are settings of all methods; graphglow fit --method gcn --help shows those of"]
     lines += ["gcn, with its own defaults."]
     for family, title in FAMILIES.items():
         lines += ["", title]

@@ -1,6 +1,5 @@
 """The command line by tyro: shared flags, each said once; settings by heading; one-line errors."""
 
-import argparse
 import contextlib
 import functools
 import inspect
@@ -17,12 +16,12 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
 from graphglow.graphs import load_graph
+from graphglow.graphs.load import say_split
 from graphglow.graphs.tables import LEAVE_OUT
-from graphglow.training.config import GROUPS, LARGEST_SEED, Device
+from graphglow.training.config import GROUPS, LARGEST_SEED
 
 Command = Callable[..., None]
 
-UNUSED = "No effect here; every command takes it."
 GRAPH = (
     "The graph: a name (see graphglow datasets), a file or folder, or two tables as "
     "people.csv+relations.csv."
@@ -61,21 +60,6 @@ Overwrite = Annotated[bool, FlagCreatePairsOff, said("Replace the output if it e
 
 
 @dataclass(frozen=True, kw_only=True)
-class NoSeed:
-    """Flags of all commands, for those that compute nothing."""
-
-    seed: Annotated[int, said(UNUSED)] = 0
-    device: Annotated[Device, said(UNUSED)] = "auto"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoEffect(NoSeed):
-    """Flags of all commands, for those that read no named graph either."""
-
-    data_root: Annotated[Path | None, said(UNUSED, "FOLDER", "")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class GraphFlags:
     """How graphs are read."""
 
@@ -104,6 +88,8 @@ class GraphFlags:
                 "--split-seed draws a split and must not go with a graph that has one; got "
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
+        if self.one_graph and self.split_seed is None:
+            say_split(data)
         return data, data.split
 
 
@@ -188,47 +174,29 @@ def differing(given: Mapping[str, Any], plain: Mapping[str, Any]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in others)
 
 
-def asked(flag: str, arguments: list[str]) -> str | None:
-    """What the last ``flag`` is followed by, before anything else is read; None without it."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument(flag, dest="value")
-    try:
-        found: str | None = parser.parse_known_args(arguments)[0].value
-    except argparse.ArgumentError:
-        raise InputError(f"{flag} must be followed by a name") from None
-    return found
-
-
 def parse(
-    command: Command,
-    arguments: list[str],
-    parts: Mapping[str, Command] | None = None,
-    *,
-    description: str | None = None,
-    prog: str | None = None,
+    name: str, command: Command, arguments: list[str], parts: Mapping[str, Command] | None = None
 ) -> Callable[[], None]:
     """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage.
 
     Where there are ``parts`` (``bench op``), the first argument names the one to bind, and
-    ``command`` itself is only its help. ``--help`` prints and raises ``SystemExit(0)``.
+    ``command`` itself is only its help.
     """
-    prog = prog or f"graphglow {command.__name__}"
-    captured = io.StringIO()
-    read: Callable[..., Callable[[], None]] = functools.partial(tyro.cli, _binding(command))
+    prog, captured = f"graphglow {name}", io.StringIO()
+    read: Callable[..., Callable[[], None]] = functools.partial(tyro.cli, binding(command))
     if parts:
-        bindings = {name: _binding(part) for name, part in parts.items()}
+        bindings = {part: binding(one) for part, one in parts.items()}
         read = functools.partial(tyro.extras.subcommand_cli_from_dict, bindings)
-        description = inspect.getdoc(command)
     try:
         with contextlib.redirect_stderr(captured):
-            return read(prog=prog, description=description, args=arguments)
+            return read(prog=prog, args=arguments)
     except SystemExit as request:
         if request.code in (0, None):
             raise
         raise InputError(f"{_one_line(captured.getvalue())}; see {prog} --help") from None
 
 
-def _binding(command: Command) -> Callable[..., Callable[[], None]]:
+def binding(command: Command) -> Callable[..., Callable[[], None]]:
     """A function with the flags of ``command`` that does not run it yet."""
 
     @functools.wraps(command)  # tyro reads the signature and docstring of what is wrapped
@@ -251,7 +219,6 @@ OUR_WORDS = (
     ),
     (r"^[Mm]issing value for argument '(.+)'\. Expected.*", r"\1 must be followed by a value"),
     (r"\bUnrecognized options", "unknown options"),
-    ("Perhaps you meant", "perhaps you meant"),
 )
 """What tyro says, as a pattern, and how we say it."""
 

@@ -4,16 +4,14 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from graphglow.commands.flags import DataRoot, Json, NoSeed
+from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.terminal import print_json, say, show_rows
 from graphglow.graphs import DATASETS
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import PRETRAINED
 
-Shared = Annotated[NoSeed, arg(name="")]
 
-
-def datasets(shared: Shared, data_root: DataRoot = None, json: Json = False) -> None:
+def datasets(data_root: DataRoot = None, json: Json = False) -> None:
     """List the graphs that are known by name.
 
     Any other graph is given by a path: two tables as people.csv+relations.csv (or .parquet), a

@@ -1,13 +1,14 @@
 """``graphglow demo`` and ``report``: results as one page that opens offline."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from graphglow.commands import flags, terminal
-from graphglow.commands.files import TENSOR_SUFFIXES, check_output
+from graphglow.commands.files import TENSOR_SUFFIXES, check_output, write_each
 from graphglow.commands.terminal import percent, print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.report.page import PAGES, is_report, require_plotly
@@ -25,11 +26,10 @@ next:   graphglow transfer --learner universal --target wine --predictions wine.
 
 def demo(  # noqa: D417 (flags.py says the rest)
     out: flags.File = Path("demo_report.html"),
-    picture: flags.File | None = None,
+    picture: flags.OptionalFile = None,
     seed: int = 0,
     device: Device = "auto",
     overwrite: flags.Overwrite = False,
-    data_root: Annotated[Path | None, flags.said(flags.UNUSED, "FOLDER", "")] = None,
     json: flags.Json = False,
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
@@ -51,9 +51,9 @@ def demo(  # noqa: D417 (flags.py says the rest)
         picture = check_output(picture, overwrite=overwrite, suffixes=(".svg",))
     with terminal.job_bar() as told:
         result = run_demo(DEMO, seed=seed, device=device, told=told)
-    write_report(result, out)
-    if picture is not None:
-        write_picture(result, picture)
+    write_each(
+        partial(write_report, result, out), picture and partial(write_picture, result, picture)
+    )
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return
@@ -87,7 +87,6 @@ def _score(line: "Summary | None") -> str:
 
 def report(  # noqa: D417 (flags.py says the rest)
     results: Annotated[Positional[tuple[Path, ...]], arg(metavar="FILE [FILE ...]")],
-    shared: Annotated[flags.NoEffect, arg(name="")],
     out: flags.File = Path("report.html"),
     title: str = "graphglow results",
     overwrite: flags.Overwrite = False,

@@ -68,8 +68,8 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     """
     cells, left_out = select_cells([experiment], methods, targets, sources)
     out = out.expanduser()
-    if out.suffix or out.is_file():  # rows are added, not lost
-        out = check_output(out, overwrite=True, suffixes=(".jsonl",))
+    if out.suffix or out.is_file():
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",), shared=True)
     files = found_rows(out)
     if settings is None and not SETTINGS.exists():
         note(f"there is no {SETTINGS}: every method runs with its default settings")

@@ -1,42 +1,31 @@
 """``graphglow refine`` and ``predict``: a better graph, and what is made of a trained transfer."""
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from torch_geometric.data import Data
-from tyro.conf import FlagCreatePairsOff, arg
+from tyro.conf import FlagCreatePairsOff
 
 from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import WorkerFlags, Working, check_output
+from graphglow.commands.files import WorkerFlags, Working, check_output, write_each
 from graphglow.commands.terminal import note, tell, waiting
-from graphglow.commands.train import transferred, was_source
+from graphglow.commands.train import asks_for_paper, transferred, was_source
 from graphglow.errors import InputError
 from graphglow.graphs import write_graph
 from graphglow.graphs.write import WRITERS, prediction_file
 from graphglow.inference import refine as evidence
-from graphglow.pretrained import (
-    PAPER,
-    UNIVERSAL,
-    check_learner,
-    is_paper,
-    learner_file,
-    paper_learner,
-)
+from graphglow.pretrained import PAPER, UNIVERSAL, learner_file, paper_learner
 from graphglow.training import PaperConfig, TransferResult
 from graphglow.training.config import Device
-
-Shared = Annotated[flags.NoEffect, arg(name="")]
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
     if name == "refine":
-        learner = flags.asked("--learner", arguments)
-        if learner is not None:
-            check_learner(learner)
-        return refine_paper if learner and is_paper(learner) else refine
+        return refine_paper if asks_for_paper(name, arguments) else refine
     return predict
 
 
@@ -138,9 +127,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         seconds = time.perf_counter() - began
         if predictions is not None and refined.predict_proba() is None:
             raise InputError(f"--predictions needs labels to learn from; got none in {target}")
-        write_graph(refined, out)
-        if predictions is not None:
-            refined.write_predictions(predictions)
+        write_each(
+            partial(write_graph, refined, out),
+            predictions and partial(refined.write_predictions, predictions),
+        )
     edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {
@@ -243,7 +233,6 @@ def predict(  # noqa: D417 (flags.py says the rest)
     result: flags.SavedTransfer,
     nodes: flags.File,
     out: flags.File,
-    shared: Shared,
     edges: flags.OptionalFile = None,
     columns: flags.Columns = (),
     skip_unknown_edges: flags.SkipUnknownEdges = False,

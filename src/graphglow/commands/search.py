@@ -72,7 +72,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
     check_methods(methods, sources, learner)
     at_least("processes", 1 if processes is None else processes, 1)
     ray = ray_address(executor)
-    settings = check_output(settings, overwrite=True, suffixes=(".json",))
+    settings = check_output(settings, overwrite=True, suffixes=(".json",), shared=True)
     read_settings(settings)
     theta = paper_learner(learner) if learner is not None else None
     from graphglow.experiments.search import study  # needs Optuna

@@ -9,6 +9,7 @@ from tyro.conf import FlagCreatePairsOff
 from graphglow import training
 from graphglow.commands import files, flags
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
+from graphglow.commands.options import answer, asked
 from graphglow.commands.terminal import epoch_bar, job_bar, say, tell, waiting
 from graphglow.evidence.pretrain import EvidencePretrainConfig
 from graphglow.graphs.write import prediction_file
@@ -30,12 +31,20 @@ from graphglow.training.pretrain import pretrain_structure
 def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
     if name == "transfer":
-        learner = flags.asked("--learner", arguments)
-        if learner is not None:
-            check_learner(learner)  # a mistyped name is said, and not its flags
-        return transfer_for(PaperConfig if learner and is_paper(learner) else TransferConfig)
-    kind = flags.asked("--kind", arguments)
-    return pretrain_paper if kind == "paper" else pretrain
+        paper = asks_for_paper(name, arguments)
+        return transfer_for(PaperConfig if paper else TransferConfig)
+    return pretrain_paper if asked("--kind", arguments) == "paper" else pretrain
+
+
+def asks_for_paper(name: str, arguments: list[str]) -> bool:
+    """Whether ``--learner`` is of the paper's kind, by its file, so that other flags count."""
+    learner = asked("--learner", arguments)
+    if learner is None:
+        return False
+    check_learner(learner)  # a mistyped name is said, and not its flags
+    paper = is_paper(learner)
+    answer(f"{name} --learner paper" if paper else name, arguments)
+    return paper
 
 
 Sources = Annotated[tuple[str, ...], flags.said(None, "NAME|FILE ...")]
@@ -189,10 +198,10 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
         theta = load_learner(learner, seed=config.seed)
         with checkpoints.kept(out) as kept:
             result, split = transferred(theta, target, reading, config, kept)
-            if out is not None:
-                result.save(out)
-            if predictions is not None:
-                result.write_predictions(predictions)
+            files.write_each(
+                out and partial(result.save, out),
+                predictions and partial(result.write_predictions, predictions),
+            )
             more: dict[str, Any] = {"target_was_source": was_source(result)}
             if controls:
                 with waiting("training controls"):

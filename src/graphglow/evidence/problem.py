@@ -9,6 +9,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.rows import Rows, sparse_rows, unit
+from graphglow.graphs.check import checked_edges, checked_labels, one_graph
 from graphglow.graphs.graph import normalised_adjacency, undirected_edges
 from graphglow.ops.sparse import SparseMatrix
 
@@ -95,19 +96,13 @@ def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
     Without a ``train_mask`` every node with ``y >= 0`` counts as labelled. ``x``, ``edge_index``
     and ``y`` may each be absent.
     """
-    if not isinstance(data, Data):
-        raise InputError(
-            f"a graph must be a torch_geometric Data object; got {type(data).__name__}"
-        )
-    num_nodes = _num_nodes(data)
+    num_nodes = _num_nodes(one_graph(data))
     if num_nodes < 1:
         raise InputError("a graph must have at least one node; got none")
-    edge_index, weight = _edges(data, num_nodes)
+    edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     labelled, classes = _labels(data, num_nodes)
     names = data.get("class_names")
     largest = int(classes.max()) + 1 if len(classes) else 0
-    if largest > num_nodes:
-        raise InputError(f"y must hold classes below the node count {num_nodes}; got {largest - 1}")
     seen, classes = torch.unique(classes, return_inverse=True)
     edge_index, labelled, classes = (t.to(device) for t in (edge_index, labelled, classes))
     weight = None if weight is None else weight.to(device)
@@ -182,42 +177,12 @@ def _num_nodes(data: Data) -> int:
     return int(count)
 
 
-def _edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor | None]:
-    edge_index, weight = data.edge_index, data.get("edge_weight")
-    if edge_index is None:
-        return torch.empty(2, 0, dtype=torch.int64), None
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
-        raise InputError(
-            f"edge_index must hold integers [2, E]; got {edge_index.dtype} "
-            f"{tuple(edge_index.shape)}"
-        )
-    if edge_index.numel() and not (edge_index.min() >= 0 and edge_index.max() < num_nodes):
-        raise InputError(
-            f"edge_index must lie in [0, {num_nodes - 1}]; got "
-            f"{int(edge_index.min())} to {int(edge_index.max())}"
-        )
-    if weight is not None and weight.numel() != edge_index.shape[1]:
-        raise InputError(
-            f"edge_weight must have one value per edge ({edge_index.shape[1]}); "
-            f"got {tuple(weight.shape)}"
-        )
-    if weight is None:
-        return edge_index.long(), None
-    if not bool((weight.isfinite() & (weight >= 0)).all()):
-        raise InputError("edge_weight must be finite and >= 0; got NaN, infinity or less than 0")
-    return edge_index.long(), weight.flatten()
-
-
 def _labels(data: Data, num_nodes: int) -> tuple[Tensor, Tensor]:
     """The labelled training nodes and their classes: [L], [L]."""
     y, mask = data.y, data.get("train_mask")
     if y is None:
         return torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
-    if y.numel() != num_nodes or y.is_floating_point():
-        raise InputError(
-            f"y must hold one integer class per node ({num_nodes}); got {y.dtype} {tuple(y.shape)}"
-        )
-    y = y.flatten().cpu().long()
+    y = checked_labels(y, num_nodes, None, need_labels=False)
     known = torch.ones(num_nodes, dtype=torch.bool) if mask is None else mask.cpu().bool()
     if mask is not None and mask.dtype != torch.bool:
         raise InputError(f"train_mask must be boolean; got {mask.dtype}")

@@ -9,7 +9,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.utils import is_undirected, to_undirected
 
 from graphglow.errors import InputError
@@ -48,9 +48,7 @@ def check_graph(
     Shapes:
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
-    if not isinstance(data, Data):
-        raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
-    data = data.clone()
+    data = one_graph(data).clone()
     data.x = _checked_features(data.x)
     num_nodes, ids = data.x.shape[0], data.get("node_id")
     stated = data.num_nodes if "num_nodes" in data else num_nodes
@@ -61,8 +59,8 @@ def check_graph(
         raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
     if data.y is None and not need_labels:
         data.y = torch.full((num_nodes,), -1)
-    data.y = _checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
-    data.edge_index, weight = _checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+    data.y = checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
+    data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
     if weight is not None:
         data.edge_weight = weight
     _add_directions(data, num_nodes)
@@ -73,6 +71,18 @@ def check_graph(
     return complete_masks(
         data, split_seed, need_labels=need_labels, need_validation=need_validation
     )
+
+
+def one_graph(data: object) -> Data:
+    """``data``, if it is a ``Data``; else a sentence that says what to do instead."""
+    if isinstance(data, HeteroData):
+        raise InputError(
+            "a graph must have nodes of one kind, a torch_geometric Data; got a HeteroData (where "
+            "its kinds have the same features, data.to_homogeneous() makes a Data of it)"
+        )
+    if not isinstance(data, Data):
+        raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
+    return data
 
 
 def _need(holds: bool, sentence: str) -> None:
@@ -105,16 +115,27 @@ def _checked_features(x: object) -> Tensor:
     return x
 
 
-def _checked_labels(
+def checked_labels(
     y: object, num_nodes: int, class_names: list[str] | None, need_labels: bool
 ) -> Tensor:
+    """Labels as int64 on the CPU, -1 for unlabelled: [N] or [N, 1] -> [N]."""
     if not isinstance(y, Tensor):
         raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     one_each = f"y must have one label per node ({num_nodes})"
-    _need(y.ndim == 1 and len(y) == num_nodes, f"{one_each}; got shape {tuple(y.shape)}")
-    _need(_is_integer(y), f"y must hold integer classes (-1 for unlabelled); got {y.dtype}")
+    shape = f"got shape {tuple(y.shape)}"
+    if y.ndim == 2 and len(y) == num_nodes:
+        raise InputError(
+            f"{one_each}; {shape} (of several labels take one at a time, y = y[:, 0]; one-hot ones "
+            "are y.argmax(1))"
+        )
+    _need(y.ndim == 1 and len(y) == num_nodes, f"{one_each}; {shape}")
+    if not _is_integer(y):
+        raise InputError(
+            f"y must hold integer classes (-1 for unlabelled); got {y.dtype} (of classes "
+            "take y.long(); a number to predict must be cut into classes, as pandas.qcut does)"
+        )
     y = y.detach().cpu().to(torch.int64)
     low, high = int(y.min()), int(y.max())
     _need(low >= -1, f"y must be -1 (unlabelled) or a class from 0; got {low}")
@@ -127,7 +148,8 @@ def _checked_labels(
     return y
 
 
-def _checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """Edges as int64 [2, E] and weights as float32 [E], if there are any, on the CPU."""
     if edges is None:
         return torch.empty(2, 0, dtype=torch.int64), None
     if isinstance(edges, EdgeIndex):

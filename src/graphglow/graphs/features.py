@@ -245,7 +245,8 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
         if bad.any():
             raise InputError(
                 f"{what} must be text, or whole numbers from 0 (-1 or blank for unlabelled); got "
-                f"{_first(present[bad])}"
+                f"{_first(present[bad])} (a number to predict must be cut into classes, as "
+                "pandas.qcut does)"
             )
         classes = number.astype(np.int64)[number >= 0]
     names = sorted(set(classes))

@@ -1,5 +1,6 @@
 """One loader for every door: names, files, tables, and graph objects of other libraries."""
 
+import copy
 import difflib
 import os
 from collections.abc import Callable
@@ -7,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from scipy.sparse import issparse
+from torch import Tensor
 from torch_geometric.data import Data, Dataset
+from torch_geometric.data.data import BaseData
 
 from graphglow.errors import InputError
 from graphglow.graphs import files, objects
-from graphglow.graphs.check import check_graph
+from graphglow.graphs.check import check_graph, one_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import is_there, note, own_path
 from graphglow.graphs.leaks import say_leaks
@@ -107,23 +110,37 @@ def load_graph(
 
 
 def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
-    """A ``Data`` as it is, and anything else by :func:`load_graph`; a drawn split is said.
+    """A ``Data`` as it is, and anything else by :func:`load_graph`; a split is drawn and said.
+
+    The split is that of :func:`load_graph`: drawn where there are labels and no mask.
 
     Args:
         source: What :func:`load_graph` takes.
         need_labels: As there.
-        split: Whether the split is of use, so that it is to be said.
+        split: Whether a split is of use, so that it is to be drawn and said.
     """
-    if isinstance(source, Data):
-        return source
-    data = load_graph(source, need_labels=need_labels)
-    if split and data.split.startswith("random") and bool(data.train_mask.any()):
+    if not isinstance(source, Data):
+        data = load_graph(source, need_labels=need_labels)
+        if split:
+            say_split(data)
+        return data
+    data, y = copy.copy(source), source.get("y")
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
+        return data  # a check will have more to say
+    data.y = y.flatten()
+    if split and bool((y >= 0).any()) and not any(name in data for name in MASKS):
+        say_split(with_random_split(data, 0, by_class=True))
+    return data
+
+
+def say_split(data: Data) -> None:
+    """Say which nodes were drawn for what, if they were."""
+    if str(data.get("split", "")).startswith("random") and bool(data.train_mask.any()):
         train, val, test = (int(data[name].sum()) for name in MASKS)
         note(
-            f"{data.name} has no split of its own: {train} training, {val} validation and {test} "
-            f"test nodes are drawn ({data.split})"
+            f"{data.get('name') or 'the graph'} has no split of its own: {train} training, {val} "
+            f"validation and {test} test nodes are drawn ({data.split})"
         )
-    return data
 
 
 def data_folder(data_root: str | Path | None) -> Path:
@@ -141,8 +158,8 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
     _refuse_columns(type(source).__name__, tables["columns"])
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
-    if isinstance(source, Data):
-        data = source.clone()
+    if isinstance(source, BaseData):
+        data = one_graph(source).clone()
         data.pop("split", None)
     else:
         data = objects.from_object(source, x=x, y=y, need_labels=tables["need_labels"])

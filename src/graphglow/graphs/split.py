@@ -73,9 +73,10 @@ def with_random_split(data: Data, seed: int, *, by_class: bool = False) -> Data:
     """Set the masks of a random split where there is no mask yet, and ``data.split``."""
     if not any(data.get(name) is not None for name in MASKS):
         draw = stratified_split if by_class else random_split
-        for name, index in zip(MASKS, draw(data.y, seed=seed), strict=True):
-            data[name] = torch.zeros(len(data.y), dtype=torch.bool)
-            data[name][index] = True
+        for name, index in zip(MASKS, draw(data.y.cpu(), seed=seed), strict=True):
+            mask = torch.zeros(len(data.y), dtype=torch.bool)
+            mask[index] = True
+            data[name] = mask.to(data.y.device)
         data.split = f"random seed {seed}"
     return data
 

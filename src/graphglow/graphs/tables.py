@@ -14,7 +14,8 @@ Nodes that come after training are read with the ids and the encoding of the gra
 
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from graphglow.graphs.features import (
 )
 from graphglow.graphs.files import note, one_sentence
 from graphglow.graphs.split import SPLITS
-from graphglow.graphs.table_file import Table, find_table, open_table
+from graphglow.graphs.table_file import Table, find_table, is_table_file, open_table
 
 NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "node_id", "node"),
@@ -52,6 +53,8 @@ LEAVE_OUT = "leave_out"
 Columns = Mapping[str, str | Sequence[str]]
 """Role -> name of the column; ``leave_out`` -> names of columns that are not to be read."""
 SPLIT_NAMES = {"valid": "val", "validation": "val"}
+LARGEST_LOOKED_AT = 50_000_000
+"""Bytes of tables that are read to say how they could be."""
 HOW_TO_SKIP = "--skip-unknown-edges (in Python skip_unknown_edges=True) leaves such edges out"
 
 
@@ -72,20 +75,73 @@ def read_tables(
     if isinstance(nodes, Path) and edges is None and nodes.is_dir():
         node_table, edge_table = find_table(nodes, "nodes"), find_table(nodes, "edges")
         if node_table is None:
-            raise InputError(f"a graph folder must hold nodes.csv or nodes.parquet; got {nodes}")
+            raise _other_names(nodes)
     else:
         node_table, edge_table = open_table(nodes), None if edges is None else open_table(edges)
+    problems: list[str] = []
+
+    def found(find: Callable[..., Any], *given: Any) -> Any:
+        try:
+            return find(*given, roles)
+        except InputError as error:  # said with all others
+            problems.append(str(error))
+
     there = node_table.columns + ([] if edge_table is None else edge_table.columns)
     for name in left_out:
         if name not in there:
-            raise _missing(f"the column {name!r}, which is to be left out", node_table, there, name)
-    data, ids = _read_nodes(_without(node_table, left_out), roles, need_labels)
+            rule = f"the column {name!r}, which is to be left out"
+            problems.append(str(_missing(rule, node_table, there, name)))
+    table = _without(node_table, left_out)
+    known = [
+        found(_need, "id", table),
+        found(_need if need_labels else _find, "label", table),
+        found(_find, "split", table),
+    ]
     if edge_table is not None:
-        table, whose = _without(edge_table, left_out), "nodes of the nodes table"
-        data.edge_index, weight = _read_edges(table, ids, roles, whose, skip_unknown_edges)
-        if weight is not None:
-            data.edge_weight = weight
+        edge_table = _without(edge_table, left_out)
+        ends, weight = found(_need_ends, edge_table), found(_find, "weight", edge_table)
+    if problems:
+        raise InputError("; ".join(problems))
+    data, ids = _read_nodes(table, known)
+    if roles:
+        data.feature_columns["chosen"] = roles
+    if edge_table is not None:
+        whose = "nodes of the nodes table"
+        data.edge_index, weights = _read_edges(
+            edge_table, ids, ends, weight, whose, skip_unknown_edges
+        )
+        if weights is not None:
+            data.edge_weight = weights
     return data
+
+
+def _other_names(folder: Path) -> InputError:
+    """What to say of a folder without a nodes table: what is there, and how to read that."""
+    paths = sorted(path for path in folder.iterdir() if path.name[0] != ".")
+    files = [path for path in paths if is_table_file(path)]
+    names = ", ".join(path.name for path in (files or paths)[:10]) or "nothing"
+    advice = f"; --target {files[0]} reads that one" if len(files) == 1 else ""
+    if len(files) > 1:
+        advice = "; --target NODES+EDGES reads two of them, nodes first"
+    if len(files) == 2 and sum(path.stat().st_size for path in files) < LARGEST_LOOKED_AT:
+        with suppress(InputError):  # of a table that cannot be read
+            found = [_as_edges(*two) for two in (files, files[::-1])]
+            advice = next((f"; {said} reads them" for said in found if said), advice)
+    rule = "a graph folder must hold nodes.csv or nodes.parquet, and edges.csv or edges.parquet"
+    return InputError(f"{rule}; got {folder} with {names}{advice}")
+
+
+def _as_edges(nodes: Path, edges: Path) -> str | None:
+    """How to read ``edges`` as edges between ``nodes``, if two columns hold ids of these."""
+    tables = [open_table(path) for path in (nodes, edges)]
+    known, pairs = (table.frame(table.columns, text=table.columns).fillna("") for table in tables)
+    for own in (name for name in known if known[name].is_unique):
+        ends = [name for name in pairs if pairs[name].isin(known[own]).all()]
+        if len(ends) == 2:
+            label = "" if {*NAMES["label"]} & {n.lower() for n in known} else " label=NAME"
+            roles = f"id={own}{label} source={ends[0]} target={ends[1]}"
+            return f"--target {nodes}+{edges} --columns {roles}"
+    return None
 
 
 def _checked_roles(columns: Columns | None) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -156,7 +212,7 @@ def _need(role: str, table: Table, chosen: Mapping[str, str]) -> str:
     return name
 
 
-def _need_ends(table: Table, chosen: Mapping[str, str], ids: Any) -> list[str]:
+def _need_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
     """The two ends of an edge: ``source`` goes with ``target``, ``from`` with ``to``, and so on."""
     if "source" in chosen or "target" in chosen:
         return [_need(role, table, chosen) for role in ("source", "target")]
@@ -169,11 +225,6 @@ def _need_ends(table: Table, chosen: Mapping[str, str], ids: Any) -> list[str]:
     if len(others) != 2:
         rule = "the columns source and target (columns source=NAME target=NAME can say which)"
         raise _missing(rule, table, table.columns, "source", "target")
-    if all(name in ids for name in others):
-        raise InputError(
-            f"{table.what} must start with a header such as source,target; got the edge "
-            f"{', '.join(others)}"
-        )
     return others
 
 
@@ -186,11 +237,10 @@ def _missing(rule: str, table: Table, columns: Sequence[str], *wanted: str) -> I
     return InputError(f"{table.what} must have {rule}; got {text or 'none'}{hint}")
 
 
-def _read_nodes(table: Table, chosen: dict[str, str], need_labels: bool) -> tuple[Data, Any]:
-    id_column = _need("id", table, chosen)
-    label = (_need if need_labels else _find)("label", table, chosen)
-    split = _find("split", table, chosen)
-    known = [name for name in (id_column, label, split) if name is not None]
+def _read_nodes(table: Table, columns: Sequence[str | None]) -> tuple[Data, Any]:
+    """Read nodes, whose ids, labels and split are in these columns: a graph, and ids as text."""
+    known = [name for name in columns if name is not None]
+    id_column, (_, label, split) = known[0], columns
     frame = table.frame(table.columns, text=known)
     ids = _checked_ids(frame[id_column], table.what)
     data = Data(y=torch.full((len(ids),), -1), node_id=own_ids(ids))
@@ -200,7 +250,7 @@ def _read_nodes(table: Table, chosen: dict[str, str], need_labels: bool) -> tupl
     if split is not None:
         add_masks(data, frame[split], f"column {split!r} of {table.what}")
     data.x, made = encode_columns(frame.drop(columns=known), table.what)
-    data.feature_columns = {"columns": made} | ({"chosen": chosen} if chosen else {})
+    data.feature_columns = {"columns": made}
     return data, ids
 
 
@@ -235,7 +285,13 @@ def add_masks(data: Data, split: Any, where: str) -> None:
 
 
 def _read_edges(
-    table: Table, ids: Any, chosen: Mapping[str, str], whose: str, skip: bool, num_old: int = 0
+    table: Table,
+    ids: Any,
+    ends: list[str],
+    weight: str | None,
+    whose: str,
+    skip: bool,
+    num_old: int = 0,
 ) -> tuple[Tensor, Tensor | None]:
     """Read edges between ``ids``, as text in a pandas Index: [2, E], and weights [E] or None.
 
@@ -243,7 +299,12 @@ def _read_edges(
     """
     import pandas as pd
 
-    ends, weight = _need_ends(table, chosen, ids), _find("weight", table, chosen)
+    usual = {*NAMES["source"], *NAMES["target"]}
+    if all(name in ids and name.lower() not in usual for name in ends):
+        raise InputError(
+            f"{table.what} must start with a header such as source,target; got the edge "
+            f"{', '.join(ends)}"
+        )
     numbers = own_ids(ids)  # whole numbers are looked up as such: text takes much more memory
     whole = len(numbers) > 0 and type(numbers[0]) is int
     frame = table.frame([*ends, *([weight] if weight else [])], [] if whole else ends)
@@ -344,7 +405,8 @@ def read_new_nodes(
     joined = _without(open_table(edges), left_out)
     chosen = _as_called_here(before, joined) | roles
     everyone, whose = pd.Index([*old, *ids], dtype=object), "old or new nodes"
-    found = _read_edges(joined, everyone, chosen, whose, skip_unknown_edges, len(old))
+    ends, weight = _need_ends(joined, chosen), _find("weight", joined, chosen)
+    found = _read_edges(joined, everyone, ends, weight, whose, skip_unknown_edges, len(old))
     return NewNodes(x, *found, list(ids))
 
 

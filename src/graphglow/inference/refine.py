@@ -59,15 +59,14 @@ class RefinedData(Data):  # type: ignore[misc]
         predicted, mask = self.predict(), self.get(f"{part}_mask")
         if predicted is None or mask is None or not bool(mask.any()):
             return None
-        return float((predicted == self.y.flatten())[mask].double().mean())
+        return float((predicted == self.y)[mask].double().mean())
 
     def write_predictions(self, path: str | Path) -> None:
         """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``."""
         probabilities = self.predict_proba()
         if probabilities is None:
             raise InputError("predictions need labels to learn from; got a graph without any")
-        flat = self if self.y.ndim == 1 else Data(**self.to_dict() | {"y": self.y.flatten()})
-        write_predictions(flat, probabilities, path)
+        write_predictions(self, probabilities, path)
 
 
 def refine(

@@ -13,7 +13,7 @@ from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import check_graph
-from graphglow.graphs.check import MASKS
+from graphglow.graphs.check import MASKS, one_graph
 from graphglow.graphs.graph import normalised_adjacency, normalised_features
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
@@ -103,7 +103,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         return f"RefineStructure(learner={self._named!r}, mode={self.mode!r}, top_k={self.top_k})"
 
     def forward(self, data: Data) -> Data:
-        if isinstance(data, Batch) or not isinstance(data, Data):
+        if isinstance(data, Batch) or not isinstance(one_graph(data), Data):
             raise InputError(
                 "RefineStructure takes one torch_geometric Data at a time; "
                 f"got {type(data).__name__}"

@@ -100,7 +100,7 @@ def keep_learner(folder: Path, lesson: Lesson, content: bytes) -> Path:
     """Write a learner to a file of its own."""
     paths = (folder / lesson.pattern.format(number) for number in count(1))
     path = next(path for path in paths if not path.exists())
-    with atomic_path(path) as temporary:
+    with atomic_path(path, make_folder=True) as temporary:
         temporary.write_bytes(content)
     return path
 
