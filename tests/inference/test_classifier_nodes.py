@@ -149,7 +149,7 @@ def test_settings_are_parameters():
         TransferConfig(epochs=3, dropout=0.1, hidden=8)
     )
     assert GlowClassifier("paper", epochs=4)._settings() == PaperConfig(epochs=4)
-    with pytest.raises(InputError, match="settings must be those of PaperConfig.*'hidden'"):
+    with pytest.raises(InputError, match=r"settings must be those of PaperConfig.*'hidden'"):
         GlowClassifier("paper", hidden=4)._settings()
     with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
         clf.set_params(speed=1)

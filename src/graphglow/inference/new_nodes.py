@@ -76,6 +76,8 @@ def predict_new(
         )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
+    if new_x.shape[1:] == (0,) and num_features == 1:  # as nodes without features have it
+        new_x = torch.ones(len(new_x), 1)
     if new_x.ndim != 2 or new_x.shape[1] != num_features:
         raise InputError(
             f"x must have a row per new node and the {num_features} columns of training; got "
