@@ -249,7 +249,7 @@ def test_answers_move_to_the_class_shares_of_validation_where_that_pays():
     nodes = torch.arange(0, 100, 2)
 
     def mixed(*answers):
-        mix = shares_by_validation(answers, prior, nodes, y[nodes])
+        mix = shares_by_validation([one[nodes] for one in answers], prior, y[nodes])
         torch.testing.assert_close(mix.shares.sum(), torch.tensor(1.0))
         scaled = zip(mix.shares, mix.sharpness, answers, strict=True)
         return mix, sum(share * sharp * one for share, sharp, one in scaled) + mix.shift
@@ -262,7 +262,7 @@ def test_answers_move_to_the_class_shares_of_validation_where_that_pays():
     mix, logits = mixed(right, unsure)
     assert (logits.argmax(1) == y).all()
     assert mix.shares[0] > mix.shares[1]
-    even = shares_by_validation([right, unsure], prior, nodes[:0], y[:0])
+    even = shares_by_validation([right[:0], unsure[:0]], prior, y[:0])
     assert even.shares.tolist() == [0.5, 0.5]
     assert not even.shift.any()
 

@@ -19,7 +19,7 @@ SHARPNESS = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
 PSEUDO_LABELS = 5  # of the training labels' shares, against few validation nodes
 
 
-def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
+def mixing_weights(accuracies: Sequence[float], nodes: float) -> Tensor:
     """``softmax((a - max a) / (e / 2))`` with e the standard error of the best accuracy.
 
     Shapes:
@@ -31,11 +31,18 @@ def mixing_weights(accuracies: Sequence[float], nodes: int) -> Tensor:
     return ((accuracy - accuracy.max()) / (0.5 * error)).softmax(0)
 
 
-def validation_score(answer: Tensor, labels: Tensor) -> float:
-    """Accuracy, ties by the log-loss: [K, C], [K]."""
-    right = (answer.argmax(1) == labels).float().mean()
-    sure = answer.gather(1, labels[:, None]).clamp_min(1e-9).log().mean()
-    return float(right + 1e-3 * sure)
+def balancing(labels: Tensor) -> Tensor:
+    """A weight per node, by which each class that occurs counts alike: [M] -> [M], of mean 1."""
+    counts = torch.bincount(labels)
+    each = len(labels) / (counts.clamp_min(1) * (counts > 0).sum())
+    return each[labels]
+
+
+def validation_score(answer: Tensor, labels: Tensor, weight: Tensor) -> float:
+    """Accuracy, ties by the log-loss: [K, C], [K], [K] of mean 1."""
+    right = (answer.argmax(1) == labels).float()
+    sure = answer.gather(1, labels[:, None])[:, 0].clamp_min(1e-9).log()
+    return float((weight * (right + 1e-3 * sure)).mean())
 
 
 def graph_by_leave_one_out(
@@ -72,7 +79,7 @@ class Mixture(NamedTuple):
 
 
 def shares_by_validation(
-    logits: Sequence[Tensor], prior: Tensor, nodes: Tensor, labels: Tensor
+    logits: Sequence[Tensor], prior: Tensor, labels: Tensor, weight: Tensor | None = None
 ) -> Mixture:
     """Mix answers by their accuracy on validation nodes; evenly where there are none.
 
@@ -81,26 +88,28 @@ def shares_by_validation(
     is, is by its log-loss there.
 
     Shapes:
-        logits [N, C] each, A of them; prior [C] of the training labels; nodes [K], labels [K]
+        logits [K, C] of validation nodes, A of them; prior [C] of the training labels;
+        labels [K]; weight [K] of mean 1
     """
     count = len(logits)
-    if len(nodes) == 0:
+    if len(labels) == 0:
         even = torch.full((count,), 1 / count, device=prior.device)
         return Mixture(even, torch.ones_like(even), torch.zeros_like(prior))
     seen = prior > 0
-    counts = torch.bincount(labels, minlength=len(prior)).to(prior)
+    weight = torch.ones_like(labels, dtype=prior.dtype) if weight is None else weight
+    counts = torch.bincount(labels, weight, minlength=len(prior)).to(prior)
     shares = (counts + PSEUDO_LABELS * prior) / (counts.sum() + PSEUDO_LABELS)
     ratio = torch.where(seen, (shares.clamp_min(1e-4) / prior.clamp_min(1e-4)).log(), 0.0)
     sharpness, scores = [], []
     for one in logits:
-        tried = torch.tensor(SHARPNESS, device=one.device)[:, None, None] * one[nodes]
-        cost = [F.cross_entropy(each, labels, reduction="sum") for each in tried]
-        held = 2 * torch.tensor(SHARPNESS, device=one.device).log().square()
-        sharp = SHARPNESS[int((torch.stack(cost) + held).argmin())]
+        tried = torch.tensor(SHARPNESS, device=one.device)
+        cost = [F.cross_entropy(by * one, labels, reduction="none") @ weight for by in tried]
+        sharp = SHARPNESS[int((torch.stack(cost) + 2 * tried.log().square()).argmin())]
         sharpness.append(sharp)
         for strength in STRENGTHS:
-            answer = (sharp * one[nodes] + strength * ratio).softmax(1)
-            scores.append(validation_score(answer, labels))
-    weights = mixing_weights(scores, len(nodes)).view(count, len(STRENGTHS)).to(prior)
+            answer = (sharp * one + strength * ratio).softmax(1)
+            scores.append(validation_score(answer, labels, weight))
+    worth = float(weight.sum().square() / weight.square().sum())  # nodes, if all counted alike
+    weights = mixing_weights(scores, worth).view(count, len(STRENGTHS)).to(prior)
     moved = (weights * torch.tensor(STRENGTHS).to(prior)).sum()
     return Mixture(weights.sum(1), torch.tensor(sharpness).to(prior), moved * ratio)

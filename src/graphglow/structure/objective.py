@@ -116,11 +116,14 @@ def relaxed_bernoulli(alpha: Tensor, temperature: float, generator: torch.Genera
     return torch.sigmoid((torch.logit(alpha) + logistic) / temperature)
 
 
-def supervised_loss(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+def supervised_loss(
+    logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None
+) -> Tensor:
     """Cross-entropy on ``nodes``: L_s at the structure that made ``logits`` (Eq. 15).
 
     Shapes:
-        logits [.., N, C], nodes [M], labels [M] -> [..], one loss per run
+        logits [.., N, C], nodes [M], labels [M], weight [M] of mean 1 -> [..], one loss per run
     """
     log_p = logits.index_select(-2, nodes).log_softmax(-1)  # [.., M, C]
-    return -log_p.gather(-1, labels[:, None].expand(*log_p.shape[:-1], 1)).mean((-2, -1))
+    cost = -log_p.gather(-1, labels[:, None].expand(*log_p.shape[:-1], 1))
+    return (cost if weight is None else cost * weight[:, None]).mean((-2, -1))

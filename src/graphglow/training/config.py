@@ -24,6 +24,7 @@ from graphglow.structure.config import LearnerConfig, ObjectiveConfig
 
 Device = Literal["auto", "cpu", "cuda"]
 Schedule = Literal["in turn", "together"]
+ClassWeight = Literal["none", "balanced"]
 if TYPE_CHECKING:
     BackboneName = str
 else:  # so that the command line lists them
@@ -221,15 +222,29 @@ class TransferConfig(RunConfig, Model):
     None: GNNs on either graph and on none are mixed, by validation."""
     top_k: int = 16
     """Edges of the refined graph that a node keeps, the strongest; more where others keep them."""
+    class_weight: ClassWeight = "none"
+    """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
+    whose score is then the balanced accuracy. For rare classes that matter as much as others."""
+
+    batch_nodes: int | None = None
+    """Train by batches of so many nodes; None takes all at once. With sign, memory is then bounded;
+    with another backbone PyG's NeighborLoader draws around them, where pyg-lib is installed."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.batch_nodes is not None:
+            at_least("batch_nodes", self.batch_nodes, 1)
         at_least("patience", self.patience, 1)
         at_least("hidden", self.hidden, 1)
         at_least("top_k", self.top_k, 1)
+        one_of("class_weight", self.class_weight, get_args(ClassWeight))
         if self.input_weight is not None:
             in_unit_interval("input_weight", self.input_weight)
         self._check_model()
+
+    @property
+    def balanced(self) -> bool:
+        return self.class_weight == "balanced"
 
     def run(self, input_weight: float) -> ModelConfig:
         """The settings of one GNN, whose message passing is not refined any further."""

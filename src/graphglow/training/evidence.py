@@ -14,7 +14,7 @@ import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.answers import graph_by_leave_one_out, shares_by_validation
+from graphglow.evidence.answers import balancing, graph_by_leave_one_out, shares_by_validation
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rows import entries, sparse_rows
@@ -33,6 +33,7 @@ from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import prefixed, within
 from graphglow.structure import FixedStructure, Structure
+from graphglow.training.batches import HopTask, batched_task, check_batches
 from graphglow.training.checkpoint import (
     Checkpoints,
     Part,
@@ -50,7 +51,7 @@ from graphglow.training.device import (
 )
 from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, Voice, loaded_gnn
-from graphglow.training.task import GraphTask, accuracy, gnn_of
+from graphglow.training.task import gnn_of
 from graphglow.training.verdict import Share, homophily
 
 GRAPHS = {"input": (1.0, 0.0), "refined": (0.0, 0.0), "none": (0.0, 1.0)}
@@ -315,7 +316,7 @@ CHOSEN: dict[str, Callable[[Any], Any]] = {
 
 
 class _Trained(NamedTuple):
-    """One of the GNNs that are mixed, on its own."""
+    """One of the GNNs that are mixed, on its own, and what it says of validation nodes [K, C]."""
 
     answer: Answer
     logits: Tensor
@@ -345,7 +346,8 @@ class _Trials:
         unseen = len(graph.val) == 0
         self.graph = replace(graph, val=graph.train) if unseen else graph
         self.epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-        self.known, self.config = known, config
+        self.config = config
+        self.read = cache(lambda inputs: known.read(self.graph, inputs))
         self.structure = known.structure(graph.num_nodes)
         self.on_epoch, self.checkpoints = on_epoch, checkpoints
         self.parts: dict[str, Part] = {}
@@ -361,10 +363,12 @@ class _Trials:
 
     def train(self, inputs: str, name: str, weight: float, own: float) -> _Trained:
         """One GNN, by what it reads and over which graph."""
-        graph = self.known.read(self.graph, inputs)
-        given = FixedStructure(self.structure, own)
-        run = self.config.run(weight)
-        task = GraphTask(graph, None, self.config.hidden, [run], given=given)
+        graph = self.read(inputs)
+        given, config = FixedStructure(self.structure, own), self.config
+        task = batched_task(
+            graph, config.hidden, config.run(weight), given,
+            batch_nodes=config.batch_nodes, balanced=config.balanced,
+        )  # fmt: skip
         loop = Loop(task, self.epochs, self.config.patience)
         parts: dict[str, Part] = {f"{inputs}-{name}-task": task, f"{inputs}-{name}-loop": loop}
         self.parts |= parts
@@ -375,8 +379,10 @@ class _Trials:
             loop.on_read = lambda now: keep.offer(self.parts)
         (history,) = loop.run(of_run(self.on_epoch, len(self.parts) // 2 - 1))
         loop.on_read = None
+        if isinstance(task, HopTask):
+            del task.hops  # the task stays, for checkpoints
         answer = Answer(inputs, name, weight, own, gnn_of(task, 0), history)
-        return _Trained(answer, task.logits())
+        return _Trained(answer, task.logits()[self.graph.val])
 
 
 def transfer_evidence(
@@ -390,6 +396,7 @@ def transfer_evidence(
     """See :func:`graphglow.transfer`."""
     began = time.perf_counter()
     device = resolve_device(config.device)
+    check_batches(config.backbone, config.batch_nodes)
     data = check_graph(_with_columns(data), need_validation=False)
     reset_peak_memory(device)
     with (
@@ -408,7 +415,7 @@ def transfer_evidence(
         judged = len(graph.val) > 0
         lines = _lines(config, refined, judged=judged)
         trained = [trials.train(inputs, name, *weights) for inputs, name, weights in lines]
-        answers, instant, shift = _mixture(trained, known, graph)
+        answers, instant, shift = _mixture(trained, known, graph, config.balanced)
         train_seconds = time.perf_counter() - train_began
     result = EvidenceResult(
         data=data,
@@ -435,7 +442,7 @@ def _of_input_alone(trained: Sequence[_Trained], graph: Graph) -> float | None:
     """Validation accuracy of the plain GNN among those trained, if it is."""
     for answer, logits in trained:
         if (answer.inputs, answer.graph) == LINES[0]:
-            return float(accuracy(logits, graph.val, graph.y[graph.val]))
+            return float((logits.argmax(1) == graph.y[graph.val]).double().mean())
     return None
 
 
@@ -549,11 +556,20 @@ def _lines(
 
 
 def _mixture(
-    trained: Sequence[_Trained], known: Known, graph: Graph
+    trained: Sequence[_Trained], known: Known, graph: Graph, balanced: bool
 ) -> tuple[list[Answer], tuple[float, float], Tensor]:
-    """GNNs that count, the closed form's share and sharpness, and the shift of the classes."""
-    logits = [one.logits for one in trained] + [known.instant.clamp_min(FLOOR).log()]
-    mix = shares_by_validation(logits, known.prior, graph.val, graph.y[graph.val])
+    """GNNs that count, the closed form's share and sharpness, and the shift of the classes.
+
+    Balanced, GNNs have been trained as if the classes had even shares; the closed form has not.
+    """
+    prior, labels = known.prior, graph.y[graph.val]
+    uneven, weight = torch.zeros_like(prior), None
+    if balanced:
+        seen = prior > 0
+        uneven = torch.where(seen, prior.clamp_min(FLOOR).log(), 0.0)
+        prior, weight = seen / seen.sum(), balancing(labels)
+    instant = known.instant[graph.val].clamp_min(FLOOR).log() - uneven
+    mix = shares_by_validation([*(one.logits for one in trained), instant], prior, labels, weight)
     shares = mix.shares.clone()
     small = shares < SMALLEST_SHARE
     small[int(shares[:-1].argmax())] = False  # a result has a GNN
@@ -565,7 +581,8 @@ def _mixture(
         for i, one in enumerate(trained)
         if shares[i] > 0 or not small[i]
     ]
-    return answers, (float(shares[-1]), float(mix.sharpness[-1])), mix.shift
+    share, sharpness = float(shares[-1]), float(mix.sharpness[-1])
+    return answers, (share, sharpness), mix.shift - share * sharpness * uneven
 
 
 def _beside(x: SparseMatrix | Tensor, more: Tensor) -> SparseMatrix | Tensor:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from graphglow.evidence.answers import balancing
 from graphglow.gnn import Backbone, Dropout, MixedPropagation, stack
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
@@ -56,6 +57,7 @@ class GraphTask:
         seeds: Of each run's weights, dropout and pivots; by default the configs' own.
         given: A graph that messages pass over besides, where there is no learner.
         trained: Given, theta is trained too (one run only).
+        balanced: Let each class count alike, in the loss and in validation.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class GraphTask:
         seeds: Sequence[int] | None = None,
         given: Structure | None = None,
         trained: Trained | None = None,
+        balanced: bool = False,
     ) -> None:
         assert trained is None or (learner is not None and len(configs) == 1)
         assert given is None or learner is None
@@ -96,6 +99,8 @@ class GraphTask:
             runs=runs.count,
         )
         self.train_labels, self.val_labels = graph.y[graph.train], graph.y[graph.val]
+        self.train_weight = balancing(self.train_labels) if balanced else None
+        self.val_weight = balancing(self.val_labels) if balanced else None
 
     def train_step(self) -> tuple[Tensor, Tensor]:
         """Update w once, and theta where it is trained; return loss [..] and refinements [..].
@@ -112,7 +117,8 @@ class GraphTask:
         if self.trained is None:
             done = list(steps)
             logits = torch.stack([step.logits for step in done])  # [T, .., N, C]
-            losses = supervised_loss(logits, self.graph.train, self.train_labels)  # [T, ..]
+            labelled = self.graph.train, self.train_labels, self.train_weight
+            losses = supervised_loss(logits, *labelled)  # [T, ..]
         else:
             self.trained.theta.zero_grad()
             done, losses = self._learner_losses(steps, pivots)
@@ -137,9 +143,8 @@ class GraphTask:
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss [..] and accuracy [..] on the validation nodes."""
-        logits = self.logits()
-        loss = supervised_loss(logits, self.graph.val, self.val_labels)
-        return loss, accuracy(logits, self.graph.val, self.val_labels)
+        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
+        return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
 
     @property
     def weights(self) -> list[Tensor]:
@@ -283,13 +288,14 @@ def gnn_of(task: GraphTask, run: int) -> Backbone:
     return gnn.requires_grad_(False).eval()
 
 
-def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor) -> Tensor:
+def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None) -> Tensor:
     """Share of ``nodes`` whose largest logit is their label: [..] in float64; NaN for no nodes.
 
     Shapes:
-        logits [.., N, C], nodes [M], labels [M]
+        logits [.., N, C], nodes [M], labels [M], weight [M] of mean 1
     """
-    return (logits.index_select(-2, nodes).argmax(-1) == labels).double().mean(-1)
+    right = (logits.index_select(-2, nodes).argmax(-1) == labels).double()
+    return (right if weight is None else right * weight).mean(-1)
 
 
 def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:
