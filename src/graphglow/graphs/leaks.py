@@ -63,8 +63,8 @@ def _telling(x: Tensor, y: Tensor) -> list[int]:
     """Columns whose ranks differ most between classes: [n, F], [n]."""
     across = x.T.contiguous()  # [F, n]
     ordered = across.sort(1).values
-    rank = sum(torch.searchsorted(ordered, across, right=right) for right in (False, True))
-    rank = rank.float() - len(y)  # about its mean
+    below, upto = (torch.searchsorted(ordered, across, right=right) for right in (False, True))
+    rank = (below + upto - len(y)).float()  # twice, about its mean
     classes = F.one_hot(y).float()  # [n, C]
     between = (rank @ classes).square() @ (1 / classes.sum(0).clamp_min(1))
     share = between / rank.square().sum(1).clamp_min(1)

@@ -233,7 +233,7 @@ def _node_index(nodes: Any, data: Data, *, at_least: int = 0) -> NDArray[np.int6
     if (index < 0).any():
         known = f"lie in [0, {count - 1}]" if by_place else "be ids of the graph"
         raise InputError(f"nodes must {known}; got {named[index < 0][0]!s}")
-    return index.astype(np.int64)
+    return np.asarray(index, dtype=np.int64)
 
 
 def _class_labels(y: Any) -> NDArray[Any]:
