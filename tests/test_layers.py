@@ -30,7 +30,12 @@ ORDER = (
     "cli",
 )
 TOP = {"__main__": "cli"}
-ON_DEMAND = {("result.py", "inference"), ("result.py", "baselines")}  # by methods, when called
+ON_DEMAND = {  # by methods, when called
+    ("result.py", "inference"),
+    ("result.py", "baselines"),
+    ("explain.py", "report"),
+    ("explain_pair.py", "report"),
+}
 PRINTERS = {"report", "commands", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
 

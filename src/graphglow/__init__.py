@@ -43,6 +43,7 @@ _HOMES = {
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
     "audit": "graphglow.inference.audit",
+    "describe": "graphglow.graphs.describe",
     "explain_pair": "graphglow.inference.explain_pair",
     "fit": "graphglow.baselines",
     "fit_many": "graphglow.baselines",
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph
+    from graphglow.graphs.describe import describe as describe
     from graphglow.graphs.write import to_networkx as to_networkx
     from graphglow.inference.audit import Audit as Audit
     from graphglow.inference.audit import AuditEdges as AuditEdges

@@ -25,14 +25,13 @@ def with_entry(x: torch.Tensor, value: float) -> torch.Tensor:
 
 
 BAD = {
-    "no features": (lambda d: {"x": None}, "must have node features x; got x of type None"),
+    "nothing": (lambda d: {"x": None, "edge_index": None}, "features x or edges; got neither"),
     "list features": (lambda d: {"x": [[1.0]]}, "got x of type list"),
     "1-d features": (
         lambda d: {"x": torch.ones(12)},
         "for each of at least one node; got shape (12,)",
     ),
     "empty graph": (lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]}, "got shape (0, 3)"),
-    "zero columns": (lambda d: {"x": torch.ones(12, 0)}, "at least one feature column; got"),
     "zero features": (lambda d: {"x": torch.zeros(12, 3)}, "non-zero entry; got all zeros"),
     "nan": (lambda d: {"x": with_entry(d.x, float("nan"))}, "finite; got nan at node 4, column 1"),
     "inf": (lambda d: {"x": with_entry(d.x, float("-inf"))}, "must be finite; got -inf"),

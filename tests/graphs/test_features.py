@@ -86,11 +86,8 @@ def test_names_are_no_categories(texts, reason):
 
 def test_nothing_but_names():
     frame = pd.DataFrame({"a": [f"name {i}" for i in range(21)]})
-    with (
-        pytest.warns(InputWarning),
-        pytest.raises(InputError, match="at least one feature column; got none but a"),
-    ):
-        encode_features(frame)
+    with pytest.warns(InputWarning):
+        assert encode_features(frame).shape == (21, 0)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +149,7 @@ def test_how_it_was_made_makes_it_again():
 
 
 def test_no_columns():
-    with pytest.raises(InputError, match="t must have at least one feature column; got none"):
-        encode_features(pd.DataFrame(index=range(3)))
+    assert encode_features(pd.DataFrame(index=range(3))).shape == (3, 0)
 
 
 NONE = math.nan

@@ -12,6 +12,7 @@ import torch
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graphs import load_graph
+from graphglow.training import transfer
 
 
 def people(kind=nx.Graph):
@@ -140,11 +141,7 @@ BAD = {
     "empty": (lambda g: g.clear(), "a graph must have at least one node; got none in graph"),
     "no label": (
         lambda g: [a.pop("label") for a in g.nodes.values()],
-        "must have an attribute y, class, label; got age, note, tall",
-    ),
-    "no features": (
-        lambda g: [(a.pop("age"), a.pop("tall"), a.pop("note")) for a in g.nodes.values()],
-        "graph must have at least one feature column; got none",
+        "must have an attribute y, class, label (columns label=NAME names another); got age, note",
     ),
     "text among numbers": (
         lambda g: [a.update(note=n) for a, n in zip(g.nodes.values(), "12x4", strict=True)],
@@ -178,6 +175,44 @@ def test_bad_graphs(case):
     change(graph)
     with pytest.raises(InputError, match=re.escape(message)):
         load_graph(graph)
+
+
+def test_attributes_are_chosen_and_left_out():
+    graph = nx.karate_club_graph()
+    for node, attributes in graph.nodes.items():
+        attributes |= {"age": node % 7, "phone": f"{node}", "part": "train" if node % 2 else "val"}
+    for *_, attributes in graph.edges(data=True):
+        attributes["calls"] = 3.0
+    columns = {"label": "club", "split": "part", "weight": "calls", "leave_out": ["phone"]}
+    data = load_graph(graph, columns=columns)
+    assert data.class_names == ["Mr. Hi", "Officer"]
+    assert [column["name"] for column in data.feature_columns["columns"]] == ["age"]
+    assert data.x.shape == (34, 1)
+    assert (int(data.train_mask.sum()), int(data.val_mask.sum())) == (17, 17)
+    assert bool((data.edge_weight == 3).all())
+
+
+@pytest.mark.parametrize(
+    ("columns", "rule"),
+    [
+        ({"id": "age"}, "must name some of label, split, weight, or those to leave_out; got 'id'"),
+        ({"leave_out": "phone"}, "attributes that columns name; got no phone but age, label"),
+        ({"label": "kind"}, "attributes that columns name; got no kind but age"),
+    ],
+)
+def test_bad_choices_of_attributes(columns, rule):
+    with pytest.raises(InputError, match=rule):
+        load_graph(people(), columns=columns)
+
+
+def test_nodes_without_features_are_known_by_their_edges():
+    graph = nx.karate_club_graph()
+    with pytest.warns(InputWarning, match="Karate Club has no features: its nodes are known by"):
+        data = load_graph(graph, columns={"label": "club"})
+    assert bool((data.x == 1).all())
+    result = transfer(data, epochs=2, device="cpu")
+    new = result.predict_new_tables(pd.DataFrame({"id": ["x"]}))
+    assert new.predict().shape == (1,)
 
 
 def test_no_labels_where_none_are_needed():

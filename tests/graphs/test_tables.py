@@ -196,7 +196,7 @@ BAD_NODES = {
         "id,label,f,split\na,0,1,val\nb,1,2,test\n",
         "at least one labelled node for training (train_mask); got none",
     ),
-    "no features": ("id,label\na,0\nb,1\n", "must have at least one feature column; got none"),
+    "no features": ("id,label\na,0\nb,1\n", "must have features x or edges; got neither"),
     "constant": (
         "id,label,f\na,0,1\nb,1,1\n",
         "must have a feature column that differs between rows; got",

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from graphglow.errors import InputError
-from graphglow.inference.classifier import GlowClassifier
+from graphglow.inference.classifier import SETTINGS, GlowClassifier
 from graphglow.training import transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
@@ -54,7 +54,8 @@ def test_score_takes_nodes_and_labels(fitted, data):
 
 def test_get_and_set_params_and_clone(fitted):
     params = fitted.get_params(deep=False)
-    assert set(params) == {"learner", "config", "graph", "validation_fraction"}
+    own = {"learner", "config", "graph", "validation_fraction", "random_state"}
+    assert set(params) == {*own, *SETTINGS}
     copy = clone(fitted)
     assert copy.config == fitted.config
     assert copy.learner is not fitted.learner
@@ -95,16 +96,33 @@ def test_score_refuses_what_it_cannot_compare(fitted, data):
     unlabelled = data.clone()
     unlabelled.y[5] = -1
     clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(unlabelled)
-    with pytest.raises(InputError, match="labelled"):
+    with pytest.raises(InputError, match="whose label fit was not given; got 1"):
         clf.score([5])
 
 
-def test_score_without_test_nodes_is_refused(data):
+def test_score_without_test_nodes_is_of_those_held_out(data):
     without = data.clone()
     without.test_mask = torch.zeros_like(without.test_mask)
     clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(without)
-    with pytest.raises(InputError, match="at least one node"):
-        clf.score()
+    assert clf.score() == pytest.approx(clf.result_.val_accuracy)
+
+
+def test_classes_of_a_graph_have_its_names(data):
+    named = data.clone()
+    named.class_names = ["red", "green", "blue"]
+    clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(named)
+    assert clf.classes_.tolist() == named.class_names
+    codes = clf.predict_proba().argmax(1)
+    assert clf.predict().tolist() == [named.class_names[code] for code in codes]
+    assert clf.score([0, 1], clf.predict([0, 1])) == clf.score([0, 1], codes[:2]) == 1.0
+    with pytest.raises(ValueError, match="Mix of label input types"):
+        clf.score([0, 1], [0, 3])
+
+
+@pytest.mark.filterwarnings("ignore:.*no split of its own")
+def test_what_is_loaded_can_be_fitted():
+    clf = GlowClassifier(epochs=2, device="cpu").fit("wine")
+    assert clf.score() == pytest.approx(clf.result_.test_accuracy)
 
 
 def test_separate_labels_are_refused(data):

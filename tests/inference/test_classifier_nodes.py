@@ -4,6 +4,7 @@ import copy
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
@@ -132,30 +133,54 @@ def test_cross_validation_over_nodes(data):
 
 
 def test_a_search_over_settings_of_the_transfer(data):
-    grid = {"config__learning_rate": [1e-6, 0.1], "validation_fraction": [0.2]}
+    grid = {"learning_rate": [1e-6, 0.1], "validation_fraction": [0.2]}
     search = GridSearchCV(classifier(data, epochs=10), grid, cv=3, error_score="raise")
     search.fit(NODES, NAMES[data.y])
-    assert search.best_params_ == {"config__learning_rate": 0.1, "validation_fraction": 0.2}
-    assert search.best_estimator_.config.learning_rate == 0.1
-    assert search.best_estimator_.config.epochs == 10
+    assert search.best_params_ == {"learning_rate": 0.1, "validation_fraction": 0.2}
+    config = search.best_estimator_.result_.config
+    assert (config.learning_rate, config.epochs) == (0.1, 10)
     assert search.predict(NODES).shape == (40,)
 
 
-def test_settings_are_parameters_of_their_own():
-    clf = GlowClassifier()
-    assert clf.get_params()["config__epochs"] == TransferConfig().epochs
-    assert clf.set_params(**clf.get_params()).config is None
-    assert clf.set_params(config__epochs=3, config__seed=5) is clf
-    assert clf.config == TransferConfig(epochs=3, seed=5)
-    assert clone(clf).get_params()["config__seed"] == 5
-    both = clf.set_params(config=PaperConfig(dropout=0.1), config__epochs=4)
-    assert both.config == PaperConfig(dropout=0.1, epochs=4)
-    paper = GlowClassifier("paper").set_params(config__num_pivots=7)
-    assert paper.config == PaperConfig(num_pivots=7)
-    with pytest.raises(InputError, match=r"config__\* must name a setting.*speed"):
-        clf.set_params(config__speed=1)
+def test_settings_are_parameters():
+    clf = GlowClassifier(epochs=3, dropout=0.1)
+    assert clf._settings() == TransferConfig(epochs=3, dropout=0.1)
+    assert clone(clf).set_params(config=TransferConfig(epochs=9, hidden=8))._settings() == (
+        TransferConfig(epochs=3, dropout=0.1, hidden=8)
+    )
+    assert GlowClassifier("paper", epochs=4)._settings() == PaperConfig(epochs=4)
+    with pytest.raises(InputError, match=r"settings must be those of PaperConfig.*'hidden'"):
+        GlowClassifier("paper", hidden=4)._settings()
     with pytest.raises(ValueError, match="Invalid parameter 'speed'"):
         clf.set_params(speed=1)
+
+
+def test_the_random_state_is_the_seed(data):
+    assert GlowClassifier(random_state=5)._settings().seed == 5
+    assert GlowClassifier(config=TransferConfig(seed=3))._settings().seed == 3
+    drawn = [GlowClassifier(random_state=np.random.RandomState(7))._settings() for _ in range(2)]
+    assert drawn[0].seed == drawn[1].seed > 0
+    with pytest.raises(InputError, match="seed must be an integer"):
+        GlowClassifier(random_state="seven")._settings()
+
+
+@pytest.mark.parametrize("ids", [[f"n{i}" for i in range(40)], list(range(100, 140))])
+def test_nodes_are_named_by_their_own_ids(data, fitted, ids):
+    named = data.clone()
+    named.node_id = ids
+    clf = classifier(named).fit(np.array(ids)[:30], NAMES[data.y[:30]])
+    assert np.array_equal(clf.predict_proba(ids[5:9]), fitted.predict_proba()[5:9])
+    assert clf.score(pd.Series(ids), NAMES[data.y]) == fitted.score(NODES, NAMES[data.y])
+    with pytest.raises(InputError, match="nodes must be ids of the graph; got"):
+        clf.predict([type(ids[0])(99)])
+    if isinstance(ids[0], str):  # a number can only be an index
+        assert np.array_equal(clf.predict([3]), fitted.predict([3]))
+
+
+def test_score_without_nodes_is_of_those_held_out(fitted):
+    assert fitted.score() == pytest.approx(fitted.result_.val_accuracy)
+    with pytest.raises(InputError, match="score needs y for nodes whose label fit was not given"):
+        fitted.score(NODES)
 
 
 def test_clones_and_copies_are_independent_and_predict_alike(fitted):
@@ -232,7 +257,7 @@ def test_nodes_without_a_graph_are_refused():
         ({"graph": "no-such-graph"}, "known name"),
         ({"learner": "universe"}, "nearest: universal"),
         ({"learner": 3}, "learner must be"),
-        ({"config": {}}, "config must be a TransferConfig"),
+        ({"config": {}}, "config must be a PaperConfig"),
         ({"validation_fraction": 0}, "validation_fraction"),
         ({"validation_fraction": 1.0}, "validation_fraction"),
     ],

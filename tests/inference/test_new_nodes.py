@@ -9,8 +9,8 @@ import torch
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graphs import check_graph, graph_of
-from graphglow.inference.new_nodes import grown_logits
-from graphglow.training import TransferResult, transfer
+from graphglow.inference.new_nodes import grown_result
+from graphglow.training import TransferConfig, TransferResult, transfer
 from graphglow.training.config import Runs
 from graphglow.training.refine import last_refinement
 from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
@@ -44,7 +44,7 @@ def test_no_new_node_changes_nothing(backbone, sparse):
     data = small_data(sparse_features=sparse)
     made = transfer(data, learner(), transfer_config(epochs=2, backbone=backbone))
     none = torch.empty(0, 8)
-    assert torch.equal(grown_logits(made, none, NONE, None), made.refinement.logits)
+    assert torch.equal(grown_result(made, none, NONE, None).logits, made.refinement.logits)
     found = made.predict_new(none, NONE)
     assert found.predict_proba().shape == (0, 3)
     assert len(found.to_frame()) == 0
@@ -57,7 +57,7 @@ def test_a_copy_gets_the_prediction_of_what_it_copies(backbone):
         made = transfer(small_data(num_nodes=40), learner(), config)
         for old in (3, 12, int(made.pivots[0])):
             x, edges = copy_of(made, [old])
-            logits = grown_logits(made, x, edges, None)
+            logits = grown_result(made, x, edges, None).logits
             torch.testing.assert_close(logits[40], logits[old])  # the same by symmetry
             found = made.predict_new(x, edges).predict_proba()[0]
             torch.testing.assert_close(found, made.predict_proba()[old], atol=0.06, rtol=0)
@@ -136,7 +136,9 @@ def test_weights_of_the_old_edges_stay():
     data = small_data()
     data.edge_weight = torch.linspace(0.1, 2, data.edge_index.shape[1])
     made = transfer(data, learner(), transfer_config(epochs=2))
-    assert torch.equal(grown_logits(made, torch.empty(0, 8), NONE, None), made.refinement.logits)
+    assert torch.equal(
+        grown_result(made, torch.empty(0, 8), NONE, None).logits, made.refinement.logits
+    )
     made.predict_new(data.x[:1], torch.tensor([[40], [3]]))  # one of weight 1 among them
 
 
@@ -210,3 +212,29 @@ X = torch.ones(2, 8)
 def test_bad_input_is_one_sentence(result, x, edges, more, said):
     with pytest.raises(InputError, match=said):
         result.predict_new(x, edges, **more)
+
+
+@pytest.mark.parametrize("paper", [False, True])
+def test_a_new_node_is_explained(paper):
+    data = small_data()
+    data.node_id, data.class_names = list(range(100, 140)), ["red", "green", "blue"]
+    made = transfer(data, config=TransferConfig(epochs=4, hidden=8, device="cpu"))
+    if paper:
+        made = transfer(data, learner(), transfer_config(epochs=4))
+    x, edges = copy_of(made, [3, 9])
+    found = made.predict_new(x, edges)
+    assert found.to_frame().id.tolist() == [140, 141]
+    why = found.explain(140, top_k=5)
+    assert why.label is None
+    assert why.predicted == found.to_frame().predicted[0]
+    assert why.probability == pytest.approx(float(found.predict_proba()[0].max()), abs=1e-5)
+    parts = why.bias + why.own + why.input_total + why.latent_total
+    assert parts == pytest.approx(why.score, abs=1e-4)
+    assert set(edges[1][edges[0] == 40].tolist()) <= {
+        one.node for one in found.explain(140, top_k=100).contributions if one.input_edge
+    }
+    if not paper:
+        pair = found.explain_pair(140, 103)
+        assert sum(pair.contributions.values()) == pytest.approx(pair.log_odds, abs=1e-3)
+    with pytest.raises(InputError, match="ids that no node has yet; got 103"):
+        made.predict_new(x, edges, node_id=[103, 200])

@@ -12,6 +12,8 @@ from synthetic_rows import CLASSES, NODE
 from graphglow.errors import InputError
 from graphglow.report.explanation import bar_chart, star_chart, summary, write_explanation
 from graphglow.report.page import is_report
+from graphglow.training import transfer
+from tiny_graphs import small_data
 
 go = pytest.importorskip("plotly.graph_objects", reason="needs plotly (the report extra)")
 
@@ -125,3 +127,18 @@ def test_it_draws_in_a_browser_with_the_network_off(page):
             shown.click("table.sortable >> nth=0 >> button >> nth=5")
         browser.close()
     assert wrong == []
+
+
+def test_explanations_have_a_plot():
+    go = pytest.importorskip("plotly.graph_objects")
+    made = transfer(small_data(), epochs=2, hidden=8, device="cpu")
+    why = made.explain(3, top_k=4)
+    figure = why.plot()
+    assert isinstance(figure, go.Figure)
+    assert len(figure.data) == 2  # by the input graph, by the learned one
+    assert sum(map(sum, (bar.x for bar in figure.data))) == pytest.approx(
+        why.input_total + why.latent_total, abs=1e-6
+    )
+    pair = made.explain_pair(3, 4)
+    (bars,) = pair.plot().data
+    assert dict(zip(bars.y, bars.x, strict=True)) == pair.contributions

@@ -128,7 +128,7 @@ def test_any_width_of_a_number_will_do(value):
 
 def test_a_grid_of_numpy_is_set_as_plain_numbers():
     for epochs in np.arange(2, 4):
-        config = GlowClassifier().set_params(config__epochs=epochs).config
+        config = GlowClassifier().set_params(epochs=epochs)._settings()
         assert (config.epochs, type(config.epochs)) == (epochs, int)
 
 

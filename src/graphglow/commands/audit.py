@@ -77,7 +77,8 @@ def audit(  # noqa: D417 (flags.py says the rest)
         with waiting("writing"):
             write_each(
                 suspects and partial(write_table, found.suspects, suspects, "a table of suspects"),
-                missing and partial(write_table, found.missing, missing, "a table of missing edges"),
+                missing
+                and partial(write_table, found.missing, missing, "a table of missing edges"),
                 out and partial(write_audit, found, out),
             )
     facts = {

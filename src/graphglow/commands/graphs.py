@@ -1,9 +1,5 @@
 """``graphglow datasets``: the graphs that are known by name."""
 
-from typing import Annotated
-
-from tyro.conf import arg
-
 from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.terminal import print_json, say, show_rows
 from graphglow.graphs import DATASETS

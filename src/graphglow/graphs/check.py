@@ -33,10 +33,11 @@ def check_graph(
 ) -> Data:
     """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
 
-    Completed means: float32 features, int64 labels and edges, a kNN graph over the features where
-    there are no edges, both directions of every edge, of which the larger weight holds, and, where
-    no mask is given, a seeded 50/25/25 split of each class. Edges that did not come so stay as they
-    came in ``directed_edge_index``, ``directed_edge_weight`` and so on.
+    Completed means: float32 features, one column of ones where there are none, int64 labels and
+    edges, a kNN graph over the features where there are no edges, both directions of every edge, of
+    which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
+    class. Edges that did not come so stay as they came in ``directed_edge_index``,
+    ``directed_edge_weight`` and so on.
     Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
     training and validation need at least one labelled node each; without ``need_validation`` only
     training does.
@@ -49,6 +50,7 @@ def check_graph(
         x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
     """
     data = one_graph(data).clone()
+    _add_column(data)
     data.x = _checked_features(data.x)
     num_nodes, ids = data.x.shape[0], data.get("node_id")
     stated = data.num_nodes if "num_nodes" in data else num_nodes
@@ -92,6 +94,21 @@ def _need(holds: bool, sentence: str) -> None:
 
 def _is_integer(tensor: Tensor) -> bool:
     return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
+def _add_column(data: Data) -> None:
+    """Give nodes without features one that says nothing: they are known by their edges."""
+    if data.x is not None and not (isinstance(data.x, Tensor) and data.x.shape[1:] == (0,)):
+        return
+    if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
+        raise InputError("a graph must have features x or edges; got neither")
+    known = [len(part) for part in (data.x, data.y) if isinstance(part, Tensor)]
+    count = data.num_nodes if "num_nodes" in data or not known else known[0]
+    data.x = torch.ones(int(count), 1)
+    note(
+        f"{data.get('name') or 'the graph'} has no features: its nodes are known by their edges "
+        "alone"
+    )
 
 
 def _checked_features(x: object) -> Tensor:

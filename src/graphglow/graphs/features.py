@@ -37,7 +37,7 @@ def encode_columns(frame: Any, what: str) -> tuple[Tensor, list[dict[str, Any]]]
     """Turn a pandas table, ``what`` in errors, into features; say how.
 
     A number that is missing takes the mean of its column; a category that is missing is a row of
-    zeros. A constant column of numbers becomes zeros.
+    zeros. A constant column of numbers becomes zeros. Without any column D is 0.
 
     Shapes:
         N rows of columns -> x [N, D]
@@ -45,10 +45,7 @@ def encode_columns(frame: Any, what: str) -> tuple[Tensor, list[dict[str, Any]]]
     described = [_described(frame[name], f"column {name!r} of {what}") for name in frame.columns]
     columns = [facts for facts in described if facts is not None]
     if not any(width(facts) for facts in columns):
-        names = ", ".join(map(str, frame.columns))
-        raise InputError(
-            f"{what} must have at least one feature column; got none{names and f' but {names}'}"
-        )
+        return torch.empty(len(frame), 0), []
     x = encode_alike(frame, columns, [facts["name"] for facts in columns], what)
     if not x.any():
         raise InputError(

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.graphs.features import width
@@ -10,37 +11,70 @@ from graphglow.graphs.files import note
 
 FEWEST, MOST = 30, 5000
 """Training nodes: of fewer nothing can be said, more are not looked at."""
+ENTRIES = 500_000
+"""Of x that are looked at, of columns without names."""
+NEAREST = 10
+"""Columns without names that are looked at closely."""
 ACCURACY = 0.98
 ERRORS_LEFT = 0.2
 """At most this share of the errors that the majority class makes."""
 
 
 def say_leaks(data: Data) -> None:
-    """Warn of columns of a nodes table that alone all but determine the training labels."""
-    nodes = data.train_mask.nonzero()[:, 0][:MOST]
-    y = data.y[nodes]
-    counts = torch.bincount(y)
+    """Warn of columns that alone all but determine the training labels.
+
+    Of a table or of attributes they have names, and categories are known; of a bare ``x`` each
+    column is taken as numbers. Nothing is said of a graph that the check would refuse.
+    """
+    x, y, train = data.get("x"), data.get("y"), data.get("train_mask")
+    if not all(isinstance(part, Tensor) for part in (x, y)) or y.ndim != 1 or x.ndim != 2:
+        return
+    if len(x) != len(y) or y.is_floating_point() or x.is_complex():
+        return
+    known = y >= 0 if not isinstance(train, Tensor) or train.shape != y.shape else train & (y >= 0)
+    told = data.get("feature_columns")
+    most = MOST if told else min(MOST, max(FEWEST, ENTRIES // max(1, x.shape[1])))
+    nodes = known.nonzero()[:, 0]
+    nodes = nodes[:: max(1, -(-len(nodes) // most))]
+    x, y = x.index_select(0, nodes).to_dense().float().cpu(), y[nodes].cpu()
+    counts = torch.bincount(y) if len(y) else torch.zeros(0)
     if len(nodes) < FEWEST or int((counts > 0).sum()) < 2:
         return
     needed = max(ACCURACY, 1 - ERRORS_LEFT * (1 - float(counts.max()) / len(y)))
     start, found = 0, []
-    for facts in data.feature_columns["columns"]:
-        part = data.x[nodes, start : start + width(facts)]
+    for facts in told["columns"] if told else ():
+        part = x[:, start : start + width(facts)]
         start += width(facts)
         accuracy = (_by_category if "categories" in facts else _by_number)(part, y)
-        if accuracy >= needed:
-            found.append(f"{facts['name']!r} ({accuracy:.1%})")
+        found += [f"{facts['name']!r} ({accuracy:.1%})"] if accuracy >= needed else []
+    for column in [] if told else _telling(x, y):
+        accuracy = _by_number(x[:, column, None], y)
+        found += [f"{column} of x ({accuracy:.1%})"] if accuracy >= needed else []
     if found:
+        how = "can be left out: columns leave_out=NAME" if told else "is better removed from x"
         note(
-            f"{'columns' if len(found) > 1 else 'column'} {', '.join(found)} of {data.name} alone "
-            "say the label of so many training nodes; what is not known before the label is can be "
-            "left out: columns leave_out=NAME"
+            f"{'columns' if len(found) > 1 else 'column'} {', '.join(found)} of "
+            f"{data.get('name') or 'the graph'} alone say the label of so many training nodes; "
+            f"what is not known before the label is {how}"
         )
+
+
+def _telling(x: Tensor, y: Tensor) -> list[int]:
+    """Columns whose ranks differ most between classes: [n, F], [n]."""
+    across = x.T.contiguous()  # [F, n]
+    ordered = across.sort(1).values
+    below, upto = (torch.searchsorted(ordered, across, right=right) for right in (False, True))
+    rank = (below + upto - len(y)).float()  # twice, about its mean
+    classes = F.one_hot(y).float()  # [n, C]
+    between = (rank @ classes).square() @ (1 / classes.sum(0).clamp_min(1))
+    share = between / rank.square().sum(1).clamp_min(1)
+    found: list[int] = share.topk(min(NEAREST, len(share))).indices.tolist()
+    return sorted(found)
 
 
 def _by_category(one_hot: Tensor, y: Tensor) -> float:
     """Accuracy of the most common class among the others of a node's category: [n, K], [n]."""
-    classes = torch.nn.functional.one_hot(y).to(one_hot)  # [n, C]
+    classes = F.one_hot(y).to(one_hot)  # [n, C]
     others = one_hot @ (one_hot.T @ classes) - classes * one_hot.sum(1, keepdim=True)
     best, predicted = others.max(1)
     return float(((predicted == y) & (best > 0)).double().mean())

@@ -62,7 +62,8 @@ def load_graph(
         y: Labels, for a SciPy adjacency matrix.
         columns: Names of columns in tables that are not called as usual, e.g. ``{"id": "person",
             "label": "risk", "source": "payer", "target": "payee", "weight": "amount"}``, and those
-            that are not to be read: ``{"leave_out": ["phone", "notes"]}``.
+            that are not to be read: ``{"leave_out": ["phone", "notes"]}``. The same for attributes
+            of NetworkX graphs and GraphML: label, split, weight and leave_out.
         need_labels: Whether a graph without labels is an error; else ``y`` may be all -1.
         skip_unknown_edges: Whether edges of a table that name ids which the nodes table does not
             have are left out, with an :class:`InputWarning` that counts them; else they are an
@@ -104,13 +105,12 @@ def load_graph(
     data = check_graph(data, split_seed=split_seed, need_labels=need_labels, need_validation=False)
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
-    if data.get("feature_columns") is not None and not isinstance(source, Data):
-        say_leaks(data)
+    say_leaks(data)
     return data
 
 
 def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Data:
-    """A ``Data`` as it is, and anything else by :func:`load_graph`; a split is drawn and said.
+    """A ``Data`` as it is, anything else by :func:`load_graph`; leaks and a drawn split are said.
 
     The split is that of :func:`load_graph`: drawn where there are labels and no mask.
 
@@ -124,6 +124,8 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
         if split:
             say_split(data)
         return data
+    if not isinstance(source.get("split"), str):  # it has not come through load_graph
+        say_leaks(source)
     data, y = copy.copy(source), source.get("y")
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
@@ -155,14 +157,16 @@ def _read_object(source: Any, x: Any, y: Any, tables: dict[str, Any]) -> Data:
         data = read_tables(*pair, **tables)
         data.name = "graph"
         return data
-    _refuse_columns(type(source).__name__, tables["columns"])
+    columns, need_labels = tables["columns"], tables["need_labels"]
+    if not objects.is_networkx(source):
+        _refuse_columns(type(source).__name__, columns)
     if isinstance(source, Dataset) and len(source) == 1:
         source = source[0]
     if isinstance(source, BaseData):
         data = one_graph(source).clone()
         data.pop("split", None)
     else:
-        data = objects.from_object(source, x=x, y=y, need_labels=tables["need_labels"])
+        data = objects.from_object(source, x=x, y=y, columns=columns, need_labels=need_labels)
     data.name = str(data.get("name") or "graph")
     return data
 
@@ -206,7 +210,8 @@ def _stem(path: Path) -> str:
 def _refuse_columns(source: str, columns: Columns | None) -> None:
     if columns:
         raise InputError(
-            f"columns can be chosen in tables only: .csv, .parquet, DataFrames; got {source!r}"
+            "columns can be chosen in tables only: .csv, .parquet, DataFrames, or attributes of "
+            f"NetworkX and GraphML; got {source!r}"
         )
 
 
@@ -225,6 +230,8 @@ def _read_file(path: Path, tables: dict[str, Any]) -> Data:
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"a graph file must be {ACCEPTED}; got {path}")
+    if reader is objects.read_graphml:
+        return objects.read_graphml(path, tables["need_labels"], tables["columns"])
     _refuse_columns(str(path), tables["columns"])
     return reader(path, tables["need_labels"])
 

@@ -22,10 +22,12 @@ from graphglow.errors import InputError
 from graphglow.graphs.features import encode_columns, encode_labels
 from graphglow.graphs.files import edges_of, note, one_sentence
 from graphglow.graphs.table_file import is_frame, open_table
-from graphglow.graphs.tables import add_masks
+from graphglow.graphs.tables import LEAVE_OUT, Columns, add_masks
 
 LABELS = ("y", "class", "label")
 """Where a graph has several, the first: programs for drawing put the node's name in ``label``."""
+ROLES = ("label", "split", "weight")
+"""What an attribute can be named as."""
 NUMBER = Real | np.bool_
 NOT_FEATURES = {*LABELS, "split", "x", "id", "node_id", "name"}
 DGL_FIELDS = {
@@ -39,14 +41,20 @@ DGL_FIELDS = {
 DGL_WEIGHTS = ("weight", "w", "edge_weight")
 
 
-def from_object(source: Any, *, x: Any, y: Any, need_labels: bool) -> Data:
-    """Turn a graph of any of these libraries into a ``Data``, not yet checked."""
+def is_networkx(source: object) -> bool:
     networkx = sys.modules.get("networkx")  # never imported: then it is no NetworkX graph
+    return networkx is not None and isinstance(source, networkx.Graph)
+
+
+def from_object(
+    source: Any, *, x: Any, y: Any, columns: Columns | None = None, need_labels: bool
+) -> Data:
+    """Turn a graph of any of these libraries into a ``Data``, not yet checked."""
     if sp.issparse(source):
         return from_scipy(source, x=x, y=y)
-    if networkx is not None and isinstance(source, networkx.Graph):
+    if is_networkx(source):
         name = str(source.name or "graph")
-        data = from_networkx(source, name=name, need_labels=need_labels)
+        data = from_networkx(source, name=name, columns=columns, need_labels=need_labels)
         data.name = name
         return data
     if type(source).__module__.split(".")[0] == "dgl" and hasattr(source, "ndata"):
@@ -57,7 +65,7 @@ def from_object(source: Any, *, x: Any, y: Any, need_labels: bool) -> Data:
     )
 
 
-def read_graphml(path: Path, need_labels: bool = True) -> Data:
+def read_graphml(path: Path, need_labels: bool = True, columns: Columns | None = None) -> Data:
     """Read a graph, not yet checked, from a GraphML file.
 
     One with a document type is refused: its entities can make gigabytes of a few lines.
@@ -75,16 +83,19 @@ def read_graphml(path: Path, need_labels: bool = True) -> Data:
         with path.open("rb") as file:
             parser.ParseFile(file)
         graph = nx.read_graphml(path)
-    return from_networkx(graph, name=str(path), need_labels=need_labels)
+    return from_networkx(graph, name=str(path), columns=columns, need_labels=need_labels)
 
 
-def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
+def from_networkx(
+    graph: Any, *, name: str, columns: Columns | None = None, need_labels: bool = True
+) -> Data:
     """Turn a NetworkX graph into a ``Data``, not yet checked.
 
     Node attributes: ``y``, ``class`` or ``label`` (missing: unlabelled), optionally ``split``, and
     ``x`` (a list of numbers, or its JSON text) or any attributes that are numbers, dates or text:
     they are encoded as the columns of a table are, numbers standardised and text one-hot. Others
-    are left out with an :class:`InputWarning`.
+    are left out with an :class:`InputWarning`. ``columns`` names others as label, split and weight,
+    and those to leave out.
 
     Edge attributes: ``weight`` (missing: 1) and, where every edge has them, ``input_weight`` and
     ``latent_weight``, as :func:`~graphglow.graphs.write.to_networkx` writes them. Undirected edges
@@ -97,10 +108,16 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
         raise InputError(f"a graph must have at least one node; got none in {name}")
     attributes = [graph.nodes[node] for node in nodes]
     keys = set().union(*attributes)
-    label = next((key for key in LABELS if key in keys), None)
+    roles, left_out = _chosen(columns, keys, name)
+    keys -= left_out
+    label = roles.get("label") or next((key for key in LABELS if key in keys), None)
     if label is None and need_labels:
         found = ", ".join(sorted(map(str, keys))) or "no attributes"
-        raise InputError(f"nodes of {name} must have an attribute {', '.join(LABELS)}; got {found}")
+        raise InputError(
+            f"nodes of {name} must have an attribute {', '.join(LABELS)} (columns label=NAME names "
+            f"another); got {found}"
+        )
+    split = roles.get("split", "split")
 
     def column(key: Any) -> Any:
         return pd.Series([a.get(key) for a in attributes], dtype=object, name=str(key))
@@ -109,18 +126,41 @@ def from_networkx(graph: Any, *, name: str, need_labels: bool = True) -> Data:
     if "x" in keys:
         x = _vectors(attributes, name)
     else:
-        columns = [column(key) for key in sorted(keys - NOT_FEATURES, key=str)]
-        kept = {c.name: _plain(c) for c in columns if _is_feature(c, name)}
-        x, _ = encode_columns(pd.DataFrame(kept, index=range(len(nodes))), name)
+        others = sorted(keys - NOT_FEATURES - {label, split}, key=str)
+        kept = {c.name: _plain(c) for c in map(column, others) if _is_feature(c, name)}
+        x, made = encode_columns(pd.DataFrame(kept, index=range(len(nodes))), name)
     data = Data(x=x, y=y, class_names=class_names)
+    if "x" not in keys:
+        data.feature_columns = {"columns": made}
     data.node_id = nodes if all(type(node) is int for node in nodes) else [str(n) for n in nodes]
-    if "split" in keys:
-        add_masks(data, column("split"), f"split of {name}")
-    _add_edges(data, graph, nodes, name)
+    if split in keys:
+        add_masks(data, column(split), f"{split} of {name}")
+    _add_edges(data, graph, nodes, name, roles.get("weight", "weight"))
     return data
 
 
-def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str) -> None:
+def _chosen(columns: Columns | None, keys: set[Any], name: str) -> tuple[dict[str, str], set[str]]:
+    """The attribute for each role that ``columns`` gives, and those to be left out."""
+    roles = dict(columns or {})
+    left_out = roles.pop(LEAVE_OUT, ())
+    away = {left_out} if isinstance(left_out, str) else set(left_out)
+    chosen = {role: str(attribute) for role, attribute in roles.items()}
+    for role in chosen:
+        if role not in ROLES:
+            raise InputError(
+                f"columns of {name} must name some of {', '.join(ROLES)}, or those to {LEAVE_OUT}; "
+                f"got {role!r}"
+            )
+    missing = {*away, *(chosen[role] for role in chosen if role != "weight")} - keys
+    if missing:
+        raise InputError(
+            f"nodes of {name} must have the attributes that columns name; got no "
+            f"{', '.join(sorted(missing))} but {', '.join(sorted(map(str, keys))) or 'none'}"
+        )
+    return chosen, away
+
+
+def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str, weight: str) -> None:
     position = {node: i for i, node in enumerate(nodes)}
     edges = list(graph.edges(data=True))
     ends = [(position[u], position[v]) for u, v, _ in edges]
@@ -128,7 +168,8 @@ def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str) -> None:
     both = not graph.is_directed()
     data.edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1) if both else edge_index
     for key in ("weight", "input_weight", "latent_weight"):
-        given = [attributes.get(key) for _, _, attributes in edges]
+        own = weight if key == "weight" else key
+        given = [attributes.get(own) for _, _, attributes in edges]
         if not any(value is not None for value in given) or (key != "weight" and None in given):
             continue
         try:

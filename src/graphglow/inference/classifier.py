@@ -1,65 +1,90 @@
 """Scikit-learn's verbs over a transfer."""
 
 import copy
-from contextlib import suppress
-from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite, check_array, check_consistent_length, column_or_1d
+from sklearn.utils import (
+    assert_all_finite,
+    check_array,
+    check_consistent_length,
+    check_random_state,
+    column_or_1d,
+)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 from torch_geometric.data import Data
 
-from graphglow.checks import number
+from graphglow.checks import number, with_settings
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph
+from graphglow.graphs import as_graph
 from graphglow.graphs.check import MASKS
+from graphglow.graphs.write import own_classes, own_ids
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.training.config import PaperConfig, TransferConfig
 from graphglow.training.result import TransferResult
 from graphglow.training.transfer import config_for, transfer
 
-CONFIG = "config__"
-"""How the names of the parameters begin that are settings of the transfer."""
+SETTINGS = (
+    *("epochs", "patience", "learning_rate", "weight_decay", "dropout"),
+    *("hidden", "backbone", "class_weight", "device"),
+)
+"""Parameters that are settings of the transfer by the same name."""
+ARRAYS = np.ndarray | list | torch.Tensor | pd.Series
 
 
 class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Node classification with a frozen structure learner, as a scikit-learn estimator.
 
-    A sample is a node of a graph, named by its index: X is [n] or [n, 1]. With the graph given at
-    construction everything in scikit-learn that chooses samples chooses nodes::
+    A sample is a node of a graph, X is [n] or [n, 1]: a node's own id, or its index where the graph
+    has no ids, or where they are text and X holds integers. With the graph given at construction
+    everything in scikit-learn that chooses samples chooses nodes::
 
-        clf = GlowClassifier(graph=data)
+        clf = GlowClassifier(graph=data, epochs=100, class_weight="balanced")
         cross_val_score(clf, nodes, labels, cv=5)
-        GridSearchCV(clf, {"config__learning_rate": [0.01, 0.05]}).fit(nodes, labels)
+        GridSearchCV(clf, {"learning_rate": [0.01, 0.05]}).fit(nodes, labels)
 
     Only the labels passed to ``fit`` are seen, and of those nodes a share is held out to choose the
     epoch; all nodes and edges take part in message passing. Labels may be text. A graph that
-    has its own labels and split can be fitted as it is::
+    has its own labels and split can be fitted as it is, and so can all that
+    :func:`graphglow.load_graph` takes::
 
-        clf = GlowClassifier(learner, config).fit(data)
+        clf = GlowClassifier().fit("wine")
         clf.predict(), clf.predict_proba(), clf.score()
 
-    Without indices a method speaks of all nodes (``score``: of the test nodes).
+    Without nodes a method speaks of all nodes (``score``: of the test nodes).
 
     Args:
         learner: What :func:`graphglow.load_learner` takes.
         config: Settings of the transfer, a :class:`TransferConfig`, or a :class:`PaperConfig` under
-            a learner of the paper's kind; each is also a parameter, ``config__<name>``.
-        graph: What the indices speak of: a ``Data`` (its labels and split are not read), or
+            a learner of the paper's kind.
+        graph: What the nodes are of: a ``Data`` (its labels and split are not read), or
             anything that :func:`graphglow.load_graph` takes.
         validation_fraction: Share of the nodes passed to ``fit`` that are held out, by class and by
-            ``config.seed``, to choose the epoch.
+            seed, to choose the epoch.
+        random_state: The seed, or scikit-learn's generator to draw it from; None: that of
+            ``config``, which is 0 by default.
+        class_weight: ``"balanced"``: each class counts alike, however rare; as all that follow, a
+            setting of the transfer, which goes before that of ``config`` where it is not None.
+        epochs: As in the config.
+        patience: As in the config.
+        learning_rate: As in the config.
+        weight_decay: As in the config.
+        dropout: As in the config.
+        hidden: As in the config; not under a learner of the paper's kind.
+        backbone: As in the config.
+        device: As in the config.
 
     Attributes:
-        classes_: The class labels, in the order of the columns of ``predict_proba``.
+        classes_: The class labels, in the order of the columns of ``predict_proba``: what was
+            passed to ``fit``, or the graph's own names of its classes.
         result_: The :class:`TransferResult`, with the refined graph.
-        n_features_in_: 1, the index.
+        n_features_in_: 1, the node.
     """
 
     def __init__(
@@ -69,24 +94,45 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         graph: Any = None,
         validation_fraction: float = 0.25,
+        random_state: int | np.random.RandomState | None = None,
+        class_weight: Literal["balanced"] | None = None,
+        epochs: int | None = None,
+        patience: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        dropout: float | None = None,
+        hidden: int | None = None,
+        backbone: str | None = None,
+        device: str | None = None,
     ) -> None:
         self.learner = learner
         self.config = config
         self.graph = graph
         self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.class_weight = class_weight
+        self.epochs = epochs
+        self.patience = patience
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.dropout = dropout
+        self.hidden = hidden
+        self.backbone = backbone
+        self.device = device
 
-    def fit(self, X: Data | ArrayLike, y: ArrayLike | None = None) -> "GlowClassifier":
+    def fit(self, X: Any, y: ArrayLike | None = None) -> "GlowClassifier":
         """Train on the nodes ``X`` with the labels ``y``, or on a graph with its own."""
         config = self._settings()
         learner = load_learner(self.learner, seed=config.seed)
         fraction = number("validation_fraction", self.validation_fraction)
         if not 0 < fraction < 1:
             raise InputError(f"validation_fraction must lie between 0 and 1; got {fraction}")
-        if isinstance(X, Data):
-            if y is not None:
-                raise InputError("fit takes the labels of a graph from data.y; got a separate y")
+        if isinstance(X, Data) and y is not None:
+            raise InputError("fit takes the labels of a graph from data.y; got a separate y")
+        if y is None and not isinstance(X, ARRAYS):
             self.result_: TransferResult = transfer(X, learner, config)
-            self.classes_: NDArray[Any] = np.arange(self.result_.graph.num_classes)
+            count = self.result_.graph.num_classes
+            self.classes_: NDArray[Any] = np.array(own_classes(self.result_.data, count))
         else:
             labels = _class_labels(y)
             if len(seen := np.unique(labels)) < 2:
@@ -97,9 +143,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 raise InputError(
                     "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data)"
                 )
-            given = self.graph
-            graph = given if isinstance(given, Data) else load_graph(given, need_labels=False)
-            nodes = _node_index(X, graph.num_nodes, at_least=1)
+            graph = as_graph(self.graph, need_labels=False, split=False)
+            nodes = _node_index(X, graph, at_least=1)
             data, classes = _graph_to_fit(graph, nodes, labels, fraction, config.seed)
             self.result_ = transfer(data, learner, config)
             self.classes_ = classes
@@ -124,49 +169,29 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> float:
-        """Accuracy on the nodes ``X`` (default: the test nodes) against ``y``.
+        """Accuracy on the nodes ``X`` against ``y``, classes or, where those are text, their codes.
 
-        Without ``y`` the labels are those of the fitted graph; after ``fit(nodes, labels)`` it
-        knows no others than those.
+        Without ``X`` that is on the test nodes, or, where there are none, as after ``fit(nodes,
+        labels)``, on the nodes that were held out, which have chosen the epoch. Without ``y`` the
+        labels are those that ``fit`` was given.
         """
         check_is_fitted(self)
-        index = self.result_.graph.test.cpu().numpy() if X is None else self._index(X)
+        graph = self.result_.graph
+        held_out = next((part for part in (graph.test, graph.val) if len(part)), graph.train)
+        index = held_out.cpu().numpy() if X is None else self._index(X)
         if len(index) == 0:
             raise InputError("score needs at least one node; got none")
-        if y is None:
-            codes = self.result_.data.y.numpy()[index]
-            if (codes < 0).any():
-                raise InputError("score needs labelled nodes; got nodes with label -1")
-            truth = self.classes_[codes]
-        else:
-            truth = _class_labels(y)
-        return float(accuracy_score(truth, self.predict(index), sample_weight=sample_weight))
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The parameters; with ``deep`` the settings of the transfer too, as ``config__<name>``."""
-        params: dict[str, Any] = super().get_params(deep=deep)
-        with suppress(InputError):  # what is wrong with learner or config is said in fit
-            config = self._settings()
-            if deep:
-                params |= {f"{CONFIG}{f.name}": getattr(config, f.name) for f in fields(config)}
-        return params
-
-    def set_params(self, **params: Any) -> "GlowClassifier":
-        """Set parameters by name; ``config__<name>`` changes one setting of the transfer."""
-        changes = {n.removeprefix(CONFIG): v for n, v in params.items() if n.startswith(CONFIG)}
-        super().set_params(**{n: v for n, v in params.items() if not n.startswith(CONFIG)})
-        if not changes:
-            return self
-        config = self._settings()
-        try:
-            changed = replace(config, **changes)
-        except TypeError as error:
+        truth = self.result_.data.y.numpy()[index] if y is None else _class_labels(y)
+        if y is None and (truth < 0).any():
             raise InputError(
-                f"{CONFIG}* must name a setting of {type(config).__name__}; {error}"
-            ) from error
-        if changed != config:
-            self.config = changed
-        return self
+                "score needs y for nodes whose label fit was not given; got "
+                f"{int((truth < 0).sum())} such nodes"
+            )
+        codes = truth.dtype.kind in "iu" and self.classes_.dtype.kind not in "iu"
+        if y is None or (codes and truth.max() < len(self.classes_)):
+            truth = self.classes_[truth]
+        predicted = self.classes_[self.predict_proba().argmax(axis=1)[index]]
+        return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -174,34 +199,41 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def _settings(self) -> TransferConfig | PaperConfig:
-        """Those given; else the defaults for the learner's kind."""
-        given = self.config
-        if given is None:
-            return config_for(load_learner(self.learner), None)
-        if not isinstance(given, TransferConfig | PaperConfig):
-            raise InputError(f"config must be a TransferConfig; got {type(given).__name__}")
-        return given
+        """Those of the config, or the defaults for the learner's kind, and those given by name."""
+        given = {name: getattr(self, name) for name in SETTINGS if getattr(self, name) is not None}
+        seed = self.random_state
+        if seed is not None:
+            drawn = isinstance(seed, np.random.RandomState)
+            given["seed"] = check_random_state(seed).randint(2**31) if drawn else seed
+        return with_settings(config_for(load_learner(self.learner), self.config), given)
 
     def _index(self, nodes: ArrayLike) -> NDArray[np.int64]:
-        return _node_index(nodes, self.result_.graph.num_nodes)
+        return _node_index(nodes, self.result_.data)
 
 
-def _node_index(nodes: Any, num_nodes: int, *, at_least: int = 0) -> NDArray[np.int64]:
-    """Check node indices [n] or [n, 1] and return them as [n]."""
+def _node_index(nodes: Any, data: Data, *, at_least: int = 0) -> NDArray[np.int64]:
+    """The places [n] of nodes [n] or [n, 1]: ids, or indices where that is what they are."""
     array = check_array(
         nodes, dtype=None, ensure_2d=False, ensure_min_samples=at_least, input_name="X"
     )
     column = array.ndim == 2 and array.shape[1] == 1
-    index: NDArray[Any] = array[:, 0] if column else array
-    if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+    named: NDArray[Any] = array[:, 0] if column else array
+    count = int(data.num_nodes or 0)
+    ids = pd.Index(own_ids(data, count))
+    numbers, texts = np.issubdtype(named.dtype, np.integer), ids.inferred_type == "string"
+    if named.ndim != 1 or not (numbers or texts):
         raise InputError(
-            f"nodes must be a list of indices, [n] or [n, 1]; got {array.dtype} {array.shape}"
+            "nodes must be a list of indices or of the graph's own ids, [n] or [n, 1]; got "
+            f"{array.dtype} {array.shape}"
         )
-    if len(index) and not 0 <= index.min() <= index.max() < num_nodes:
-        raise InputError(
-            f"nodes must lie in [0, {num_nodes - 1}]; got {index.min()}..{index.max()}"
-        )
-    return index.astype(np.int64)
+    by_place = data.get("node_id") is None or (numbers and texts)
+    index = (pd.RangeIndex(count) if by_place else ids).get_indexer(
+        named if numbers else named.astype(str)
+    )
+    if (index < 0).any():
+        known = f"lie in [0, {count - 1}]" if by_place else "be ids of the graph"
+        raise InputError(f"nodes must {known}; got {named[index < 0][0]!s}")
+    return np.asarray(index, dtype=np.int64)
 
 
 def _class_labels(y: Any) -> NDArray[Any]:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.gnn import backbone_class, backbones_that
+from graphglow.gnn import LastLayer, backbone_class, backbones_that
 from graphglow.graphs.write import write_table
 from graphglow.inference.explain_pair import edge_reasons
 from graphglow.inference.own_names import class_names, node_ids, node_place
@@ -127,6 +127,13 @@ class Explanation:
 
         return pd.DataFrame(self.contributions, columns=[f.name for f in fields(Contribution)])
 
+    def plot(self) -> Any:
+        """A bar for each node that contributed, as a Plotly figure (the extra ``report``)."""
+        from graphglow.report.explanation import bar_chart
+        from graphglow.report.page import plotly_figure
+
+        return plotly_figure(bar_chart(self))
+
     def write(self, path: str | Path) -> None:
         """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced.
 
@@ -149,10 +156,14 @@ class Explainer:
                 f"got {result.backbone}"
             )
         self.result = result
-        self.voices = [
-            (voice.layer, OperatorRows(voice.layer.adj, voice.latent, voice.input_weight))
-            for voice in result.voices()
-        ]
+        own, alike = result.unvoiced()
+        self.voices: list[tuple[LastLayer, OperatorRows]] = []
+        for voice in result.voices(graph):
+            layer = voice.last_layer()
+            if not self.voices:  # what is said without any GNN is said once
+                layer = layer._replace(own=layer.own + own, bias=layer.bias + alike)
+            rows = OperatorRows(layer.adj, voice.latent, voice.input_weight)
+            self.voices.append((layer, rows))
         self.names = class_names(data, graph.num_classes)
         self.predicted = result.predict().numpy()
         split = np.full(graph.num_nodes, "", dtype=object)

@@ -114,6 +114,13 @@ class PairExplanation:
         rows = [(name, part, MEANINGS.get(name, "")) for name, part in self.contributions.items()]
         return pd.DataFrame(rows, columns=["evidence", "contribution", "about"])
 
+    def plot(self) -> Any:
+        """A bar for each kind of evidence, as a Plotly figure (the extra ``report``)."""
+        from graphglow.report.explanation import evidence_chart
+        from graphglow.report.page import plotly_figure
+
+        return plotly_figure(evidence_chart(self))
+
     def write(self, path: str | Path) -> None:
         """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced."""
         write_table(self.to_frame(), path, "an explanation")

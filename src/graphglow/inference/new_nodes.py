@@ -7,7 +7,7 @@ scaled to unit length as in training.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,12 @@ from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import check_graph, graph_of
 from graphglow.graphs.check import MASKS
 from graphglow.graphs.write import prediction_frame, write_table
+from graphglow.inference.own_names import node_ids
 from graphglow.ops.knn import nearest
 
 if TYPE_CHECKING:  # which imports this
+    from graphglow.inference.explain import Explanation
+    from graphglow.inference.explain_pair import PairExplanation
     from graphglow.training.result import TransferResult
 
 
@@ -31,12 +34,15 @@ if TYPE_CHECKING:  # which imports this
 class NewPredictions:
     """What is predicted for M new nodes; ``data`` has their ids and the names of the classes.
 
+    ``result`` is that of the graph with them in it.
+
     Shapes:
         probabilities [M, C]
     """
 
     data: Data
     probabilities: Tensor
+    result: "TransferResult"
 
     def __repr__(self) -> str:
         count, classes = self.probabilities.shape
@@ -49,6 +55,24 @@ class NewPredictions:
     def predict(self) -> Tensor:
         """The most probable class: [M]."""
         return self.probabilities.argmax(dim=1)
+
+    def explain(
+        self,
+        node: int | str,
+        top_k: int = 10,
+        *,
+        label: int | str | None = None,
+        against: int | str | None = None,
+    ) -> "Explanation":
+        """Say which nodes carried the decision on a new node, or an old one in their company.
+
+        As :meth:`TransferResult.explain`; ``node`` is its id.
+        """
+        return self.result.explain(node, top_k, label=label, against=against)
+
+    def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
+        """Say why two nodes, new or old, are taken to be of one class, or not."""
+        return self.result.explain_pair(u, v)
 
     def to_frame(self) -> Any:
         """``id``, ``predicted``, ``probability`` and all probabilities as a pandas DataFrame."""
@@ -76,6 +100,8 @@ def predict_new(
         )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
+    if new_x.shape[1:] == (0,) and num_features == 1:  # as nodes without features have it
+        new_x = torch.ones(len(new_x), 1)
     if new_x.ndim != 2 or new_x.shape[1] != num_features:
         raise InputError(
             f"x must have a row per new node and the {num_features} columns of training; got "
@@ -89,29 +115,39 @@ def predict_new(
         pairs = torch.stack([nearest(old.x, k, new_x).flatten(), here])
     else:
         pairs = _pairs([[], []] if edges is None else edges, num_old)
-    ids = list(range(num_old, num_old + len(new_x))) if node_id is None else list(node_id)
+    old_ids = node_ids(old, num_old)
+    first = max([num_old - 1, *(one for one in old_ids if isinstance(one, int))]) + 1
+    ids = list(range(first, first + len(new_x))) if node_id is None else list(node_id)
     if len(ids) != len(new_x):
         raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
+    if taken := {*map(str, ids)} & {*map(str, old_ids)}:
+        raise InputError(f"node_id must hold ids that no node has yet; got {min(taken)}")
     weight = None if edge_weight is None else _tensor(edge_weight, "edge_weight").flatten()
-    logits = grown_logits(result, new_x, pairs, weight)
+    grown = grown_result(result, new_x, pairs, weight, [*old_ids, *ids])
     names = {} if old.get("class_names") is None else {"class_names": old.class_names}
     return NewPredictions(
-        Data(num_nodes=len(new_x), node_id=ids, **names), logits[num_old:].softmax(dim=1).cpu()
+        Data(num_nodes=len(new_x), node_id=ids, **names), grown.predict_proba()[num_old:], grown
     )
 
 
-def grown_logits(
-    result: "TransferResult", x: Tensor, pairs: Tensor, weight: Tensor | None
-) -> Tensor:
-    """Evaluate the graph with its new nodes, behind the old ones; it is checked like any other.
+def grown_result(
+    result: "TransferResult",
+    x: Tensor,
+    pairs: Tensor,
+    weight: Tensor | None,
+    ids: list[int | str] | None = None,
+) -> "TransferResult":
+    """The result on the graph with new nodes behind the old ones; it is checked like any other.
 
     They are unlabelled, and in no part of the split.
 
     Shapes:
-        x [M, F], pairs [2, E], weight [E] or None -> [N + M, C]
+        x [M, F], pairs [2, E], weight [E] or None; ids of all N + M nodes
     """
     old = result.data
     grown = Data(
+        node_id=ids,
+        class_names=old.get("class_names"),
         name=old.get("name", "graph"),
         x=torch.cat([old.x, x]),
         y=torch.cat([old.y, old.y.new_full((len(x),), -1)]),
@@ -127,7 +163,7 @@ def grown_logits(
         grown.edge_weight = torch.cat([known, weight])
     grown = check_graph(grown, need_validation=False)
     graph = graph_of(grown).to(result.device, result.graph.adj.values.dtype)
-    return result.grown_logits(grown, graph)
+    return result.grown(grown, replace(graph, num_classes=result.graph.num_classes))
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

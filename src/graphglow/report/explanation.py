@@ -141,6 +141,25 @@ def bar_chart(e: Explanation) -> Chart:
     )
 
 
+def evidence_chart(why: PairExplanation) -> Chart:
+    """A bar for each kind of evidence about a pair; to the right what speaks for one class."""
+    names, values = list(why.contributions), list(why.contributions.values())
+    said = "; ".join(f"{name} {value:+.2f}" for name, value in why.contributions.items())
+    colours = [frame.OURS if value > 0 else frame.GREY for value in values]
+    about = [MEANINGS.get(name, "") for name in names]
+    bars = {"type": "bar", "orientation": "h", "x": values, "y": names, "customdata": about}
+    hover = "%{customdata}<br>%{x:+.2f}<extra></extra>"
+    return frame.chart(
+        chart_text(f"What speaks for {why.u} and {why.v} being of one class", 80),
+        [{**bars, "marker": {"color": colours}, "hovertemplate": hover}],
+        alt=f"Bars: {said}.",
+        height=150 + 24 * len(names),
+        x=frame.axis("contribution to the log-odds", zeroline=True),
+        y=frame.axis(type="category", autorange="reversed"),
+        legend=None,
+    )
+
+
 def star_chart(e: Explanation) -> Chart:
     """The node in the middle and those that contributed most around it, the strongest on top."""
     around = [one for one in e.contributions if one.node != e.node]

@@ -81,6 +81,15 @@ def is_report(path: str | Path) -> bool:
     return f'<meta name="generator" content="{GENERATOR}'.encode() in head
 
 
+def plotly_figure(chart: Chart) -> Any:
+    """The chart by itself, as a notebook shows it."""
+    require_plotly()
+    import plotly.graph_objects as go
+
+    figure = go.Figure(chart.figure)
+    return figure.update_layout(title=chart.title, margin={"t": 90})
+
+
 def require_plotly() -> None:
     """Raise one sentence that says how to install Plotly if it is not there."""
     try:

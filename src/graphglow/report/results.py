@@ -15,7 +15,7 @@ from graphglow.report import comparison, curves, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
-from graphglow.report.page import write_page
+from graphglow.report.page import percent, write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
 from graphglow.training import EvidenceResult, PaperResult, TransferResult
 
@@ -176,6 +176,8 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     if isinstance(result, PaperResult):
         weight = f"{result.config.input_weight:g}"
         more = {"pivots": f"{len(result.pivots):,}", "input weight": weight}
+    beside = {n: v for n, v in (result.metrics() or {}).items() if n != "accuracy"}
+    more |= {n.replace("_", " "): percent(v) for n, v in beside.items() if isinstance(v, float)}
     if sources := result.provenance.get("sources"):
         more["pre-trained on"] = ", ".join(sources)
     small = [structure.homophily_chart(learned)] if len(shares) > 1 else []

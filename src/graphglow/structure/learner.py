@@ -178,16 +178,15 @@ class StructureLearner(nn.Module):
 
 
 def history_of(provenance: dict[str, Any]) -> str:
-    """In a few words: on what a learner was trained, when and where, as far as it is known."""
+    """In a few words: on what a learner was trained, and when, as far as it is known."""
     if not provenance.get("trained"):
         return "untrained"
     sources = [str(name) for name in provenance.get("sources") or ()]
     named = ", ".join(sources[:SHOWN]) + (", ..." if len(sources) > SHOWN else "")
     nested = provenance.get("provenance")
     known = provenance | (nested if isinstance(nested, dict) else {})
-    place = [known.get("date"), known.get("machine") or known.get("device")]
-    graphs = f"trained on {len(sources)} graph{'s' * (len(sources) != 1)}"
-    return ", ".join([f"{graphs}: {named}" if named else graphs, *(str(p) for p in place if p)])
+    said = [f"trained on {len(sources)} graph{'s' * (len(sources) != 1)}{named and f': {named}'}"]
+    return ", ".join([*said, *([str(known["date"])[:10]] if "date" in known else [])])
 
 
 M = TypeVar("M", bound=nn.Module)

@@ -10,7 +10,6 @@ where ``shift`` moves the classes' shares from those of the training labels towa
 validation nodes. Everything is linear in what the GNNs say, so that it can be explained exactly.
 """
 
-import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +26,7 @@ from graphglow.evidence.answers import balancing, graph_by_leave_one_out, shares
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rows import entries, sparse_rows
-from graphglow.gnn import Backbone, LastLayer, MixedPropagation
+from graphglow.gnn import Backbone
 from graphglow.graphs import Graph, check_graph, graph_of
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
@@ -89,10 +88,6 @@ class Answer:
         """All but the weights."""
         names = ("inputs", "graph", "input_weight", "own", "share", "sharpness")
         return {name: getattr(self, name) for name in names}
-
-    def over(self, adj: SparseMatrix, structure: SparseMatrix) -> MixedPropagation:
-        """What its messages pass over, of A and S [N, N]."""
-        return MixedPropagation(adj, FixedStructure(structure, self.own), self.input_weight)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +176,8 @@ class EvidenceResult(TransferResult):
 
     @cached_property
     def logits(self) -> Tensor:
-        return self._mixed(self.known, self.graph)
+        with torch.no_grad():
+            return self.scores_on(self.graph)
 
     @property
     def graph_weights(self) -> dict[str, float]:
@@ -207,49 +203,33 @@ class EvidenceResult(TransferResult):
         messages = sum(answer.share for answer in self.answers)
         return self.graph_weights["input"] / messages if messages else 0.0
 
-    def grown_logits(self, data: Data, graph: Graph) -> Tensor:
-        graph = replace(graph, num_classes=self.graph.num_classes)
+    def grown(self, data: Data, graph: Graph) -> "EvidenceResult":
         refined = refined_by(self.learner, data, self.config.seed, self.device)
         old, nodes = self.known, self.graph.num_nodes
         new = graph.neighbour_mean @ F.pad(old.link, (0, 0, 0, graph.num_nodes - nodes))
         link = torch.cat([old.link, F.normalize(new[nodes:], dim=1)])  # where its neighbours are
         known = replace(Known.of(refined, graph, self.config.top_k), link=link)
-        return self._mixed(known, graph)
+        return replace(self, data=data, graph=graph, known=known)
 
-    @torch.no_grad()
-    def voices(self) -> list[Voice]:
-        voices = []
-        for answer in self.answers:
-            graph = self.known.read(self.graph, answer.inputs)
-            mix = answer.over(graph.adj, self._structure)
-            layer = answer.gnn.last_layer(answer.gnn.encode(graph, None), mix)
-            scale = answer.share * answer.sharpness
-            layer = LastLayer(layer.adj, scale * layer.said, scale * layer.own, scale * layer.bias)
-            voices.append(Voice(layer, mix.latent, answer.input_weight))
-        first = voices[0].layer
-        own = first.own + self._instant_part(self.known)
-        voices[0] = voices[0]._replace(layer=first._replace(own=own, bias=first.bias + self.shift))
-        return voices
+    def voices(self, graph: Graph) -> list[Voice]:
+        return [
+            Voice(
+                answer.gnn,
+                self.known.read(graph, answer.inputs),
+                FixedStructure(self._structure, answer.own),
+                answer.input_weight,
+                answer.share * answer.sharpness,
+            )
+            for answer in self.answers
+        ]
 
-    def _instant_part(self, known: Known) -> Tensor:
+    def unvoiced(self) -> tuple[Tensor, Tensor]:
         scale = self.instant_share * self.instant_sharpness
-        return scale * known.instant.clamp_min(FLOOR).log()
+        return scale * self.known.instant.clamp_min(FLOOR).log(), self.shift
 
     @cached_property
     def _structure(self) -> SparseMatrix:
         return self.known.structure(self.graph.num_nodes)
-
-    @torch.no_grad()
-    def _mixed(self, known: Known, graph: Graph) -> Tensor:
-        same = known is self.known
-        structure = self._structure if same else known.structure(graph.num_nodes)
-        total = self._instant_part(known) + self.shift
-        for answer in self.answers:
-            read = known.read(graph, answer.inputs)
-            mix = answer.over(read.adj, structure)
-            _, logits = answer.gnn(answer.gnn.encode(read, None), mix, None)
-            total = total + answer.share * answer.sharpness * logits
-        return total
 
     @cached_property
     def looked_over(self) -> RefinedGraph:
@@ -380,7 +360,7 @@ def transfer_evidence(
     began = time.perf_counter()
     device = resolve_device(config.device)
     check_batches(config.backbone, config.batch_nodes)
-    data = check_graph(_with_columns(data), need_validation=False)
+    data = check_graph(data, need_validation=False)
     check_room(data, config, device)
     reset_peak_memory(device)
     nodes = f"must fit in memory; its {data.num_nodes} nodes do not"
@@ -478,17 +458,6 @@ def evidence_result(
         input_accuracy=meta.get("input_accuracy"),  # older files have none
         **measured,
     )
-
-
-def _with_columns(data: Data) -> Data:
-    """A graph without features has one column that says nothing: GNNs read where a node is."""
-    if not isinstance(data, Data) or (data.x is not None and data.x.numel()):
-        return data
-    if data.num_nodes is None:
-        return data
-    plain = copy.copy(data)
-    plain.x = torch.ones(int(data.num_nodes), 1)
-    return plain
 
 
 def _judged(graph: Graph, data: Data) -> Graph:

@@ -5,6 +5,7 @@ graphglow pretrain --kind paper --sources cora citeseer --out learner.safetensor
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -212,6 +213,7 @@ class _Course:
             "validation_accuracy": max(self.scores),
             "visit_scores": self.scores,
             "config": asdict(replace(self.config, device="auto")),
+            "date": datetime.now(timezone.utc).date().isoformat(),
         }
         return best.eval()
 

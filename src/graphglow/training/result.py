@@ -5,17 +5,18 @@ On disk it is one safetensors file with the weights, the graph, and how it went.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation
+from graphglow.gnn.latent_gnn import Encoded
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.tables import Columns
 from graphglow.graphs.write import prediction_frame
@@ -179,12 +180,22 @@ class TransferResult(RunResult):
         """The learned graph, and lambda: together the graph that messages went over."""
 
     @abstractmethod
-    def grown_logits(self, data: Data, graph: Graph) -> Tensor:
-        """Scores on a graph that has grown since, checked and on the device: [N + M, C]."""
+    def grown(self, data: Data, graph: Graph) -> "TransferResult":
+        """The same GNNs on a graph that has grown since, checked and on the device."""
 
     @abstractmethod
-    def voices(self) -> "list[Voice]":
-        """The scores taken apart into sums over nodes; only of explainable backbones."""
+    def voices(self, graph: Graph) -> "list[Voice]":
+        """The GNNs, as far as they count, on a graph of the same nodes; S stays as it is."""
+
+    def unvoiced(self) -> tuple[Tensor, Tensor]:
+        """What is said of each node, and of all alike, without any GNN: [N, C], [C]."""
+        nothing = self.logits.new_zeros(self.logits.shape)
+        return nothing, nothing[0]
+
+    def scores_on(self, graph: Graph) -> Tensor:
+        """``sum over voices of scale GNN + unvoiced``, differentiable: [N, C]."""
+        own, alike = self.unvoiced()
+        return sum((voice.scale * voice.logits() for voice in self.voices(graph)), own + alike)
 
     def _scores(self) -> Tensor:
         return self.logits
@@ -327,6 +338,17 @@ class TransferResult(RunResult):
         """
         return self._explainer.explain(node, top_k=top_k, label=label, against=against)
 
+    def module(self) -> nn.Module:
+        """The trained GNNs as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
+
+        Other features and edges of the same nodes give other scores; what the learner made of the
+        graph stays. For ``torch_geometric.explain``, and whatever else asks for gradients; with
+        backbones that see the graph by its normalised adjacency alone.
+        """
+        from graphglow.inference.module import ResultModule
+
+        return ResultModule(self)
+
     def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
         """Say which evidence speaks for and against two nodes being of one class.
 
@@ -399,15 +421,32 @@ class TransferResult(RunResult):
 
 
 class Voice(NamedTuple):
-    """One GNN of a result: its last layer, as far as it counts, and over what it passed messages.
+    """One GNN of a result: what it reads, over what it passes messages, and how much it counts.
 
-    The scores are ``sum over voices of M_voice said + own + bias``, with ``M = lambda A + (1 -
-    lambda) L``.
+    Messages go over ``M = lambda A + (1 - lambda) L``.
     """
 
-    layer: LastLayer
+    gnn: Backbone
+    graph: Graph
     latent: Structure | None
     input_weight: float
+    scale: float = 1.0
+
+    def _pass(self) -> tuple[Encoded, MixedPropagation]:
+        mix = MixedPropagation(self.graph.adj, self.latent, self.input_weight)
+        return self.gnn.encode(self.graph, None), mix
+
+    def logits(self) -> Tensor:
+        """Before it is scaled: [N, C]."""
+        scores: Tensor = self.gnn(*self._pass(), None)[1]
+        return scores
+
+    @torch.no_grad()
+    def last_layer(self) -> LastLayer:
+        """Scaled; only of explainable backbones."""
+        layer = self.gnn.last_layer(*self._pass())
+        said, own, bias = (self.scale * part for part in (layer.said, layer.own, layer.bias))
+        return LastLayer(layer.adj, said, own, bias)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -425,7 +464,9 @@ class PaperResult(TransferResult):
 
         On the device that the result was trained on.
         """
-        return self._evaluated(self.graph)
+        runs, graph = Runs.of([self.config]), self.graph
+        with memory_advice(graph.num_nodes, self.config):
+            return last_refinement(self.gnn, self.learner, graph, self.pivots, runs, wait=True)
 
     @property
     def logits(self) -> Tensor:
@@ -435,19 +476,11 @@ class PaperResult(TransferResult):
     def message_graph(self) -> tuple[Structure | None, float]:
         return self.refinement.latent, self.config.input_weight
 
-    def grown_logits(self, data: Data, graph: Graph) -> Tensor:
-        return self._evaluated(graph).logits
+    def grown(self, data: Data, graph: Graph) -> "PaperResult":
+        return replace(self, data=data, graph=graph)
 
-    def voices(self) -> list[Voice]:
-        latent, weight = self.message_graph
-        mix = MixedPropagation(self.graph.adj, latent, weight)
-        with torch.no_grad():
-            return [Voice(self.gnn.last_layer(self.refinement.encoded, mix), latent, weight)]
-
-    def _evaluated(self, graph: Graph) -> Refinement:
-        runs = Runs.of([self.config])
-        with memory_advice(graph.num_nodes, self.config):
-            return last_refinement(self.gnn, self.learner, graph, self.pivots, runs, wait=True)
+    def voices(self, graph: Graph) -> list[Voice]:
+        return [Voice(self.gnn, graph, *self.message_graph)]
 
     def _about(self) -> dict[str, Any]:
         return {

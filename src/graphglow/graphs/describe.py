@@ -1,0 +1,53 @@
+"""What a graph is like, in numbers."""
+
+from typing import Any
+
+import torch
+from scipy.sparse.csgraph import connected_components
+from torch_geometric.utils import degree, homophily, subgraph, to_scipy_sparse_matrix
+
+from graphglow.graphs.graph import undirected_edges
+from graphglow.graphs.load import as_graph
+from graphglow.graphs.write import own_classes
+
+
+def describe(data: Any) -> dict[str, Any]:
+    """Count nodes, edges, degrees and classes, and say how alike neighbours are.
+
+    ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
+    are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
+    Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
+    such nodes.
+
+    Args:
+        data: A ``Data``, or anything else that :func:`graphglow.load_graph` takes.
+    """
+    data = as_graph(data, need_labels=False, split=False)
+    count, x, y = int(data.num_nodes or 0), data.get("x"), data.get("y")
+    edges = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
+    low, high, _ = undirected_edges(edges, None, count)
+    both = torch.stack([torch.cat([low, high]), torch.cat([high, low])]).long().cpu()
+    degrees = degree(both[0], count, torch.float64)
+    y = torch.full((count,), -1) if y is None else y.flatten().cpu()
+    known = y >= 0
+    among, _ = subgraph(known, both, relabel_nodes=True, num_nodes=count)
+    alike = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
+    names = own_classes(data, int(y.max()) + 1 if count else 0)
+    return {
+        "name": str(data.get("name") or "graph"),
+        "nodes": count,
+        "edges": len(low),
+        "made_of_nearest_neighbours": bool(data.get("knn_graph", False)),
+        "features": 0 if x is None else int(x.shape[1]),
+        "labelled": int(known.sum()),
+        "classes": {name: int((y == code).sum()) for code, name in enumerate(names)},
+        "mean_degree": float(degrees.mean()),
+        "median_degree": float(degrees.median()),
+        "largest_degree": int(degrees.max()),
+        "isolated": int((degrees == 0).sum()),
+        "components": int(connected_components(to_scipy_sparse_matrix(both, num_nodes=count))[0]),
+        **{
+            name: float(homophily(among, y[known], method=method)) if among.numel() else None
+            for name, method in alike.items()
+        },
+    }
