@@ -1,0 +1,341 @@
+"""Run what is missing of the suite, and append a row for each run.
+
+graphglow reproduce open-world
+
+A row is known by target, condition, method, seed, and by the settings or the learner that it was
+made with. Jobs are ordered so that a suite that is stopped shows a whole picture: all targets under
+the first conditions with the first seed, and so on. Learners of held-out families lie in a folder,
+``fold0.safetensors`` to ``fold5.safetensors``; those that are missing are made first.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import torch
+
+from graphglow.checks import at_least, one_of
+from graphglow.errors import InputError
+from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
+from graphglow.experiments.open_world import methods as suite_methods
+from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
+from graphglow.experiments.open_world.targets import (
+    CONDITIONS,
+    Target,
+    attacked_files,
+    draw,
+    find_targets,
+)
+from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.executor import Workers, open_executor, result_of
+from graphglow.experiments.runs.rows import STORED, ResultRow, read_rows
+from graphglow.graphs import load_graph
+from graphglow.graphs.load import data_folder
+from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.storage import append_line
+from graphglow.training.checkpoint import learner_identity
+from graphglow.training.config import Device
+from graphglow.training.device import resolve_device
+
+EXPERIMENT = "open-world"
+ATTACKED = "cora"
+"""The target of which attacked files are conditions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteConfig:
+    """How the suite is run."""
+
+    seeds: int = 5
+    """Runs of each cell: each draws a split, damage and weights."""
+    seconds: float | None = None
+    """Stop after this long; rows so far stay, and the same command goes on."""
+    workers: int = 2
+    """Processes for small targets, on the CPU."""
+    large_workers: int = 1
+    """Processes for larger ones, on a GPU if there is one."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU, if there is one, for all but small targets."""
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "workers", "large_workers"):
+            at_least(name, getattr(self, name), 1)
+        one_of("device", self.device, get_args(Device))
+
+
+class Job(NamedTuple):
+    """Methods on one target under one condition with one seed."""
+
+    target: Target
+    condition: str
+    seed: int
+    learner: str
+    methods: tuple[str, ...]
+
+    @property
+    def cell(self) -> str:
+        return f"{self.target.name}/{self.condition}"
+
+
+class Outcome(NamedTuple):
+    """What a run of the suite did."""
+
+    made: int
+    failed: int
+    left: int
+    """Jobs that there was no time for."""
+    errors: dict[str, int]
+    seconds: float
+
+
+Told = Callable[[str, int, int], None]
+
+
+def run_suite(
+    out: Path,
+    config: SuiteConfig,
+    *,
+    learners: Path,
+    data_root: Path | None = None,
+    targets: Sequence[str] = (),
+    conditions: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    told: Told = lambda said, done, total: None,
+) -> Outcome:
+    """Make the rows that ``out`` lacks, as far as there is time.
+
+    Args:
+        out: The file of rows.
+        config: Seeds, processes, time.
+        learners: The folder of held-out learners.
+        data_root: Where graphs are; open ones in its folder ``open``.
+        targets: Only these.
+        conditions: Only these.
+        methods: Only these.
+        told: Called as jobs end.
+    """
+    began, root = time.perf_counter(), data_folder(data_root)
+    every = find_targets(root)
+    for name, given, known in (
+        ("targets", targets, [target.name for target in every]),
+        ("conditions", conditions, [*CONDITIONS, *attacked_files(root)]),
+        ("methods", methods, list(NAMES)),
+    ):
+        if unknown := [one for one in given if one not in known]:
+            raise InputError(f"{name} must be of {', '.join(known)}; got {unknown[0]!r}")
+    chosen = [target for target in every if not targets or target.name in targets]
+    rows = read_rows(out).rows if out.exists() else []
+    done = {_key(row.cell, row.method, row.seed, row.config) for row in rows}
+    errors: Counter[str] = Counter()
+    made = 0
+    with ExitStack() as stack:
+        kind: Device = "cuda" if resolve_device(config.device).type == "cuda" else "cpu"
+        few: Device = "cpu" if config.device == "auto" else kind
+        pools = {
+            small: stack.enter_context(open_executor(count, device=where))
+            for small, count, where in (
+                (True, config.workers, few),
+                (False, config.large_workers, kind),
+            )
+        }
+        teach({t.fold for t in chosen} - {None}, every, learners, pools[False])
+        wanted = conditions or [*CONDITIONS, *attacked_files(root)]
+        whole = _jobs(chosen, wanted, config, learners, root)
+        parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
+        jobs = [job for job in parts if job.methods]
+        waiting = {small: iter([j for j in jobs if j.target.small is small]) for small in pools}
+        commit, ended = provenance()["commit"], 0
+        left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
+        for job, future in _each(pools, waiting, root, left):
+            ended += 1
+            for row in result_of(future):
+                line = replace(row, provenance={**row.provenance, "commit": commit})
+                append_line(out, compact(line))
+                made += 1
+                if row.error:
+                    errors[row.error] += 1
+            told(f"{job.target.name}, {job.condition}, seed {job.seed}", ended, len(jobs))
+    seconds = time.perf_counter() - began
+    return Outcome(made, errors.total(), len(jobs) - ended, dict(errors), seconds)
+
+
+def _each(
+    pools: dict[bool, Workers],
+    waiting: dict[bool, Iterator[Job]],
+    root: Path,
+    seconds: float | None,
+) -> Iterator[tuple[Job, Future[list[ResultRow]]]]:
+    """Keep both pools busy until nothing is left, or the time is up."""
+    end = None if seconds is None else time.perf_counter() + seconds
+    running: dict[Future[list[ResultRow]], tuple[Job, bool]] = {}
+    while True:
+        for small, pool in pools.items():
+            free = pool.processes - sum(own is small for _, own in running.values())
+            for job, _ in zip(waiting[small], range(free), strict=False):
+                running[pool.submit(perform, job, root, pool.device)] = (job, small)
+        left = None if end is None else end - time.perf_counter()
+        if not running or (left is not None and left <= 0):
+            return
+        for future in wait(running, timeout=left, return_when=FIRST_COMPLETED).done:
+            yield running.pop(future)[0], future
+
+
+def _jobs(
+    targets: Sequence[Target],
+    conditions: Sequence[str],
+    config: SuiteConfig,
+    learners: Path,
+    root: Path,
+) -> Iterator[Job]:
+    """Seed by seed, condition by condition, small targets first."""
+    attacked = attacked_files(root)
+    by_size = sorted(targets, key=lambda target: target.size)
+    for seed in range(config.seeds):
+        for condition in conditions:
+            for target in by_size:
+                if condition in attacked:
+                    if target.name != ATTACKED:
+                        continue
+                    target = target._replace(file=attacked[condition])
+                which = UNIVERSAL if target.fold is None else str(fold_file(learners, target.fold))
+                yield Job(target, condition, seed, which, ())
+
+
+def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
+    """The job with the methods that have no row yet."""
+    lacking = [
+        method
+        for method in methods
+        if _key(job.cell, method, job.seed, made_with(method, job.learner)) not in done
+    ]
+    if {"graphglow", "instant"} & {*lacking} and {*OURS} <= {*methods}:
+        lacking = [m for m in methods if m in lacking or m in OURS]  # one makes the other
+    return job._replace(methods=tuple(lacking))
+
+
+def _key(cell: str, method: str, seed: int, config: Any) -> str:
+    return json.dumps([cell, method, seed, config], sort_keys=True)
+
+
+def made_with(method: str, learner: str) -> dict[str, Any]:
+    """What a row depends on beside its cell and seed."""
+    if method in (*OURS, CONTROL):
+        return {"learner": Path(learner).stem, "identity": _identity(learner)}
+    return suite_methods.settings_of(method)
+
+
+@cache
+def _identity(learner: str) -> str:
+    return learner_identity(evidence_learner(learner))
+
+
+def fold_file(folder: Path, fold: int) -> Path:
+    return folder / f"fold{fold}.safetensors"
+
+
+def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
+    """In a worker: the rows of a job; none where the condition makes no sense."""
+    torch.set_num_threads(1)
+    try:
+        data = draw(job.target, job.condition, job.seed, root)
+    except Exception as error:
+        return [_row(job, method, error=_sentence(error)) for method in job.methods]
+    if data is None:
+        return []
+    rows = []
+    for method in job.methods:  # one by one, so that one that fails does not end the others
+        if method == "instant" and "graphglow" in job.methods:
+            continue
+        both = ("graphglow", "instant") if method == "graphglow" else (method,)
+        asked = [name for name in both if name in job.methods]
+        try:
+            entries = run_methods(
+                data, asked, seed=job.seed, device=device, learner=job.learner,
+                calibrate=job.seed == 0,
+            )  # fmt: skip
+            for entry in entries:
+                right = (entry.scores.argmax(1) == data.y).double()
+                row = _row(
+                    job,
+                    entry.method,
+                    test_accuracy=float(right[data.test_mask].mean()),
+                    val_accuracy=float(right[data.val_mask].mean()),
+                    total_seconds=entry.seconds,
+                    device=device,
+                    split=str(data.split),
+                    metrics=entry.metrics,
+                )
+                rows.append(row)
+        except Exception as error:
+            rows += [_row(job, name, error=_sentence(error)) for name in asked]
+    return rows
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+
+
+def _row(job: Job, method: str, **measured: Any) -> ResultRow:
+    known = provenance()
+    return ResultRow(
+        experiment=EXPERIMENT,
+        cell=job.cell,
+        label=NAMES[method],
+        method=method,
+        target=job.target.name,
+        seed=job.seed,
+        series=job.condition,
+        config=made_with(method, job.learner),
+        provenance={name: known[name] for name in ("date", "machine")},
+        **measured,
+    )
+
+
+def compact(row: ResultRow) -> str:
+    """A row as one line, without what it has not: there are many."""
+    kept = {name: value for name in STORED if (value := getattr(row, name)) not in (None, "", (), {})}
+    kept |= {"test_accuracy": row.test_accuracy}
+    rounded = {n: round(v, 5) if isinstance(v, float) else v for n, v in kept.items()}
+    rounded["metrics"] = {
+        name: [round(v, 4) for v in value] if isinstance(value, tuple) else round(value, 4)
+        for name, value in row.metrics.items()
+    }
+    return json.dumps(rounded, separators=(",", ":"))
+
+
+# Learners of held-out families
+
+
+def teach(folds: set[Any], every: Sequence[Target], folder: Path, pool: Workers) -> None:
+    """Make the learners that are missing, each on the open graphs outside its fold."""
+    missing = [fold for fold in sorted(folds) if not fold_file(folder, fold).exists()]
+    jobs = []
+    for fold in missing:
+        sources = [t for t in every if t.fold not in (None, fold)]
+        jobs.append(pool.submit(pretrain_on, sources, fold_file(folder, fold), pool.device))
+    for job in jobs:
+        result_of(job)
+
+
+def pretrain_on(
+    sources: Sequence[Target],
+    out: Path,
+    device: str,
+    config: EvidencePretrainConfig | None = None,
+) -> None:
+    """Pre-train a learner on open graphs, each family by the root of its size, and save it."""
+    sizes = Counter(source.family for source in sources)
+    weights = [sizes[source.family] ** -0.5 for source in sources]
+    graphs = [load_graph(source.file) for source in sources]
+    learner = pretrain_evidence(graphs, config, weights=weights, device=device)
+    learner.provenance["source_weights"] = [round(weight, 3) for weight in weights]
+    learner.provenance["command"] = provenance()["command"]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    learner.to("cpu").save(out)
