@@ -39,9 +39,11 @@ RATES = [
     )
 ]  # fmt: skip
 LAMBDAS = [
-    {"weight_decay": decay, "input_weight": weight} for decay in (5e-4, 5e-3) for weight in (0.5, 0.9)
+    {"weight_decay": decay, "input_weight": weight}
+    for decay in (5e-4, 5e-3)
+    for weight in (0.5, 0.9)
 ]
-TRIED = {name: RATES for name in ("gcn", "mlp", "linkx", "gpr", "h2gcn")} | {"paper": LAMBDAS}
+TRIED = dict.fromkeys(("gcn", "mlp", "linkx", "gpr", "h2gcn"), RATES) | {"paper": LAMBDAS}
 SHORTER = {"num_pivots": 200, "refinements": 2}
 """Of the paper's: what its learner was pre-trained with."""
 

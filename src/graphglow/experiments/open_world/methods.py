@@ -193,12 +193,16 @@ def without_unlike_edges(data: Data) -> Data:
     x, (here, there) = data.x, data.edge_index
     binary = bool(((x == 0) | (x == 1)).all())
     length = x.square().sum(1)
-    alike = torch.cat(
-        [
-            (x[a] * x[b]).sum(1)
-            for a, b in zip(here.split(20_000), there.split(20_000), strict=True)
-        ]
-    ) if len(here) else x.new_empty(0)
+    alike = (
+        torch.cat(
+            [
+                (x[a] * x[b]).sum(1)
+                for a, b in zip(here.split(20_000), there.split(20_000), strict=True)
+            ]
+        )
+        if len(here)
+        else x.new_empty(0)
+    )
     both = length[here] + length[there] - alike if binary else (length[here] * length[there]).sqrt()
     kept = alike / both.clamp_min(1e-12) >= LEAST_SIMILAR
     out = data.clone()

@@ -35,7 +35,7 @@ from graphglow.experiments.open_world.targets import (
 )
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import Workers, open_executor, result_of
-from graphglow.experiments.runs.rows import STORED, ResultRow, read_rows
+from graphglow.experiments.runs.rows import ResultRow, line_of, read_rows
 from graphglow.graphs import load_graph
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import UNIVERSAL, evidence_learner
@@ -132,7 +132,7 @@ def run_suite(
             raise InputError(f"{name} must be of {', '.join(known)}; got {unknown[0]!r}")
     chosen = [target for target in every if not targets or target.name in targets]
     rows = read_rows(out).rows if out.exists() else []
-    done = {_key(row.cell, row.method, row.seed, row.config) for row in rows}
+    done = {_key(row.cell, row.seed, row.config) for row in rows}
     errors: Counter[str] = Counter()
     made = 0
     with ExitStack() as stack:
@@ -213,15 +213,15 @@ def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
     lacking = [
         method
         for method in methods
-        if _key(job.cell, method, job.seed, made_with(method, job.learner)) not in done
+        if _key(f"{method}/{job.cell}", job.seed, made_with(method, job.learner)) not in done
     ]
     if {"graphglow", "instant"} & {*lacking} and {*OURS} <= {*methods}:
         lacking = [m for m in methods if m in lacking or m in OURS]  # one makes the other
     return job._replace(methods=tuple(lacking))
 
 
-def _key(cell: str, method: str, seed: int, config: Any) -> str:
-    return json.dumps([cell, method, seed, config], sort_keys=True)
+def _key(cell: str, seed: int, config: Any) -> str:
+    return json.dumps([cell, seed, config], sort_keys=True)
 
 
 def made_with(method: str, learner: str) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def _row(job: Job, method: str, **measured: Any) -> ResultRow:
     known = provenance()
     return ResultRow(
         experiment=EXPERIMENT,
-        cell=job.cell,
+        cell=f"{method}/{job.cell}",
         label=NAMES[method],
         method=method,
         target=job.target.name,
@@ -300,14 +300,9 @@ def _row(job: Job, method: str, **measured: Any) -> ResultRow:
 
 def compact(row: ResultRow) -> str:
     """A row as one line, without what it has not: there are many."""
-    kept = {name: value for name in STORED if (value := getattr(row, name)) not in (None, "", (), {})}
-    kept |= {"test_accuracy": row.test_accuracy}
-    rounded = {n: round(v, 5) if isinstance(v, float) else v for n, v in kept.items()}
-    rounded["metrics"] = {
-        name: [round(v, 4) for v in value] if isinstance(value, tuple) else round(value, 4)
-        for name, value in row.metrics.items()
-    }
-    return json.dumps(rounded, separators=(",", ":"))
+    known = json.loads(line_of(row))
+    kept = {name: v for name, v in known.items() if v is not None or name == "test_accuracy"}
+    return json.dumps(kept, separators=(",", ":"))
 
 
 # Learners of held-out families

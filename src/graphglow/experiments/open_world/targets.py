@@ -114,13 +114,18 @@ def _false(ratio: float) -> Condition:
 
 def _lost(ratio: float) -> Condition:
     return Condition(
-        f"lost edges {ratio:.0%}", "lost edges", ratio, lambda data, s: delete_edges(data, ratio, seed=s)
+        f"lost edges {ratio:.0%}",
+        "lost edges",
+        ratio,
+        lambda data, s: delete_edges(data, ratio, seed=s),
     )
 
 
 def _labels(per_class: int) -> Condition:
     many = f"{per_class} label{'s' if per_class > 1 else ''} per class"
-    return Condition(many, "labels per class", per_class, lambda data, s: few_labels(data, per_class, s))
+    return Condition(
+        many, "labels per class", per_class, lambda data, s: few_labels(data, per_class, s)
+    )
 
 
 def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
@@ -163,7 +168,7 @@ def no_features(data: Data, _seed: int) -> Data:
     return out
 
 
-AS_IT_IS = "as it is"
+AS_IT_IS, NO_FEATURES = "as it is", "no features"
 CONDITIONS: dict[str, Condition] = {
     condition.name: condition
     for condition in (
@@ -172,7 +177,7 @@ CONDITIONS: dict[str, Condition] = {
         _labels(5),
         _lost(0.6),
         Condition("half the features noise", "features", 0.5, shuffled_columns),
-        Condition("no features", "features", 1.0, no_features),
+        Condition(NO_FEATURES, "features", 1.0, no_features),
         _labels(20),
         _labels(1),
         _false(2.0),
