@@ -2,6 +2,7 @@ r"""The open-world suite on a machine without the command line's dependencies; h
 
     python benchmarks/open_world.py --seconds 560 --workers 6 --large-workers 10
     python benchmarks/open_world.py --choose             one setting per method, over open graphs
+    python benchmarks/open_world.py --final FILE         the package's learner, of all open graphs
 
 The first makes the same rows as ``graphglow reproduce open-world``.
 """
@@ -20,10 +21,11 @@ import torch
 from graphglow import PaperConfig, fit_many, transfer_many
 from graphglow.baselines import METHODS
 from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, PATIENCE
-from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
+from graphglow.experiments.open_world.suite import SuiteConfig, pretrain_on, run_suite
 from graphglow.experiments.open_world.targets import draw, find_targets
 from graphglow.graphs.load import data_folder
 from graphglow.storage import append_line
+from graphglow.training.device import resolve_device
 
 CHOSEN_ON = (
     "airports-brazil", "webkb-washington", "airports-europe", "facebook-caltech36-dorm",
@@ -95,6 +97,7 @@ def main() -> None:
     """Choose settings, or run the suite."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--final", type=Path, metavar="FILE")
     parser.add_argument("--settings", type=Path, default=Path("results/open_world_settings.jsonl"))
     parser.add_argument("--out", type=Path, default=Path("results/open_world.jsonl"))
     parser.add_argument("--learners", type=Path, default=Path("open_world_learners"))
@@ -111,6 +114,10 @@ def main() -> None:
     if args.choose:
         torch.set_num_threads(1)
         choose(args)
+        return
+    if args.final:
+        sources = [target for target in find_targets(args.data_root) if target.fold is not None]
+        pretrain_on(sources, args.final, resolve_device(args.device).type)
         return
     names = ("seeds", "seconds", "workers", "large_workers", "device")
     given = {name: getattr(args, name) for name in names}

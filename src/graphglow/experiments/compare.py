@@ -59,17 +59,19 @@ class Comparison:
     def verdict(self) -> str:
         """Which to use, and how sure that is."""
         best, *rest = self.lines
-        said = f"Use {NAMES[best.method]}: {best.mean:.1%} of test nodes right"
+        said = f"{NAMES[best.method]}: {best.mean:.1%} of test nodes right"
         if not rest:
             return f"{said}; nothing else was run."
         level = [line for line in rest if line.level]
-        apart = f"{100 * (best.mean - rest[0].mean):.1f} points above {NAMES[rest[0].method]}"
         if not level:
-            return f"{said}, {apart}, the next; {_chance(rest[0].p)}."
-        names = ", ".join(f"{NAMES[line.method]} ({line.mean:.1%})" for line in level)
+            apart = f"{100 * (best.mean - rest[0].mean):.1f} points"
+            return f"Use {said}, {apart} above {NAMES[rest[0].method]}, the next ({_p(rest[0].p)})."
+        names = ", ".join(NAMES[line.method] for line in level)
+        which = names if len(level) < 5 else f"{len(level)} of {len(rest)} others"
         cheap = min((best, *level), key=lambda line: line.seconds)
-        fast = "" if cheap is best else f"; the fastest of these is {NAMES[cheap.method]}"
-        return f"{said}. It may not be ahead: level with it within chance: {names}{fast}."
+        use = f"Use it, or {NAMES[cheap.method]}, the fastest of them ({cheap.seconds:.1f} s)"
+        use = "Use it: it is the fastest of them, too" if cheap is best else use
+        return f"Highest is {said}, but level with it, within chance: {which}. {use}."
 
     def __repr__(self) -> str:
         width = max(len(NAMES[line.method]) for line in self.lines) + 2
@@ -85,8 +87,8 @@ def _deviation(std: float | None) -> str:
     return "" if std is None else f"+- {100 * std:.1f}"
 
 
-def _chance(p: float | None) -> str:
-    return "by chance so far apart less than once in 1000" if (p or 0) < 1e-3 else f"p = {p:.2g}"
+def _p(p: float | None) -> str:
+    return f"p = {p:.2g}" if p is not None and p >= 1e-3 else "p < 0.001"
 
 
 Told = Callable[[str, int, int], None]
@@ -213,11 +215,7 @@ def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
                 one.pop(name, None)
             with_random_split(one, seed + number, by_class=True)
         return drawn, f"{seeds} random splits, half of each class for training"
-    masks = [
-        data[name] & labelled if have else torch.zeros_like(labelled)
-        for name, have in zip(MASKS, own, strict=True)
-    ]
-    train, val, test = masks
+    train, val, test = masks = [data[name] for name in MASKS]
     if not bool(test.any()):
         made = []
         for fold in range(max(FOLDS, seeds)):

@@ -176,12 +176,14 @@ def _each(
     end = None if seconds is None else time.perf_counter() + seconds
     running: dict[Future[list[ResultRow]], tuple[Job, bool]] = {}
     while True:
+        left = None if end is None else end - time.perf_counter()
+        if left is not None and left <= 0:
+            return
         for small, pool in pools.items():
             free = pool.processes - sum(own is small for _, own in running.values())
             for job, _ in zip(waiting[small], range(free), strict=False):
                 running[pool.submit(perform, job, root, pool.device)] = (job, small)
-        left = None if end is None else end - time.perf_counter()
-        if not running or (left is not None and left <= 0):
+        if not running:
             return
         for future in wait(running, timeout=left, return_when=FIRST_COMPLETED).done:
             yield running.pop(future)[0], future
