@@ -1,6 +1,7 @@
 r"""The open-world suite on a machine without the command line's dependencies; how it was set up.
 
-    python benchmarks/open_world.py --seconds 560 --workers 6 --large-workers 10
+    python benchmarks/open_world.py --seconds 560 --small-workers 6 --workers 6 \
+        --large-workers 4
     python benchmarks/open_world.py --choose             one setting per method, over open graphs
     python benchmarks/open_world.py --final FILE         the package's learner, of all open graphs
 
@@ -41,10 +42,12 @@ RATES = [
     )
 ]  # fmt: skip
 LAMBDAS = [
-    {"weight_decay": decay, "input_weight": weight}
-    for decay in (5e-4, 5e-3)
-    for weight in (0.5, 0.9)
-]
+    {"learning_rate": rate, "weight_decay": decay, "input_weight": weight}
+    for rate, decay, weight in (
+        (0.01, 5e-4, 0.5), (0.01, 5e-4, 0.9), (0.01, 5e-3, 0.5), (0.01, 5e-3, 0.9),
+        (0.05, 5e-4, 0.5), (0.05, 5e-4, 0.9),
+    )
+]  # fmt: skip
 TRIED = dict.fromkeys(("gcn", "mlp", "linkx", "gpr", "h2gcn"), RATES) | {"paper": LAMBDAS}
 SHORTER = {"num_pivots": 200, "refinements": 2}
 """Of the paper's: what its learner was pre-trained with."""
@@ -59,8 +62,10 @@ def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
             data = draw(target, condition, 0, root)
             if data is None:
                 continue
-            for method, settings in TRIED.items():
-                if (method, target.name, condition) in done:
+            for method, tried in TRIED.items():
+                where = (method, target.name, condition)
+                settings = [one for one in tried if (*where, json.dumps(one)) not in done]
+                if not settings:
                     continue
                 began = time.perf_counter()
                 if method == "paper":
@@ -82,7 +87,10 @@ def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
 def choose(args: argparse.Namespace) -> None:
     """Append a row for each trial, then say which setting has the best mean over families."""
     rows = [json.loads(line) for line in args.settings.open()] if args.settings.exists() else []
-    done = {(row["method"], row["target"], row["condition"]) for row in rows}
+    done = {
+        (row["method"], row["target"], row["condition"], json.dumps(row["settings"]))
+        for row in rows
+    }
     for row in trials(data_folder(args.data_root), args.device, done):
         append_line(args.settings, json.dumps(row))
         rows.append(row)
@@ -106,7 +114,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--small-workers", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--large-workers", type=int, default=1)
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
     args = parser.parse_args()
@@ -119,7 +128,7 @@ def main() -> None:
         sources = [target for target in find_targets(args.data_root) if target.fold is not None]
         pretrain_on(sources, args.final, resolve_device(args.device).type)
         return
-    names = ("seeds", "seconds", "workers", "large_workers", "device")
+    names = ("seeds", "seconds", "small_workers", "workers", "large_workers", "device")
     given = {name: getattr(args, name) for name in names}
     also = ("learners", "data_root", "targets", "conditions", "methods")
     outcome = run_suite(

@@ -8,7 +8,7 @@ from graphglow.experiments.open_world import methods, suite
 from graphglow.experiments.open_world.suite import SuiteConfig, compact, run_suite
 from graphglow.experiments.runs.rows import read_rows
 
-ONE = SuiteConfig(seeds=1, workers=1, device="cpu")
+ONE = SuiteConfig(seeds=1, device="cpu")
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_rerun_makes_only_what_is_missing(small):
     out, run = small
     assert run()[:3] == (2, 0, 0)
     assert run()[0] == 0
-    assert run(SuiteConfig(seeds=2, workers=1, device="cpu"))[0] == 2
+    assert run(SuiteConfig(seeds=2, device="cpu"))[0] == 2
     rows = read_rows(out).rows
     assert [(row.method, row.seed, row.series) for row in rows] == [
         ("mlp", 0, "as it is"), ("instant", 0, "as it is"),
@@ -49,7 +49,7 @@ def test_a_method_that_fails_is_a_row(small, monkeypatch):
 
 def test_no_time_leaves_all_jobs(small):
     out, run = small
-    assert run(SuiteConfig(seconds=0, workers=1, device="cpu")).left == 5
+    assert run(SuiteConfig(seconds=0, device="cpu")).left == 5
     assert not out.exists()
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -27,6 +28,7 @@ from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidenc
 from graphglow.experiments.open_world import methods as suite_methods
 from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
 from graphglow.experiments.open_world.targets import (
+    AS_IT_IS,
     CONDITIONS,
     Target,
     attacked_files,
@@ -45,6 +47,8 @@ from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 
 EXPERIMENT = "open-world"
+CALIBRATED = (AS_IT_IS, "5 labels per class", "false edges 1x")
+"""Conditions under which probabilities of pairs are checked, with the first seed."""
 ATTACKED = "cora"
 """The target of which attacked files are conditions."""
 
@@ -57,15 +61,17 @@ class SuiteConfig:
     """Runs of each cell: each draws a split, damage and weights."""
     seconds: float | None = None
     """Stop after this long; rows so far stay, and the same command goes on."""
-    workers: int = 2
-    """Processes for small targets, on the CPU."""
+    small_workers: int = 1
+    """Processes for small targets, on the CPU unless --device says cuda."""
+    workers: int = 1
+    """Processes for targets of some thousand nodes, on a GPU if there is one."""
     large_workers: int = 1
-    """Processes for larger ones, on a GPU if there is one."""
+    """Processes for larger targets, on a GPU if there is one."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU, if there is one, for all but small targets."""
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "workers", "large_workers"):
+        for name in ("seeds", "small_workers", "workers", "large_workers"):
             at_least(name, getattr(self, name), 1)
         one_of("device", self.device, get_args(Device))
 
@@ -138,19 +144,18 @@ def run_suite(
     with ExitStack() as stack:
         kind: Device = "cuda" if resolve_device(config.device).type == "cuda" else "cpu"
         few: Device = "cpu" if config.device == "auto" else kind
+        counts = {"small": config.small_workers, "middle": config.workers}
+        counts["large"] = config.large_workers
         pools = {
-            small: stack.enter_context(open_executor(count, device=where))
-            for small, count, where in (
-                (True, config.workers, few),
-                (False, config.large_workers, kind),
-            )
+            tier: stack.enter_context(open_executor(count, device=few if tier == "small" else kind))
+            for tier, count in counts.items()
         }
-        teach({t.fold for t in chosen} - {None}, every, learners, pools[False])
+        teach({t.fold for t in chosen} - {None}, every, learners, pools["middle"])
         wanted = conditions or [*CONDITIONS, *attacked_files(root)]
         whole = _jobs(chosen, wanted, config, learners, root)
         parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
         jobs = [job for job in parts if job.methods]
-        waiting = {small: iter([j for j in jobs if j.target.small is small]) for small in pools}
+        waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
         commit, ended = provenance()["commit"], 0
         left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
         for job, future in _each(pools, waiting, root, left):
@@ -167,22 +172,22 @@ def run_suite(
 
 
 def _each(
-    pools: dict[bool, Workers],
-    waiting: dict[bool, Iterator[Job]],
+    pools: dict[str, Workers],
+    waiting: dict[str, Iterator[Job]],
     root: Path,
     seconds: float | None,
 ) -> Iterator[tuple[Job, Future[list[ResultRow]]]]:
-    """Keep both pools busy until nothing is left, or the time is up."""
+    """Keep all pools busy until nothing is left, or the time is up."""
     end = None if seconds is None else time.perf_counter() + seconds
-    running: dict[Future[list[ResultRow]], tuple[Job, bool]] = {}
+    running: dict[Future[list[ResultRow]], tuple[Job, str]] = {}
     while True:
         left = None if end is None else end - time.perf_counter()
         if left is not None and left <= 0:
             return
-        for small, pool in pools.items():
-            free = pool.processes - sum(own is small for _, own in running.values())
-            for job, _ in zip(waiting[small], range(free), strict=False):
-                running[pool.submit(perform, job, root, pool.device)] = (job, small)
+        for tier, pool in pools.items():
+            free = pool.processes - sum(own == tier for _, own in running.values())
+            for job in islice(waiting[tier], free):
+                running[pool.submit(perform, job, root, pool.device)] = (job, tier)
         if not running:
             return
         for future in wait(running, timeout=left, return_when=FIRST_COMPLETED).done:
@@ -260,7 +265,7 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
         try:
             entries = run_methods(
                 data, asked, seed=job.seed, device=device, learner=job.learner,
-                calibrate=job.seed == 0,
+                calibrate=job.seed == 0 and job.condition in CALIBRATED,
             )  # fmt: skip
             for entry in entries:
                 right = (entry.scores.argmax(1) == data.y).double()

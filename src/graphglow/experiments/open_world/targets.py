@@ -31,8 +31,8 @@ FOLDS = {
     "co-author": 4, "wiki": 4, "pages": 5, "tabular": 5,
 }  # fmt: skip
 """Families that are held out together: their learner has seen none of them."""
-SMALL_NODES, SMALL_EDGES = 2000, 25_000
-"""Larger targets have workers of their own, on a GPU if there is one."""
+TIERS = {"small": (2000, 25_000), "middle": (6000, 150_000)}
+"""Most nodes and edges; what has more is ``large``. Each has workers of its own."""
 MOST_LABELLED = 0.6
 """Conditions of few labels need the rest for tests."""
 
@@ -59,9 +59,9 @@ class Target(NamedTuple):
         return len(indptr) - 1, int(indptr[-1]) // 2
 
     @property
-    def small(self) -> bool:
-        nodes, edges = self.size
-        return nodes <= SMALL_NODES and edges <= SMALL_EDGES
+    def tier(self) -> str:
+        fits = (t for t, most in TIERS.items() if all(map(int.__le__, self.size, most)))
+        return next(fits, "large")
 
     def load(self, root: Path, seed: int) -> Data:
         """With the paper's split, or one that the seed draws."""
