@@ -19,10 +19,11 @@ from statistics import mean
 
 import torch
 
-from graphglow import PaperConfig, fit_many, transfer_many
+from graphglow import EvidencePretrainConfig, PaperConfig, fit_many, transfer_many
 from graphglow.baselines import METHODS
+from graphglow.experiments.open_world.learners import pretrain_on
 from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, PATIENCE
-from graphglow.experiments.open_world.suite import SuiteConfig, pretrain_on, run_suite
+from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
 from graphglow.experiments.open_world.targets import draw, find_targets
 from graphglow.graphs.load import data_folder
 from graphglow.storage import append_line
@@ -110,6 +111,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/open_world.jsonl"))
     parser.add_argument("--learners", type=Path, default=Path("open_world_learners"))
     parser.add_argument("--data-root", type=Path)
+    parser.add_argument("--sources-curve", action="store_true")
     for name in ("targets", "conditions", "methods"):
         parser.add_argument(f"--{name}", nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=5)
@@ -126,11 +128,12 @@ def main() -> None:
         return
     if args.final:
         sources = [target for target in find_targets(args.data_root) if target.fold is not None]
-        pretrain_on(sources, args.final, resolve_device(args.device).type)
+        device = resolve_device(args.device).type
+        pretrain_on(sources, args.final, device, EvidencePretrainConfig())
         return
     names = ("seeds", "seconds", "small_workers", "workers", "large_workers", "device")
     given = {name: getattr(args, name) for name in names}
-    also = ("learners", "data_root", "targets", "conditions", "methods")
+    also = ("learners", "data_root", "targets", "conditions", "methods", "sources_curve")
     outcome = run_suite(
         args.out,
         SuiteConfig(**given),

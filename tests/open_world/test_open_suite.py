@@ -4,8 +4,11 @@ import pytest
 from suite_rows import made_rows
 
 from graphglow.errors import InputError
-from graphglow.experiments.open_world import methods, suite
+from graphglow.experiments.open_world import learners, methods
+from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
 from graphglow.experiments.open_world.suite import SuiteConfig, compact, run_suite
+from graphglow.experiments.open_world.targets import Target
+from graphglow.experiments.runs.executor import open_executor
 from graphglow.experiments.runs.rows import read_rows
 
 ONE = SuiteConfig(seeds=1, device="cpu")
@@ -62,16 +65,19 @@ def test_what_is_unknown_is_refused(small):
 def test_missing_learners_are_made_once(tmp_path, monkeypatch):
     made = []
 
-    def pretrain_on(sources, out, _device):
-        made.append(([source.name for source in sources], out))
+    def pretrain_on(sources, out, _device, config):
+        made.append(([source.name for source in sources], out.stem, config.random_share))
 
-    monkeypatch.setattr(suite, "pretrain_on", pretrain_on)
-    families = {"dblp": "citation", "wine": "table", "minesweeper": "grid"}
-    every = [suite.Target(*known) for known in families.items()]
+    monkeypatch.setattr(learners, "pretrain_on", pretrain_on)
+    names = {"dblp": "citation", "wine": "table", "minesweeper": "grid", "flickr": "photos"}
+    every = [Target(*known) for known in {**names, "uai2010": "wiki", "squirrel": "wiki"}.items()]
     (tmp_path / "fold2.safetensors").touch()
-    with suite.open_executor(1, device="cpu") as pool:
-        suite.teach({0, 2}, every, tmp_path, pool)
-    assert made == [(["minesweeper"], tmp_path / "fold0.safetensors")]
+    with open_executor(1, device="cpu") as pool:
+        teach([Lesson(0), Lesson(2)], every, tmp_path, pool)
+        teach(curve_lessons(0)[4:6], every, tmp_path, pool)
+    others = ["minesweeper", "flickr", "uai2010", "squirrel"]
+    assert made == [(others, "fold0", 0.4), (others, "fold0-4", 0.4), (others, "fold0-4-alone", 0)]
+    assert [one.name for one in Lesson(0, True, 3).sources(every)] == others[:3]
 
 
 def test_a_compact_row_is_read_back(tmp_path):

@@ -22,6 +22,7 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
     methods: Names = (),
     out: flags.File = Path("results/open_world.jsonl"),
     learners: Folder = None,
+    sources_curve: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     table: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     pictures: Folder = None,
     data_root: flags.DataRoot = None,
@@ -43,6 +44,8 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         out: The file of rows.
         learners: The folder of held-out learners, fold0.safetensors and so on; beside the rows by
             default. Missing ones are made.
+        sources_curve: Make learners of 1, 2, 4, 8 and all sources instead, with random graphs and
+            without, and try them on held-out families with 5 labels per class.
         table: Only print the table of the rows that there are.
         pictures: Only write pictures of the rows that there are, as .svg, to this folder.
     """
@@ -64,6 +67,7 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
                 targets=targets,
                 conditions=conditions,
                 methods=methods,
+                sources_curve=sources_curve,
                 told=told,
             )
         if json:

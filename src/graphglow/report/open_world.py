@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from graphglow.experiments.open_world.methods import OURS
 from graphglow.experiments.open_world.standings import (
+    ALL_SOURCES,
     LABELS,
     ORDER,
     Curve,
@@ -14,6 +15,7 @@ from graphglow.experiments.open_world.standings import (
     Standing,
     Sweep,
     calibration_curve,
+    sources_curves,
     standings,
     sweeps,
 )
@@ -59,6 +61,7 @@ class Section(NamedTuple):
 
 def section(rows: Iterable[ResultRow]) -> Section | None:
     """The suite's part of the page; None where there are no rows of it."""
+    rows = list(rows)
     found = Found(rows)
     if not found.rows:
         return None
@@ -66,6 +69,8 @@ def section(rows: Iterable[ResultRow]) -> Section | None:
     charts = [_chart(sweep) for sweep in swept]
     if (curve := calibration_curve(found)) is not None:
         charts.append(_calibration(*curve))
+    if gained := sources_curves(found, rows):
+        charts.append(_sources(gained))
     panels = [_small_panels(sweep) for sweep in swept if len(sweep.targets) > 1]
     failed = {f"{row.label} on {row.target}: {row.error}" for row in found.failed}
     conditions = [name for name in ORDER if any(name in line.means for line in lines)]
@@ -186,6 +191,34 @@ def _calibration(curve: Curve, error: float) -> Chart:
         height=360,
         x=frame.axis("said: probability of one class", range=[0, 1]),
         y=frame.axis("true: share of one class", range=[0, 1]),
+        legend="below",
+    )
+
+
+def _sources(curves: Sequence[Curve]) -> Chart:
+    styles = frame.series_styles([f"sources {curve.method}" for curve in curves])
+    traces = [
+        frame.scatter(
+            f"sources {curve.method}",
+            (curve.x, [100 * y for y in curve.y]),
+            "lines+markers",
+            styles[f"sources {curve.method}"],
+            hover="%{y:+.2f} points<extra></extra>",
+            error_y={"type": "data", "array": [100 * e for e in curve.error]},
+        )
+        for curve in curves
+    ]
+    x = curves[0].x
+    names = ["all" if value == ALL_SOURCES else f"{value:g}" for value in x]
+    said = "; ".join(f"{c.method} {100 * c.y[0]:+.1f} to {100 * c.y[-1]:+.1f}" for c in curves)
+    return frame.chart(
+        "Gain of pre-training by number of sources",
+        traces,
+        alt=f"Points above the learner never trained, from one source to all: {said}.",
+        caption="Held-out families, 5 labels per class; bars are standard errors over graphs.",
+        height=360,
+        x=frame.axis("sources", type="log", **frame.ticks_at(x, names)),
+        y=frame.axis("points above untrained"),
         legend="below",
     )
 

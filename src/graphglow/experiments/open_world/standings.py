@@ -9,8 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from graphglow.experiments.open_world.methods import BINS, NAMES, NEED_FEATURES, OTHERS
-from graphglow.experiments.open_world.suite import EXPERIMENT
+from graphglow.experiments.open_world.methods import BINS, CONTROL, NAMES, NEED_FEATURES, OTHERS
+from graphglow.experiments.open_world.suite import EXPERIMENT, SOURCES
 from graphglow.experiments.open_world.targets import (
     AS_IT_IS,
     ATTACKS,
@@ -53,6 +53,8 @@ ORDER = (
 """Of conditions, as people read them."""
 MOSTLY = 0.6
 """A point of a curve needs so large a share of the targets; the rest would shift it."""
+ALL_SOURCES = 16.0
+"""Where all sources stand on the axis of their number."""
 FEWEST_PAIRS = 20
 """Of a target in one tenth of the probabilities."""
 
@@ -260,3 +262,30 @@ def calibration_curve(found: Found) -> tuple[Curve, float] | None:
         spread.append(_error(shares))
     mean_error = statistics.mean(statistics.mean(some) for some in errors.values())
     return Curve(OURS, x, y, spread), mean_error
+
+
+def sources_curves(found: Found, rows: Iterable[ResultRow]) -> list[Curve]:
+    """What pre-training gains over no training by the number of sources; None counts as all.
+
+    Over targets that have every point, under the condition of the curve.
+    """
+    known = {(row.target, row.seed, row.label): row for row in rows if row.experiment == SOURCES}
+    gains: dict[str, dict[float, dict[str, list[float]]]] = {}
+    for (target, seed, label), row in known.items():
+        control = found.scores[target, row.series].get(CONTROL, {}).get(seed)
+        if row.test_accuracy is None or control is None:
+            continue
+        kind = label.split(" sources ")[-1]
+        by_count = gains.setdefault(kind, defaultdict(lambda: defaultdict(list)))
+        by_count[row.x or ALL_SOURCES][target].append(row.test_accuracy - control)
+    made = []
+    for kind, by_count in sorted(gains.items()):
+        shared = set.intersection(*map(set, by_count.values()))
+        values = [
+            [statistics.mean(by_count[count][target]) for target in shared]
+            for count in sorted(by_count)
+        ]
+        if shared:
+            means, errors = [*map(statistics.mean, values)], [*map(_error, values)]
+            made.append(Curve(kind, sorted(by_count), means, errors))
+    return made

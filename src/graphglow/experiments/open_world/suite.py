@@ -24,8 +24,8 @@ import torch
 
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
-from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
 from graphglow.experiments.open_world import methods as suite_methods
+from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
 from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
 from graphglow.experiments.open_world.targets import (
     AS_IT_IS,
@@ -38,7 +38,6 @@ from graphglow.experiments.open_world.targets import (
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.executor import Workers, open_executor, result_of
 from graphglow.experiments.runs.rows import ResultRow, line_of, read_rows
-from graphglow.graphs import load_graph
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.storage import append_line
@@ -47,6 +46,10 @@ from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 
 EXPERIMENT = "open-world"
+SOURCES = "open-world-sources"
+"""Rows of learners of few sources."""
+CURVE = "5 labels per class"
+"""The condition that these are tried under."""
 CALIBRATED = (AS_IT_IS, "5 labels per class", "false edges 1x")
 """Conditions under which probabilities of pairs are checked, with the first seed."""
 ATTACKED = "cora"
@@ -84,10 +87,13 @@ class Job(NamedTuple):
     seed: int
     learner: str
     methods: tuple[str, ...]
+    lesson: Lesson | None = None
+    """Of a learner of few sources."""
 
-    @property
-    def cell(self) -> str:
-        return f"{self.target.name}/{self.condition}"
+    def cell(self, method: str) -> str:
+        """The cell of a row."""
+        name = method if self.lesson is None else self.lesson.name
+        return f"{name}/{self.target.name}/{self.condition}"
 
 
 class Outcome(NamedTuple):
@@ -113,6 +119,7 @@ def run_suite(
     targets: Sequence[str] = (),
     conditions: Sequence[str] = (),
     methods: Sequence[str] = (),
+    sources_curve: bool = False,
     told: Told = lambda said, done, total: None,
 ) -> Outcome:
     """Make the rows that ``out`` lacks, as far as there is time.
@@ -125,6 +132,7 @@ def run_suite(
         targets: Only these.
         conditions: Only these.
         methods: Only these.
+        sources_curve: Try learners of few sources instead, under one condition.
         told: Called as jobs end.
     """
     began, root = time.perf_counter(), data_folder(data_root)
@@ -146,23 +154,31 @@ def run_suite(
         few: Device = "cpu" if config.device == "auto" else kind
         counts = {"small": config.small_workers, "middle": config.workers}
         counts["large"] = config.large_workers
-        pools = {
-            tier: stack.enter_context(open_executor(count, device=few if tier == "small" else kind))
-            for tier, count in counts.items()
-        }
-        teach({t.fold for t in chosen} - {None}, every, learners, pools["middle"])
-        wanted = conditions or [*CONDITIONS, *attacked_files(root)]
-        whole = _jobs(chosen, wanted, config, learners, root)
+        least = min(2, max(counts.values()))  # one would be this process, and keep all waiting
+        pools = {}
+        for tier, count in counts.items():
+            where = few if tier == "small" else kind
+            pools[tier] = stack.enter_context(open_executor(max(count, least), device=where))
+        folds = sorted({target.fold for target in chosen if target.fold is not None})
+        if sources_curve:
+            teach(
+                [one for f in folds for one in curve_lessons(f)], every, learners, pools["middle"]
+            )
+            whole, methods = _curve_jobs(chosen, config, learners), ["graphglow"]
+        else:
+            teach(map(Lesson, folds), every, learners, pools["middle"])
+            wanted = conditions or [*CONDITIONS, *attacked_files(root)]
+            whole = _jobs(chosen, wanted, config, learners, root)
         parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
         jobs = [job for job in parts if job.methods]
         waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
-        commit, ended = provenance()["commit"], 0
+        origin, ended = provenance(), 0
+        known = {name: origin[name] for name in ("commit", "date", "machine")}
         left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
         for job, future in _each(pools, waiting, root, left):
             ended += 1
             for row in result_of(future):
-                line = replace(row, provenance={**row.provenance, "commit": commit})
-                append_line(out, compact(line))
+                append_line(out, compact(replace(row, provenance=known)))
                 made += 1
                 if row.error:
                     errors[row.error] += 1
@@ -211,8 +227,18 @@ def _jobs(
                     if target.name != ATTACKED:
                         continue
                     target = target._replace(file=attacked[condition])
-                which = UNIVERSAL if target.fold is None else str(fold_file(learners, target.fold))
-                yield Job(target, condition, seed, which, ())
+                own = None if target.fold is None else Lesson(target.fold).file(learners)
+                yield Job(target, condition, seed, str(own or UNIVERSAL), ())
+
+
+def _curve_jobs(targets: Sequence[Target], config: SuiteConfig, learners: Path) -> Iterator[Job]:
+    """Seed by seed, each target with all learners of its fold."""
+    for seed in range(config.seeds):
+        for target in sorted(targets, key=lambda target: target.size):
+            if target.fold is not None:
+                for lesson in curve_lessons(target.fold):
+                    which = str(lesson.file(learners))
+                    yield Job(target, CURVE, seed, which, (), lesson)
 
 
 def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
@@ -220,7 +246,7 @@ def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
     lacking = [
         method
         for method in methods
-        if _key(f"{method}/{job.cell}", job.seed, made_with(method, job.learner)) not in done
+        if _key(job.cell(method), job.seed, made_with(method, job.learner)) not in done
     ]
     if {"graphglow", "instant"} & {*lacking} and {*OURS} <= {*methods}:
         lacking = [m for m in methods if m in lacking or m in OURS]  # one makes the other
@@ -241,10 +267,6 @@ def made_with(method: str, learner: str) -> dict[str, Any]:
 @cache
 def _identity(learner: str) -> str:
     return learner_identity(evidence_learner(learner))
-
-
-def fold_file(folder: Path, fold: int) -> Path:
-    return folder / f"fold{fold}.safetensors"
 
 
 def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
@@ -282,6 +304,8 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
                 rows.append(row)
         except Exception as error:
             rows += [_row(job, name, error=_sentence(error)) for name in asked]
+    if device == "cuda":
+        torch.cuda.empty_cache()
     return rows
 
 
@@ -290,17 +314,19 @@ def _sentence(error: Exception) -> str:
 
 
 def _row(job: Job, method: str, **measured: Any) -> ResultRow:
-    known = provenance()
+    lesson, found = job.lesson, {"experiment": EXPERIMENT, "label": NAMES[method]}
+    if lesson is not None:
+        kind = "and random graphs" if lesson.random else "alone"
+        measured["x"] = lesson.count  # None is all
+        found = {"experiment": SOURCES, "label": f"{lesson.count or 'all'} sources {kind}"}
     return ResultRow(
-        experiment=EXPERIMENT,
-        cell=f"{method}/{job.cell}",
-        label=NAMES[method],
+        **found,
+        cell=job.cell(method),
         method=method,
         target=job.target.name,
         seed=job.seed,
         series=job.condition,
         config=made_with(method, job.learner),
-        provenance={name: known[name] for name in ("date", "machine")},
         **measured,
     )
 
@@ -310,34 +336,3 @@ def compact(row: ResultRow) -> str:
     known = json.loads(line_of(row))
     kept = {name: v for name, v in known.items() if v is not None or name == "test_accuracy"}
     return json.dumps(kept, separators=(",", ":"))
-
-
-# Learners of held-out families
-
-
-def teach(folds: set[Any], every: Sequence[Target], folder: Path, pool: Workers) -> None:
-    """Make the learners that are missing, each on the open graphs outside its fold."""
-    missing = [fold for fold in sorted(folds) if not fold_file(folder, fold).exists()]
-    jobs = []
-    for fold in missing:
-        sources = [t for t in every if t.fold not in (None, fold)]
-        jobs.append(pool.submit(pretrain_on, sources, fold_file(folder, fold), pool.device))
-    for job in jobs:
-        result_of(job)
-
-
-def pretrain_on(
-    sources: Sequence[Target],
-    out: Path,
-    device: str,
-    config: EvidencePretrainConfig | None = None,
-) -> None:
-    """Pre-train a learner on open graphs, each family by the root of its size, and save it."""
-    sizes = Counter(source.family for source in sources)
-    weights = [sizes[source.family] ** -0.5 for source in sources]
-    graphs = [load_graph(source.file) for source in sources]
-    learner = pretrain_evidence(graphs, config, weights=weights, device=device)
-    learner.provenance["source_weights"] = [round(weight, 3) for weight in weights]
-    learner.provenance["command"] = provenance()["command"]
-    out.parent.mkdir(parents=True, exist_ok=True)
-    learner.to("cpu").save(out)

@@ -43,20 +43,13 @@ class Target(NamedTuple):
     name: str
     family: str
     file: Path | None = None
+    size: tuple[int, int] = (0, 0)
+    """Nodes and edges."""
 
     @property
     def fold(self) -> int | None:
         """Whose learner it gets; None: the package's, which has seen none of the family."""
         return FOLDS.get(self.family)
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Nodes and edges; of a file, nothing else is read."""
-        if self.file is None:
-            return DATASETS[self.name].nodes, DATASETS[self.name].edges
-        with np.load(self.file) as arrays:
-            indptr = arrays["adj_indptr"]
-        return len(indptr) - 1, int(indptr[-1]) // 2
 
     @property
     def tier(self) -> str:
@@ -75,19 +68,22 @@ def family_of(name: str) -> str:
     return FAMILIES.get(name, "colleges" if name.startswith("facebook-") else "other")
 
 
-def find_targets(root: Path | None, *, open_graphs: Path | None = None) -> list[Target]:
-    """The paper's graphs that are there, open ones, and the package's, in this order.
-
-    Args:
-        root: Where the paper's graphs are.
-        open_graphs: The folder of open ones (.npz); ``open`` in the root if None.
-    """
+def find_targets(root: Path | None) -> list[Target]:
+    """The paper's graphs that are in the data root, open ones (``open/*.npz``), the package's."""
     root = data_folder(root)
     absent = without_files(PAPER_GRAPHS, root)
-    paper = [Target(name, "paper") for name in PAPER_GRAPHS if name not in absent]
-    files = sorted((open_graphs or root / "open").glob("*.npz"))
-    found = [Target(file.stem, family_of(file.stem), file) for file in files]
-    return [*paper, *found, *(Target(name, "table") for name in TABLES)]
+    paper = [_named(name, "paper") for name in PAPER_GRAPHS if name not in absent]
+    found = []
+    for file in sorted((root / "open").glob("*.npz")):
+        with np.load(file) as arrays:  # of arrays in an archive, only those asked for are read
+            indptr = arrays["adj_indptr"]
+        size = len(indptr) - 1, int(indptr[-1]) // 2
+        found.append(Target(file.stem, family_of(file.stem), file, size))
+    return [*paper, *found, *(_named(name, "table") for name in TABLES)]
+
+
+def _named(name: str, family: str) -> Target:
+    return Target(name, family, size=(DATASETS[name].nodes, DATASETS[name].edges))
 
 
 Change = Callable[[Data, int], Data | None]
@@ -197,9 +193,9 @@ def attack_name(share: int) -> str:
     return f"metattack {share}%"
 
 
-def attacked_files(root: Path | None, open_graphs: Path | None = None) -> dict[str, Path]:
-    """Files of attacked Cora that are there, by condition."""
-    folder = (open_graphs or data_folder(root) / "open") / "attacked"
+def attacked_files(root: Path | None) -> dict[str, Path]:
+    """Files of attacked Cora that are in the data root, by condition."""
+    folder = data_folder(root) / "open" / "attacked"
     files = {attack_name(share): folder / f"cora-metattack-{share:02}.npz" for share in ATTACKS}
     return {name: file for name, file in files.items() if file.is_file()}
 
