@@ -30,7 +30,6 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GAE
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from evidence_open import FOLDS, family, load
 from graphglow import load_graph
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import COMPARED, shift_to
@@ -46,6 +45,8 @@ from graphglow.auditing.pretrain import (
 )
 from graphglow.auditing.standing import EVIDENCE, evidence_of, pairs_without_edge, standing_of
 from graphglow.evidence.problem import problem_of
+from graphglow.experiments.open_world.targets import FOLDS
+from graphglow.experiments.open_world.targets import family_of as family
 from graphglow.inference.audit import audit, load_auditor
 
 CONDITIONS: dict[str, tuple[str, float, float]] = {
@@ -224,7 +225,7 @@ def rows_of(data: Data, auditor: Auditor, *, seed: int, gae: int) -> list[dict]:
 
 def attacked_row(folder: Path, auditor: Auditor, rate: str, *, labels: bool) -> dict:
     """Edges that an attacker added to Cora, among all; with the usual training labels or none."""
-    clean, data = (load(folder / f"cora-metattack-{r}.npz") for r in ("00", rate))
+    clean, data = (load_graph(folder / f"cora-metattack-{r}.npz") for r in ("00", rate))
     made = [damaged(d, torch.Generator(), kinds=[], false_share=0.0).data for d in (clean, data)]
     keys = [d.edge_index[0] * d.num_nodes + d.edge_index[1] for d in made]
     attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0])
@@ -396,7 +397,7 @@ def main() -> None:
                 keep(some, "exam")
         return
     config = AuditPretrainConfig(**args.config)
-    sources = [load(path) for path in sorted(args.graphs.glob("*.npz"))]
+    sources = [load_graph(path) for path in sorted(args.graphs.glob("*.npz"))]
     if args.lessons and args.lessons.exists():
         from torch.serialization import add_safe_globals
 

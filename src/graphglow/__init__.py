@@ -43,6 +43,7 @@ _HOMES = {
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
     "audit": "graphglow.inference.audit",
+    "compare": "graphglow.experiments.compare",
     "describe": "graphglow.graphs.describe",
     "explain_pair": "graphglow.inference.explain_pair",
     "fit": "graphglow.baselines",
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from graphglow.errors import InputWarning as InputWarning
     from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner
     from graphglow.evidence.pretrain import EvidencePretrainConfig as EvidencePretrainConfig
+    from graphglow.experiments.compare import compare as compare
     from graphglow.graphs import load_graph as load_graph
     from graphglow.graphs import synthetic_graph as synthetic_graph
     from graphglow.graphs import write_graph as write_graph

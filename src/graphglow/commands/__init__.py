@@ -9,6 +9,7 @@ COMMANDS: dict[str, str] = {
     "pretrain": "Train a learner of your own on source graphs and random ones.",
     "transfer": "Train a small GNN on a new graph under a frozen learner.",
     "fit": "Train a competitor on a graph, under the same protocol as transfer.",
+    "compare": "Run graphglow and others on your graph, and say which to use and how sure that is.",
     "refine": "Write a better graph to a file, in seconds and with nothing trained.",
     "audit": "Say which edges of a graph look wrong and which are missing, with nothing trained.",
     "predict": "Predict the classes of nodes added after training, without training again.",

@@ -7,11 +7,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from graphglow.experiments.open_world.suite import EXPERIMENT, SOURCES
 from graphglow.experiments.paper import NAMES, OURS, cells
 from graphglow.experiments.runs.reproduce import with_outdated
 from graphglow.experiments.runs.rows import ResultRow, RowFile, by_date, origins, without_repeats
 from graphglow.experiments.search.settings import Settings
-from graphglow.report import comparison, curves, structure
+from graphglow.report import comparison, curves, open_world, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
@@ -62,7 +63,11 @@ def write_results(
     Returns:
         The names of the experiments shown.
     """
-    rows, repeats = without_repeats(by_date(files))
+    every = by_date(files)
+    suite = open_world.section(every)
+    rows, repeats = without_repeats(
+        [row for row in every if row.experiment not in (EXPERIMENT, SOURCES)]
+    )
     rows = with_outdated(rows, settings or Settings())
     sections = experiment_sections(rows)
     styles = page_styles(sections)
@@ -73,6 +78,7 @@ def write_results(
         title=title,
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d"),
         experiments=sections,
+        open_world=suite,
         curves={s.name: [sweep_chart(w, styles) for w in s.sweeps] for s in sections},
         times={section.name: time_charts(section.table, styles) for section in timed},
         transfers=[_transfer(path, result, len(transfers)) for path, result in transfers],
@@ -88,7 +94,7 @@ def write_results(
         top_k=structure.TOP_K,
         largest_refined=structure.LARGEST_REFINED,
     )
-    return [section.name for section in sections]
+    return [*([EXPERIMENT] if suite else []), *(section.name for section in sections)]
 
 
 def experiment_sections(rows: Sequence[ResultRow]) -> list[ExperimentSection]:

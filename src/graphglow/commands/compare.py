@@ -1,0 +1,74 @@
+"""``graphglow compare``: which method to use on a graph of one's own."""
+
+from typing import Annotated
+
+from tyro.conf import arg
+
+from graphglow.commands import flags, terminal
+from graphglow.commands.terminal import percent, print_json, say, show_rows, waiting
+from graphglow.experiments.open_world.methods import NAMES
+from graphglow.pretrained import UNIVERSAL, check_learner
+from graphglow.training.config import Device
+
+Methods = Annotated[tuple[str, ...], flags.said(None, "NAME ...", "(default: all but paper)")]
+
+
+def compare(  # noqa: D417 (flags.py says the rest)
+    target: flags.GraphName,
+    reading: flags.Reading,
+    methods: Methods = (),
+    learner: flags.LearnerFlag = UNIVERSAL,
+    seeds: int = 3,
+    seed: int = 0,
+    device: Annotated[Device, arg(help="Where to compute.")] = "auto",
+    json: flags.Json = False,
+) -> None:
+    """Run graphglow and others on your graph, and say which to use and how sure that is.
+
+    Every method has the setting that it has in the open-world suite, the same for all graphs. A
+    graph without a split of its own is split anew by each seed; without test nodes, labelled ones
+    are tested in turn.
+
+    Example: graphglow compare --target people.csv+relations.csv
+
+    Args:
+        methods: Which to run: gcn mlp linkx gpr h2gcn knn jaccard paper untrained instant
+            graphglow.
+        seeds: Runs of each method.
+        seed: The first of the seeds.
+    """
+    from graphglow.experiments import compare as comparing
+
+    check_learner(learner)
+    with waiting(f"loading {target}"):
+        data, _ = reading.read(target)
+    with terminal.job_bar() as told:
+        found = comparing.compare(
+            data,
+            methods or comparing.COMPARED,
+            seeds=seeds,
+            seed=seed,
+            learner=learner,
+            device=device,
+            told=told,
+        )
+    if json:
+        facts = {"command": "compare", "target": data.name, "how": found.how, "seed": seed}
+        lines = [line._asdict() for line in found.lines]
+        print_json(facts | {"lines": lines, "failed": found.failed, "verdict": found.verdict})
+        return
+    rows = [
+        (
+            NAMES[line.method],
+            percent(line.mean),
+            "" if line.std is None else f"{100 * line.std:.1f}",
+            f"{line.seconds:.1f}",
+            "highest" if line.p is None else "level" if line.level else f"lower, p = {line.p:.2g}",
+        )
+        for line in found.lines
+    ]
+    columns = ("method", "test accuracy", "deviation", "seconds", "against the highest")
+    show_rows(columns, rows, f"{data.name}: {found.how}")
+    for method, why in found.failed.items():
+        terminal.note(f"{NAMES[method]} could not run: {why}")
+    say(found.verdict)

@@ -1,0 +1,89 @@
+"""``graphglow reproduce open-world``: its flags are its own."""
+
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from graphglow.commands import flags, terminal
+from graphglow.commands.files import check_output
+from graphglow.errors import InputError
+from graphglow.experiments.open_world.suite import EXPERIMENT, SuiteConfig, run_suite
+
+Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
+Folder = Annotated[Path | None, flags.said(None, "FOLDER", "(optional)")]
+
+
+def open_world(  # noqa: D417 (flags.py and the config say the rest)
+    experiment: Annotated[str, Positional, arg(metavar=EXPERIMENT)],
+    config: Annotated[SuiteConfig, arg(name="")],
+    targets: Names = (),
+    conditions: Names = (),
+    methods: Names = (),
+    out: flags.File = Path("results/open_world.jsonl"),
+    learners: Folder = None,
+    sources_curve: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    table: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    pictures: Folder = None,
+    data_root: flags.DataRoot = None,
+    json: flags.Json = False,
+) -> None:
+    """Run the open-world suite: many graphs, many conditions, one setting per method.
+
+    Targets are the paper's graphs and those in the folder open of the data root, as far as they are
+    there, and tables of the package. The learner of an open graph has seen none of its family.
+    Conditions: as it is; false edges 0.5x, 1x, 2x; lost edges 30%, 60%, 90%; 1, 3, 5, 10, 20 labels
+    per class (and as many for validation); half the features noise; no features; metattack.
+
+    Each run is a row, a rerun makes only what is missing, and a stop leaves a whole picture.
+
+    Args:
+        targets: Only these graphs.
+        conditions: Only these, by their names in rows: "as it is", "false edges 1x".
+        methods: Only these: gcn mlp linkx gpr h2gcn knn jaccard paper untrained instant graphglow.
+        out: The file of rows.
+        learners: The folder of held-out learners, fold0.safetensors and so on; beside the rows by
+            default. Missing ones are made.
+        sources_curve: Make learners of 1, 2, 4, 8 and all sources instead, with random graphs and
+            without, and try them on held-out families with 5 labels per class.
+        table: Only print the table of the rows that there are.
+        pictures: Only write pictures of the rows that there are, as .svg, to this folder.
+    """
+    from graphglow.experiments.open_world.standings import Found
+    from graphglow.experiments.runs.rows import counted, read_rows
+    from graphglow.report.open_world import counts, markdown, write_pictures
+
+    if experiment != EXPERIMENT:
+        raise InputError(f"these flags go with {EXPERIMENT}; got {experiment!r}")
+    out = check_output(out.expanduser(), overwrite=True, suffixes=(".jsonl",))
+    if not table and pictures is None:
+        folder = learners or out.with_name(f"{out.stem}_learners")
+        with terminal.job_bar() as told:
+            outcome = run_suite(
+                out,
+                config,
+                learners=folder.expanduser(),
+                data_root=data_root,
+                targets=targets,
+                conditions=conditions,
+                methods=methods,
+                sources_curve=sources_curve,
+                told=told,
+            )
+        if json:
+            terminal.print_json({"command": "reproduce", "out": out, **outcome._asdict()})
+            return
+        made = f"{counted(outcome.made, 'run')} made, {outcome.failed} failed"
+        terminal.say(f"{made}, {counted(outcome.left, 'job')} left, in {outcome.seconds:.0f} s")
+        for error, count in outcome.errors.items():
+            terminal.say(f"failed {counted(count, 'time')}: {error}")
+    found = Found(read_rows(out).rows)
+    if not found.rows:
+        raise InputError(f"there must be rows of {EXPERIMENT} to show; got none in {out}")
+    if pictures is not None:
+        for path in write_pictures(found, pictures.expanduser()):
+            terminal.say(f"picture: {path}")
+    if json:
+        terminal.print_json({"command": "reproduce", "out": out, **counts(found)})
+    elif table or pictures is None:
+        terminal.say(markdown(found))

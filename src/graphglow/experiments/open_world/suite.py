@@ -1,0 +1,338 @@
+"""Run what is missing of the suite, and append a row for each run.
+
+graphglow reproduce open-world
+
+A row is known by target, condition, method, seed, and by the settings or the learner that it was
+made with. Jobs are ordered so that a suite that is stopped shows a whole picture: all targets under
+the first conditions with the first seed, and so on. Learners of held-out families lie in a folder,
+``fold0.safetensors`` to ``fold5.safetensors``; those that are missing are made first.
+"""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+import torch
+
+from graphglow.checks import at_least, one_of
+from graphglow.errors import InputError
+from graphglow.experiments.open_world import methods as suite_methods
+from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
+from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
+from graphglow.experiments.open_world.targets import (
+    AS_IT_IS,
+    CONDITIONS,
+    Target,
+    attacked_files,
+    draw,
+    find_targets,
+)
+from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.executor import Workers, open_executor, result_of
+from graphglow.experiments.runs.rows import ResultRow, line_of, read_rows
+from graphglow.graphs.load import data_folder
+from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.storage import append_line
+from graphglow.training.checkpoint import learner_identity
+from graphglow.training.config import Device
+from graphglow.training.device import resolve_device
+
+EXPERIMENT = "open-world"
+SOURCES = "open-world-sources"
+"""Rows of learners of few sources."""
+CURVE = "5 labels per class"
+"""The condition that these are tried under."""
+CALIBRATED = (AS_IT_IS, "5 labels per class", "false edges 1x")
+"""Conditions under which probabilities of pairs are checked, with the first seed."""
+ATTACKED = "cora"
+"""The target of which attacked files are conditions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SuiteConfig:
+    """How the suite is run."""
+
+    seeds: int = 5
+    """Runs of each cell: each draws a split, damage and weights."""
+    seconds: float | None = None
+    """Stop after this long; rows so far stay, and the same command goes on."""
+    small_workers: int = 1
+    """Processes for small targets, on the CPU unless --device says cuda."""
+    workers: int = 1
+    """Processes for targets of some thousand nodes, on a GPU if there is one."""
+    large_workers: int = 1
+    """Processes for larger targets, on a GPU if there is one."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU, if there is one, for all but small targets."""
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "small_workers", "workers", "large_workers"):
+            at_least(name, getattr(self, name), 1)
+        one_of("device", self.device, get_args(Device))
+
+
+class Job(NamedTuple):
+    """Methods on one target under one condition with one seed."""
+
+    target: Target
+    condition: str
+    seed: int
+    learner: str
+    methods: tuple[str, ...]
+    lesson: Lesson | None = None
+    """Of a learner of few sources."""
+
+    def cell(self, method: str) -> str:
+        """The cell of a row."""
+        name = method if self.lesson is None else self.lesson.name
+        return f"{name}/{self.target.name}/{self.condition}"
+
+
+class Outcome(NamedTuple):
+    """What a run of the suite did."""
+
+    made: int
+    failed: int
+    left: int
+    """Jobs that there was no time for."""
+    errors: dict[str, int]
+    seconds: float
+
+
+Told = Callable[[str, int, int], None]
+
+
+def run_suite(
+    out: Path,
+    config: SuiteConfig,
+    *,
+    learners: Path,
+    data_root: Path | None = None,
+    targets: Sequence[str] = (),
+    conditions: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    sources_curve: bool = False,
+    told: Told = lambda said, done, total: None,
+) -> Outcome:
+    """Make the rows that ``out`` lacks, as far as there is time.
+
+    Args:
+        out: The file of rows.
+        config: Seeds, processes, time.
+        learners: The folder of held-out learners.
+        data_root: Where graphs are; open ones in its folder ``open``.
+        targets: Only these.
+        conditions: Only these.
+        methods: Only these.
+        sources_curve: Try learners of few sources instead, under one condition.
+        told: Called as jobs end.
+    """
+    began, root = time.perf_counter(), data_folder(data_root)
+    every = find_targets(root)
+    for name, given, known in (
+        ("targets", targets, [target.name for target in every]),
+        ("conditions", conditions, [*CONDITIONS, *attacked_files(root)]),
+        ("methods", methods, list(NAMES)),
+    ):
+        if unknown := [one for one in given if one not in known]:
+            raise InputError(f"{name} must be of {', '.join(known)}; got {unknown[0]!r}")
+    chosen = [target for target in every if not targets or target.name in targets]
+    rows = read_rows(out).rows if out.exists() else []
+    done = {_key(row.cell, row.seed, row.config) for row in rows}
+    errors: Counter[str] = Counter()
+    made = 0
+    with ExitStack() as stack:
+        kind: Device = "cuda" if resolve_device(config.device).type == "cuda" else "cpu"
+        few: Device = "cpu" if config.device == "auto" else kind
+        counts = {"small": config.small_workers, "middle": config.workers}
+        counts["large"] = config.large_workers
+        least = min(2, max(counts.values()))  # one would be this process, and keep all waiting
+        pools = {}
+        for tier, count in counts.items():
+            where = few if tier == "small" else kind
+            pools[tier] = stack.enter_context(open_executor(max(count, least), device=where))
+        folds = sorted({target.fold for target in chosen if target.fold is not None})
+        if sources_curve:
+            teach(
+                [one for f in folds for one in curve_lessons(f)], every, learners, pools["middle"]
+            )
+            whole, methods = _curve_jobs(chosen, config, learners), ["graphglow"]
+        else:
+            teach(map(Lesson, folds), every, learners, pools["middle"])
+            wanted = conditions or [*CONDITIONS, *attacked_files(root)]
+            whole = _jobs(chosen, wanted, config, learners, root)
+        parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
+        jobs = [job for job in parts if job.methods]
+        waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
+        origin, ended = provenance(), 0
+        known = {name: origin[name] for name in ("commit", "date", "machine")}
+        left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
+        for job, future in _each(pools, waiting, root, left):
+            ended += 1
+            for row in result_of(future):
+                append_line(out, compact(replace(row, provenance=known)))
+                made += 1
+                if row.error:
+                    errors[row.error] += 1
+            told(f"{job.target.name}, {job.condition}, seed {job.seed}", ended, len(jobs))
+    seconds = time.perf_counter() - began
+    return Outcome(made, errors.total(), len(jobs) - ended, dict(errors), seconds)
+
+
+def _each(
+    pools: dict[str, Workers],
+    waiting: dict[str, Iterator[Job]],
+    root: Path,
+    seconds: float | None,
+) -> Iterator[tuple[Job, Future[list[ResultRow]]]]:
+    """Keep all pools busy until nothing is left, or the time is up."""
+    end = None if seconds is None else time.perf_counter() + seconds
+    running: dict[Future[list[ResultRow]], tuple[Job, str]] = {}
+    while True:
+        left = None if end is None else end - time.perf_counter()
+        if left is not None and left <= 0:
+            return
+        for tier, pool in pools.items():
+            free = pool.processes - sum(own == tier for _, own in running.values())
+            for job in islice(waiting[tier], free):
+                running[pool.submit(perform, job, root, pool.device)] = (job, tier)
+        if not running:
+            return
+        for future in wait(running, timeout=left, return_when=FIRST_COMPLETED).done:
+            yield running.pop(future)[0], future
+
+
+def _jobs(
+    targets: Sequence[Target],
+    conditions: Sequence[str],
+    config: SuiteConfig,
+    learners: Path,
+    root: Path,
+) -> Iterator[Job]:
+    """Seed by seed, condition by condition, small targets first."""
+    attacked = attacked_files(root)
+    by_size = sorted(targets, key=lambda target: target.size)
+    for seed in range(config.seeds):
+        for condition in conditions:
+            for target in by_size:
+                if condition in attacked:
+                    if target.name != ATTACKED:
+                        continue
+                    target = target._replace(file=attacked[condition])
+                own = None if target.fold is None else Lesson(target.fold).file(learners)
+                yield Job(target, condition, seed, str(own or UNIVERSAL), ())
+
+
+def _curve_jobs(targets: Sequence[Target], config: SuiteConfig, learners: Path) -> Iterator[Job]:
+    """Seed by seed, each target with all learners of its fold."""
+    for seed in range(config.seeds):
+        for target in sorted(targets, key=lambda target: target.size):
+            if target.fold is not None:
+                for lesson in curve_lessons(target.fold):
+                    which = str(lesson.file(learners))
+                    yield Job(target, CURVE, seed, which, (), lesson)
+
+
+def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
+    """The job with the methods that have no row yet."""
+    lacking = [
+        method
+        for method in methods
+        if _key(job.cell(method), job.seed, made_with(method, job.learner)) not in done
+    ]
+    if {"graphglow", "instant"} & {*lacking} and {*OURS} <= {*methods}:
+        lacking = [m for m in methods if m in lacking or m in OURS]  # one makes the other
+    return job._replace(methods=tuple(lacking))
+
+
+def _key(cell: str, seed: int, config: Any) -> str:
+    return json.dumps([cell, seed, config], sort_keys=True)
+
+
+def made_with(method: str, learner: str) -> dict[str, Any]:
+    """What a row depends on beside its cell and seed."""
+    if method in (*OURS, CONTROL):
+        return {"learner": Path(learner).stem, "identity": _identity(learner)}
+    return suite_methods.settings_of(method)
+
+
+@cache
+def _identity(learner: str) -> str:
+    return learner_identity(evidence_learner(learner))
+
+
+def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
+    """In a worker: the rows of a job; none where the condition makes no sense."""
+    torch.set_num_threads(1)
+    try:
+        data = draw(job.target, job.condition, job.seed, root)
+    except Exception as error:
+        return [_row(job, method, error=_sentence(error)) for method in job.methods]
+    if data is None:
+        return []
+    rows = []
+    for method in job.methods:  # one by one, so that one that fails does not end the others
+        if method == "instant" and "graphglow" in job.methods:
+            continue
+        both = ("graphglow", "instant") if method == "graphglow" else (method,)
+        asked = [name for name in both if name in job.methods]
+        try:
+            entries = run_methods(
+                data, asked, seed=job.seed, device=device, learner=job.learner,
+                calibrate=job.seed == 0 and job.condition in CALIBRATED,
+            )  # fmt: skip
+            for entry in entries:
+                right = (entry.scores.argmax(1) == data.y).double()
+                row = _row(
+                    job,
+                    entry.method,
+                    test_accuracy=float(right[data.test_mask].mean()),
+                    val_accuracy=float(right[data.val_mask].mean()),
+                    total_seconds=entry.seconds,
+                    device=device,
+                    split=str(data.split),
+                    metrics=entry.metrics,
+                )
+                rows.append(row)
+        except Exception as error:
+            rows += [_row(job, name, error=_sentence(error)) for name in asked]
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    return rows
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+
+
+def _row(job: Job, method: str, **measured: Any) -> ResultRow:
+    lesson, found = job.lesson, {"experiment": EXPERIMENT, "label": NAMES[method]}
+    if lesson is not None:
+        kind = "and random graphs" if lesson.random else "alone"
+        measured["x"] = lesson.count  # None is all
+        found = {"experiment": SOURCES, "label": f"{lesson.count or 'all'} sources {kind}"}
+    return ResultRow(
+        **found,
+        cell=job.cell(method),
+        method=method,
+        target=job.target.name,
+        seed=job.seed,
+        series=job.condition,
+        config=made_with(method, job.learner),
+        **measured,
+    )
+
+
+def compact(row: ResultRow) -> str:
+    """A row as one line, without what it has not: there are many."""
+    known = json.loads(line_of(row))
+    kept = {name: v for name, v in known.items() if v is not None or name == "test_accuracy"}
+    return json.dumps(kept, separators=(",", ":"))

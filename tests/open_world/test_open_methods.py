@@ -1,0 +1,55 @@
+"""Every method of the suite runs on a graph, with features and without."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.experiments.open_world import methods
+from graphglow.experiments.open_world.methods import NAMES, run_methods, without_unlike_edges
+from tiny_graphs import small_data
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    monkeypatch.setattr(methods, "EPOCHS", 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_method_scores_every_node(name):
+    data = small_data()
+    (entry,) = run_methods(data, [name], device="cpu")
+    assert entry.method == name
+    assert entry.scores.shape == (40, 3)
+    assert entry.seconds > 0
+
+
+def test_without_features_others_get_columns_that_tell_nodes_apart():
+    data = small_data()
+    data.num_nodes, data.x = 40, None
+    found = [entry.method for entry in run_methods(data, ["gcn", "knn", "instant"], device="cpu")]
+    assert found == ["gcn", "instant"]
+
+
+def test_instant_is_what_graphglow_begins_with():
+    data = small_data()
+    alone = next(run_methods(data, ["instant"], device="cpu"))
+    both = [*run_methods(data, ["instant", "graphglow"], device="cpu", calibrate=True)]
+    assert [entry.method for entry in both] == ["graphglow", "instant"]
+    assert torch.allclose(alone.scores, both[1].scores)
+    metrics = both[0].metrics
+    assert 0 <= metrics["ece"] <= 1
+    assert len(metrics["pairs"]) == len(metrics["said"]) == methods.BINS
+
+
+def test_jaccard_drops_edges_between_nodes_with_nothing_in_common():
+    x = torch.tensor([[1.0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    assert without_unlike_edges(Data(x=x, edge_index=edges)).edge_index.tolist() == [[0, 1], [1, 0]]
+    apart = Data(x=torch.eye(3), edge_index=edges, edge_weight=torch.ones(4))
+    assert without_unlike_edges(apart).edge_index.tolist() == [[0], [0]]
+
+
+def test_an_unknown_method_is_refused():
+    with pytest.raises(InputError, match="methods must be of gcn"):
+        next(run_methods(small_data(), ["gnc"]))

@@ -1,0 +1,88 @@
+"""The suite makes what is missing, keeps what fails, and stops in time."""
+
+import pytest
+from suite_rows import made_rows
+
+from graphglow.errors import InputError
+from graphglow.experiments.open_world import learners, methods
+from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
+from graphglow.experiments.open_world.suite import SuiteConfig, compact, run_suite
+from graphglow.experiments.open_world.targets import Target
+from graphglow.experiments.runs.executor import open_executor
+from graphglow.experiments.runs.rows import read_rows
+
+ONE = SuiteConfig(seeds=1, device="cpu")
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    monkeypatch.setattr(methods, "EPOCHS", 2)
+    out = tmp_path / "rows.jsonl"
+
+    def run(config=ONE, **more):
+        given = {"targets": ["wine"], "conditions": ["as it is"], "methods": ["mlp", "instant"]}
+        return run_suite(out, config, learners=tmp_path, data_root=tmp_path, **given | more)
+
+    return out, run
+
+
+def test_a_rerun_makes_only_what_is_missing(small):
+    out, run = small
+    assert run()[:3] == (2, 0, 0)
+    assert run()[0] == 0
+    assert run(SuiteConfig(seeds=2, device="cpu"))[0] == 2
+    rows = read_rows(out).rows
+    assert [(row.method, row.seed, row.series) for row in rows] == [
+        ("mlp", 0, "as it is"), ("instant", 0, "as it is"),
+        ("mlp", 1, "as it is"), ("instant", 1, "as it is"),
+    ]  # fmt: skip
+    assert all(0 < row.test_accuracy <= 1 for row in rows)
+    assert rows[1].config["learner"] == "universal"
+
+
+def test_a_method_that_fails_is_a_row(small, monkeypatch):
+    def broken(*_args):
+        raise RuntimeError("no luck")
+
+    out, run = small
+    monkeypatch.setattr(methods, "_competitor", broken)
+    assert run()[:2] == (2, 1)
+    assert read_rows(out).rows[0].error == "RuntimeError: no luck"
+
+
+def test_no_time_leaves_all_jobs(small):
+    out, run = small
+    assert run(SuiteConfig(seconds=0, device="cpu")).left == 5
+    assert not out.exists()
+
+
+def test_what_is_unknown_is_refused(small):
+    _, run = small
+    with pytest.raises(InputError, match=r"targets must be of cora, digits.*got 'whine'"):
+        run(targets=["whine"])
+
+
+def test_missing_learners_are_made_once(tmp_path, monkeypatch):
+    made = []
+
+    def pretrain_on(sources, out, _device, config):
+        made.append(([source.name for source in sources], out.stem, config.random_share))
+
+    monkeypatch.setattr(learners, "pretrain_on", pretrain_on)
+    names = {"dblp": "citation", "wine": "table", "minesweeper": "grid", "flickr": "photos"}
+    every = [Target(*known) for known in {**names, "uai2010": "wiki", "squirrel": "wiki"}.items()]
+    (tmp_path / "fold2.safetensors").touch()
+    with open_executor(1, device="cpu") as pool:
+        teach([Lesson(0), Lesson(2)], every, tmp_path, pool)
+        teach(curve_lessons(0)[4:6], every, tmp_path, pool)
+    others = ["minesweeper", "flickr", "uai2010", "squirrel"]
+    assert made == [(others, "fold0", 0.4), (others, "fold0-4", 0.4), (others, "fold0-4-alone", 0)]
+    assert [one.name for one in Lesson(0, True, 3).sources(every)] == others[:3]
+
+
+def test_a_compact_row_is_read_back(tmp_path):
+    rows = made_rows(("wine",), seeds=1)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(compact, rows)))
+    found = read_rows(tmp_path / "rows.jsonl")
+    assert found.damaged == []
+    assert [row.cell for row in found.rows] == [row.cell for row in rows]
