@@ -25,14 +25,12 @@ from graphglow.errors import InputError
 from graphglow.evidence.problem import Problem
 from graphglow.storage import fill, load_tensors, save_tensors
 
-AUDIT_VERSION = 1
+AUDIT_VERSION = 2
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
 HIDDEN = 48
-OWN = 0.5
-"""How much more the graph's own regression counts than the scorer says, who was trained on false
-edges of every kind and families of its own; by leave-one-family-out over open graphs."""
-FITS = [EVIDENCE.index("fit_uniform"), EVIDENCE.index("fit_degree")]
+FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+LEAN = CONTEXT.index("lean")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 BLOCK = 2**17  # pairs scored at once
 COMPARED = 2048
@@ -55,10 +53,11 @@ class PairScorer(nn.Module):
 
     With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
     pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
-    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``. The network estimates the shares from the context and
-    corrects the whole by what it has learned on many graphs::
+    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false here.
+    The network weighs both by the context, corrects the shares l_k that the context has, and the
+    whole by what it has learned on many graphs::
 
-        o = -log sum_k exp(p_k(c) - a_k(c) r_k) + w gelu(B gelu(A f + C c))
+        o = a_3(c) r_3 - log sum_k exp(l_k + p_k(c) - a_k(c) r_k) + w gelu(B gelu(A f + C c))
 
     Shapes:
         f [.., F], c [G] or [.., G]  ->  [..]
@@ -79,17 +78,18 @@ class PairScorer(nn.Module):
         self.hidden = initial(HIDDEN, HIDDEN)  # B
         self.second_bias = nn.Parameter(torch.zeros(HIDDEN))
         self.out = initial(HIDDEN, 1, 0.3)  # w
-        self.trust = nn.Parameter(torch.zeros(context, 2))  # a
-        self.trust_bias = nn.Parameter(torch.full((2,), 4.0))  # r is a fourth of the log-odds
+        self.trust = nn.Parameter(torch.zeros(context, 3))  # a
+        self.trust_bias = nn.Parameter(torch.full((3,), 2.0))  # r is a fourth of the log-odds
         self.prior = nn.Parameter(torch.zeros(context, 2))  # p
-        self.prior_bias = nn.Parameter(torch.full((2,), -1.5))
+        self.prior_bias = nn.Parameter(torch.full((2,), -1.0))
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
         h = F.gelu(f @ self.evidence + c @ self.context + self.first_bias)
         h = F.gelu(h @ self.hidden + self.second_bias)
-        known = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 2]
-        false = torch.logsumexp(self.prior_bias + c @ self.prior - known, -1)
-        return (h @ self.out)[..., 0] - false
+        known = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 3]
+        kinds = F.logsigmoid(torch.stack([-c[..., LEAN], c[..., LEAN]], -1)) / 2  # as r is halved
+        kinds = kinds + self.prior_bias + c @ self.prior
+        return (h @ self.out)[..., 0] + known[..., 2] - torch.logsumexp(kinds - known[..., :2], -1)
 
 
 class ShareHead(nn.Module):
@@ -121,11 +121,11 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tens
         cut = torch.quantile(pairs, level)
         below = (edges[:, None] <= cut).float().mean(0)
         facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
-    facts += [torch.quantile(edges, level) / 4, context[:6]]
+    facts += [torch.quantile(edges, level) / 4, context[:8]]
     return torch.cat(facts)
 
 
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 6
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,8 @@ class Auditor(nn.Module):
 
     def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
         """Log-odds that edges are real, up to the shift of the graph: [M, F], [G] -> [M]."""
-        return believed(self.edges, evidence, context)
+        scores: Tensor = self.edges(evidence, context)
+        return scores
 
     def pair_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
         """Log-odds that candidates are missing edges: [M, F], [G] -> [M]."""
@@ -266,12 +267,6 @@ class Auditor(nn.Module):
         fill(auditor, tensors, str(path))
         auditor.provenance = dict(meta.get("provenance") or {})
         return auditor.frozen()
-
-
-def believed(scorer: nn.Module, evidence: Tensor, context: Tensor) -> Tensor:
-    """The scorer's answer and a part of the graph's own regression: [M, F], [G] -> [M]."""
-    scores: Tensor = scorer(evidence, context)
-    return scores + OWN * 4 * evidence[..., FITS[0]]
 
 
 def _places(group: str) -> list[int]:
