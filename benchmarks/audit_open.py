@@ -26,7 +26,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -324,7 +324,7 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
-@lru_cache(maxsize=4)
+@cache
 def graph(path: Path) -> Data:
     return load_graph(path)
 

@@ -23,6 +23,7 @@ from graphglow.auditing.standing import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.problem import Problem
+from graphglow.evidence.scorer import contributions
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
@@ -220,9 +221,7 @@ class Auditor(nn.Module):
     def explain(self, findings: Findings, pairs: Tensor, *, missing: bool) -> dict[str, Tensor]:
         """What each kind of evidence adds to the log-odds of pairs; all of it adds up to them.
 
-        From no evidence at all the kinds are brought in one by one, in order and in the reverse
-        one; the share of each is the mean of the two changes. ``this graph`` is what is said
-        without any.
+        ``this graph`` is what is said without any.
 
         Shapes:
             pairs [2, K], low < high -> by name [K]
@@ -237,17 +236,8 @@ class Auditor(nn.Module):
                 return self.pair_scores(evidence, standing.context)
             return self.edge_scores(evidence, standing.context) + findings.shift
 
-        nothing = scored(torch.zeros_like(known))
-        shares = dict.fromkeys(GROUPS, torch.zeros_like(nothing))
-        for order in (list(GROUPS), list(GROUPS)[::-1]):
-            brought, before = torch.zeros_like(known), nothing
-            for name in order:
-                places = _places(name)
-                brought[:, places] = known[:, places]
-                now = scored(brought)
-                shares[name] = shares[name] + (now - before) / 2
-                before = now
-        return shares | {"this graph": nothing}
+        shares = contributions(scored, known, [_places(name) for name in GROUPS])
+        return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with how they were made; an old file is replaced."""
