@@ -10,6 +10,7 @@ graph auto-encoder, which is trained on the very graph. One JSON line per graph 
         --final src/graphglow/pretrained/audit.safetensors
     python benchmarks/audit_open.py --exam data --attacked data/open/attacked
     python benchmarks/audit_open.py --labels data
+    python benchmarks/audit_open.py --scale 1000000 10000000
     python benchmarks/audit_open.py --table
 
 The first does all that is not there yet: lessons and folds in --work, rows in --out.
@@ -216,7 +217,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
         return row
     untrained = Auditor()
     control = (untrained.pairs if hidden else untrained.edges)(evidence, context)
-    others = heuristics(made.data, pairs) | {"untrained": control.numpy()}
+    others = heuristics(made.data, pairs) | {"untrained": control.detach().numpy()}
     for kind in ("uniform", "degree", "own"):
         others[f"regression, {kind}"] = evidence[:, EVIDENCE.index(f"fit_{kind}")].numpy()
     if gae:
@@ -313,6 +314,25 @@ def out_of_fold(data: Data, nodes: Tensor, classes: int, folds: int = 5) -> Tens
             optimizer.step()
         held[nodes[out]] = logits(False)[nodes[out]].detach().softmax(1)
     return held
+
+
+def scale_row(nodes: int, edges: int) -> dict:
+    """Time and memory of an audit of a graph of so many nodes in groups of 100, 32 features."""
+    generator = torch.Generator().manual_seed(0)
+    u, v = torch.randint(nodes, (2, edges), generator=generator)
+    v = torch.where(torch.rand(edges, generator=generator) < 0.8, u // 100 * 100 + v % 100, v)
+    x = torch.randn(nodes // 100 + 1, 32, generator=generator)[torch.arange(nodes) // 100]
+    x = x + torch.randn(nodes, 32, generator=generator)
+    data = Data(x=x, edge_index=torch.stack([u, v.clamp_max(nodes - 1)]))
+    began = time.perf_counter()
+    found = audit(data)
+    seconds = time.perf_counter() - began
+    row = {"target": "scale", "condition": f"{nodes:,} nodes, {edges:,} edges", "seed": 0,
+           "seconds": round(seconds, 2), "pairs": found.findings.pairs.shape[1],
+           "device": str(found.problem.device)}  # fmt: skip
+    if torch.cuda.is_available():
+        row["peak_bytes"] = torch.cuda.max_memory_allocated()
+    return row
 
 
 # ---------------------------------------------------------------- lessons, auditors, rows: workers
@@ -445,6 +465,7 @@ def main() -> None:
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
     parser.add_argument("--labels", type=Path, help="folder of named graphs: labels of Cora")
+    parser.add_argument("--scale", type=int, nargs=2, help="nodes, edges: time of an audit")
     parser.add_argument("--auditor", default="audit", help="of the exam")
     parser.add_argument("--targets", nargs="+", help="of --graphs")
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS))
@@ -478,11 +499,14 @@ def main() -> None:
         return [] if known else [(path, condition, file, facts, args.out, args.gae)]
 
     tasks: list[tuple] = []
+    alone = [scale_row(*args.scale)] if args.scale else []
     if args.labels:
         data = load_graph("cora", data_root=args.labels)
-        for seed in range(args.seeds):
-            row = label_row(data, 0.1, seed) | {"auditor": "exam", **machine}
-            append_line(args.out, json.dumps(row))
+        alone += [label_row(data, 0.1, seed) for seed in range(args.seeds)]
+    for row in alone:
+        append_line(args.out, json.dumps(row | {"auditor": "exam", **machine}))
+        print(row)
+    if alone:
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(args.workers, context, one_thread) as pool:
@@ -520,7 +544,7 @@ def main() -> None:
                         tasks += row_task(g, g.stem, c, seed, file, f"fold {fold}")
         for said in done_in_time(pool, make_row, tasks, began + args.seconds):
             print(f"{time.time() - began:.0f} s: {said}", flush=True)
-    if not (args.exam or args.attacked):
+    if args.out.exists() and not (args.exam or args.attacked):
         made = [json.loads(line) for line in args.out.read_text().splitlines()]
         print(table([row for row in made if row["auditor"] != "exam"]))
 

@@ -29,7 +29,6 @@ from graphglow.storage import fill, load_tensors, save_tensors
 AUDIT_VERSION = 2
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
-HIDDEN = 48
 FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
 LEAN = CONTEXT.index("lean")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
@@ -54,43 +53,31 @@ class PairScorer(nn.Module):
 
     With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
     pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
-    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false here.
-    The network weighs both by the context, corrects the shares l_k that the context has, and the
-    whole by what it has learned on many graphs::
+    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false here,
+    and the context has l_k, the logarithms of what those shares seem to be. How far all of it is
+    to be believed, and what it leaves out, was learned on many graphs::
 
-        o = a_3(c) r_3 - log sum_k exp(l_k + p_k(c) - a_k(c) r_k) + w gelu(B gelu(A f + C c))
+        o = a_3(c) r_3 - log sum_k exp(l_k / 2 + p_k(c) - a_k(c) r_k) + w f
+
+    a and p are linear in c, and r counts half to begin with: the two answers say the same.
 
     Shapes:
         f [.., F], c [G] or [.., G]  ->  [..]
     """
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-
-        def initial(rows: int, columns: int, scale: float = 1.0) -> nn.Parameter:
-            drawn = torch.randn(rows, columns, generator=generator)
-            return nn.Parameter(drawn * scale / rows**0.5)
-
-        evidence, context = len(EVIDENCE), len(CONTEXT)
-        self.evidence = initial(evidence, HIDDEN)  # A
-        self.context = initial(context, HIDDEN, 0.5)  # C
-        self.first_bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.hidden = initial(HIDDEN, HIDDEN)  # B
-        self.second_bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.out = initial(HIDDEN, 1, 0.3)  # w
-        self.trust = nn.Parameter(torch.zeros(context, 3))  # a
-        self.trust_bias = nn.Parameter(torch.full((3,), 2.0))  # r is a fourth of the log-odds
-        self.prior = nn.Parameter(torch.zeros(context, 2))  # p
+        self.out = nn.Parameter(torch.zeros(len(EVIDENCE)))  # w
+        self.trust = nn.Parameter(torch.zeros(len(CONTEXT), 3))  # a
+        self.trust_bias = nn.Parameter(torch.full((3,), 2.0))  # f has a fourth of each r
+        self.prior = nn.Parameter(torch.zeros(len(CONTEXT), 2))  # p
         self.prior_bias = nn.Parameter(torch.full((2,), -1.0))
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
-        h = F.gelu(f @ self.evidence + c @ self.context + self.first_bias)
-        h = F.gelu(h @ self.hidden + self.second_bias)
-        known = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 3]
-        kinds = F.logsigmoid(torch.stack([-c[..., LEAN], c[..., LEAN]], -1)) / 2  # as r is halved
+        r = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 3]
+        kinds = F.logsigmoid(torch.stack([-c[..., LEAN], c[..., LEAN]], -1)) / 2
         kinds = kinds + self.prior_bias + c @ self.prior
-        return (h @ self.out)[..., 0] + known[..., 2] - torch.logsumexp(kinds - known[..., :2], -1)
+        return f @ self.out + r[..., 2] - torch.logsumexp(kinds - r[..., :2], -1)
 
 
 class ShareHead(nn.Module):
@@ -162,9 +149,9 @@ class Auditor(nn.Module):
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
-        self.edges = PairScorer(seed=3 * seed)
-        self.pairs = PairScorer(seed=3 * seed + 1)
-        self.share = ShareHead(FACTS, seed=3 * seed + 2)
+        self.edges = PairScorer()
+        self.pairs = PairScorer()
+        self.share = ShareHead(FACTS, seed=seed)
         self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 

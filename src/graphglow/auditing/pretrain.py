@@ -40,9 +40,9 @@ class AuditPretrainConfig:
     """On random graphs."""
     max_nodes: int = 3000
     """Of larger sources, each lesson takes a part."""
-    steps: int = 600
+    steps: int = 1000
     """Of the optimizer, for each network."""
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-2
     """The highest of one cycle."""
     weight_decay: float = 1e-2
     seed: int = 0
@@ -212,7 +212,7 @@ def fit_auditor(
     edges = [(lesson.edges, lesson.real, lesson.context) for lesson in lessons]
     facts = []
     for side in (0, 1):
-        scorer = PairScorer(seed=config.seed)
+        scorer = PairScorer()
         others = [i for i in range(len(lessons)) if half[i] != side]
         _fit_scorer(scorer, [edges[i] for i in others], shares[others], config)
         facts += [(i, _facts(scorer, lessons[i])) for i in range(len(lessons)) if half[i] == side]
