@@ -1,24 +1,35 @@
-"""How well the auditor carries over: leave-one-family-out over a folder of open graphs.
+r"""How well the auditor carries over: leave-one-family-out over a folder of open graphs.
 
-For each fold of families an auditor is pre-trained on the other graphs and on random ones; then, on
-each graph of the fold, edges are put in or hidden and it is asked which. Beside it stand single
-heuristics, the graph's own regression without any pre-training, the untrained network, and PyG's
+Lessons are drawn once, in rounds: one of each graph (a college's three tasks take turns), some of
+random graphs. For each fold of families an auditor is trained on the lessons of others, the final
+one on all. On each graph of a fold edges are put in or hidden, and its auditor is asked which.
+Beside it stand single heuristics, the graph's own regressions, the untrained network, and PyG's
 graph auto-encoder, which is trained on the very graph. One JSON line per graph and condition.
 
-    python benchmarks/audit_open.py --graphs data/open --final audit.safetensors
-    python benchmarks/audit_open.py --exam data --attacked data/open/attacked --auditor audit
+    python benchmarks/audit_open.py --graphs data/open --workers 16 \
+        --final src/graphglow/pretrained/audit.safetensors
+    python benchmarks/audit_open.py --exam data --attacked data/open/attacked
+    python benchmarks/audit_open.py --labels data
+    python benchmarks/audit_open.py --scale 1000000 10000000
     python benchmarks/audit_open.py --table
+
+The first does all that is not there yet: lessons and folds in --work, rows in --out.
 """
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import subprocess
 import time
 import warnings
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -39,32 +50,43 @@ from graphglow.auditing.pretrain import (
     RANDOM,
     AuditPretrainConfig,
     Lesson,
-    draw_lessons,
     fit_auditor,
     hard_pairs,
+    lesson_of,
 )
 from graphglow.auditing.standing import EVIDENCE, evidence_of, pairs_without_edge, standing_of
+from graphglow.evidence.episodes import neighbourhood
 from graphglow.evidence.problem import problem_of
 from graphglow.experiments.open_world.targets import FOLDS
 from graphglow.experiments.open_world.targets import family_of as family
 from graphglow.inference.audit import audit, load_auditor
+from graphglow.storage import append_line
 
-CONDITIONS: dict[str, tuple[str, float, float]] = {
-    "random 0": ("random", 0.0, 0.0),
-    "random 10": ("random", 0.1, 0.0),
-    "random 30": ("random", 0.3, 0.0),
-    "random 50": ("random", 0.5, 0.0),
-    "random +50": ("random", 1 / 3, 0.0),
-    "degree +50": ("degree", 1 / 3, 0.0),
-    "across +50": ("across", 1 / 3, 0.0),
-    "hidden 20": ("random", 0.0, 0.2),
+CONDITIONS: dict[str, tuple[str, float, float, float]] = {
+    "random 0": ("random", 0.0, 0.0, 0.0),
+    "random 10": ("random", 0.1, 0.0, 0.0),
+    "random 30": ("random", 0.3, 0.0, 0.0),
+    "random 50": ("random", 0.5, 0.0, 0.0),
+    "random +50": ("random", 1 / 3, 0.0, 0.0),
+    "degree +50": ("degree", 1 / 3, 0.0, 0.0),
+    "across +50": ("across", 1 / 3, 0.0, 0.0),
+    "attack +25": ("attack", 0.2, 0.0, 0.0),
+    "hidden 20": ("random", 0.0, 0.2, 0.0),
+    "random +50, labels": ("random", 1 / 3, 0.0, 0.2),
+    "across +50, labels": ("across", 1 / 3, 0.0, 0.2),
+    "attack +25, labels": ("attack", 0.2, 0.0, 0.2),
+    "hidden 20, labels": ("random", 0.0, 0.2, 0.2),
 }
-"""Kind and share of false edges among all, and share of real ones hidden. +50: half as many false
-edges as there are real ones."""
+"""Kind and share of false edges among all, share of real ones hidden, share of nodes with labels.
++50: half as many false edges as there are real ones."""
 SHARES = ("random 0", "random 10", "random 30", "random 50")
+PART = 3000
+"""Nodes of a graph that is attacked; of larger ones a part."""
 MOST = 20_000
 """Edges of a graph that are judged, drawn at random; the graph they are judged in is whole."""
 GAE_EPOCHS = 200
+RATES = ("05", "15", "25")
+RANDOM_A_ROUND = 14
 
 
 # ---------------------------------------------------------------- heuristics and the auto-encoder
@@ -196,8 +218,8 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
         return row
     untrained = Auditor()
     control = (untrained.pairs if hidden else untrained.edges)(evidence, context)
-    others = heuristics(made.data, pairs) | {"untrained": control.numpy()}
-    for kind in ("uniform", "degree"):
+    others = heuristics(made.data, pairs) | {"untrained": control.detach().numpy()}
+    for kind in ("uniform", "degree", "own"):
         others[f"regression, {kind}"] = evidence[:, EVIDENCE.index(f"fit_{kind}")].numpy()
     if gae:
         with torch.enable_grad():
@@ -212,15 +234,19 @@ def calibration_error(p: np.ndarray, y: np.ndarray, bins: int = 15) -> float:
     return float(sum(abs(p[b].mean() - y[b].mean()) * b.mean() for b in parts))
 
 
-def rows_of(data: Data, auditor: Auditor, *, seed: int, gae: int) -> list[dict]:
-    rows = []
-    for condition, (kind, false, hidden) in CONDITIONS.items():
-        generator = torch.Generator().manual_seed(10_000 + seed)
-        made = damaged(data, generator, kinds=[kind], false_share=false, hidden_share=hidden)
-        with_gae = data.num_nodes <= gae and condition in ("random +50", "hidden 20")
-        facts = {"target": data.name, "condition": condition, "seed": seed}
-        rows.append(facts | row_of(made, auditor, seed=seed, gae=with_gae))
-    return rows
+def condition_row(data: Data, condition: str, auditor: Auditor, *, seed: int, gae: int) -> dict:
+    kind, false, hidden, labels = CONDITIONS[condition]
+    generator = torch.Generator().manual_seed(10_000 + seed)
+    if kind == "attack":
+        part = neighbourhood(data, generator, PART)
+        data = Data(x=part.x, edge_index=part.edge_index, y=part.y, name=data.name)
+        data.num_nodes = len(data.y)
+    made = damaged(data, generator, kinds=[kind], false_share=false, hidden_share=hidden)
+    if labels:
+        made.data.train_mask = torch.rand(len(data.y), generator=generator) < labels
+    with_gae = data.num_nodes <= gae and condition in ("random +50", "hidden 20")
+    facts = {"target": data.name, "condition": condition, "seed": seed}
+    return facts | row_of(made, auditor, seed=seed, gae=with_gae)
 
 
 def attacked_row(folder: Path, auditor: Auditor, rate: str, *, labels: bool) -> dict:
@@ -228,7 +254,7 @@ def attacked_row(folder: Path, auditor: Auditor, rate: str, *, labels: bool) -> 
     clean, data = (load_graph(folder / f"cora-metattack-{r}.npz") for r in ("00", rate))
     made = [damaged(d, torch.Generator(), kinds=[], false_share=0.0).data for d in (clean, data)]
     keys = [d.edge_index[0] * d.num_nodes + d.edge_index[1] for d in made]
-    attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0])
+    attacked = Damaged(made[1], torch.isin(keys[1], keys[0]), made[1].edge_index[:, :0], [])
     if labels:
         attacked.data.train_mask = data.train_mask
     facts = {"target": "cora", "condition": f"metattack {rate}{', labels' * labels}", "seed": 0}
@@ -291,7 +317,43 @@ def out_of_fold(data: Data, nodes: Tensor, classes: int, folds: int = 5) -> Tens
     return held
 
 
-# ---------------------------------------------------------------- folds, tables
+def scale_row(nodes: int, edges: int) -> dict:
+    """Time and memory of an audit of a graph of so many nodes in groups of 100, 32 features."""
+    generator = torch.Generator().manual_seed(0)
+    u, v = torch.randint(nodes, (2, edges), generator=generator)
+    v = torch.where(torch.rand(edges, generator=generator) < 0.8, u // 100 * 100 + v % 100, v)
+    x = torch.randn(nodes // 100 + 1, 32, generator=generator)[torch.arange(nodes) // 100]
+    x = x + torch.randn(nodes, 32, generator=generator)
+    data = Data(x=x, edge_index=torch.stack([u, v.clamp_max(nodes - 1)]))
+    began = time.perf_counter()
+    found = audit(data)
+    seconds = time.perf_counter() - began
+    row = {"target": "scale", "condition": f"{nodes:,} nodes, {edges:,} edges", "seed": 0,
+           "seconds": round(seconds, 2), "pairs": found.findings.pairs.shape[1],
+           "device": str(found.problem.device)}  # fmt: skip
+    if torch.cuda.is_available():
+        row["peak_bytes"] = torch.cuda.max_memory_allocated()
+    return row
+
+
+# ---------------------------------------------------------------- lessons, auditors, rows: workers
+
+
+def one_thread() -> None:
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("GRAPHGLOW_UNPACK_LIMIT", "4")  # coauthor-physics
+    torch.set_num_threads(1)
+
+
+@cache
+def graph(path: Path) -> Data:
+    return load_graph(path)
+
+
+def make_lesson(path: Path | None, number: int, config: AuditPretrainConfig, out: Path) -> None:
+    lesson = lesson_of(None if path is None else graph(path), number, config)
+    if lesson is not None:
+        lesson.save(out)
 
 
 def weight_of(lessons: list[Lesson]) -> dict[str, float]:
@@ -301,9 +363,43 @@ def weight_of(lessons: list[Lesson]) -> dict[str, float]:
     return {n: counts[k] ** -0.5 * (2 if k == RANDOM else 1) for n, k in kind.items()}
 
 
-def fitted(lessons: list[Lesson], config: AuditPretrainConfig) -> Auditor:
+def make_auditor(files: list[Path], config: AuditPretrainConfig, out: Path) -> str:
+    lessons = [Lesson.load(file) for file in files]
     weights = weight_of(lessons)
-    return fit_auditor(lessons, config, weight=lambda source: weights[source])
+    auditor = fit_auditor(lessons, config, weight=lambda source: weights[source])
+    auditor.provenance["command"] = "benchmarks/audit_open.py"
+    auditor.save(out)
+    return f"{out.name}: {len(lessons)} lessons"
+
+
+def make_row(
+    path: Path | str, condition: str, file: Path | str, facts: dict, out: Path, gae: int
+) -> str:
+    """Of a graph, named or in a file, or of attacked Cora: the conditions metattack."""
+    auditor, seed = load_auditor(file), facts["seed"]
+    if condition.startswith("metattack"):
+        rate = condition.split()[1][:2]
+        row = attacked_row(Path(path), auditor, rate, labels=condition.endswith("labels"))
+    else:
+        row = condition_row(graph(path), condition, auditor, seed=seed, gae=gae)
+    append_line(out, json.dumps({**row, **facts}))
+    return f"{row['target']} {condition} {row.get('auc', float('nan')):.3f}"
+
+
+def done_in_time(
+    pool: ProcessPoolExecutor, work: Callable[..., Any], tasks: list[tuple], until: float
+) -> Iterator[Any]:
+    """What tasks give back, as they are done; at the time ``until``, no more are begun."""
+    futures = [pool.submit(work, *task) for task in tasks]
+    for future in as_completed(futures):
+        if time.time() > until:
+            for other in futures:
+                other.cancel()
+        if not future.cancelled():
+            yield future.result()
+
+
+# ---------------------------------------------------------------- tables
 
 
 def table(rows: list[dict]) -> str:
@@ -340,89 +436,118 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
+def lesson_tasks(graphs: list[Path], args: argparse.Namespace) -> list[tuple]:
+    """Round by round, so that those of any number of rounds are balanced; what is there is not
+    made again.
+    """
+    tasks = []
+    for number in range(args.rounds):
+        turn = ("-year", "-dorm", "-gender")[number % 3]
+        here = [g for g in graphs if family(g.stem) != "colleges" or g.stem.endswith(turn)]
+        tasks += [(g, number) for g in here]
+        tasks += [(None, RANDOM_A_ROUND * number + i) for i in range(RANDOM_A_ROUND)]
+    named = [(g, n, args.config, args.work / f"{g.stem if g else RANDOM}+{n}.lesson")
+             for g, n in tasks]  # fmt: skip
+    return [task for task in named if not task[3].exists()]
+
+
+def fold_of_lesson(file: Path) -> int:
+    name = file.name.split("+")[0]
+    return -1 if name == RANDOM else FOLDS[family(name)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=Path, default=Path("data/open"))
+    parser.add_argument("--work", type=Path, default=Path("runs/audit"), help="lessons and folds")
     parser.add_argument("--out", type=Path, default=Path("results/audit.jsonl"))
     parser.add_argument("--table", action="store_true", help="only print that of the rows in --out")
-    parser.add_argument("--lessons", type=Path, help="keep the lessons in this file, or take them")
-    parser.add_argument("--final", type=Path, help="also pre-train on all graphs, into this file")
+    parser.add_argument("--final", type=Path, help="also train on all lessons, into this file")
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
-    parser.add_argument("--labels", type=Path, help="folder of named graphs: labels of Cora")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
+    parser.add_argument("--labels", type=Path, help="folder of named graphs: labels of Cora")
+    parser.add_argument("--scale", type=int, nargs=2, help="nodes, edges: time of an audit")
     parser.add_argument("--auditor", default="audit", help="of the exam")
     parser.add_argument("--targets", nargs="+", help="of --graphs")
+    parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS))
+    parser.add_argument("--rounds", type=int, default=60, help="lessons of each graph")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--gae", type=int, default=0, help="train GAEs on up to so many nodes")
-    parser.add_argument("--config", type=json.loads, default={}, help="of the pre-training")
+    parser.add_argument("--seconds", type=float, default=1e9, help="half of them for lessons")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--config", type=lambda text: AuditPretrainConfig(**json.loads(text)),
+                        default=AuditPretrainConfig(), help="of the training, as JSON")  # fmt: skip
     parser.add_argument("--commit", default=os.environ.get("COMMIT", ""))
     args = parser.parse_args()
-    warnings.simplefilter("ignore")
-    if args.table:
+    began = time.time()
+    rows = []
+    if args.out.exists():
         rows = [json.loads(line) for line in args.out.read_text().splitlines()]
+    if args.table:
         print(table([row for row in rows if row["auditor"] != "exam"]))
         for target in ("cora", "citeseer"):
             own = [r for r in rows if (r["auditor"], r["target"]) == ("exam", target)]
             print(f"\n{target}\n{table(own)}")
         return
-    commit = (
-        args.commit
-        or subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-        ).stdout.strip()
-    )
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    commit = args.commit or subprocess.run(words, capture_output=True, text=True).stdout.strip()
     machine = {"commit": commit, "machine": platform.machine(), "torch": str(torch.__version__)}
-    rows = []
+    there = {(r["target"], r["condition"], r["seed"], r["auditor"]) for r in rows}
 
-    def keep(some: list[dict], auditor: str) -> None:
-        with args.out.open("a") as out:
-            for row in some:
-                rows.append(row)
-                out.write(json.dumps({**row, "auditor": auditor, **machine}) + "\n")
-        print(some[0]["target"], [round(r["auc"], 3) for r in some if "auc" in r], flush=True)
+    def row_task(path: Any, target: str, condition: str, seed: int, file: Any, name: str) -> list:
+        facts = {"seed": seed, "auditor": name, **machine}
+        known = (target, condition, seed, name) in there
+        return [] if known else [(path, condition, file, facts, args.out, args.gae)]
 
-    if args.exam or args.attacked or args.labels:
-        auditor = load_auditor(args.auditor)
-        for name in ("cora", "citeseer") if args.exam else ():
-            data = load_graph(name, data_root=args.exam)
-            for seed in range(args.seeds):
-                keep(rows_of(data, auditor, seed=seed, gae=args.gae), "exam")
-        if args.labels:
-            data = load_graph("cora", data_root=args.labels)
-            keep([label_row(data, 0.1, seed) for seed in range(args.seeds)], "exam")
-        if args.attacked:
-            for labels in (False, True):
-                rates = ("05", "15", "25")
-                some = [attacked_row(args.attacked, auditor, r, labels=labels) for r in rates]
-                keep(some, "exam")
+    tasks: list[tuple] = []
+    alone = [scale_row(*args.scale)] if args.scale else []
+    if args.labels:
+        data = load_graph("cora", data_root=args.labels)
+        alone += [label_row(data, 0.1, seed) for seed in range(args.seeds)]
+    for row in alone:
+        append_line(args.out, json.dumps(row | {"auditor": "exam", **machine}))
+        print(row)
+    if alone:
         return
-    config = AuditPretrainConfig(**args.config)
-    sources = [load_graph(path) for path in sorted(args.graphs.glob("*.npz"))]
-    if args.lessons and args.lessons.exists():
-        from torch.serialization import add_safe_globals
-
-        add_safe_globals([Lesson])
-        lessons = torch.load(args.lessons, weights_only=True)
-    else:
-        sizes = Counter(family(s.name) for s in sources)
-        weights = [sizes[family(s.name)] ** -0.5 for s in sources]
-        lessons = draw_lessons(sources, config, weights=weights)
-        if args.lessons:
-            torch.save(lessons, args.lessons)
-    if args.final:
-        auditor = fitted(lessons, config)
-        auditor.provenance["command"] = "benchmarks/audit_open.py"
-        auditor.save(args.final)
-    once = [s for s in sources if not s.name.endswith(("-dorm", "-gender"))]  # one graph, 3 tasks
-    targets = [s for s in once if args.targets is None or s.name in args.targets]
-    for fold in sorted({FOLDS[family(t.name)] for t in targets}):
-        kept = [n for n in lessons if n.source == RANDOM or FOLDS[family(n.source)] != fold]
-        auditor = fitted(kept, config)
-        for data in targets:
-            if FOLDS[family(data.name)] == fold:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(args.workers, context, one_thread) as pool:
+        if args.exam or args.attacked:
+            for name in ("cora", "citeseer") if args.exam else ():
                 for seed in range(args.seeds):
-                    keep(rows_of(data, auditor, seed=seed, gae=args.gae), f"fold {fold}")
-    print(table(rows))
+                    for c in CONDITIONS:
+                        tasks += row_task(name, name, c, seed, args.auditor, "exam")
+            for c in [f"metattack {r}{x}" for x in ("", ", labels") for r in RATES] * bool(
+                args.attacked
+            ):
+                tasks += row_task(args.attacked, "cora", c, 0, args.auditor, "exam")
+        else:
+            graphs = sorted(args.graphs.glob("*.npz"))
+            wanted = lesson_tasks(graphs, args)
+            print(f"{len(wanted)} lessons to draw", flush=True)
+            list(done_in_time(pool, make_lesson, wanted, began + args.seconds / 2))
+            files = sorted(args.work.glob("*.lesson"))
+            print(f"{time.time() - began:.0f} s: {len(files)} lessons", flush=True)
+            once = [g for g in graphs if not g.stem.endswith(("-dorm", "-gender"))]
+            targets = [g for g in once if args.targets is None or g.stem in args.targets]
+            folds = sorted({FOLDS[family(g.stem)] for g in targets})
+            fits = [(files, args.config, args.final)] if args.final else []
+            for k in folds:
+                kept = [f for f in files if fold_of_lesson(f) != k]
+                fits.append((kept, args.config, args.work / f"fold-{k}.safetensors"))
+            fits = [fit for fit in fits if fit[2] == args.final or not fit[2].exists()]
+            for said in done_in_time(pool, make_auditor, fits, float("inf")):
+                print(f"{time.time() - began:.0f} s: {said}", flush=True)
+            for c in args.conditions:
+                for g in targets:
+                    fold = FOLDS[family(g.stem)]
+                    file = args.work / f"fold-{fold}.safetensors"
+                    for seed in range(args.seeds):
+                        tasks += row_task(g, g.stem, c, seed, file, f"fold {fold}")
+        for said in done_in_time(pool, make_row, tasks, began + args.seconds):
+            print(f"{time.time() - began:.0f} s: {said}", flush=True)
+    if args.out.exists() and not (args.exam or args.attacked):
+        made = [json.loads(line) for line in args.out.read_text().splitlines()]
+        print(table([row for row in made if row["auditor"] != "exam"]))
 
 
 if __name__ == "__main__":

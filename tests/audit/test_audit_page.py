@@ -1,4 +1,4 @@
-"""The page of an audit, and that of one pair: whole, self-contained, safe whatever names it has."""
+"""The page of an audit: whole, self-contained, safe whatever names it has."""
 
 import re
 import shutil
@@ -8,9 +8,9 @@ import torch
 from small_audits import with_false_edges
 
 import graphglow
-from graphglow.report.audit import histogram, picture, write_audit
+from graphglow.report.audit import histogram, write_audit
 from graphglow.report.page import is_report
-from graphglow.report.pair import pair_picture, write_pair
+from graphglow.report.pair import pair_picture
 
 HOSTILE = "<img src=x onerror=hacked()>"
 CHROMIUM = next(
@@ -59,15 +59,6 @@ def test_a_pair_has_its_neighbours_and_bars():
         ("degrees", 12.5),
     ]
     assert "what speaks against it most: own features" in drawn.verdict
-
-
-def test_one_pair_is_a_page_of_its_own(damaged_audit, tmp_path):
-    audit, _ = damaged_audit
-    (why,) = audit.explained([tuple(audit.edges[:, 0].tolist())])
-    write_pair(picture(why), tmp_path / "pair.html", title="n0 and its neighbour")
-    text = (tmp_path / "pair.html").read_text()
-    assert "log-odds" in text
-    assert text.count("<circle") == 2 + len(why.common) + len(why.of_source) + len(why.of_target)
 
 
 def test_the_histogram_counts_every_edge():

@@ -6,7 +6,8 @@ from small_audits import homophilous, quick_auditor
 
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
-from graphglow.auditing.episodes import KINDS, damaged, draw_episode
+from graphglow.auditing.episodes import KINDS, attack, damaged, draw_episode
+from graphglow.auditing.pretrain import AuditPretrainConfig, Lesson, lesson_of
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 
@@ -35,6 +36,25 @@ def test_an_episode_follows_from_its_generator():
     assert torch.equal(one.data.edge_index, two.data.edge_index)
     assert torch.equal(one.data.train_mask, two.data.train_mask)
     assert one.data.num_nodes <= 100
+
+
+def test_a_lesson_follows_from_its_source_and_number_and_is_kept(tmp_path):
+    config = AuditPretrainConfig(max_nodes=300)
+    one, two = (lesson_of(homophilous(), 3, config) for _ in "ab")
+    two.save(tmp_path / "3.lesson")
+    again = Lesson.load(tmp_path / "3.lesson")
+    assert (one.source, one.kinds) == (again.source, again.kinds)
+    assert torch.equal(one.edges, again.edges)
+    assert torch.equal(one.false_share, again.false_share)
+
+
+def test_attacks_take_pairs_that_harm_a_gnn_more_than_others_do():
+    data = homophilous()
+    generator = torch.Generator().manual_seed(0)
+    edges = torch.stack([data.edge_index.amin(0), data.edge_index.amax(0)])
+    pairs = attack(data, edges, 40, generator)
+    assert bool((pairs[0] < pairs[1]).all())
+    assert float((data.y[pairs[0]] != data.y[pairs[1]]).float().mean()) > 0.8
 
 
 def test_an_auditor_is_saved_and_read(tmp_path):

@@ -8,8 +8,8 @@ from graphglow.experiments.open_world import learners, methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
 from graphglow.experiments.open_world.suite import SuiteConfig, compact, run_suite
 from graphglow.experiments.open_world.targets import Target
-from graphglow.experiments.runs.executor import open_executor
 from graphglow.experiments.runs.rows import read_rows
+from graphglow.workers.executor import open_executor
 
 ONE = SuiteConfig(seeds=1, device="cpu")
 

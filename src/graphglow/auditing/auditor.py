@@ -23,16 +23,14 @@ from graphglow.auditing.standing import (
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.problem import Problem
+from graphglow.evidence.scorer import contributions
 from graphglow.storage import fill, load_tensors, save_tensors
 
-AUDIT_VERSION = 1
+AUDIT_VERSION = 2
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
-HIDDEN = 48
-OWN = 0.5
-"""How much more the graph's own regression counts than the scorer says, who was trained on false
-edges of every kind and families of its own; by leave-one-family-out over open graphs."""
-FITS = [EVIDENCE.index("fit_uniform"), EVIDENCE.index("fit_degree")]
+FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
+LEAN = CONTEXT.index("lean")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 COMPARED = 2048
 """Pairs without an edge, of each kind, that the share of false edges is estimated by."""
@@ -51,41 +49,31 @@ class PairScorer(nn.Module):
 
     With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
     pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
-    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``. The network estimates the shares from the context and
-    corrects the whole by what it has learned on many graphs::
+    about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false here,
+    and the context has l_k, the logarithms of what those shares seem to be. How far all of it is
+    to be believed, and what it leaves out, was learned on many graphs::
 
-        o = -log sum_k exp(p_k(c) - a_k(c) r_k) + w gelu(B gelu(A f + C c))
+        o = a_3(c) r_3 - log sum_k exp(l_k / 2 + p_k(c) - a_k(c) r_k) + w f
+
+    a and p are linear in c, and r counts half to begin with: the two answers say the same.
 
     Shapes:
         f [.., F], c [G] or [.., G]  ->  [..]
     """
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        generator = torch.Generator().manual_seed(seed)
-
-        def initial(rows: int, columns: int, scale: float = 1.0) -> nn.Parameter:
-            drawn = torch.randn(rows, columns, generator=generator)
-            return nn.Parameter(drawn * scale / rows**0.5)
-
-        evidence, context = len(EVIDENCE), len(CONTEXT)
-        self.evidence = initial(evidence, HIDDEN)  # A
-        self.context = initial(context, HIDDEN, 0.5)  # C
-        self.first_bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.hidden = initial(HIDDEN, HIDDEN)  # B
-        self.second_bias = nn.Parameter(torch.zeros(HIDDEN))
-        self.out = initial(HIDDEN, 1, 0.3)  # w
-        self.trust = nn.Parameter(torch.zeros(context, 2))  # a
-        self.trust_bias = nn.Parameter(torch.full((2,), 4.0))  # r is a fourth of the log-odds
-        self.prior = nn.Parameter(torch.zeros(context, 2))  # p
-        self.prior_bias = nn.Parameter(torch.full((2,), -1.5))
+        self.out = nn.Parameter(torch.zeros(len(EVIDENCE)))  # w
+        self.trust = nn.Parameter(torch.zeros(len(CONTEXT), 3))  # a
+        self.trust_bias = nn.Parameter(torch.full((3,), 2.0))  # f has a fourth of each r
+        self.prior = nn.Parameter(torch.zeros(len(CONTEXT), 2))  # p
+        self.prior_bias = nn.Parameter(torch.full((2,), -1.0))
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
-        h = F.gelu(f @ self.evidence + c @ self.context + self.first_bias)
-        h = F.gelu(h @ self.hidden + self.second_bias)
-        known = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 2]
-        false = torch.logsumexp(self.prior_bias + c @ self.prior - known, -1)
-        return (h @ self.out)[..., 0] - false
+        r = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 3]
+        kinds = F.logsigmoid(torch.stack([-c[..., LEAN], c[..., LEAN]], -1)) / 2
+        kinds = kinds + self.prior_bias + c @ self.prior
+        return f @ self.out + r[..., 2] - torch.logsumexp(kinds - r[..., :2], -1)
 
 
 class ShareHead(nn.Module):
@@ -117,11 +105,11 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tens
         cut = torch.quantile(pairs, level)
         below = (edges[:, None] <= cut).float().mean(0)
         facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
-    facts += [torch.quantile(edges, level) / 4, context[:6]]
+    facts += [torch.quantile(edges, level) / 4, context[:8]]
     return torch.cat(facts)
 
 
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 6
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,9 +145,9 @@ class Auditor(nn.Module):
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
-        self.edges = PairScorer(seed=3 * seed)
-        self.pairs = PairScorer(seed=3 * seed + 1)
-        self.share = ShareHead(FACTS, seed=3 * seed + 2)
+        self.edges = PairScorer()
+        self.pairs = PairScorer()
+        self.share = ShareHead(FACTS, seed=seed)
         self.register_buffer("missing_scale", torch.tensor([1.0, 0.0]))
         self.provenance: dict[str, Any] = {"trained": False, "seed": seed}
 
@@ -195,7 +183,8 @@ class Auditor(nn.Module):
 
     def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
         """Log-odds that edges are real, up to the shift of the graph: [M, F], [G] -> [M]."""
-        return believed(self.edges, evidence, context)
+        scores: Tensor = self.edges(evidence, context)
+        return scores
 
     def pair_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
         """Log-odds that candidates are missing edges: [M, F], [G] -> [M]."""
@@ -215,9 +204,7 @@ class Auditor(nn.Module):
     def explain(self, findings: Findings, pairs: Tensor, *, missing: bool) -> dict[str, Tensor]:
         """What each kind of evidence adds to the log-odds of pairs; all of it adds up to them.
 
-        From no evidence at all the kinds are brought in one by one, in order and in the reverse
-        one; the share of each is the mean of the two changes. ``this graph`` is what is said
-        without any.
+        ``this graph`` is what is said without any.
 
         Shapes:
             pairs [2, K], low < high -> by name [K]
@@ -232,17 +219,8 @@ class Auditor(nn.Module):
                 return self.pair_scores(evidence, standing.context)
             return self.edge_scores(evidence, standing.context) + findings.shift
 
-        nothing = scored(torch.zeros_like(known))
-        shares = dict.fromkeys(GROUPS, torch.zeros_like(nothing))
-        for order in (list(GROUPS), list(GROUPS)[::-1]):
-            brought, before = torch.zeros_like(known), nothing
-            for name in order:
-                places = _places(name)
-                brought[:, places] = known[:, places]
-                now = scored(brought)
-                shares[name] = shares[name] + (now - before) / 2
-                before = now
-        return shares | {"this graph": nothing}
+        shares = contributions(scored, known, [_places(name) for name in GROUPS])
+        return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
 
     def save(self, path: str | Path) -> None:
         """Write the weights as safetensors, with how they were made; an old file is replaced."""
@@ -262,12 +240,6 @@ class Auditor(nn.Module):
         fill(auditor, tensors, str(path))
         auditor.provenance = dict(meta.get("provenance") or {})
         return auditor.frozen()
-
-
-def believed(scorer: nn.Module, evidence: Tensor, context: Tensor) -> Tensor:
-    """The scorer's answer and a part of the graph's own regression: [M, F], [G] -> [M]."""
-    scores: Tensor = scorer(evidence, context)
-    return scores + OWN * 4 * evidence[..., FITS[0]]
 
 
 def score_edges(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:

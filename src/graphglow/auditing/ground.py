@@ -14,9 +14,8 @@ from torch.nn import functional as F
 
 from graphglow.evidence.channels import ridge_channel
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import low_rank, sparse_rows, times, unit
+from graphglow.evidence.rows import entries, low_rank, sparse_rows, times, unit
 from graphglow.evidence.views import WIDTH
-from graphglow.ops.sparse import SparseMatrix
 
 FOLDS = 5
 RANK = 64
@@ -75,7 +74,7 @@ def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
     mean = (x + ax) / (degree + 1)[:, None]
     white, centre = _whitening(x)
     beliefs = _beliefs(problem, x)
-    row, neighbour = _sorted_entries(links)
+    row, neighbour, _ = entries(links)
     return Ground(
         problem=problem,
         degree=degree,
@@ -88,8 +87,8 @@ def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
         around=mean + times(links, mean),
         white=white,
         centre=centre,
-        taste=_by_fold((x - centre) @ white, low, high, edge_fold, degree),
-        **_spectra(problem, links, edge_fold, generator),
+        taste=_by_fold((x - centre) @ white, low, high, edge_fold),
+        **_spectra(problem, edge_fold, generator),
         chosen=_chosen(row, neighbour, links.crow.long(), nodes),
         beliefs=beliefs,
         abeliefs=times(links, beliefs),
@@ -109,11 +108,6 @@ def _hash(value: Tensor) -> Tensor:
     return (value ^ (value >> 16)) & 0x7FFFFFFF
 
 
-def _sorted_entries(links: SparseMatrix) -> tuple[Tensor, Tensor]:
-    node = torch.arange(links.shape[0], device=links.crow.device)
-    return node.repeat_interleave(links.crow.diff().long()), links.col.long()
-
-
 def _whitening(x: Tensor) -> tuple[Tensor, Tensor]:
     """The map to RANK leading columns of unit covariance, and the mean: [q, p], [q]."""
     centre = x.mean(0) if len(x) else x.new_zeros(x.shape[1])
@@ -126,26 +120,27 @@ def _whitening(x: Tensor) -> tuple[Tensor, Tensor]:
     return (vectors / (values + ridge).sqrt()).float().to(x.device), centre
 
 
-def _by_fold(rows: Tensor, low: Tensor, high: Tensor, fold: Tensor, degree: Tensor) -> Tensor:
+def _linked(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """``Z^T A Z``, in blocks of edges: [N, p] -> [p, p]."""
+    product = rows.new_zeros(rows.shape[1], rows.shape[1])
+    for a, b in zip(torch.split(low, 2**18), torch.split(high, 2**18), strict=True):
+        product += rows[a].T @ rows[b]
+    return product + product.T
+
+
+def _by_fold(rows: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
     """``Z^T (A - d d^T / 2M) Z / 2M`` without the edges of each fold: [N, p] -> [K, p, p]."""
-    width = rows.shape[1]
     parts = []
-    for k in range(FOLDS if width else 0):
-        kept = fold != k
-        some, other = low[kept], high[kept]
-        product = rows.new_zeros(width, width)
-        for a, b in zip(torch.split(some, 2**18), torch.split(other, 2**18), strict=True):
-            product += rows[a].T @ rows[b]
-        count = max(1, len(some))
+    for k in range(FOLDS):
+        some, other = low[fold != k], high[fold != k]
+        count = 2 * max(1, len(some))
         ends = torch.bincount(torch.cat([some, other]), minlength=len(rows)).to(rows)
-        pull = (ends @ rows) / (2 * count)
-        parts.append((product + product.T) / (2 * count) - torch.outer(pull, pull))
-    return torch.stack(parts) if parts else rows.new_zeros(FOLDS, width, width)
+        pull = (ends @ rows) / count
+        parts.append(_linked(rows, some, other) / count - torch.outer(pull, pull))
+    return torch.stack(parts)
 
 
-def _spectra(
-    problem: Problem, links: SparseMatrix, fold: Tensor, generator: torch.Generator
-) -> dict[str, Tensor]:
+def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     """Leading eigenvectors of ``(D + tau)^-1/2 A (D + tau)^-1/2`` without each fold's edges.
 
     Columns are scaled by the root of the eigenvalue's size, so that the signed product of two rows
@@ -198,13 +193,11 @@ def _beliefs(problem: Problem, x: Tensor) -> Tensor:
 
 def _affinity(beliefs: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
     """How often edges join two classes, over chance, without each fold's edges: [K, C, C]."""
-    classes = beliefs.shape[1]
+    weak = 5 / max(1, beliefs.shape[1])
     found = []
-    for k in range(FOLDS if classes else 0):
-        a, b = beliefs[low[fold != k]], beliefs[high[fold != k]]
-        joint = a.T @ b
-        joint = joint + joint.T
+    for k in range(FOLDS):
+        joint = _linked(beliefs, low[fold != k], high[fold != k])
         ends = joint.sum(0)
         expected = torch.outer(ends, ends) / ends.sum().clamp_min(1e-9)
-        found.append((joint + 5 / classes) / (expected + 5 / classes))
-    return torch.stack(found) if found else beliefs.new_zeros(FOLDS, 0, 0)
+        found.append((joint + weak) / (expected + weak))
+    return torch.stack(found)

@@ -1,28 +1,31 @@
-"""Pre-training of the auditor over episodes of many graphs."""
+"""Pre-training of the auditor over lessons: episodes of many graphs, looked at as users' graphs."""
 
 import time
+import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, PairScorer, believed, share_facts
+from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, PairScorer, share_facts
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.ground import Ground, ground_of
 from graphglow.auditing.pairs import is_edge
 from graphglow.auditing.standing import evidence_of, pairs_without_edge, standing_of
-from graphglow.checks import at_least, in_unit_interval, plain_numbers, step_size
+from graphglow.checks import at_least, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.pretrain import fit_one_cycle
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.random_graphs import random_graph
+from graphglow.storage import load_tensors, save_tensors
 
 EDGES, PAIRS, FREE = 3072, 768, 1024
-"""Kept of each episode: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
+"""Kept of each lesson: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
 RANDOM = "random"
 FEWEST = 20  # edges of an episode
 
@@ -31,40 +34,43 @@ FEWEST = 20  # edges of an episode
 class AuditPretrainConfig:
     """Pre-training of an auditor."""
 
-    episodes: int = 400
-    random_share: float = 0.45
-    """Share of episodes on random graphs."""
+    lessons: int = 20
+    """Of each source."""
+    random_lessons: int = 300
+    """On random graphs."""
     max_nodes: int = 3000
-    """Of larger sources, each episode takes a part."""
-    steps: int = 600
+    """Of larger sources, each lesson takes a part."""
+    steps: int = 1000
     """Of the optimizer, for each network."""
-    learning_rate: float = 3e-3
+    learning_rate: float = 1e-2
     """The highest of one cycle."""
     weight_decay: float = 1e-2
     seed: int = 0
 
     def __post_init__(self) -> None:
         plain_numbers(self)
-        at_least("episodes", self.episodes, 2)
+        at_least("lessons", self.lessons, 0)
+        at_least("random_lessons", self.random_lessons, 0)
         at_least("max_nodes", self.max_nodes, 300)
         at_least("steps", self.steps, 2)
-        in_unit_interval("random_share", self.random_share)
         step_size("learning_rate", self.learning_rate)
 
 
 @dataclass(frozen=True, eq=False)
 class Lesson:
-    """What is to be learned of one episode.
+    """What is to be learned of one episode; evidence is kept in half precision.
 
     Shapes:
-        context [G]; edges [P, F] with real [P]; pairs [Q, F], hidden edges and hard ones that
-        never were, with hidden [Q]; candidates [Q, F] as they are found, with missing [Q];
-        uniform, by_degree [R, F]
+        context [G]; false_share []; edges [P, F] with real [P]; pairs [Q, F], hidden edges and
+        hard ones that never were, with hidden [Q]; candidates [Q, F] as they are found, with
+        missing [Q]; uniform, by_degree [R, F]
     """
 
     source: str
+    kinds: str
+    """Of its false edges."""
     context: Tensor
-    false_share: float
+    false_share: Tensor
     edges: Tensor
     real: Tensor
     pairs: Tensor
@@ -74,59 +80,58 @@ class Lesson:
     uniform: Tensor
     by_degree: Tensor
 
+    def save(self, path: str | Path) -> None:
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.type is Tensor}
+        save_tensors(path, "lesson", tensors, {"source": self.source, "kinds": self.kinds})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Lesson":
+        tensors, meta = load_tensors(path, "lesson")
+        return cls(source=meta["source"], kinds=meta["kinds"], **tensors)
+
 
 def pretrain_auditor(
     sources: Sequence[Data],
     config: AuditPretrainConfig | None = None,
     *,
-    weights: Sequence[float] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Auditor:
-    """Train an auditor over episodes of the sources and of random graphs.
+    """Train an auditor over lessons of the sources and of random graphs.
 
     Args:
-        sources: Graphs with labels ``y`` (-1 where unknown); each with a ``name``.
+        sources: Graphs with labels ``y`` (-1 where unknown), each with a ``name`` of its own.
         config: Settings.
-        weights: How often each source is drawn, relative to the others; equal if None.
-        on_progress: Called with episodes done, and of how many.
+        on_progress: Called with lessons done, and of how many.
     """
     config = config or AuditPretrainConfig()
+    for source in sources:
+        if not isinstance(source, Data) or source.y is None or source.edge_index is None:
+            raise InputError("a source graph must be a Data object with edge_index and labels y")
     started = time.perf_counter()
-    lessons = draw_lessons(sources, config, weights=weights, on_progress=on_progress)
+    wanted = [(source, i) for i in range(config.lessons) for source in sources]
+    wanted += [(None, i) for i in range(config.random_lessons)]
+    lessons = []
+    for done, (source, number) in enumerate(wanted):
+        lesson = lesson_of(source, number, config)
+        lessons += [] if lesson is None else [lesson]
+        on_progress(done + 1, len(wanted))
     auditor = fit_auditor(lessons, config)
     auditor.provenance |= {"seconds": round(time.perf_counter() - started, 1)}
     return auditor
 
 
-def draw_lessons(
-    sources: Sequence[Data],
-    config: AuditPretrainConfig,
-    *,
-    weights: Sequence[float] | None = None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Lesson]:
-    """Episodes, each by its number and the seed alone; evidence is kept in half precision."""
-    for source in sources:
-        if not isinstance(source, Data) or source.y is None or source.edge_index is None:
-            raise InputError("a source graph must be a Data object with edge_index and labels y")
-    shares = torch.tensor(list(weights or [1.0] * len(sources)), dtype=torch.float64)
-    lessons = []
-    for i in range(config.episodes):
-        generator = torch.Generator().manual_seed(1_000_003 * config.seed + i)
-        if not sources or float(torch.rand((), generator=generator)) < config.random_share:
-            source = random_graph(generator, config.max_nodes)
-        else:
-            source = sources[int(torch.multinomial(shares, 1, generator=generator))]
-        lesson = lesson_of(source, generator, config.max_nodes)
-        lessons += [] if lesson is None else [lesson]
-        on_progress(i + 1, config.episodes)
-    return lessons
-
-
 @torch.no_grad()
-def lesson_of(source: Data, generator: torch.Generator, max_nodes: int) -> Lesson | None:
-    """Damage a source and look at it as a user's graph; None where hardly any edges are left."""
-    episode = draw_episode(source, generator, max_nodes)
+def lesson_of(source: Data | None, number: int, config: AuditPretrainConfig) -> Lesson | None:
+    """Damage a source, or a random graph, and look at it as a user's graph.
+
+    It follows from the source's name, its number and the seed; None where few edges are left.
+    """
+    name = RANDOM if source is None else str(source.name)
+    seed = zlib.crc32(f"{name} {number} {config.seed}".encode())
+    generator = torch.Generator().manual_seed(seed)
+    if source is None:
+        source = random_graph(generator, config.max_nodes)
+    episode = draw_episode(source, generator, config.max_nodes)
     count, nodes = episode.data.edge_index.shape[1], int(episode.data.num_nodes)
     if count < FEWEST:
         return None
@@ -150,9 +155,10 @@ def lesson_of(source: Data, generator: torch.Generator, max_nodes: int) -> Lesso
     if min(candidates.shape[1], pairs.shape[1], *(f.shape[1] for f in free)) == 0:
         return None
     return Lesson(
-        source=str(source.get("name", RANDOM)),
+        source=name,
+        kinds=", ".join(episode.kinds),
         context=standing.context,
-        false_share=1 - float(episode.real.float().mean()),
+        false_share=1 - episode.real.float().mean(),
         edges=seen(episode.data.edge_index[:, chosen]),
         real=episode.real[chosen].float(),
         pairs=seen(pairs),
@@ -192,7 +198,7 @@ def fit_auditor(
     sources taught, as users' graphs will have.
 
     Args:
-        lessons: What :func:`draw_lessons` made.
+        lessons: What :func:`lesson_of` made.
         config: Settings.
         weight: How often a lesson of a source is looked at, relative to others.
     """
@@ -203,39 +209,41 @@ def fit_auditor(
         (i if one.source == RANDOM else names.index(one.source)) % 2
         for i, one in enumerate(lessons)
     ]
+    edges = [(lesson.edges, lesson.real, lesson.context) for lesson in lessons]
     facts = []
     for side in (0, 1):
-        scorer = PairScorer(seed=config.seed)
-        taught = [i for i in range(len(lessons)) if half[i] != side]
-        _fit_edges(scorer, [lessons[i] for i in taught], shares[taught], config)
+        scorer = PairScorer()
+        others = [i for i in range(len(lessons)) if half[i] != side]
+        _fit_scorer(scorer, [edges[i] for i in others], shares[others], config)
         facts += [(i, _facts(scorer, lessons[i])) for i in range(len(lessons)) if half[i] == side]
     _fit_share(auditor, lessons, facts, shares, config)
-    _fit_edges(auditor.edges, lessons, shares, config)
+    _fit_scorer(auditor.edges, edges, shares, config)
     _fit_missing(auditor, lessons, shares, config)
     auditor.provenance = {
         "trained": True,
         "audit_version": AUDIT_VERSION,
         "sources": names,
-        "episodes": len(lessons),
+        "lessons": len(lessons),
         "config": asdict(config),
         "torch": str(torch.__version__),
     }
     return auditor.frozen()
 
 
-def _fit_edges(
-    scorer: nn.Module, lessons: list[Lesson], shares: Tensor, config: AuditPretrainConfig
+def _fit_scorer(
+    scorer: nn.Module,
+    taught: list[tuple[Tensor, Tensor, Tensor]],
+    shares: Tensor,
+    config: AuditPretrainConfig,
 ) -> None:
-    """Binary cross-entropy of real or false, on 16 lessons x 256 edges a step."""
-    evidence = torch.stack([lesson.edges for lesson in lessons])  # [E, P, F]
-    real = torch.stack([lesson.real for lesson in lessons])
-    context = torch.stack([lesson.context for lesson in lessons])[:, None]  # [E, 1, G]
+    """Binary cross-entropy over evidence, truth, context of lessons: 16 x 256 pairs a step."""
+    evidence, truth, context = (torch.stack(part) for part in zip(*taught, strict=True))
 
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(shares, 16, replacement=True, generator=generator)[:, None]
-        p = torch.randint(real.shape[1], (16, 256), generator=generator)
-        out = scorer(evidence[e, p].float(), context[e[:, 0]])
-        return F.binary_cross_entropy_with_logits(out, real[e, p])
+        p = torch.randint(truth.shape[1], (16, 256), generator=generator)
+        out = scorer(evidence[e, p].float(), context[e])
+        return F.binary_cross_entropy_with_logits(out, truth[e, p])
 
     fit_one_cycle(scorer, loss, config)
 
@@ -244,7 +252,7 @@ def _fit_edges(
 def _facts(scorer: nn.Module, lesson: Lesson) -> Tensor:
     """What the share of false edges is learned from."""
     parts = (lesson.edges, lesson.uniform, lesson.by_degree)
-    edges, uniform, by_degree = (believed(scorer, p.float(), lesson.context) for p in parts)
+    edges, uniform, by_degree = (scorer(p.float(), lesson.context) for p in parts)
     return share_facts(edges, uniform, by_degree, lesson.context)
 
 
@@ -258,7 +266,7 @@ def _fit_share(
     """Laplace log-loss of the share."""
     order = [i for i, _ in facts]
     rows = torch.stack([row for _, row in facts])
-    truth = torch.tensor([lessons[i].false_share for i in order])
+    truth = torch.stack([lessons[i].false_share for i in order])
     weight = shares[order]
 
     def loss(generator: torch.Generator) -> Tensor:
@@ -278,18 +286,9 @@ def _fit_missing(
     of which few are hidden edges.
     """
     some = [i for i, lesson in enumerate(lessons) if bool(lesson.hidden.any())]
-    weight, scorer = shares[some], auditor.pairs
-
-    def loss(generator: torch.Generator) -> Tensor:
-        total = torch.zeros(())
-        for i in torch.multinomial(weight, 16, replacement=True, generator=generator).tolist():
-            lesson = lessons[some[i]]
-            p = torch.randint(len(lesson.hidden), (256,), generator=generator)
-            out = scorer(lesson.pairs[p].float(), lesson.context)
-            total = total + F.binary_cross_entropy_with_logits(out, lesson.hidden[p])
-        return total / 16
-
-    fit_one_cycle(scorer, loss, config)
+    scorer = auditor.pairs
+    taught = [(lessons[i].pairs, lessons[i].hidden, lessons[i].context) for i in some]
+    _fit_scorer(scorer, taught, shares[some], config)
     with torch.no_grad():
         scores = torch.cat([scorer(one.candidates.float(), one.context) for one in lessons])
     truth = torch.cat([lesson.missing for lesson in lessons])

@@ -1,11 +1,13 @@
 """Standing: what each value of the evidence means on this graph, by its own edges.
 
 Of every number, how much more often edges have such a value than random pairs have it, and than
-pairs drawn by degree: a log-ratio that means the same on any graph. A logistic regression of edges
-against both kinds of pairs sums it up. Tables and regression leave out the fold of the pair.
+pairs drawn by degree: a log-ratio that means the same on any graph. Logistic regressions sum it up:
+of edges against each kind of pairs, and of edges against the kinds that false edges here seem to
+be, the doubtful edges among them. Tables and regressions leave out the fold of the pair.
 """
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -17,22 +19,25 @@ EVIDENCE = (
     *RAW,
     *(f"{name}_uniform" for name in RAW),
     *(f"{name}_degree" for name in RAW),
-    "fit_uniform", "fit_degree", "fits_uniform", "fits_degree",
+    "fit_uniform", "fit_degree", "fit_own", "fits_uniform", "fits_degree",
 )  # fmt: skip
 QUANTILES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 CONTEXT = (
     "degree", "unevenness", "has_features", "has_labels", "told_uniform", "told_degree",
+    "lean", "share",
     *(f"below_{q}_{kind}" for kind in ("uniform", "degree") for q in QUANTILES),
 )  # fmt: skip
-"""Of the graph: degrees, what there is, how much the summed-up evidence tells edges from pairs, and
-the share of edges among the lowest pairs, over that of the pairs themselves."""
+"""Of the graph: degrees, what there is, how much the summed-up evidence tells edges from pairs,
+the log-odds of by degree against uniform among false edges and of false edges, and the share of
+edges among the lowest pairs, over that of the pairs themselves."""
 
 BINS = 24
 SAMPLE = 10_000
 """Edges that tables and regression learn from, at most."""
 PAIRS = 5_000
 """Of each kind of pairs without an edge."""
-WEAK = 8.0  # pseudo-counts of each table and of the regression
+WEAK = 8.0  # pseudo-counts of each table and of the regressions
+LOW = 0.5  # quantile of pairs below which edges are taken for false ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +46,8 @@ class Standing:
 
     Shapes:
         centre, scale [J] of random pairs; cuts [J, BINS - 1], tables [2, FOLDS, J, BINS];
-        weights [2, FOLDS, 1 + 2J] of the regressions, fit_cuts [2, BINS - 1] and fit_tables
-        [2, FOLDS, BINS] of what they say; context [G]
+        weights [3, FOLDS, 1 + 3J] of the regressions, fit_cuts [2, BINS - 1] and fit_tables
+        [2, FOLDS, BINS] of what the first two say; context [G]
     """
 
     centre: Tensor
@@ -68,13 +73,18 @@ def standing_of(ground: Ground, generator: torch.Generator) -> Standing:
     nothing = raw[0].new_zeros(0)
     made = Standing(centre, scale, cuts, tables, nothing, nothing, nothing, nothing)
     known = [_looked_up(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    weights = torch.stack([_regression(known, folds, kind) for kind in (0, 1)])
+    ones = [k.new_ones(len(k)) for k in known]
+    parts = list(zip(known, folds, ones, strict=True))
+    weights = torch.stack([_regression(parts[:1], [parts[kind]]) for kind in (1, 2)])
     fits = [_fits(weights, k, f) for k, f in zip(known, folds, strict=True)]
+    lean, share = _lean(*fits)
+    own = _own_regression(parts, fits[0], lean, share)
     fit_cuts, fit_tables = _tables(fits, folds)
     fit_tables = torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)])
+    weights = torch.cat([weights, own[None]])
     made = replace(made, weights=weights, fit_cuts=fit_cuts, fit_tables=fit_tables)
     evidence = [_evidence(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    return replace(made, context=_context(ground, *evidence))
+    return replace(made, context=_context(ground, *evidence, torch.stack([lean, share])))
 
 
 def evidence_of(ground: Ground, standing: Standing, pairs: Tensor) -> Tensor:
@@ -108,8 +118,8 @@ def _evidence(standing: Standing, raw: Tensor, fold: Tensor) -> Tensor:
 
 def completed(standing: Standing, known: Tensor, fold: Tensor) -> Tensor:
     """Add what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
-    fits = _fits(standing.weights, known, fold)  # [M, 2]
-    bins = _bins(standing.fit_cuts, fits)
+    fits = _fits(standing.weights, known, fold)  # [M, 3]
+    bins = _bins(standing.fit_cuts, fits[:, :2])
     over = [standing.fit_tables[kind, fold, bins[:, kind]] for kind in (0, 1)]
     return torch.cat([known, fits / 4, torch.stack(over, 1)], 1)
 
@@ -156,23 +166,26 @@ def _smooth(counts: Tensor) -> Tensor:
     return (padded[..., :-2] + 2 * padded[..., 1:-1] + padded[..., 2:]) / 4
 
 
-def _regression(known: list[Tensor], folds: list[Tensor], kind: int) -> Tensor:
-    """Ridge logistic regression of edges against one kind of pairs, both weighing the same, one
-    without each fold, by Newton's method: [FOLDS, 1 + 2J].
+Part: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Of some pairs: what is known [M, 3J], folds [M], weights [M]."""
+
+
+def _regression(real: list[Part], false: list[Part]) -> Tensor:
+    """Ridge logistic regression of some pairs against others, both weighing the same, one without
+    each fold, by Newton's method: [FOLDS, 1 + 3J].
     """
-    parts = [_inputs(known[i], kind) for i in (0, 1 + kind)]
-    rows = torch.cat(parts)
-    fold = torch.cat([folds[0], folds[1 + kind]])
-    truth = torch.arange(len(rows), device=rows.device) < len(parts[0])
+    known, fold, weights = (torch.cat(part) for part in zip(*real, *false, strict=True))
+    rows = torch.cat([known.new_ones(len(known), 1), known], 1)
+    truth = (torch.arange(len(rows), device=rows.device) < sum(len(p[1]) for p in real)).float()
     penalty = torch.full((rows.shape[1],), WEAK, device=rows.device)
     penalty[0] = 1e-2
-    found = []
+    found: list[Tensor] = []
     for k in range(FOLDS):
-        x, y = rows[fold != k], truth[fold != k].float()
-        half = len(y) / 2
-        share = torch.where(y > 0, half / y.sum().clamp_min(1), half / (1 - y).sum().clamp_min(1))
-        weight = x.new_zeros(x.shape[1])
-        for _ in range(6):
+        x, y, share = (part[fold != k] for part in (rows, truth, weights))
+        for side in (y > 0, y == 0):
+            share = torch.where(side, share / share[side].sum().clamp_min(1) * len(y) / 2, share)
+        weight = found[-1] if found else x.new_zeros(x.shape[1])
+        for _ in range(3 if found else 6):
             p = (x @ weight).sigmoid()
             slope = x.T @ (share * (p - y)) + penalty * weight
             curve = (x * (share * (p * (1 - p)).clamp_min(1e-4))[:, None]).T @ x
@@ -182,24 +195,55 @@ def _regression(known: list[Tensor], folds: list[Tensor], kind: int) -> Tensor:
     return torch.stack(found)
 
 
-def _inputs(known: Tensor, kind: int) -> Tensor:
-    """A constant, deviations, and the log-ratios over one kind of pairs: [M, 3J] -> [M, 1 + 2J]."""
-    width = known.shape[1] // 3
-    start = (1 + kind) * width
-    return torch.cat([known.new_ones(len(known), 1), known[:, :width],
-                      known[:, start : start + width]], 1)  # fmt: skip
+def _lean(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> tuple[Tensor, Tensor]:
+    """What false edges are: log-odds of by degree against uniform, and of being an edge at all.
+
+    Low edges, where hardly any is real, are a mixture of low pairs of both kinds, of which the
+    ratio of densities is known: ``r_1 - r_2``. The mixture's share is found by expectation
+    maximisation; then there are as many false edges as low ones call for.
+
+    Shapes:
+        log-odds of the regressions [M, 2] of each -> [], []
+    """
+    cut = torch.quantile(torch.cat([uniform.sum(1), by_degree.sum(1)]), LOW)
+    low, one, two = ((r.sum(1) <= cut).float().mean() for r in (edges, uniform, by_degree))
+    some = edges[edges.sum(1) <= cut]
+    ratio = (some[:, 0] - some[:, 1]).clamp(-8, 8).exp() * one / two.clamp_min(1e-3)
+    lean = torch.full_like(low, 0.5)
+    for _ in range(30):
+        lean = ((lean * ratio / (lean * ratio + 1 - lean)).sum() + 0.5) / (len(some) + 1)
+    share = (low / ((1 - lean) * one + lean * two).clamp_min(1e-3)).clamp(0.01, 0.9)
+    return lean.clamp(0.02, 0.98).logit(), share.logit()
+
+
+def _own_regression(parts: list[Part], fits: Tensor, lean: Tensor, share: Tensor) -> Tensor:
+    """Edges, as far as they seem real, against pairs of both kinds as far as false edges seem to
+    be such, and against edges that seem false: [FOLDS, 1 + 3J].
+    """
+    (known, fold, ones), uniform, by_degree = parts
+    mixed = torch.stack([1 - lean.sigmoid(), lean.sigmoid()])
+    false = (share.sigmoid() * (mixed * (-fits).exp()).sum(1)).clamp_max(0.98)
+    count = share.sigmoid() * len(ones)
+    free = [(k, f, w * count * m / len(w)) for (k, f, w), m in
+            zip((uniform, by_degree), mixed, strict=True)]  # fmt: skip
+    weights = known.new_zeros(0)
+    for _ in range(2):
+        weights = _regression([(known, fold, 1 - false)], [(known, fold, false), *free])
+        odds = _fits(weights[None], known, fold)[:, 0] - share
+        false = (-odds).sigmoid().clamp_max(0.98)
+    return weights
 
 
 def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
-    """Log-odds of the two regressions without each pair's fold: [M, 2]."""
-    out = known.new_zeros(len(known), 2)
-    for kind in (0, 1):
-        every = _inputs(known, kind) @ weights[kind].T  # [M, FOLDS]
-        out[:, kind] = every.gather(1, fold[:, None])[:, 0]
-    return out.clamp(-12, 12)
+    """Log-odds of regressions without each pair's fold: [K, FOLDS, 1 + 3J], [M, 3J] -> [M, K]."""
+    every = weights[:, :, 0, None] + weights[:, :, 1:] @ known.T  # [K, FOLDS, M]
+    place = fold[None, None].expand(len(weights), 1, -1)
+    return every.gather(1, place)[:, 0].T.clamp(-12, 12)
 
 
-def _context(ground: Ground, edges: Tensor, uniform: Tensor, by_degree: Tensor) -> Tensor:
+def _context(
+    ground: Ground, edges: Tensor, uniform: Tensor, by_degree: Tensor, false: Tensor
+) -> Tensor:
     mean = ground.degree.mean().clamp_min(1e-3)
     facts = [
         float(mean.log1p()) / 4,
@@ -214,4 +258,4 @@ def _context(ground: Ground, edges: Tensor, uniform: Tensor, by_degree: Tensor) 
         place = EVIDENCE.index(f"fit_{kind}")
         cut = torch.quantile(pairs[:, place], level)
         below.append((edges[:, place, None] <= cut).float().mean(0) / level)
-    return torch.cat([torch.tensor(facts, device=edges.device), *told, *below]).clamp(-4, 4)
+    return torch.cat([torch.tensor(facts, device=edges.device), *told, false, *below]).clamp(-4, 4)

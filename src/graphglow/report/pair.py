@@ -7,9 +7,6 @@ any page, in light and dark.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from graphglow.report.page import write_page
 
 WIDTH, HEIGHT = 320.0, 190.0
 """Of the drawing, in its own units."""
@@ -119,11 +116,6 @@ def pair_picture(
         bars=[Bar(name=n, value=v, length=50 * abs(v) / widest) for n, v in ordered],
         left_out=left_out,
     )
-
-
-def write_pair(picture: PairPicture, path: str | Path, *, title: str) -> None:
-    """Write one pair as a page of its own, whole or not at all; an existing file is replaced."""
-    write_page(path, "pair_page.html.j2", charts=False, title=title, picture=picture, short=short)
 
 
 def short(name: str) -> str:

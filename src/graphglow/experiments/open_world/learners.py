@@ -13,8 +13,8 @@ from typing import NamedTuple
 from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
 from graphglow.experiments.open_world.targets import Target
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.executor import Workers, result_of
 from graphglow.graphs import load_graph
+from graphglow.workers.executor import Workers, result_of
 
 COUNTS = (1, 2, 4, 8, None)
 """Of sources; None is all."""

@@ -36,7 +36,6 @@ from graphglow.experiments.open_world.targets import (
     find_targets,
 )
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.executor import Workers, open_executor, result_of
 from graphglow.experiments.runs.rows import ResultRow, line_of, read_rows
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import UNIVERSAL, evidence_learner
@@ -44,6 +43,7 @@ from graphglow.storage import append_line
 from graphglow.training.checkpoint import learner_identity
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+from graphglow.workers.executor import Workers, open_executor, result_of
 
 EXPERIMENT = "open-world"
 SOURCES = "open-world-sources"
