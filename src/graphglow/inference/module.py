@@ -38,8 +38,8 @@ class ResultModule(nn.Module):
 
     def __init__(self, result: "TransferResult") -> None:
         super().__init__()
-        if not backbone_class(result.backbone).shardable:
-            able = backbones_that(lambda kind: kind.shardable)
+        if not backbone_class(result.backbone).by_products:
+            able = backbones_that(lambda kind: kind.by_products)
             raise InputError(
                 "a module needs a backbone that sees the graph by its normalised adjacency alone "
                 f"({able}); got {result.backbone}"

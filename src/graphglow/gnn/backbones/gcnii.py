@@ -23,6 +23,7 @@ class GCNII(Backbone):
     number of propagations and counts neither dense layer.
     """
 
+    by_products = True
     THETA = 0.5
     """How fast layers turn into the identity; the paper's value for Cora."""
 
