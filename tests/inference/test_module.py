@@ -9,7 +9,7 @@ from graphglow.gnn import BACKBONES
 from graphglow.training import TransferConfig, transfer
 from tiny_graphs import learner, small_data, transfer_config
 
-ABLE = sorted(name for name, kind in BACKBONES.items() if kind.shardable)
+ABLE = sorted(name for name, kind in BACKBONES.items() if kind.by_products)
 
 
 @pytest.fixture(scope="module", params=[0.5, 0.0])
