@@ -17,8 +17,8 @@ SAME = ("edge_index", "edge_weight", "edge_probability", "probabilities", "pair_
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(candidates, "NODES", 16)
-    monkeypatch.setattr(candidates, "PAIRS", 256)
+    monkeypatch.setitem(candidates.NODES, "cpu", 16)
+    monkeypatch.setitem(candidates.PAIRS, "cpu", 256)
 
 
 def in_pieces(pieces, stages):

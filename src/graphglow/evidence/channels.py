@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import Rows, as_dense, take, times, transposed
+from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # times the mean eigenvalue of K
@@ -50,6 +51,7 @@ def absent(problem: Problem) -> Channel:
     return Channel(shares, torch.zeros(2, device=problem.device))
 
 
+@stage("channels")
 def ridge_channel(problem: Problem, rows: Rows | None, fallback: Tensor) -> Channel:
     """Ridge regression from a view, by leave-one-out.
 
@@ -175,6 +177,7 @@ def leave_one_out_scores(problem: Problem, probabilities: Tensor) -> Tensor:
     return gains.clamp(-1, 1) * n / (n + 2)
 
 
+@stage("channels")
 def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
     """Labels spread over a graph, ``T = sum_k a^k S^k Y``, own labels left out.
 

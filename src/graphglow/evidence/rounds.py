@@ -12,6 +12,7 @@ from graphglow.evidence.channels import Channel, absent, ridge_channel, spread_c
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
+from graphglow.evidence.stages import stage
 from graphglow.evidence.views import FIRST, SECOND, first_views, second_views
 from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
@@ -46,6 +47,8 @@ class FirstRound:
     channels: dict[str, Channel]
     pairs: Tensor
     context: Tensor
+    search: str
+    """How the nearest nodes were found."""
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """:data:`~graphglow.evidence.pairs.FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
@@ -107,20 +110,27 @@ def first_round(problem: Problem, generator: torch.Generator, each: Each = in_tu
     channels["spread"] = spread_channel(problem, problem.adj)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     edges = torch.stack([problem.low, problem.high])
-    pairs = candidate_pairs("find first", searches(near, list(channels.values())), edges, each)
+    known = searches(near, list(channels.values()))
+    pairs = candidate_pairs("find first", known, edges, each)
     context = first_context(problem, channels, pairs)
-    return FirstRound(problem, views, scales, channels, pairs, context)
+    return FirstRound(problem, views, scales, channels, pairs, context, str(known[0]))
 
 
 def score_first(known: tuple[Learner, FirstRound], pairs: Tensor) -> Tensor:
     """The learner's raw scores of some pairs in the first round: [2, K] -> [K]."""
     learner, first = known
-    return learner.pair_scores(0, first.evidence(pairs), first.context)
+    with stage("evidence"):
+        evidence = first.evidence(pairs)
+    with stage("scoring"):
+        return learner.pair_scores(0, evidence, first.context)
 
 
 def score_second(known: Voted, pairs: Tensor) -> Tensor:
     """The learner's raw scores of some pairs in the second round: [2, K] -> [K]."""
-    return known.learner.pair_scores(1, known.evidence(pairs), known.context)
+    with stage("evidence"):
+        evidence = known.evidence(pairs)
+    with stage("scoring"):
+        return known.learner.pair_scores(1, evidence, known.context)
 
 
 def second_round(

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import Rows, entries, low_rank, times, unit
+from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
 WIDTH = 192
@@ -17,6 +18,7 @@ ROLE_WAVES, ROLE_RATE = 64, 0.7
 """Random Fourier features of a node's part, and the deviation of their frequencies."""
 
 
+@stage("views")
 def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
     """The views of :data:`FIRST`, and ``all`` of them but ``diff`` side by side.
 
@@ -33,6 +35,7 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     return views
 
 
+@stage("views")
 def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Tensor]:
     """The views of :data:`SECOND` over a refined graph S; ``again``: x, Sx, S^2x, A^2x and link."""
     views = _smoothed("sx", "ssx", graph, first["x"])
@@ -40,6 +43,7 @@ def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Ten
     return views
 
 
+@stage("views")
 def role_view(problem: Problem) -> Tensor:
     """The part a node plays (hub, leaf, between hubs), for GNNs to read; no evidence yet.
 
