@@ -1,8 +1,9 @@
-"""Kill a worker of this process in the middle of a job: one of its children, or of its Ray."""
+"""Kill a worker in the middle of a job, a child or one of Ray's, and see who is left."""
 
 import os
 import signal
 import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -50,3 +51,24 @@ def descendants(pid):
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found - {pid}
+
+
+def until(condition, process=None, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def members(session):
+    """Processes of a session that have not ended."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, _, of = stat.read_text().rsplit(")", 1)[1].split()[:4]
+        except (OSError, ValueError):
+            continue
+        if int(of) == session and state not in "ZX":
+            found.append(int(stat.parent.name))
+    return found

@@ -8,11 +8,11 @@ import sys
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 
 import pytest
 from small_cells import SETTINGS, cell, config, rows, run, slots
 from small_search import drawn, found, work_in
-from test_reproduce_processes import HERE, members, until
 
 from graphglow.cli import main
 from graphglow.errors import InputError
@@ -28,7 +28,7 @@ from graphglow.workers.executor import (
     ray_address,
     result_of,
 )
-from killed import killing, ray_workers
+from killed import killing, members, ray_workers, until
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
 MEASURED = ("train_seconds", "total_seconds", "peak_memory_bytes", "pretrain_seconds")
@@ -168,7 +168,7 @@ def test_the_command_starts_a_ray_of_its_own_and_ctrl_c_ends_it(tmp_path):
     out = tmp_path / "rows.jsonl"
     words = ["--executor", "ray", "--processes", "2", "--seeds", "50", "--epochs", "300"]
     words += ["--device", "cpu", "--out", str(out), "--settings", str(tmp_path / "settings.json")]
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py"), *words],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_reproduce_processes import members, until
 
 import graphglow
 from graphglow.errors import InputError
@@ -21,6 +20,7 @@ from graphglow.inference.audit import load_auditor
 from graphglow.pretrained import evidence_learner
 from graphglow.training.checkpoint import Parts
 from graphglow.workers.blocks import Blocks
+from killed import members, until
 
 TINY = EvidencePretrainConfig(
     first_episodes=3, vote_episodes=3, second_episodes=3, max_nodes=300, pairs=64, nodes=32, steps=2
@@ -124,7 +124,10 @@ def test_the_commands_say_what_they_resume(run, tmp_path):
     status, _, said = run("audit", "--target", "synthetic-small", "--resume")
     assert said == "graphglow: --resume must go with --out FILE, beside which a run is kept\n"
     status, _, said = run(*words, "--workers", "0")
-    assert (status, said) == (2, "graphglow: --workers must be >= 1; got 0\n")
+    assert (status, said) == (
+        2,
+        "graphglow: --workers must be >= 1; got 0; see graphglow refine --help\n",
+    )
 
 
 # Commands as processes that are killed
@@ -142,10 +145,11 @@ def start(*words):
     )
 
 
-def ended(process, sent, when):
-    """Send a signal to a job and its workers as soon as ``when()``; what it said."""
+def ended(process, sent, parts, count):
+    """Send a signal to a job and its workers once it has added so many parts; what it said."""
+    count += len(parts.files())
     try:
-        until(when, process)
+        until(lambda: len(parts.files()) >= count, process)
         os.killpg(process.pid, sent)
         said = process.communicate(timeout=60)[1]
         until(lambda: not members(process.pid))
@@ -157,25 +161,28 @@ def ended(process, sent, when):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["refine", "audit"])
-def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(command, tmp_path, run):
-    flag = "--out" if command == "refine" else "--suspects"
-    words = [command, "--target", "synthetic-small", "--device", "cpu", "--json", flag]
+@pytest.mark.parametrize(
+    ("words", "signals"),
+    [
+        (["refine", "--out"], (signal.SIGTERM, signal.SIGINT)),
+        (["audit", "--suspects"], (signal.SIGKILL,)),
+    ],
+)
+def test_a_killed_command_goes_on_and_ends_with_the_same_bytes(words, signals, tmp_path, run):
+    words = [words[0], "--target", "synthetic-small", "--device", "cpu", "--json", words[1]]
     assert run(*words, tmp_path / "alone.csv").status == 0
-    out = tmp_path / "o.csv"
-    parts = Parts(tmp_path / "o.csv.parts")
-    more = ["--workers", "2", "--resume"]
-    for count, sent in ((3, signal.SIGKILL), (6, signal.SIGTERM), (9, signal.SIGINT)):
-        job = start(*words, out, *more)
-        said = ended(job, sent, lambda: len(parts.files()) >= count)
+    out, parts = tmp_path / "o.csv", Parts(tmp_path / "o.csv.parts")
+    job = [*words, out, "--workers", "2", "--resume"]
+    for sent in signals:
+        process = start(*job)
+        said = ended(process, sent, parts, 3)
         assert not out.exists()
-        assert job.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}.get(sent, -sent)
+        assert process.returncode == {signal.SIGTERM: 143, signal.SIGINT: 130}.get(sent, -sent)
         if sent != signal.SIGKILL:
             word = "terminated" if sent == signal.SIGTERM else "interrupted"
             kept = f"the run is kept in {parts.folder}; the same command with --resume goes on"
             assert said == f"graphglow: {kept}\ngraphglow: {word}\n"
-    last = start(*words, out, *more)
-    said, _ = last.communicate(timeout=120)
+    said, _ = start(*job).communicate(timeout=120)
     assert json.loads(said.splitlines()[-1])["resumed"] is True
     assert out.read_bytes() == (tmp_path / "alone.csv").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.csv", "o.csv"]
