@@ -5,16 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 from small_cells import SETTINGS, cell, config, rows, run, slots
 from small_search import drawn, found, work_in
-from test_reproduce_processes import HERE, members, until
 
 from graphglow.cli import main
 from graphglow.errors import InputError
@@ -30,6 +28,7 @@ from graphglow.workers.executor import (
     ray_address,
     result_of,
 )
+from killed import killing, members, ray_workers, until
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
 MEASURED = ("train_seconds", "total_seconds", "peak_memory_bytes", "pretrain_seconds")
@@ -55,42 +54,6 @@ def cluster():
         yield ray
     finally:
         ray.shutdown()
-
-
-@contextmanager
-def killing(when):
-    """Kill one worker of this process's cluster that is at a job, as soon as ``when(its id)``."""
-    killed, over = [], threading.Event()
-
-    def kill():
-        while not killed and not over.wait(0.01):
-            for pid in descendants(os.getpid()):
-                with suppress(OSError):
-                    words = Path(f"/proc/{pid}/cmdline").read_bytes()
-                    if words.startswith(b"ray::_work") and when(pid):
-                        os.kill(pid, signal.SIGKILL)
-                        killed.append(pid)
-                        break
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        over.set()
-        thread.join()
-    assert len(killed) == 1
-
-
-def descendants(pid):
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rsplit(")", 1)[1].split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
 
 
 def plain(out):
@@ -145,7 +108,7 @@ def test_without_ray_one_sentence_says_what_to_install(monkeypatch, tmp_path):
 def test_rows_are_those_of_local_runs_though_a_worker_is_killed(cluster, tmp_path):
     local, out = tmp_path / "local.jsonl", tmp_path / "ray.jsonl"
     run(CELLS, local, epochs=300)
-    with killing(lambda pid: len(rows(out)) >= 2):
+    with killing(ray_workers, lambda: len(rows(out)) >= 2):
         outcome = run(CELLS, out, epochs=300, executor="ray", processes=2)
     assert outcome[:4] == (6, 0, 0, {})
     assert set(Counter(slots(out)).values()) == {1}
@@ -191,7 +154,7 @@ def test_errors_arrive_as_they_were_raised(cluster, tmp_path):
 def test_a_search_has_all_its_trials_though_a_worker_is_killed(cluster, tmp_path):
     budget = SearchConfig(trials=5, seeds_per_trial=2, epochs=300, device="cpu")
     alone = found(config=budget, **work_in(tmp_path / "alone"))
-    with open_executor(2, "", device="cpu") as workers, killing(lambda pid: True):
+    with open_executor(2, "", device="cpu") as workers, killing(ray_workers, lambda: True):
         row = found(config=budget, **work_in(tmp_path / "ray"), executor=workers)
     assert row == alone  # the first draws know no scores
     assert drawn(work_in(tmp_path / "ray")) == drawn(work_in(tmp_path / "alone"))
@@ -205,7 +168,7 @@ def test_the_command_starts_a_ray_of_its_own_and_ctrl_c_ends_it(tmp_path):
     out = tmp_path / "rows.jsonl"
     words = ["--executor", "ray", "--processes", "2", "--seeds", "50", "--epochs", "300"]
     words += ["--device", "cpu", "--out", str(out), "--settings", str(tmp_path / "settings.json")]
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
         [sys.executable, str(tmp_path / "script.py"), *words],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

@@ -15,6 +15,7 @@ from small_cells import cell, rows, run, slots
 
 from graphglow.experiments.runs.rows import read_rows
 from graphglow.workers.executor import Processes, WorkerLost, result_of
+from killed import members, until
 
 HERE = Path(__file__).parent
 CELLS = [cell(), cell("graphglow")]
@@ -64,27 +65,6 @@ def reproducing(folder, *, epochs=EPOCHS, processes=2):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # with all that it may have left behind
         process.communicate()
-
-
-def until(condition, process=None, seconds=90):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        assert process is None or process.poll() is None, process.communicate()
-        time.sleep(0.02)
-
-
-def members(session):
-    """Processes of a session that have not ended."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, of = stat.read_text().rsplit(")", 1)[1].split()[:4]
-        except (OSError, ValueError):
-            continue
-        if int(of) == session and state not in "ZX":
-            found.append(int(stat.parent.name))
-    return found
 
 
 def resumed(out, before):

@@ -78,10 +78,11 @@ class Blocks:
 
     def __enter__(self) -> "Blocks":
         processes, ray, device = self._how
-        self._open = ExitStack()
-        self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
-        self._files = WeakIdKeyDictionary()
-        self._workers = self._open.enter_context(open_executor(processes, ray, device=device))
+        with ExitStack() as opened:
+            self._folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+            self._files = WeakIdKeyDictionary()
+            self._workers = opened.enter_context(open_executor(processes, ray, device=device))
+            self._open = opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -226,6 +227,11 @@ def mapped(tree: Any, kind: type, change: Callable[[Any], Any]) -> Any:
     return tree
 
 
+def loaded(tree: Any) -> Any:
+    """The same with the tensors that were stored."""
+    return mapped(tree, Stored, lambda stored: stored.tensor())
+
+
 _last: tuple[str, Any] = ("", None)
 """In a worker: the name of what it knows, and that."""
 
@@ -239,5 +245,5 @@ def _done(name: str, shared: Any, step: Callable[[Any, Any], Any], block: Any) -
         ray: Any = sys.modules.get("ray")
         if ray is not None and isinstance(shared, ray.ObjectRef):
             shared = ray.get(shared)
-        _last = (name, mapped(shared, Stored, Stored.tensor))
-    return mapped(step(_last[1], mapped(block, Stored, Stored.tensor)), Tensor, Stored.of)
+        _last = (name, loaded(shared))
+    return mapped(step(_last[1], loaded(block)), Tensor, Stored.of)

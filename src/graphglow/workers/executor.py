@@ -127,7 +127,8 @@ class Processes(ProcessPoolExecutor, Workers):
         self._others = multiprocessing.active_children()
         if threading.current_thread() is threading.main_thread():
             before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            self.submit(os.getpid)  # starts them all, deaf to Ctrl-C, which is the parent's
+            for _ in range(processes):  # each starts one, deaf to Ctrl-C, which is the parent's
+                self.submit(os.getpid)
             signal.signal(signal.SIGINT, before)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
