@@ -229,7 +229,11 @@ def test_a_gpu_drops_and_draws_as_a_cpu_does(runs, name):
 @pytest.mark.parametrize(
     ("settings", "kind", "rule"),
     [
-        ({"backbone": "gat"}, {}, "backbone must be one of appnp, gcn, gcnii, gpr across ranks"),
+        (
+            {"backbone": "gat"},
+            {},
+            "backbone must be one of appnp, gcn, gcnii, gpr, sign across ranks",
+        ),
         ({"backend": "eager"}, {}, "backend must be one of"),
         ({"precision": "bfloat16"}, {}, "precision must be float32"),
         ({}, {"neighbours": 3}, "must have no neighbours"),
