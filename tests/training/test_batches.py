@@ -251,3 +251,20 @@ def test_with_all_neighbours_drawn_an_epoch_is_that_of_the_plain_task(whole, wei
 def test_every_inductive_backbone_trains_by_batches(whole, backbone):
     given = config(backbone=backbone, batch_nodes=9, epochs=2)
     assert transfer(small_data(), config=given).predict_proba().isfinite().all()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [None, 7])
+def test_hops_train_on_a_gpu_with_and_without_a_recording(size, monkeypatch):
+    """A failed recording warns, and a warning fails here."""
+    one, other = (
+        transfer(
+            small_data(), config=config(device="cuda", epochs=30, batch_nodes=size, capture=on)
+        ).predict_proba()
+        for on in (True, False)
+    )
+    torch.testing.assert_close(one, other, rtol=1e-2, atol=1e-3)
+    monkeypatch.setattr(batches, "LARGEST_IN_MEMORY", 0)
+    monkeypatch.setattr(batches, "free_bytes", lambda device: 0)  # then they lie in a file
+    there = transfer(small_data(), config=config(device="cuda", epochs=30, batch_nodes=size))
+    torch.testing.assert_close(there.predict_proba(), one, rtol=1e-2, atol=1e-3)

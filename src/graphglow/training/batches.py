@@ -8,6 +8,7 @@ gone when nobody reads it any more, however the process ends. Other backbones ta
 
 import os
 import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,8 @@ from graphglow.ops.sparse import SparseMatrix
 from graphglow.structure import FixedStructure
 from graphglow.structure.objective import supervised_loss
 from graphglow.training.config import ModelConfig, TransferConfig
-from graphglow.training.device import check_fits
-from graphglow.training.task import GraphTask
+from graphglow.training.device import check_fits, free_bytes
+from graphglow.training.task import GraphTask, accuracy
 
 LIGHTER = " (--backbone sign --batch-nodes 4096 needs less)"
 LARGEST_IN_MEMORY = 2**30
@@ -97,11 +98,45 @@ def check_room(data: Data, config: TransferConfig, device: torch.device) -> None
     check_fits("training on all nodes at once", 4 * nodes * kept, name, device, LIGHTER)
 
 
-class HopTask(GraphTask):
-    """A :class:`GraphTask` for one run of a backbone that reads hops.
+class BatchTask(GraphTask, ABC):
+    """A :class:`GraphTask` for one run, whose epochs are several updates.
 
-    An epoch goes over all training nodes, in batches drawn anew, with an update after each; one
-    batch that holds them all is the same as none. Arguments are those of :func:`batched_task`.
+    Each goes over all training nodes, in batches drawn anew. Arguments are those of
+    :func:`batched_task`.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        hidden: int,
+        config: ModelConfig,
+        given: FixedStructure,
+        balanced: bool,
+    ) -> None:
+        super().__init__(graph, None, hidden, [config], given=given, balanced=balanced)
+        self.mix = MixedPropagation(graph.adj, given, float(config.input_weight))
+        self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
+        self.places = torch.arange(graph.num_nodes, device=graph.y.device)
+
+    @abstractmethod
+    def answers(self) -> Iterator[tuple[slice | Tensor, Tensor]]:
+        """Places among the training nodes [M], and what is said of those [M, C], in training."""
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        total = torch.zeros_like(self.one, dtype=torch.float32)
+        for rows, logits in self.answers():
+            labels = self.train_labels[rows]
+            weight = None if self.train_weight is None else self.train_weight[rows]
+            loss = supervised_loss(logits, self.places[: len(labels)], labels, weight)
+            self.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            self.optimizer.step()
+            total += loss.detach() * len(labels)
+        return total / len(self.train_labels), self.one
+
+
+class HopTask(BatchTask):
+    """By a backbone's rows of the hops. One batch that holds all nodes is the same as none.
 
     Shapes:
         hops [L + 1, train + val, features]
@@ -116,32 +151,27 @@ class HopTask(GraphTask):
         balanced: bool,
         batch_nodes: int,
     ) -> None:
-        super().__init__(graph, None, hidden, [config], given=given, balanced=balanced)
+        super().__init__(graph, hidden, config, given, balanced)
         nodes = torch.cat([graph.train, graph.val])
-        mix = MixedPropagation(graph.adj, given, float(config.input_weight))
-        self.hops = hops_of(graph.x, mix, config.num_layers, nodes)
+        self.hops = hops_of(graph.x, self.mix, config.num_layers, nodes)
         self.batches = -(-len(graph.train) // batch_nodes)
         self.capture &= self.batches == 1 and self.hops.device == graph.y.device
-        self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
 
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        total = torch.zeros_like(self.one, dtype=torch.float32)
+    def answers(self) -> Iterator[tuple[slice | Tensor, Tensor]]:
         for rows in self._batches():
-            labels = self.train_labels[rows]
-            weight = None if self.train_weight is None else self.train_weight[rows]
-            self.optimizer.zero_grad()
-            logits = self.gnn.of_hops(self._read(rows), self.dropout)
-            loss = supervised_loss(logits, torch.arange(len(labels)).to(labels), labels, weight)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            total += loss.detach() * len(labels)
-        return total / len(self.train_labels), self.one
+            yield rows, self.gnn.of_hops(self._read(rows), self.dropout)
 
     @torch.no_grad()
     def val_logits(self) -> Tensor:
         start, end = len(self.train_labels), self.hops.shape[1]
         parts = [slice(i, min(i + ROWS, end)) for i in range(start, end, ROWS)]
         return torch.cat([self.gnn.of_hops(self._read(rows), None) for rows in parts])
+
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        labelled = self.places[: len(self.val_labels)], self.val_labels, self.val_weight
+        logits = self.val_logits()
+        return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
 
     def _batches(self) -> Iterator[slice | Tensor]:
         """Places of training nodes: all, or parts of a random order, nearly equal."""
@@ -188,7 +218,8 @@ def hops_of(x: SparseMatrix | Tensor, mix: MixedPropagation, count: int, nodes: 
 def _room(shape: tuple[int, ...], like: Tensor) -> Tensor:
     """Zeros, in memory or on disk: what a process maps of a file the system can take back."""
     size = 4 * int(np.prod(shape))
-    if size <= LARGEST_IN_MEMORY:
+    on_gpu = like.is_cuda and size <= (free_bytes(like.device) or 0) // 2
+    if size <= LARGEST_IN_MEMORY or on_gpu:
         return like.new_zeros(shape)
     try:
         with tempfile.TemporaryFile() as file:  # it has no name; the mapping keeps it
@@ -203,8 +234,8 @@ def _room(shape: tuple[int, ...], like: Tensor) -> Tensor:
         ) from error
 
 
-class SampledTask(GraphTask):
-    """A :class:`GraphTask` for one run that trains on what is drawn around a batch of nodes.
+class SampledTask(BatchTask):
+    """By what is drawn around a batch of nodes.
 
     Messages pass over the drawn nodes' part of either graph, where rows that lost neighbours are
     scaled to the sum that they had. Evaluation passes over the whole graphs, without gradients.
@@ -222,12 +253,11 @@ class SampledTask(GraphTask):
     ) -> None:
         from torch_geometric.loader import NeighborLoader
 
-        super().__init__(graph, None, hidden, [config], given=given, balanced=balanced)
-        self.capture = False
-        self.latent, self.input_weight = given, float(config.input_weight)
+        super().__init__(graph, hidden, config, given, balanced)
+        self.capture, self.latent = False, given
         self.adj, self.s = _scipy(graph.adj), _scipy(given.matrix)
         self.x = graph.x if isinstance(graph.x, Tensor) else _scipy(graph.x)
-        both = [(self.adj, self.input_weight > 0), (self.s, self.input_weight < 1 > given.own)]
+        both = [(self.adj, config.input_weight > 0), (self.s, config.input_weight < 1 > given.own)]
         union = sp.coo_array(sum((m for m, counts in both if counts), 0 * self.adj))
         union.eliminate_zeros()
         ends = np.stack([union.col, union.row]).astype(np.int64)
@@ -240,21 +270,12 @@ class SampledTask(GraphTask):
             generator=torch.Generator().manual_seed(config.seed),
         )
 
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        device, count = self.graph.y.device, len(self.train_labels)
-        total = torch.zeros((), device=device)
+    def answers(self) -> Iterator[tuple[slice | Tensor, Tensor]]:
         for batch in self.loader:
-            seeds, rows = batch.input_id.to(device), torch.arange(len(batch.input_id)).to(device)
-            weight = None if self.train_weight is None else self.train_weight[seeds]
             part, latent = self._part(batch.n_id)
-            self.optimizer.zero_grad()
-            mix = MixedPropagation(part.adj, latent, self.input_weight)
+            mix = MixedPropagation(part.adj, latent, self.mix.input_weight)
             _, logits = self.gnn(self.gnn.encode(part, self.dropout), mix, self.dropout)
-            loss = supervised_loss(logits, rows, self.train_labels[seeds], weight)
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-            total += loss.detach() * len(seeds)
-        return total / count, torch.ones((), dtype=torch.int64, device=device)
+            yield batch.input_id.to(logits.device), logits
 
     def _part(self, nodes: Tensor) -> tuple[Graph, FixedStructure]:
         """Both graphs between these nodes [M], the batch's first."""

@@ -146,8 +146,7 @@ class GraphTask:
     @torch.no_grad()
     def validate(self) -> tuple[Tensor, Tensor]:
         """Loss [..] and accuracy [..] on the validation nodes."""
-        logits, every = self.val_logits(), torch.arange(len(self.val_labels)).to(self.val_labels)
-        labelled = every, self.val_labels, self.val_weight
+        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
         return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
 
     @property
