@@ -3,6 +3,7 @@ r"""The open-world suite on a machine without the command line's dependencies; h
     python benchmarks/open_world.py --seconds 560 --small-workers 6 --workers 6 \
         --large-workers 4
     python benchmarks/open_world.py --choose             one setting per method, over open graphs
+    python benchmarks/open_world.py --docs [--check]     tables and pictures of docs/open_world.md
     python benchmarks/open_world.py --final FILE         the package's learner, of all open graphs
 
 The first makes the same rows as ``graphglow reproduce open-world``.
@@ -10,10 +11,11 @@ The first makes the same rows as ``graphglow reproduce open-world``.
 
 import argparse
 import json
+import sys
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import mean
 
@@ -22,12 +24,17 @@ import torch
 from graphglow import EvidencePretrainConfig, PaperConfig, fit_many, transfer_many
 from graphglow.baselines import METHODS
 from graphglow.experiments.open_world.learners import pretrain_on
-from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, PATIENCE
+from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
+from graphglow.experiments.open_world.standings import Found
 from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
 from graphglow.experiments.open_world.targets import draw, find_targets
+from graphglow.experiments.runs.rows import read_rows
 from graphglow.graphs.load import data_folder
+from graphglow.report.open_world import markdown as table
+from graphglow.report.open_world import write_pictures
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
+from marked_page import NO_ROWS, ROOT, markdown, rewrite
 
 CHOSEN_ON = (
     "airports-brazil", "webkb-washington", "airports-europe", "facebook-caltech36-dorm",
@@ -50,8 +57,7 @@ LAMBDAS = [
     )
 ]  # fmt: skip
 TRIED = dict.fromkeys(("gcn", "mlp", "linkx", "gpr", "h2gcn"), RATES) | {"paper": LAMBDAS}
-SHORTER = {"num_pivots": 200, "refinements": 2}
-"""Of the paper's: what its learner was pre-trained with."""
+SHORT = {"learning_rate": "step", "weight_decay": "decay", "input_weight": "lambda"}
 
 
 def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
@@ -70,7 +76,9 @@ def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
                     continue
                 began = time.perf_counter()
                 if method == "paper":
-                    configs = [PaperConfig(**shared, **SHORTER, **given) for given in settings]
+                    configs = [
+                        PaperConfig(**shared, **PAPER_LEARNER, **given) for given in settings
+                    ]
                     results = transfer_many(data, "paper", configs)
                 else:
                     kind = METHODS[method].config
@@ -85,30 +93,65 @@ def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
                     }  # fmt: skip
 
 
+def read(path: Path) -> list[dict]:
+    return [*map(json.loads, path.read_text().splitlines())] if path.exists() else []
+
+
 def choose(args: argparse.Namespace) -> None:
-    """Append a row for each trial, then say which setting has the best mean over families."""
-    rows = [json.loads(line) for line in args.settings.open()] if args.settings.exists() else []
+    """Append a row for each trial that is missing."""
     done = {
         (row["method"], row["target"], row["condition"], json.dumps(row["settings"]))
-        for row in rows
+        for row in read(args.settings)
     }
     for row in trials(data_folder(args.data_root), args.device, done):
         append_line(args.settings, json.dumps(row))
-        rows.append(row)
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        found[row["method"], json.dumps(row["settings"])][row["family"]].append(row["val_accuracy"])
-    for (method, settings), families in sorted(found.items()):
-        print(f"{method:8}{100 * mean(map(mean, families.values())):6.2f}  {settings}")
 
 
-def main() -> None:
+def settings_table(rows: list[dict]) -> str:
+    """Mean validation accuracy of each setting over families; the best of a method is bold.
+
+    Over the cells that all settings of a method have.
+    """
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in rows):
+        found: dict[str, dict[tuple[str, str, str], float]] = defaultdict(dict)
+        for row in (row for row in rows if row["method"] == method):
+            said = ", ".join(f"{SHORT.get(n, n)} {value:g}" for n, value in row["settings"].items())
+            found[said][row["family"], row["target"], row["condition"]] = row["val_accuracy"]
+        cells = set.intersection(*map(set, found.values()))
+        families = {family for family, *_ in cells}
+        means = {
+            said: mean(mean(by[c] for c in cells if c[0] == family) for family in families)
+            for said, by in found.items()
+        }
+        best = max(means, key=means.__getitem__)
+        shown = [f"{said}: {100 * value:.1f}" for said, value in means.items() if said != best]
+        first = f"**{best}: {100 * means[best]:.1f}**"
+        lines.append((NAMES[method], str(len(cells)), "; ".join([first, *shown])))
+    return markdown(("method", "cells", "validation accuracy by setting"), lines)
+
+
+def write_docs(args: argparse.Namespace) -> int:
+    """The tables and pictures of docs/open_world.md; 1 if the tables were stale."""
+    found = Found(read_rows(args.out).rows if args.out.exists() else [])
+    made = {
+        "suite": f"{table(found)}\n" if found.rows else NO_ROWS,
+        "settings": settings_table(read(args.settings)),
+    }
+    if not args.check:
+        write_pictures(found, ROOT / "docs" / "pictures")
+    return rewrite(ROOT / "docs" / "open_world.md", made, check=args.check)
+
+
+def main(words: Sequence[str] | None = None) -> int:
     """Choose settings, or run the suite."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--choose", action="store_true")
+    parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--check", action="store_true", help="with --docs: change nothing")
     parser.add_argument("--final", type=Path, metavar="FILE")
-    parser.add_argument("--settings", type=Path, default=Path("results/open_world_settings.jsonl"))
-    parser.add_argument("--out", type=Path, default=Path("results/open_world.jsonl"))
+    parser.add_argument("--settings", type=Path, default=ROOT / "results/open_world_settings.jsonl")
+    parser.add_argument("--out", type=Path, default=ROOT / "results/open_world.jsonl")
     parser.add_argument("--learners", type=Path, default=Path("open_world_learners"))
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--sources-curve", action="store_true")
@@ -120,17 +163,19 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--large-workers", type=int, default=1)
     parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     warnings.simplefilter("ignore")
+    if args.docs:
+        return write_docs(args)
     if args.choose:
         torch.set_num_threads(1)
         choose(args)
-        return
+        return 0
     if args.final:
         sources = [target for target in find_targets(args.data_root) if target.fold is not None]
         device = resolve_device(args.device).type
         pretrain_on(sources, args.final, device, EvidencePretrainConfig())
-        return
+        return 0
     names = ("seeds", "seconds", "small_workers", "workers", "large_workers", "device")
     given = {name: getattr(args, name) for name in names}
     also = ("learners", "data_root", "targets", "conditions", "methods", "sources_curve")
@@ -141,7 +186,8 @@ def main() -> None:
         told=lambda said, done, total: print(f"{done}/{total} {said}", flush=True),
     )
     print(outcome, flush=True)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,8 +7,8 @@ graphs besides.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
 from graphglow.experiments.open_world.targets import Target
@@ -22,7 +22,8 @@ SHORTER = {"first_episodes": 100, "vote_episodes": 70, "second_episodes": 100, "
 """A third of the episodes: there are ten learners for each fold."""
 
 
-class Lesson(NamedTuple):
+@dataclass(frozen=True)
+class Lesson:
     """A learner that is asked for."""
 
     fold: int

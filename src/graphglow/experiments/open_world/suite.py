@@ -173,12 +173,12 @@ def run_suite(
         jobs = [job for job in parts if job.methods]
         waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
         origin, ended = provenance(), 0
-        known = {name: origin[name] for name in ("commit", "date", "machine")}
+        origin = {name: origin[name] for name in ("commit", "date", "machine")}
         left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
         for job, future in _each(pools, waiting, root, left):
             ended += 1
             for row in result_of(future):
-                append_line(out, compact(replace(row, provenance=known)))
+                append_line(out, compact(replace(row, provenance=origin)))
                 made += 1
                 if row.error:
                     errors[row.error] += 1
@@ -314,13 +314,14 @@ def _sentence(error: Exception) -> str:
 
 
 def _row(job: Job, method: str, **measured: Any) -> ResultRow:
-    lesson, found = job.lesson, {"experiment": EXPERIMENT, "label": NAMES[method]}
+    experiment, label, lesson = EXPERIMENT, NAMES[method], job.lesson
     if lesson is not None:
+        experiment, measured["x"] = SOURCES, lesson.count  # None is all
         kind = "and random graphs" if lesson.random else "alone"
-        measured["x"] = lesson.count  # None is all
-        found = {"experiment": SOURCES, "label": f"{lesson.count or 'all'} sources {kind}"}
+        label = f"{lesson.count or 'all'} sources {kind}"
     return ResultRow(
-        **found,
+        experiment=experiment,
+        label=label,
         cell=job.cell(method),
         method=method,
         target=job.target.name,
