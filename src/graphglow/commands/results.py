@@ -20,6 +20,9 @@ from graphglow.inference import refine as evidence
 from graphglow.pretrained import PAPER, UNIVERSAL, learner_file, paper_learner
 from graphglow.training import PaperConfig, TransferResult
 from graphglow.training.config import Device
+from graphglow.training.verdict import NO_PAIRS, homophily, verdict_of
+
+TopK = Annotated[int | None, flags.said(None, "INT", "(default: as the graph has)")]
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:
@@ -39,7 +42,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     min_probability: float = 0.0,
     add: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
     drop: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
-    top_k: Annotated[int | None, flags.said(None, "INT", "(default: as the graph has)")] = None,
+    top_k: TopK = None,
     result: flags.OptionalFile = None,
     self_loops: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
     seed: int = 0,
@@ -67,8 +70,9 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         add: Add no edge: only leave some of the graph's out (not with --result).
         drop: Leave no edge of the graph out: only add some (not with --result).
         top_k: Edges kept for each node, the strongest; by default about as many as a node of the
-            graph has, and at least 8 (with --result: incoming ones, by default 16).
-        result: A saved transfer, instead of --target; it has its own settings.
+            graph has, and at least 8 (with --result: incoming ones).
+        result: A file that graphglow transfer --out wrote, instead of --target: its graph, its
+            settings.
         self_loops: With --result, leave out what a node passes to itself.
         seed: Of the random projections, and of --learner untrained.
         device: Where to compute: auto takes the GPU if there is one.
@@ -91,8 +95,6 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     plain |= {"no_add": False, "no_drop": False, "learner": UNIVERSAL}
     plain |= {"data_root": reading.data_root}
     if result is not None:
-        top_k = 16 if top_k is None else top_k
-        at_least("top_k", top_k, 1)
         if named := flags.differing(instant | vars(reading), plain):
             raise InputError(f"--result has its own settings and must come alone; got {named} too")
         trained = TransferResult.load(result.expanduser())
@@ -161,7 +163,7 @@ def refine_paper(  # noqa: D417 (the flags and the config say the rest)
     reading: flags.Reading,
     config: Annotated[PaperConfig, flags.by_heading(PaperConfig)],
     learner: flags.LearnerFlag = PAPER,
-    top_k: int = 16,
+    top_k: TopK = None,
     self_loops: Annotated[bool, FlagCreatePairsOff, flags.said(hint="")] = True,
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
@@ -174,12 +176,14 @@ def refine_paper(  # noqa: D417 (the flags and the config say the rest)
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
             how much of the weight came by the input graph and how much was learned.
-        top_k: Strongest incoming edges kept for each node.
+        top_k: Strongest incoming edges kept for each node; by default about as many as a node of
+            the graph has, and at least 8.
         self_loops: Leave out what a node passes to itself.
     """
     inputs = (learner_file(learner), target, reading.split_file)
     out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
-    at_least("top_k", top_k, 1)
+    if top_k is not None:
+        at_least("top_k", top_k, 1)
     trained, split = transferred(paper_learner(learner), target, reading, config)
     _write_refined(trained, split, out, top_k, self_loops=self_loops, json=json)
 
@@ -188,22 +192,26 @@ def _write_refined(
     trained: TransferResult,
     split: str | None,
     out: Path,
-    top_k: int,
+    top_k: int | None,
     *,
     self_loops: bool,
     json: bool,
 ) -> None:
     from graphglow.experiments.structure_metrics import graph_facts
 
+    top_k = evidence.usual_top_k(trained.data) if top_k is None else top_k
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)
         write_graph(graph, out)
+    verdict = verdict_of(homophily(trained.data, graph.edge_index), None, unknown=NO_PAIRS)
+    verdict.warn()
     before, after = graph_facts(trained.data, undirected=True), graph_facts(graph)
     if after.edges == 0:
         note("validation chose no graph, so that no message crosses an edge; graphglow refine "
              "--target writes the refined graph itself")  # fmt: skip
     facts = {
         **trained.summary(),
+        "verdict": verdict.sentence,
         "split": split,
         "target_was_source": was_source(trained),
         "out": out,

@@ -23,7 +23,7 @@ from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
 from graphglow.training.device import resolve_device
 from graphglow.training.sharing import sharing
-from graphglow.training.verdict import Share, Verdict, homophily, verdict_of
+from graphglow.training.verdict import NO_PAIRS, Share, Verdict, homophily, verdict_of
 
 FEWEST = 8
 """Edges that a node keeps, of a graph that has fewer per node."""
@@ -154,7 +154,7 @@ def _chosen(
     if not add:
         kept &= made.edge_in_input
     elif top_k is None:
-        top_k = max(FEWEST, round(2 * input_edges(data) / made.num_nodes))
+        top_k = usual_top_k(data)
     made = _only(made, kept if drop else kept | made.edge_in_input)
     if top_k is None:
         return made
@@ -198,8 +198,13 @@ def _verdict(data: Data, edge_index: Tensor, judged: Share | None) -> Verdict:
         homophily(data, edge_index),
         judged,
         whose="closed-form predictions are {} right, against {} over the input graph",
-        unknown="no labelled pairs among the edges" if labels else "no labels",
+        unknown=NO_PAIRS if labels else "no labels",
     )
+
+
+def usual_top_k(data: Data) -> int:
+    """Edges kept for each node where nobody says how many: about as many as the graph has."""
+    return max(FEWEST, round(2 * input_edges(data) / max(1, int(data.num_nodes or 0))))
 
 
 def input_edges(data: Data) -> int:

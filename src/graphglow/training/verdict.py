@@ -16,6 +16,7 @@ from graphglow.graphs.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
 """A smaller difference is none."""
+NO_PAIRS = "no labelled pairs among the edges"
 
 
 class Share(NamedTuple):
@@ -75,7 +76,9 @@ def homophily(data: Data, edge_index: Tensor) -> Share | None:
     return Share(same[0], same[1], min(int(b.sum()) for b in both))
 
 
-def verdict_of(edges: Share | None, right: Share | None, *, whose: str, unknown: str) -> Verdict:
+def verdict_of(
+    edges: Share | None, right: Share | None, *, whose: str = "", unknown: str
+) -> Verdict:
     """Put the two in one line.
 
     Args:
