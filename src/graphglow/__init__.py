@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from graphglow.structure import StructureLearner as StructureLearner
     from graphglow.training import PaperConfig as PaperConfig
     from graphglow.training import PretrainConfig as PretrainConfig
+    from graphglow.training import TransferConfig as TransferConfig
     from graphglow.training import TransferResult as TransferResult
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer

@@ -34,7 +34,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_is_named(name):
-    with pytest.warns(graphglow.InputWarning, match=f"column '{name}' .* of graph alone say the"):
+    with pytest.warns(graphglow.InputWarning, match=f"column '{name}' .* of graph alone says the"):
         graphglow.load_graph(table(**{name: LEAKS[name], **HONEST}))
 
 
@@ -60,7 +60,7 @@ def attributes(data):
 
 
 DOORS = {
-    "load": (lambda data: graphglow.load_graph(data), "column 7 of x .* of graph alone say"),
+    "load": (lambda data: graphglow.load_graph(data), "column 7 of x .* of graph alone says"),
     "transfer": (lambda data: graphglow.transfer(data, epochs=1), "column 7 of x .* of the graph"),
     "refine": (lambda data: graphglow.refine(data), "column 7 of x"),
     "fit": (lambda data: graphglow.fit("mlp", data, epochs=1), "column 7 of x"),

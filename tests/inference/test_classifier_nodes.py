@@ -155,6 +155,14 @@ def test_settings_are_parameters():
         clf.set_params(speed=1)
 
 
+def test_classes_can_count_alike(data):
+    clf = GlowClassifier(graph=data, class_weight="balanced", epochs=2, hidden=8, device="cpu")
+    clf.fit(NODES[:30], NAMES[data.y[:30]])
+    assert clf.result_.config.class_weight == "balanced"
+    with pytest.raises(InputError, match="class_weight must be one of none, balanced"):
+        clf.set_params(class_weight={"ant": 2.0}).fit(NODES[:30], NAMES[data.y[:30]])
+
+
 def test_the_random_state_is_the_seed(data):
     assert GlowClassifier(random_state=5)._settings().seed == 5
     assert GlowClassifier(config=TransferConfig(seed=3))._settings().seed == 3

@@ -104,11 +104,11 @@ def fit(
         settings: Settings by name, which go before those of ``config``.
     """
     chosen = with_settings(method_named(name).config() if config is None else config, settings)
-    return fit_many(name, as_graph(data), [chosen], on_epoch=on_epoch)[0]
+    return fit_many(name, data, [chosen], on_epoch=on_epoch)[0]
 
 
 def fit_many(
-    name: str, data: Data, configs: Sequence[RunConfig], *, on_epoch: OnEpoch | None = None
+    name: str, data: Any, configs: Sequence[RunConfig], *, on_epoch: OnEpoch | None = None
 ) -> list[FitResult]:
     """Train a competitor several times, as one batched program where the method allows it.
 
@@ -130,7 +130,7 @@ def fit_many(
                 f"the config of {name} must be a {method.config.__name__}; "
                 f"got {type(config).__name__}"
             )
-    data = check_graph(data)
+    data = check_graph(as_graph(data))
     if method.batched and len(configs) > 1:
         check_same_shape(configs)
         return _train(name, data, configs, on_epoch)

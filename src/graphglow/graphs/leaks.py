@@ -52,10 +52,10 @@ def say_leaks(data: Data) -> None:
         found += [f"{column} of x ({accuracy:.1%})"] if accuracy >= needed else []
     if found:
         how = "can be left out: columns leave_out=NAME" if told else "is better removed from x"
+        what, say = ("columns", "each say") if len(found) > 1 else ("column", "says")
         note(
-            f"{'columns' if len(found) > 1 else 'column'} {', '.join(found)} of "
-            f"{data.get('name') or 'the graph'} alone say the label of so many training nodes; "
-            f"what is not known before the label is {how}"
+            f"{what} {', '.join(found)} of {data.get('name') or 'the graph'} alone {say} the label "
+            f"of so many training nodes; what is not known before the label is {how}"
         )
 
 

@@ -142,6 +142,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if self.graph is None:
                 raise InputError(
                     "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data)"
+                    "; rows of features become one by graphglow.load_graph(DataFrame)"
                 )
             graph = as_graph(self.graph, need_labels=False, split=False)
             nodes = _node_index(X, graph, at_least=1)

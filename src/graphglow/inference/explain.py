@@ -129,10 +129,10 @@ class Explanation:
 
     def plot(self) -> Any:
         """A bar for each node that contributed, as a Plotly figure (the extra ``report``)."""
-        from graphglow.report.explanation import bar_chart
+        from graphglow.report.explanation import bar_chart, title
         from graphglow.report.page import plotly_figure
 
-        return plotly_figure(bar_chart(self))
+        return plotly_figure(bar_chart(self)._replace(title=title(self)))
 
     def write(self, path: str | Path) -> None:
         """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced.

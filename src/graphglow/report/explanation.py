@@ -30,7 +30,7 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
     write_page(
         path,
         "explanation.html.j2",
-        title=f"What speaks for node {explanation.id} being {towards(explanation)}",
+        title=title(explanation),
         summary=summary(explanation),
         why=explanation,
         joined=[one for one in explanation.contributions if one.probability is not None],
@@ -107,6 +107,10 @@ def summary(e: Explanation) -> str:
     return " ".join(said)
 
 
+def title(e: Explanation) -> str:
+    return f"What speaks for node {e.id} being {towards(e)}"
+
+
 def towards(e: Explanation) -> str:
     """What the numbers speak for."""
     explained = class_text(e.explained)
@@ -150,7 +154,7 @@ def evidence_chart(why: PairExplanation) -> Chart:
     bars = {"type": "bar", "orientation": "h", "x": values, "y": names, "customdata": about}
     hover = "%{customdata}<br>%{x:+.2f}<extra></extra>"
     return frame.chart(
-        chart_text(f"What speaks for {why.u} and {why.v} being of one class", 80),
+        f"What speaks for {why.u} and {why.v} being of one class",
         [{**bars, "marker": {"color": colours}, "hovertemplate": hover}],
         alt=f"Bars: {said}.",
         height=150 + 24 * len(names),

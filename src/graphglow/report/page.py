@@ -6,6 +6,7 @@ names by their hashes, Plotly and ``page.js``, or none at all where it has no ch
 
 import base64
 import hashlib
+import html
 import json
 import math
 from pathlib import Path
@@ -87,7 +88,7 @@ def plotly_figure(chart: Chart) -> Any:
     import plotly.graph_objects as go
 
     figure = go.Figure(chart.figure)
-    return figure.update_layout(title=chart.title, margin={"t": 90})
+    return figure.update_layout(title=html.escape(chart.title, quote=False), margin={"t": 90})
 
 
 def require_plotly() -> None:
