@@ -163,7 +163,9 @@ def run_demo(
     where = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores"
     return DemoResult(
         targets={target.name: target.what for target in demo.targets},
-        rows=[r for t in demo.targets for at in range(t.seeds) for r in found[t.name, seed + at][0]],
+        rows=[
+            r for t in demo.targets for at in range(t.seeds) for r in found[t.name, seed + at][0]
+        ],
         settings=_changed(demo.transfer),
         versions={**origin["versions"], "commit": origin["commit"], "machine": where},
         refined=refined,
