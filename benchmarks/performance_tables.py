@@ -23,7 +23,6 @@ CASES = {
     "batch": ("target", *MODEL, "epochs", "capture", "backend", "seeds"),
     "scale": ("nodes", "degree", "features", *MODEL, "backend", "kind"),
     "fast_settings": ("target", "setting", "seeds", "epochs"),
-    "memory": ("target", *MODEL, "epochs", "capture", "backend"),
 }
 """By benchmark: the fields that tell its cases apart."""
 COLUMNS = {
@@ -39,8 +38,6 @@ COLUMNS = {
               "peak_bytes", "graph_bytes", "exponent"),
     "fast_settings": ("target", "split", "setting", "seeds", "epochs", "val_accuracy",
                       "val_accuracy_std", "test_accuracy", "test_accuracy_std", "seconds"),
-    "memory": ("target", "nodes", "pivots", "refinements", "precision", "backend", "peak_bytes",
-               "base_bytes", "share_of_eager"),
 }  # fmt: skip
 """By benchmark: the fields that its table shows."""
 TITLES = {
@@ -49,13 +46,11 @@ TITLES = {
     "peak_bytes": "peak MB",
     "least_bytes": "least MB",
     "graph_bytes": "of it the graph, MB",
-    "base_bytes": "before training MB",
     "gflop": "GFLOP",
     "tflops": "TFLOP/s",
     "ceiling_tflops": "ceiling TFLOP/s",
     "ceiling_share": "share",
     "roof_share": "share of roof",
-    "share_of_eager": "of eager",
     "value_error": "error",
     "capture": "CUDA graph",
     "train_seconds": "all s",

@@ -81,7 +81,7 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "expected one of {op, epoch, batch, scale, memory}"),
+        ([], "expected one of {op, epoch, batch, scale}"),
         (["speed"], "unknown options: speed"),
         (["op", "--nodez", "3"], "perhaps --nodes"),
         (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),

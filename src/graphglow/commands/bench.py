@@ -1,4 +1,4 @@
-"""``graphglow bench op|epoch|batch|scale|memory``."""
+"""``graphglow bench op|epoch|batch|scale``."""
 
 import json as json_text
 from collections.abc import Iterable
@@ -62,12 +62,7 @@ def scale(config: Annotated[transfers.ScaleBench, arg(name="")], flags: Flags) -
     _report("scale", config, transfers.run_scale(config), flags)
 
 
-def memory(config: Annotated[transfers.MemoryBench, arg(name="")], flags: Flags) -> None:
-    """Peak memory of a transfer, backend against backend, each in a process of its own."""
-    _report("memory", config, transfers.run_memory(config, flags.data_root), flags)
-
-
-PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale, "memory": memory}
+PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale}
 
 
 def _report(name: str, config: BenchConfig, rows: Iterable[Row], flags: Shared) -> None:
@@ -106,8 +101,6 @@ COLUMNS = {
     "batch": ("target", "picked", "epochs", "single_seconds", "seeds", "batch_seconds", "ratio",
               "greatest_accuracy_difference", "peak_bytes"),
     "scale": ("nodes", "edges", "picked", "delta", "epoch_ms", "peak_bytes", "graph_bytes"),
-    "memory": ("target", "nodes", "pivots", "backend", "peak_bytes", "base_bytes",
-               "share_of_eager"),
 }  # fmt: skip
 """Fields of each benchmark's rows that are shown; one that no row has is left out."""
 TITLES = {
@@ -115,10 +108,8 @@ TITLES = {
     "speedup_over_eager": "speed\n-up",
     "peak_bytes": "peak\nMB",
     "graph_bytes": "graph\nMB",
-    "base_bytes": "before\nMB",
     "ceiling_share": "of\nceiling",
     "roof_share": "of\nroof",
-    "share_of_eager": "of\neager",
     "train_seconds": "all\ns",
     "single_seconds": "one\ns",
     "batch_seconds": "batch\ns",

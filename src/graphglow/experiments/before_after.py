@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -135,6 +134,8 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
 
 def _audited(data: Data, keys: "_Pairs", injected: Tensor) -> Audited:
     """Ask the auditor, which knows nothing of what was injected; it reads no labels here."""
+    from sklearn.metrics import roc_auc_score
+
     found = audit(Data(x=data.x, edge_index=data.edge_index, num_nodes=data.num_nodes))
     false = torch.isin(keys(found.edges), injected)
     real = found.probability_real

@@ -135,8 +135,8 @@ def run_demo(
 ) -> DemoResult:
     """Run every method on every target with several seeds, from ``seed`` on."""
     began = time.perf_counter()
-    jobs = [(target, seed + at) for target in demo.targets for at in range(target.seeds)]
-    jobs.sort(key=lambda job: DATASETS[job[0].graph].nodes, reverse=True)  # stable
+    asked = [(target, seed + at) for target in demo.targets for at in range(target.seeds)]
+    jobs = sorted(asked, key=lambda job: DATASETS[job[0].graph].nodes, reverse=True)
     threads = torch.get_num_threads()
     processes = demo.processes
     if processes is None and resolve_device(device).type == "cpu":
@@ -163,9 +163,13 @@ def run_demo(
     where = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores"
     return DemoResult(
         targets={target.name: target.what for target in demo.targets},
+<<<<<<< HEAD
         rows=[
             r for t in demo.targets for at in range(t.seeds) for r in found[t.name, seed + at][0]
         ],
+=======
+        rows=[row for target, run_seed in asked for row in found[target.name, run_seed][0]],
+>>>>>>> room/loose
         settings=_changed(demo.transfer),
         versions={**origin["versions"], "commit": origin["commit"], "machine": where},
         refined=refined,

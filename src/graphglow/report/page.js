@@ -21,8 +21,6 @@
     const small = { color: soft, size: 12 };
     const font = { family: getComputedStyle(document.body).fontFamily, size: 13, color: ink };
     const axis = { gridcolor: line, linecolor: line, zerolinecolor: line, tickcolor: line, tickfont: small, title: { font: small, standoff: 8 }, automargin: true };
-    const colorscale = [0, 0.35, 0.7, 1].map((at, number) => [at, colour(`heat-${number}`)]);
-    const colorbar = { tickfont: small, title: { font: small }, outlinewidth: 0, thickness: 10 };
     return {
       layout: {
         paper_bgcolor: clear,
@@ -34,7 +32,6 @@
         hoverlabel: { bgcolor: card, bordercolor: soft, font, align: "left" },
         modebar: { bgcolor: clear, color: soft, activecolor: glow },
       },
-      data: { heatmap: [{ type: "heatmap", colorscale, colorbar }] },
     };
   }
 

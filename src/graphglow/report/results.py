@@ -20,9 +20,6 @@ from graphglow.report.page import percent, write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
 from graphglow.training import EvidenceResult, PaperResult, TransferResult
 
-HEAT_ROWS, HEAT_COLUMNS = 240, 120
-"""Most rows and columns of a heat map; of several transfers on a page each gets fewer."""
-
 
 class ExperimentSection:
     """What a page shows of one experiment; ``found`` are its rows."""
@@ -174,10 +171,7 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     """What the page shows of a saved transfer, one of ``count``."""
     learned, fewer = structure.LearnedStructure(result), min(count, 4)
     shares = {name: learned.share(edges) for name, edges in learned.edges.items()}
-    large = [structure.graph_chart(learned, learned.drawing(structure.NODES_DRAWN // fewer))]
-    if isinstance(result, PaperResult):
-        found = learned.similarities(HEAT_ROWS // fewer, HEAT_COLUMNS // fewer)
-        large.append(structure.similarity_chart(learned, found))
+    drawing = learned.drawing(structure.NODES_DRAWN // fewer)
     more = {"what counts": ", ".join(f"{n} {w:.0%}" for n, w in weights_of(result).items())}
     if isinstance(result, PaperResult):
         weight = f"{result.config.input_weight:g}"
@@ -192,7 +186,7 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
         "path": path,
         "structure": learned,
         "facts": result.summary(),
-        "large": large,
+        "drawn": structure.graph_chart(learned, drawing),
         "more": more,
         "small": small,
         "graphs": {**shares, "learned graph alone": learned.learned_share()},

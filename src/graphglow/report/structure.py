@@ -3,13 +3,11 @@
 import math
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import networkx as nx
 import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -22,7 +20,7 @@ from graphglow.inference.own_names import class_names
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent
-from graphglow.training import EvidenceResult, PaperResult, TransferResult
+from graphglow.training import EvidenceResult, TransferResult
 from graphglow.training.loop import Epoch
 
 TOP_K = 16
@@ -79,19 +77,6 @@ class LearnedStructure:
     def class_of(self, node: int) -> str:
         label = int(self.y[node])
         return self.class_names[label] if 0 <= label < len(self.class_names) else UNLABELLED
-
-    def similarities(self, rows: int, columns: int) -> Any:
-        """Gamma of at most ``rows`` nodes and ``columns`` pivots, sampled by class.
-
-        Both are sorted by class; the index and the columns of the table are node indices.
-        """
-        assert isinstance(self.result, PaperResult)
-        pivots = self.result.pivots.numpy()
-        nodes, at = sample_by_class(self.y, rows), sample_by_class(self.y[pivots], columns)
-        structure = self.result.refinement.structure
-        assert structure is not None  # a transfer has a learner
-        values = torch.cat([structure.gamma(slice(n, n + 1))[:, at] for n in nodes.tolist()])
-        return pd.DataFrame(values.double().numpy(), index=nodes, columns=pivots[at])
 
     @cached_property
     def input_edges(self) -> Any:
@@ -287,62 +272,6 @@ def _edges(places: np.ndarray, name: str, pairs: np.ndarray, style: SeriesStyle)
     share, width = (0.4, 1.0) if style is frame.INPUT_STYLE else (0.7, 1.6)
     faint = {"color": frame.translucent(style.colour, share), "width": width}
     return frame.scatter(name, path.T, "lines", style, line=faint)
-
-
-def similarity_chart(structure: LearnedStructure, found: Any) -> Chart:
-    """Gamma as a heat map, nodes by pivots, both sorted by class."""
-    rows, row_axis, row_ends = _by_class(structure, found.index)
-    columns, column_axis, column_ends = _by_class(structure, found.columns)
-    across = {"xref": "paper", "x0": 0, "x1": 1}
-    down = {"yref": "paper", "y0": 0, "y1": 1}
-    rules = [across | {"y0": end, "y1": end} for end in row_ends]
-    rules += [down | {"x0": end, "x1": end} for end in column_ends]
-    heat = {
-        "type": "heatmap",
-        "z": found.to_numpy().round(4),
-        "x": columns,
-        "y": rows,
-        "colorbar": {"title": {"text": "similarity", "side": "right"}},
-        "hovertemplate": "node %{y}<br>pivot %{x}<br>similarity %{z:.3f}<extra></extra>",
-    }
-    assert isinstance(structure.result, PaperResult)
-    sizes = f"{found.shape[0]} of {structure.num_nodes:,} nodes and {found.shape[1]} of "
-    return frame.chart(
-        "Nodes and pivots",
-        [heat],
-        alt="Heat map of node-pivot similarities sorted by class.",
-        caption="Similarity of nodes (rows) and pivots (columns), after the last refinement and "
-        "the cut at the threshold; both are sorted by class. Blocks along the diagonal mean that "
-        f"the learner joins nodes of one class. Shown are {sizes}"
-        f"{len(structure.result.pivots):,} pivots, sampled by class.",
-        height=540,
-        x=frame.axis("pivots", **column_axis),
-        y=frame.axis("nodes", autorange="reversed", **row_axis),
-        legend=None,
-        shapes=[{"type": "line", "line": {"color": RULE, "width": 1}, **rule} for rule in rules],
-    )
-
-
-def _by_class(
-    structure: LearnedStructure, nodes: np.ndarray
-) -> tuple[list[str], dict[str, Any], list[float]]:
-    """Nodes sorted by class along an axis: their labels, a tick for each class, where one ends."""
-    classes = [structure.class_of(node) for node in nodes]
-    labels = frame.unique_names(
-        chart_text(f"{structure.node_names[node]} ({name})", 60)
-        for node, name in zip(nodes, classes, strict=True)
-    )
-    middles: dict[str, str] = {}  # label in the middle of a class -> name of the class
-    ends: list[float] = []
-    first = 0
-    for name, group in groupby(classes):
-        last = first + len(list(group))
-        if last - first > len(labels) / 40:
-            middles[labels[(first + last - 1) // 2]] = chart_text(name, 14)
-        ends.append(last - 0.5)
-        first = last
-    ticks = frame.ticks_at(middles, middles.values())
-    return labels, {"type": "category", "ticks": "", "showgrid": False, **ticks}, ends[:-1]
 
 
 def homophily_chart(structure: LearnedStructure) -> Chart:

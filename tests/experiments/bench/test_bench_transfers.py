@@ -1,4 +1,4 @@
-"""Benchmarks that train on a graph by name: epoch, batch, memory."""
+"""Benchmarks that train on a graph by name: epoch and batch."""
 
 import gc
 import re
@@ -12,11 +12,8 @@ from graphglow.experiments.bench.measure import Ceilings
 from graphglow.experiments.bench.transfers import (
     BatchBench,
     EpochBench,
-    MemoryBench,
-    peak_of_transfer,
     run_batch,
     run_epoch,
-    run_memory,
 )
 from graphglow.ops import available_backends
 
@@ -75,41 +72,6 @@ def test_batch_against_single_runs():
     assert row["mean_accuracy_difference"] <= row["greatest_accuracy_difference"]
 
 
-def test_memory_of_one_transfer():
-    row = peak_of_transfer(MemoryBench(target="synthetic-small", **SMALL), None)
-    assert row["peak_bytes"] > row["base_bytes"] - 2**20  # Linux counts pages in batches
-    assert row["base_bytes"] > 10_000_000
-
-
-def test_memory_measures_each_backend_in_a_process_of_its_own(monkeypatch):
-    called = []
-
-    def fresh(function, config, data_root):
-        called.append(config.backend)
-        assert function is peak_of_transfer
-        return None if config.backend == "chunked" else {"peak_bytes": 50, "out_of_memory": False}
-
-    monkeypatch.setattr(measure, "in_fresh_process", fresh)
-    config = MemoryBench(target="synthetic-small", backends=("chunked", "eager"), **SMALL)
-    eager, chunked = run_memory(config, None)
-    assert called == ["eager", "chunked"]
-    assert (eager["backend"], eager["share_of_eager"], eager["out_of_memory"]) == (
-        "eager",
-        1,
-        False,
-    )
-    assert (chunked["peak_bytes"], chunked["share_of_eager"]) == (None, None)
-    assert chunked["out_of_memory"]  # the system ended that process
-
-
-@pytest.mark.slow
-def test_memory_of_a_real_process():
-    config = MemoryBench(target="synthetic-small", backends=("eager",), **SMALL)
-    (row,) = run_memory(config, None)
-    assert row["peak_bytes"] > 100_000_000  # torch alone takes more
-    assert row["share_of_eager"] == 1.0
-
-
 @pytest.mark.parametrize(
     ("bench", "settings", "message"),
     [
@@ -119,7 +81,7 @@ def test_memory_of_a_real_process():
         (EpochBench, {"backend": "linear"}, "backend linear must go with a learner whose delta is"),
         (EpochBench, {"delta": "hard"}, "delta must be one of truncate, affine"),
         (BatchBench, {"seeds": 1}, "seeds must be >= 2; got 1"),
-        (MemoryBench, {"backend": "x"}, "backend must be one of auto, eager"),
+        (BatchBench, {"backend": "x"}, "backend must be one of auto, eager"),
     ],
 )
 def test_bad_settings(bench, settings, message):
@@ -131,7 +93,6 @@ def test_unknown_graphs():
     for run, config in (
         (run_epoch, EpochBench(targets=("synthetic-small", "corra"))),
         (run_batch, BatchBench(target="corra")),
-        (run_memory, MemoryBench(target="corra")),
     ):
         with pytest.raises(InputError, match="nearest: cora"):
             next(run(config, None))
@@ -146,7 +107,4 @@ def test_on_the_gpu():
     assert auto["picked"] in available_backends(torch.device("cuda"))
     assert before < auto["peak_bytes"] < before + 2e9
     (row,) = run_batch(BatchBench(seeds=3, **small), None)
-    assert row["peak_bytes"] > 0
-    (row,) = run_memory(MemoryBench(backends=("eager",), **small), None)
-    assert (row["base_bytes"], row["out_of_memory"]) == (0, False)
     assert row["peak_bytes"] > 0

@@ -1,8 +1,7 @@
-"""Whole models: seconds of an epoch, several seeds as one batch, peak memory, growing graphs.
+"""Whole models: seconds of an epoch, several seeds as one batch, growing graphs.
 
 graphglow bench epoch --targets amherst41 reed98 --epochs 500 --compare --device cuda
 graphglow bench batch --target amherst41 --seeds 10 --epochs 500 --device cuda
-graphglow bench memory --target pubmed --pivots 800 --device cuda
 graphglow bench scale --nodes 100000 1000000 10000000 --device cuda
 """
 
@@ -14,7 +13,7 @@ from statistics import linear_regression, mean, median
 
 from graphglow.checks import at_least, step_size
 from graphglow.experiments.bench import measure
-from graphglow.experiments.bench.config import ModelBench, Row, TransferBench, compared, quotient
+from graphglow.experiments.bench.config import ModelBench, Row, TransferBench, quotient
 from graphglow.experiments.bench.op import least_bytes, roofline
 from graphglow.graphs import load_graph, scale_graph
 from graphglow.ops import Backend
@@ -133,46 +132,6 @@ def run_batch(config: BatchBench, data_root: Path | None) -> Iterator[Row]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryBench(TransferBench):
-    """One graph, and the backends to compare."""
-
-    target: str = "synthetic"
-    """The graph: a name (see graphglow datasets) or a file."""
-    epochs: int = 10
-    """Epochs made: enough for a GPU to record one."""
-    backends: tuple[Backend, ...] = ()
-    """Which to compare; eager comes first. By default all that can run here."""
-
-
-def run_memory(config: MemoryBench, data_root: Path | None) -> Iterator[Row]:
-    """One row per backend, each from a process of its own."""
-    load_graph(config.target, data_root=data_root)  # a bad name is refused before any process
-    eager: int | None = None
-    for backend in compared(config.backends, resolve_device(config.device)):
-        if backend == "linear" and config.delta != "affine" and not config.backends:
-            continue
-        chosen = replace(config, backend=backend)
-        row = measure.in_fresh_process(peak_of_transfer, chosen, data_root) or OUT_OF_MEMORY
-        eager = row["peak_bytes"] if backend == "eager" else eager
-        yield chosen.facts() | row | {"share_of_eager": quotient(row["peak_bytes"], eager)}
-
-
-def peak_of_transfer(config: MemoryBench, data_root: Path | None) -> Row:
-    """Train once and say what the process took; to be called in a fresh one.
-
-    On a CPU the figure is the resident memory of the process at its worst, with Python, torch and
-    the data in it; ``base_bytes`` is what was resident before the model was built. On a GPU both
-    count the allocator's bytes, and ``base_bytes`` is 0.
-    """
-    device = resolve_device(config.device)
-    data, learner = load_graph(config.target, data_root=data_root), config.learner()
-    base = measure.reset_peak(device)
-    result = transfer(data, learner, config.transfer_config())
-    peak = measure.peak_since_reset(device)
-    return _facts(result) | {"base_bytes": base, "peak_bytes": peak, "out_of_memory": False}
-
-
-@dataclass(frozen=True, kw_only=True)
 class ScaleBench(ModelBench):
     """Sizes of the graphs."""
 
@@ -249,7 +208,7 @@ def exponent(measured: Sequence[tuple[int, float]]) -> float | None:
 
 
 def _facts(result: TransferResult) -> Row:
-    """Sizes of the graph, and the peak on a GPU; on a CPU, see bench memory."""
+    """Sizes of the graph, and the peak on a GPU."""
     graph = result.graph
     edges = (graph.adj.col.numel() - graph.num_nodes) // 2
     peak = result.peak_memory_bytes if graph.y.is_cuda else None
