@@ -163,13 +163,7 @@ def run_demo(
     where = f"{machine['gpu'] or machine['cpu']}, {machine['cores']} CPU cores"
     return DemoResult(
         targets={target.name: target.what for target in demo.targets},
-<<<<<<< HEAD
-        rows=[
-            r for t in demo.targets for at in range(t.seeds) for r in found[t.name, seed + at][0]
-        ],
-=======
         rows=[row for target, run_seed in asked for row in found[target.name, run_seed][0]],
->>>>>>> room/loose
         settings=_changed(demo.transfer),
         versions={**origin["versions"], "commit": origin["commit"], "machine": where},
         refined=refined,
