@@ -1,4 +1,4 @@
-"""``graphglow bench op|epoch|batch|scale``."""
+"""``graphglow bench op|epoch|batch|scale|refine``."""
 
 import json as json_text
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from graphglow.commands.flags import DataRoot, Json, said
 from graphglow.commands.terminal import print_json, say, show_rows, strict, waiting
 from graphglow.errors import InputError
 from graphglow.experiments.bench import op as eq11
+from graphglow.experiments.bench import refine as refining
 from graphglow.experiments.bench import transfers
 from graphglow.experiments.bench.config import BenchConfig, Row, shown, stamped
 from graphglow.storage import append_line
@@ -62,7 +63,12 @@ def scale(config: Annotated[transfers.ScaleBench, arg(name="")], flags: Flags) -
     _report("scale", config, transfers.run_scale(config), flags)
 
 
-PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale}
+def refine(config: Annotated[refining.RefineBench, arg(name="")], flags: Flags) -> None:
+    """Time the stages of a refinement and of an audit, on graphs by name or random ones."""
+    _report("refine", config, refining.run_refine(config, flags.data_root), flags)
+
+
+PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale, "refine": refine}
 
 
 def _report(name: str, config: BenchConfig, rows: Iterable[Row], flags: Shared) -> None:
@@ -101,6 +107,8 @@ COLUMNS = {
     "batch": ("target", "picked", "epochs", "single_seconds", "seeds", "batch_seconds", "ratio",
               "greatest_accuracy_difference", "peak_bytes"),
     "scale": ("nodes", "edges", "picked", "delta", "epoch_ms", "peak_bytes", "graph_bytes"),
+    "refine": ("target", "part", "stage", "seconds", "cpu_seconds", "peak_bytes", "search",
+               "ratio"),
 }  # fmt: skip
 """Fields of each benchmark's rows that are shown; one that no row has is left out."""
 TITLES = {
@@ -113,7 +121,6 @@ TITLES = {
     "train_seconds": "all\ns",
     "single_seconds": "one\ns",
     "batch_seconds": "batch\ns",
-    "ratio": "batch\n/ one",
     "greatest_accuracy_difference": "points\napart",
 }
 """What fields are called, where not by their name."""

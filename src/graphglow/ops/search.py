@@ -90,9 +90,8 @@ class Search:
         if self.centroids is not None:
             return self._in_lists(queries, k, but)
         found = []
-        for some in torch.arange(len(queries), device=queries.device).split(
-            max(1, SIMILARITIES // len(self.rows))
-        ):
+        every = torch.arange(len(queries), device=queries.device)
+        for some in torch.split(every, max(1, SIMILARITIES // len(self.rows))):
             similar = queries[some] @ self.rows.T
             if but is not None:
                 similar[some - some[0], but[some]] = -1
