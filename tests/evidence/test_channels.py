@@ -6,6 +6,7 @@ from torch_geometric.data import Data
 
 from graphglow.evidence.channels import (
     RIDGES,
+    _conjugate_gradients,
     _dual,
     _primal,
     _spread_rates,
@@ -14,6 +15,7 @@ from graphglow.evidence.channels import (
 )
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import sparse_rows, unit
+from graphglow.graphs import synthetic_graph
 
 
 def problem(nodes=40, classes=3, labels=18, width=7, seed=0):
@@ -30,7 +32,7 @@ def test_leave_one_out_is_a_fit_without_that_node(solve):
     p = problem()
     phi = p.features[p.labelled].double()
     target = torch.nn.functional.one_hot(p.classes, 3).float() - p.prior
-    loo, weights = solve(phi.float(), target, (RIDGES[3],))
+    loo, weights = solve(p.features, p.labelled, target, (RIDGES[3],))
     rows = torch.cat([torch.ones(len(phi), 1).double(), phi], 1)
     ridge = RIDGES[3] * rows.square().sum() / len(rows)
     for i in range(len(phi)):
@@ -43,12 +45,52 @@ def test_leave_one_out_is_a_fit_without_that_node(solve):
     torch.testing.assert_close(weights[0].double(), w, atol=1e-5, rtol=1e-4)
 
 
+def test_conjugate_gradients_of_all_ridges_at_once_are_solutions():
+    g = torch.Generator().manual_seed(0)
+    phi, target = torch.randn(60, 30, generator=g), torch.randn(60, 4, generator=g)
+    shifts = torch.tensor([0.3, 2.0, 50.0])
+    found = _conjugate_gradients(lambda v: phi @ (phi.T @ v), target, shifts)
+    for shift, one in zip(shifts, found, strict=True):
+        exact = torch.linalg.solve(phi @ phi.T + shift * torch.eye(60), target)
+        torch.testing.assert_close(one, exact, atol=2e-3, rtol=1e-2)
+
+
+def test_the_link_channel_at_size_is_as_good_as_the_exact_one(monkeypatch):
+    data = synthetic_graph(num_nodes=1500, num_features=4, homophily=0.7, average_degree=12)
+    data.train_mask = torch.arange(1500) % 2 == 0
+    p = problem_of(data)
+    exact = ridge_channel(p, p.neighbours)
+    monkeypatch.setattr("graphglow.evidence.channels.MOST_LABELS", 100)
+    monkeypatch.setattr("graphglow.evidence.channels.NARROW", 100)
+    found = ridge_channel(p, p.neighbours)
+    torch.testing.assert_close(found.scores, exact.scores, atol=0.02, rtol=0)
+    right = [(c.probabilities.argmax(1) == data.y)[~data.train_mask] for c in (exact, found)]
+    assert right[0].float().mean() - right[1].float().mean() < 0.005
+    assert right[1].float().mean() > 0.7
+
+
+@pytest.mark.parametrize("labels", [30, 600])
+def test_few_columns_at_once_change_nothing(monkeypatch, labels):
+    data = synthetic_graph(num_nodes=700, num_features=40)
+    data.train_mask = torch.arange(700) < labels
+    p = problem_of(data)
+    found = []
+    for numbers in (2**26, 5000):
+        monkeypatch.setattr("graphglow.evidence.channels.BLOCK", numbers)
+        monkeypatch.setattr("graphglow.evidence.channels.ROWS", numbers // 50)
+        channels = [spread_channel(p, p.adj), ridge_channel(p, p.neighbours)]
+        channels += [ridge_channel(p, p.features)]
+        found.append([c.probabilities for c in channels])
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)
+
+
 def test_sparse_and_dense_rows_give_the_same():
     p = problem(width=30)
     dense = unit((torch.rand(40, 60, generator=torch.Generator().manual_seed(1)) < 0.1).float())
     row, col = dense.nonzero().T
     sparse = sparse_rows(row, col, dense[row, col], (40, 60))
-    a, b = ridge_channel(p, dense, dense), ridge_channel(p, sparse, dense)
+    a, b = ridge_channel(p, dense), ridge_channel(p, sparse)
     torch.testing.assert_close(a.probabilities, b.probabilities, atol=1e-5, rtol=1e-4)
 
 
@@ -59,11 +101,11 @@ def test_labelled_nodes_look_like_others_only_if_their_own_label_is_left_out():
     mask = torch.arange(300) < 100
     x = torch.randn(300, 90, generator=g)
     p = problem_of(Data(x=x, y=y, train_mask=mask, edge_index=torch.empty(2, 0).long()))
-    channel = ridge_channel(p, p.features, p.features)
+    channel = ridge_channel(p, p.features)
     right = channel.probabilities[torch.arange(300), y]
     assert abs(right[:100].mean() - right[100:].mean()) < 0.06
     target = torch.nn.functional.one_hot(p.classes, 2).float() - p.prior
-    _, weights = _dual(p.features[:100], target, (RIDGES[1],))
+    _, weights = _dual(p.features, p.labelled, target, (RIDGES[1],))
     out = p.features @ weights[0, 1:] + weights[0, 0] + p.prior
     fit = (8 * out).softmax(1)[torch.arange(300), y]
     assert fit[:100].mean() - fit[100:].mean() > 0.3  # what goes wrong without
@@ -91,6 +133,6 @@ def test_spread_labels_leave_out_a_nodes_own(labels):
 
 def test_a_class_with_a_single_label_says_nothing_of_that_node():
     p = problem(labels=3)
-    channel = ridge_channel(p, p.features, p.features)
+    channel = ridge_channel(p, p.features)
     torch.testing.assert_close(channel.probabilities[:3], p.prior.expand(3, -1))
     assert channel.scores.tolist() == [0, 0]

@@ -59,7 +59,7 @@ def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch):
 def test_nearest_is_exact_in_blocks(monkeypatch):
     rows = unit(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)))
     whole = nearest(rows, 4)
-    monkeypatch.setattr("graphglow.evidence.candidates.SIMILARITIES", 90)
+    monkeypatch.setattr("graphglow.ops.search.SIMILARITIES", 90)
     assert torch.equal(nearest(rows, 4), whole)
     similar = rows @ rows.T - 2 * torch.eye(40)
     best = {(i, int(j)) for i in range(40) for j in similar[i].topk(4).indices}

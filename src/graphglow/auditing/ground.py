@@ -74,7 +74,7 @@ def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
     ax = times(links, x)
     mean = (x + ax) / (degree + 1)[:, None]
     white, centre = _whitening(x)
-    beliefs = _beliefs(problem, x)
+    beliefs = _beliefs(problem)
     row, neighbour = _sorted_entries(links)
     return Ground(
         problem=problem,
@@ -187,11 +187,11 @@ def _chosen(row: Tensor, col: Tensor, crow: Tensor, nodes: int) -> Tensor:
     return chosen
 
 
-def _beliefs(problem: Problem, x: Tensor) -> Tensor:
+def _beliefs(problem: Problem) -> Tensor:
     """Classes by labels, and where there are none by features alone: [N, C]; C = 0 without."""
     if len(problem.seen) < 2:
         return torch.zeros(problem.num_nodes, 0, device=problem.device)
-    beliefs = ridge_channel(problem, problem.features, x).probabilities.clone()
+    beliefs = ridge_channel(problem, problem.features).probabilities.clone()
     beliefs[problem.labelled] = F.one_hot(problem.classes, len(problem.seen)).float()
     return beliefs
 

@@ -6,7 +6,6 @@ blocks are the same whoever does them: :func:`in_turn` here, or several machines
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import torch
@@ -14,12 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel
+from graphglow.evidence.stages import stage
+from graphglow.ops.search import Search
 
 NEAREST = 8
 """k: neighbours of a node in each view."""
-NODES, PAIRS = 2**12, 2**17
-"""Nodes whose nearest are looked for, and pairs that are scored, in one block."""
-SIMILARITIES = 2**24  # in memory at once
+NODES, PAIRS = {"cpu": 2**15, "cuda": 2**20}, {"cpu": 2**17, "cuda": 2**20}
+"""Nodes whose nearest are looked for, and pairs that are scored, in one block, by device."""
 
 Known = TypeVar("Known")
 Block = TypeVar("Block")
@@ -49,49 +49,24 @@ def in_turn(
         yield step(known, block)
 
 
-def node_blocks(num_nodes: int) -> list[range]:
-    return [range(start, min(start + NODES, num_nodes)) for start in range(0, num_nodes, NODES)]
+def node_blocks(rows: Tensor) -> list[range]:
+    """Row numbers in parts: [N, D]."""
+    step, end = NODES[rows.device.type], len(rows)
+    return [range(start, min(start + step, end)) for start in range(0, end, step)]
 
 
 def pair_blocks(pairs: Tensor) -> list[Tensor]:
     """[2, M] in parts."""
-    return list(torch.split(pairs, PAIRS, dim=1)) if pairs.shape[1] else []
+    return list(torch.split(pairs, PAIRS[pairs.device.type], dim=1)) if pairs.shape[1] else []
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Rows in which nearest ones are looked for: [N, D], of unit length."""
-
-    rows: Tensor
-
-    def nearest(self, nodes: range, k: int) -> Tensor:
-        """Each of some nodes and its ``k`` nearest others by cosine, as far as it is positive.
-
-        Shapes:
-            n nodes -> [2, <= n k]
-        """
-        rows = self.rows
-        count, k = len(rows), min(k, len(rows) - 1)
-        if k < 1 or rows.shape[1] == 0:
-            return torch.empty(2, 0, dtype=torch.int64, device=rows.device)
-        step = max(1, SIMILARITIES // count)
-        found = []
-        for start in range(nodes.start, nodes.stop, step):
-            here = torch.arange(start, min(start + step, nodes.stop), device=rows.device)
-            similar = rows[here] @ rows.T  # [step, N]
-            similar[here - start, here] = -1
-            value, there = similar.topk(k, 1)
-            pairs = torch.stack([here[:, None].expand(-1, k), there], 0)
-            found.append(pairs[:, value > 1e-4])
-        return torch.cat(found, 1)
-
-
+@stage("candidates")
 def searches(views: list[Tensor], channels: list[Channel]) -> list[Search]:
     """In each view, and in the channels' class probabilities together: views [N, D]."""
     beliefs = torch.cat([c.probabilities.sqrt() for c in channels], 1)
     if beliefs.shape[1] > len(channels):  # at least two classes
         views = [*views, F.normalize(beliefs - beliefs.mean(0), dim=1)]
-    return [Search(view) for view in views]
+    return [Search.of(view) for view in views]
 
 
 def find(known: list[Search], nodes: range) -> Tensor:
@@ -102,6 +77,7 @@ def find(known: list[Search], nodes: range) -> Tensor:
     return keys
 
 
+@stage("candidates")
 def candidate_pairs(stage: str, known: list[Search], others: Tensor, each: Each) -> Tensor:
     """Pairs that are the ``others`` or near in a search, once, as ``u < v``, sorted.
 
@@ -110,7 +86,7 @@ def candidate_pairs(stage: str, known: list[Search], others: Tensor, each: Each)
     """
     nodes = len(known[0].rows)
     found = [others[0].long() * nodes + others[1]]
-    found += each(stage, find, known, node_blocks(nodes))
+    found += each(stage, find, known, node_blocks(known[0].rows))
     key = torch.unique(torch.cat(found))
     return torch.stack([key // nodes, key % nodes])
 
@@ -121,6 +97,6 @@ def nearest(rows: Tensor, k: int) -> Tensor:
     Shapes:
         rows [N, D] unit -> [2, <= N k]
     """
-    search = Search(rows)
-    blocks = [search.nearest(nodes, k) for nodes in node_blocks(len(rows))]
+    search = Search.of(rows)
+    blocks = [search.nearest(nodes, k) for nodes in node_blocks(rows)]
     return torch.cat(blocks, 1) if blocks else rows.new_empty(2, 0, dtype=torch.int64)

@@ -7,9 +7,12 @@ For a view Phi with labelled rows Phi_L, one-hot labels Y, class shares pi and Y
     loo_i = Yc_i - alpha_i / G_ii + pi               of labelled nodes
 
 and, where labels outnumber columns, the same through ``(Phi_L^T Phi_L + l I)^-1``. Ridge l and
-temperature t of ``P = softmax(t out)`` are those of the least leave-one-out log-loss.
+temperature t of ``P = softmax(t out)`` are those of the least leave-one-out log-loss. For sparse
+rows of more than :data:`MOST_LABELS` labels K is never made: conjugate gradients of all ridges at
+once, and an eighth of the labels left out at a time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +21,7 @@ from torch.nn import functional as F
 
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import Rows, as_dense, take, times, transposed
+from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # times the mean eigenvalue of K
@@ -25,7 +29,12 @@ TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MANY_LABELS = 1024
 """Above, arithmetic is float32, and the smallest ridge is left out."""
 MOST_LABELS = 10_000
-"""Above, sparse rows are replaced by their low-rank view: K would have 10^8 entries."""
+"""Above, sparse rows have no K, which would have 10^8 entries, but conjugate gradients."""
+NARROW = 2048
+"""Up to so many columns, many labels are solved by columns even if rows are sparse."""
+FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
+BLOCK = 2**26  # numbers in memory at once
+ROWS = 2**14  # labelled rows at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
 EXACT_SPREAD, SPREAD_GROUPS = 512, 16
@@ -50,40 +59,39 @@ def absent(problem: Problem) -> Channel:
     return Channel(shares, torch.zeros(2, device=problem.device))
 
 
-def ridge_channel(problem: Problem, rows: Rows | None, fallback: Tensor) -> Channel:
-    """Ridge regression from a view, by leave-one-out.
-
-    Args:
-        problem: Whose labels to use.
-        rows: The view; None or no columns: absent.
-        fallback: Its low-rank form, for more than :data:`MOST_LABELS` labels and sparse rows.
-
-    Shapes:
-        rows [N, D], fallback [N, q]
-    """
+@stage("channels")
+def ridge_channel(problem: Problem, rows: Rows | None) -> Channel:
+    """Ridge regression from a view [N, D], by leave-one-out; None or no columns: absent."""
     if len(problem.seen) < 2 or rows is None or rows.shape[1] == 0:
         return absent(problem)
-    labels = len(problem.labelled)
-    if isinstance(rows, SparseMatrix) and labels > MOST_LABELS:
-        rows = fallback
-    here = take(rows, problem.labelled)
+    labels, width = len(problem.labelled), rows.shape[1]
     target = F.one_hot(problem.classes, len(problem.seen)).float() - problem.prior  # [L, C] Yc
-    solve = _primal if rows.shape[1] < labels else _dual
-    loo, weights = solve(here, target, RIDGES if labels <= MANY_LABELS else RIDGES[1:])
+    solve = _primal if width < labels else _dual
+    if isinstance(rows, SparseMatrix) and labels > MOST_LABELS and width > NARROW:
+        solve = _iterative
+    ridges = RIDGES if labels <= MANY_LABELS else RIDGES[1:]
+    loo, weights = solve(rows, problem.labelled, target, ridges)
     ridge, temperature = _best(problem, loo + problem.prior)
     out = times(rows, weights[ridge, 1:]) + weights[ridge, 0] + problem.prior
     out[problem.labelled] = loo[ridge] + problem.prior
     return _channel(problem, (temperature * out).softmax(1))
 
 
-def _dual(here: Rows, target: Tensor, ridges: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+def _dual(
+    rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]
+) -> tuple[Tensor, Tensor]:
     """Leave-one-out outputs [R, L, C] and weights, the constant first [R, 1 + D, C]."""
-    kernel = times(here, as_dense(transposed(here)).contiguous()) + 1
-    kernel = kernel.to(_precision(len(target)))
+    here = take(rows, labelled)
+    back = transposed(here)
+    step = max(1, BLOCK // rows.shape[1])
+    parts = torch.split(torch.arange(len(labelled), device=target.device), step)
+    kernel = torch.cat(
+        [times(here, as_dense(transposed(take(here, p))).contiguous()) for p in parts], 1
+    )
+    kernel = (kernel + 1).to(_precision(len(target)))
     scale = kernel.diagonal().mean()
     target = target.to(kernel)
     loo, weights = [], []
-    back = transposed(here)
     for ridge in ridges:
         inverse = _inverse(kernel, ridge * scale)
         alpha = inverse @ target
@@ -93,20 +101,89 @@ def _dual(here: Rows, target: Tensor, ridges: tuple[float, ...]) -> tuple[Tensor
     return torch.stack(loo), torch.stack(weights)
 
 
-def _primal(here: Rows, target: Tensor, ridges: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-    phi = as_dense(here)
-    phi = torch.cat([phi.new_ones(len(phi), 1), phi], 1).to(_precision(phi.shape[1]))
-    gram, moment = phi.T @ phi, phi.T @ target.to(phi)
-    scale = gram.diagonal().sum() / len(phi)
-    loo, weights = [], []
-    for ridge in ridges:
-        inverse = _inverse(gram, ridge * scale)
-        weight = inverse @ moment
-        leverage = ((phi @ inverse) * phi).sum(1, keepdim=True).clamp(0, 1 - 1e-6)
-        fit = phi @ weight
-        loo.append(((fit - leverage * target) / (1 - leverage)).float())
-        weights.append(weight.float())
-    return torch.stack(loo), torch.stack(weights)
+def _primal(
+    rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]
+) -> tuple[Tensor, Tensor]:
+    parts = list(zip(torch.split(labelled, ROWS), torch.split(target, ROWS), strict=True))
+    precision = _precision(1 + rows.shape[1])
+
+    def with_constant(nodes: Tensor) -> Tensor:
+        phi = as_dense(take(rows, nodes))
+        return torch.cat([phi.new_ones(len(phi), 1), phi], 1).to(precision)
+
+    gram = moment = torch.zeros((), dtype=precision, device=target.device)
+    for nodes, wanted in parts:
+        phi = with_constant(nodes)
+        gram, moment = gram + phi.T @ phi, moment + phi.T @ wanted.to(phi)
+    scale = gram.diagonal().sum() / len(labelled)
+    inverses = [_inverse(gram, ridge * scale) for ridge in ridges]
+    weights = [inverse @ moment for inverse in inverses]
+    found = []
+    for nodes, wanted in parts:
+        phi, loo = with_constant(nodes), []
+        for inverse, weight in zip(inverses, weights, strict=True):
+            leverage = ((phi @ inverse) * phi).sum(1, keepdim=True).clamp(0, 1 - 1e-6)
+            loo.append(((phi @ weight - leverage * wanted) / (1 - leverage)).float())
+        found.append(torch.stack(loo))
+    return torch.cat(found, 1), torch.stack(weights).float()
+
+
+def _iterative(
+    rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]
+) -> tuple[Tensor, Tensor]:
+    here = take(rows, labelled)
+    assert isinstance(here, SparseMatrix)
+    back = transposed(here)
+    shifts = torch.tensor(ridges, device=target.device)
+    shifts = shifts * (here.values.square().sum() / len(labelled) + 1)
+
+    def kernel(v: Tensor) -> Tensor:
+        return times(here, times(back, v)) + v.sum(0)
+
+    alphas = _conjugate_gradients(kernel, target, shifts)
+    weights = [torch.cat([a.sum(0, keepdim=True), times(back, a)]) for a in alphas]
+    loo = torch.zeros_like(alphas)
+    fold = torch.arange(len(labelled), device=target.device) % FOLDS
+    for k in range(FOLDS):
+        kept = (fold != k).float()[:, None]
+        held = _conjugate_gradients(lambda v, m=kept: m * kernel(v), kept * target, shifts)
+        for i, alpha in enumerate(held):
+            loo[i] += (1 - kept) * kernel(alpha)
+    return loo, torch.stack(weights)
+
+
+def _conjugate_gradients(
+    product: Callable[[Tensor], Tensor], target: Tensor, shifts: Tensor
+) -> Tensor:
+    """``(K + s I)^-1 target`` for every shift s from one sequence of products with K.
+
+    B. Jegerlehner, 1996: the residuals of all shifts are multiples (zeta) of each other. ``shifts``
+    rise; the first converges last.
+
+    Shapes:
+        target [L, C], shifts [R] -> [R, L, C]
+    """
+    more = (shifts - shifts[0])[:, None]  # [R, 1]
+    residual = direction = target
+    directions = target.expand(len(shifts), -1, -1).clone()
+    found = torch.zeros_like(directions)
+    zeta = fall = torch.ones(len(shifts), target.shape[1], device=target.device)
+    step, ratio = torch.ones_like(zeta[0]), torch.zeros_like(zeta[0])
+    size = start = residual.square().sum(0).clamp_min(1e-30)  # [C]
+    for _ in range(ITERATIONS):
+        if bool((size <= TOLERANCE**2 * start).all()):
+            break
+        moved = product(direction) + shifts[0] * direction
+        before, step = step, size / (direction * moved).sum(0).clamp_min(1e-30)
+        fall = before / (step * ratio * (1 - fall) + before * (1 + more * step))  # of zeta
+        zeta = zeta * fall
+        found += (step * fall)[:, None] * directions
+        residual = residual - step * moved
+        now = residual.square().sum(0).clamp_min(1e-30)
+        ratio, size = now / size, now
+        direction = residual + ratio * direction
+        directions = zeta[:, None] * residual + (ratio * fall.square())[:, None] * directions
+    return found
 
 
 def _precision(size: int) -> torch.dtype:
@@ -175,6 +252,7 @@ def leave_one_out_scores(problem: Problem, probabilities: Tensor) -> Tensor:
     return gains.clamp(-1, 1) * n / (n + 2)
 
 
+@stage("channels")
 def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
     """Labels spread over a graph, ``T = sum_k a^k S^k Y``, own labels left out.
 
@@ -184,45 +262,55 @@ def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
     """
     if len(problem.seen) < 2 or graph.col.numel() <= problem.num_nodes:
         return absent(problem)
-    options = [
-        (problem.prior.log() + t * (s + rate).log(), 0.3 * (i + abs(j - 2) + abs(k - 1)))
-        for i, rate in enumerate(_spread_rates(problem, graph))
-        for j, s in enumerate((1e-3, 1e-2, 1e-1, 1.0, 10.0))
-        for k, t in enumerate((0.5, 1.0, 2.0))
-    ]
     fair = scored(problem)
     nodes, own = problem.labelled[fair], problem.classes[fair]
-    held = torch.stack([logits[nodes] for logits, _ in options])  # [O, L, C]
-    cost = torch.tensor([c for _, c in options], device=problem.device)
-    nll = -held.log_softmax(2).gather(2, own.expand(len(options), -1)[..., None])
-    best = int((cost + nll.sum((1, 2))).argmin())
-    return _channel(problem, options[best][0].softmax(1))
+    rates = _spread_rates(problem, graph)
+    costs = {
+        (i, s, t): 0.3 * (i + abs(j - 2) + abs(k - 1))
+        + float(F.cross_entropy(_spread_logits(problem, rate[nodes], s, t), own, reduction="sum"))
+        for i, rate in enumerate(rates)
+        for j, s in enumerate((1e-3, 1e-2, 1e-1, 1.0, 10.0))
+        for k, t in enumerate((0.5, 1.0, 2.0))
+    }
+    i, s, t = min(costs, key=costs.__getitem__)
+    return _channel(problem, _spread_logits(problem, rates[i], s, t).softmax(1))
+
+
+def _spread_logits(problem: Problem, rate: Tensor, s: float, t: float) -> Tensor:
+    return problem.prior.log() + t * (s + rate).log()
 
 
 def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
-    """``T_k / n_k`` relative to its mean, one for each of :data:`SPREAD_STEPS`: [N, C]."""
+    """``T_k / n_k`` relative to its mean, one for each of :data:`SPREAD_STEPS`: [N, C].
+
+    Each column starts at labels of one group and class, and what a label's own group brings is
+    left out of what reaches it; so many columns are spread at once as memory allows.
+    """
     labels, num_classes = len(problem.labelled), len(problem.seen)
-    position = torch.arange(labels, device=problem.device)
-    one_hot = F.one_hot(problem.classes, num_classes).float()
-    exact = labels <= EXACT_SPREAD
-    group = position if exact else position % SPREAD_GROUPS * num_classes + problem.classes
-    columns = labels if exact else SPREAD_GROUPS * num_classes
-    now = torch.zeros(problem.num_nodes, columns, device=problem.device)
-    now[problem.labelled, group] = 1
-    total, rates = torch.zeros_like(now), []
-    for step in range(1, max(SPREAD_STEPS) + 1):
-        now = SPREAD_DAMPING * times(graph, now)
-        total += now
-        if step not in SPREAD_STEPS:
-            continue
-        if exact:
-            own = total[problem.labelled, position][:, None] * one_hot
-            reached = total @ one_hot
-        else:
-            parts = total.view(problem.num_nodes, SPREAD_GROUPS, num_classes)
-            own = parts[problem.labelled, position % SPREAD_GROUPS]
-            reached = parts.sum(1)
-        reached[problem.labelled] -= own
-        rate = reached.clamp_min(0) / problem.counts
-        rates.append(rate / (rate @ problem.prior).mean().clamp_min(1e-12))
-    return rates
+    group = column = torch.arange(labels, device=problem.device)
+    groups, classes = column, problem.classes  # of columns
+    if labels > EXACT_SPREAD:
+        group = group % SPREAD_GROUPS
+        column = group * num_classes + problem.classes
+        every = torch.arange(SPREAD_GROUPS * num_classes, device=problem.device)
+        groups, classes = every // num_classes, every % num_classes
+    one_hot = F.one_hot(classes, num_classes).float()
+    reached = [
+        torch.zeros(problem.num_nodes, num_classes, device=problem.device) for _ in SPREAD_STEPS
+    ]
+    width = max(1, BLOCK // problem.num_nodes)
+    for some in torch.split(torch.arange(len(groups), device=problem.device), width):
+        mine = (column >= some[0]) & (column <= some[-1])
+        now = torch.zeros(problem.num_nodes, len(some), device=problem.device)
+        now[problem.labelled[mine], column[mine] - some[0]] = 1
+        total = torch.zeros_like(now)
+        theirs = group[:, None] == groups[some]  # [L, width]
+        for step in range(1, max(SPREAD_STEPS) + 1):
+            now = SPREAD_DAMPING * times(graph, now)
+            total += now
+            if step in SPREAD_STEPS:
+                whole = reached[SPREAD_STEPS.index(step)]
+                whole += total @ one_hot[some]
+                whole[problem.labelled] -= (total[problem.labelled] * theirs) @ one_hot[some]
+    rates = [whole.clamp_min(0) / problem.counts for whole in reached]
+    return [rate / (rate @ problem.prior).mean().clamp_min(1e-12) for rate in rates]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import entries
+from graphglow.evidence.rows import dots, entries
 from graphglow.evidence.views import FIRST, SECOND
 
 FIRST_CHANNELS = ("x", "ax", "aax", "diff", "link", "all", "spread")
@@ -43,7 +43,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Named kinds of evidence, for explanations; every number is in one of them."""
 
-BLOCK = 2**18  # pairs at once
 RANDOM_PAIRS = 4096
 LOOKUPS = 2**23  # neighbours looked up at once
 
@@ -63,8 +62,7 @@ def cosines(view: Tensor, pairs: Tensor, scale: tuple[float, float]) -> Tensor:
     """Cosine, and where it stands among random pairs (-4 .. 12 deviations, over 4): [M, 2]."""
     if view.shape[1] == 0:
         return torch.zeros(pairs.shape[1], 2, device=pairs.device)
-    blocks = torch.split(pairs, BLOCK, dim=1)
-    cosine = torch.cat([(view[b[0]] * view[b[1]]).sum(1) for b in blocks])
+    cosine = dots(view, pairs)
     standing = ((cosine - scale[0]) / scale[1]).clamp(-4, 12) / 4
     return torch.stack([cosine, standing], 1)
 
@@ -73,9 +71,7 @@ def agreement(problem: Problem, channel: Channel, pairs: Tensor) -> Tensor:
     """``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, within -8 .. 8, over 4: [M, 1]."""
     if len(problem.seen) < 2:
         return torch.zeros(pairs.shape[1], 1, device=pairs.device)
-    p = channel.probabilities
-    blocks = torch.split(pairs, BLOCK, dim=1)
-    same = torch.cat([(p[b[0]] * p[b[1]]).sum(1) for b in blocks])
+    same = dots(channel.probabilities, pairs)
     over = same.clamp(1e-6, 1 - 1e-6).logit() - logit(problem.chance)
     return over.clamp(-8, 8)[:, None] / 4
 

@@ -220,8 +220,7 @@ class _School:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        odds, trust = vote_inputs(second)
-        return [VoteLesson(odds[some], trust[some], problem.prior.log(), truth[some])]
+        return [VoteLesson(*vote_inputs(second, some), problem.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)

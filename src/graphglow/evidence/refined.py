@@ -58,6 +58,8 @@ class RefinedGraph:
     """How likely two random nodes are of one class: log-odds count from here."""
     calibration: float
     """Added to all log-odds, by the pairs that have two labels."""
+    search: str
+    """How the nearest nodes were found: ``exact``, or in so many lists."""
     num_candidates: int
     pairs: Tensor
     pair_in_input: Tensor
@@ -141,6 +143,7 @@ def refine_problem(
         num_nodes=problem.num_nodes,
         chance=problem.chance,
         calibration=shift,
+        search=first.search,
         num_candidates=pairs.shape[1],
         pairs=pairs,
         pair_in_input=in_input,

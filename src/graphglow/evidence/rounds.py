@@ -12,12 +12,15 @@ from graphglow.evidence.channels import Channel, absent, ridge_channel, spread_c
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.views import FIRST, SECOND, first_views, second_views
+from graphglow.evidence.rows import SideBySide
+from graphglow.evidence.stages import stage
+from graphglow.evidence.views import AGAIN, ALL, FIRST, SECOND, first_views, second_views
 from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0
+VOTERS = 2**16  # nodes voted on at once
 CARRIED = 4  # the second round reads the first one's log-odds over this
 
 
@@ -46,6 +49,8 @@ class FirstRound:
     channels: dict[str, Channel]
     pairs: Tensor
     context: Tensor
+    search: str
+    """How the nearest nodes were found."""
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """:data:`~graphglow.evidence.pairs.FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
@@ -99,28 +104,34 @@ class Voted:
 def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
     views = first_views(problem, generator)
     scales = {name: moments(views[name], generator) for name in FIRST}
-    rows = {name: views[name] for name in ("ax", "aax", "diff", "all")}
-    channels = {name: ridge_channel(problem, view, view) for name, view in rows.items()}
-    channels["x"] = ridge_channel(problem, problem.features, views["x"])
-    linked = problem.neighbours if len(problem.low) else None
-    channels["link"] = ridge_channel(problem, linked, views["link"])
+    channels = {name: ridge_channel(problem, views[name]) for name in ("ax", "aax", "diff")}
+    channels["all"] = ridge_channel(problem, SideBySide.of([views[name] for name in ALL]))
+    channels["x"] = ridge_channel(problem, problem.features)
+    channels["link"] = ridge_channel(problem, problem.neighbours if len(problem.low) else None)
     channels["spread"] = spread_channel(problem, problem.adj)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     edges = torch.stack([problem.low, problem.high])
-    pairs = candidate_pairs("find first", searches(near, list(channels.values())), edges, each)
+    known = searches(near, list(channels.values()))
+    pairs = candidate_pairs("find first", known, edges, each)
     context = first_context(problem, channels, pairs)
-    return FirstRound(problem, views, scales, channels, pairs, context)
+    return FirstRound(problem, views, scales, channels, pairs, context, str(known[0]))
 
 
 def score_first(known: tuple[Learner, FirstRound], pairs: Tensor) -> Tensor:
     """The learner's raw scores of some pairs in the first round: [2, K] -> [K]."""
     learner, first = known
-    return learner.pair_scores(0, first.evidence(pairs), first.context)
+    with stage("evidence"):
+        evidence = first.evidence(pairs)
+    with stage("scoring"):
+        return learner.pair_scores(0, evidence, first.context)
 
 
 def score_second(known: Voted, pairs: Tensor) -> Tensor:
     """The learner's raw scores of some pairs in the second round: [2, K] -> [K]."""
-    return known.learner.pair_scores(1, known.evidence(pairs), known.context)
+    with stage("evidence"):
+        evidence = known.evidence(pairs)
+    with stage("scoring"):
+        return known.learner.pair_scores(1, evidence, known.context)
 
 
 def second_round(
@@ -136,9 +147,9 @@ def second_round(
     graph = normalised_adjacency(first.pairs, weight, problem.num_nodes)
     views = second_views(first.views, graph)
     scales = {name: moments(views[name], generator) for name in SECOND}
-    channels = {
-        name: ridge_channel(problem, views[name], views[name]) for name in (*SECOND, "again")
-    }
+    channels = {name: ridge_channel(problem, views[name]) for name in SECOND}
+    known = first.views | views
+    channels["again"] = ridge_channel(problem, SideBySide.of([known[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(problem, graph)
     context = second_context(problem, first.context, channels, first.pairs, weight)
     return SecondRound(first, scale, graph, views, scales, channels, context)
@@ -150,7 +161,9 @@ def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
     problem = first.problem
     vote = absent(problem)
     if len(problem.seen) > 1:
-        vote = vote_channel(problem, learner.vote(*vote_inputs(second)))
+        every = torch.arange(problem.num_nodes, device=problem.device)
+        parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, VOTERS)]
+        vote = vote_channel(problem, torch.cat(parts))
     near = [second.views[name] for name in SECOND]
     known = searches(near, [*second.channels.values(), vote])
     both = candidate_pairs("find second", known, first.pairs, each)
@@ -160,12 +173,12 @@ def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
     return Voted(learner, second, vote, pairs, torch.cat([second.context, vote.scores]))
 
 
-def vote_inputs(second: SecondRound) -> tuple[Tensor, Tensor]:
-    """What the voter reads of all channels: [N, C, V], [N, V, T]."""
+def vote_inputs(second: SecondRound, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
     first = second.first
     place = FIRST_CONTEXT.index("labels_per_class")
     channels = first.channels | second.channels
-    return vote_evidence(first.problem, channels, first.context[place : place + 2])
+    return vote_evidence(first.problem, channels, first.context[place : place + 2], nodes)
 
 
 def joined(parts: Iterable[Tensor], problem: Problem) -> Tensor:

@@ -1,17 +1,41 @@
 """Rows of a view, dense or sparse, and the few products that closed forms need of them."""
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix, csr_tensor
 
-Rows: TypeAlias = Tensor | SparseMatrix
-"""One row per node: [N, D]."""
-
+GATHERED = 2**18  # pairs at once on a GPU
 PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to four of them
+
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """Views of unit rows side by side, of unit rows again; never laid out as a whole.
+
+    Shapes:
+        parts [N, D_i], scale [N, 1] -> [N, sum of D_i]
+    """
+
+    parts: list[Tensor]
+    scale: Tensor
+
+    @classmethod
+    def of(cls, parts: list[Tensor]) -> "SideBySide":
+        square = torch.stack([part.square().sum(1, keepdim=True) for part in parts]).sum(0)
+        return cls(parts, square.sqrt().clamp_min(1e-9).reciprocal())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.parts[0]), sum(part.shape[1] for part in self.parts)
+
+
+Rows: TypeAlias = Tensor | SparseMatrix | SideBySide
+"""One row per node: [N, D]."""
 
 
 def unit(rows: Tensor) -> Tensor:
@@ -45,6 +69,10 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
     """``rows @ dense``: [N, D], [D, F] -> [N, F]."""
     if isinstance(rows, Tensor):
         return rows @ dense
+    if isinstance(rows, SideBySide):
+        weights = torch.split(dense, [part.shape[1] for part in rows.parts])
+        products = [part @ w for part, w in zip(rows.parts, weights, strict=True)]
+        return rows.scale * torch.stack(products).sum(0)
     width = dense.shape[1]
     if dense.device.type == "cpu" or width == 0:
         return rows @ dense
@@ -56,6 +84,7 @@ def transposed(rows: Rows) -> Rows:
     """[N, D] -> [D, N]."""
     if isinstance(rows, Tensor):
         return rows.T
+    assert isinstance(rows, SparseMatrix)
     m = rows
     values = m.values if m.order is None else m.values[m.order.long()]
     order = None if m.order is None else m.order.long().argsort().int()
@@ -66,6 +95,8 @@ def take(rows: Rows, nodes: Tensor) -> Rows:
     """The rows of some nodes: [N, D], [L] -> [L, D]."""
     if isinstance(rows, Tensor):
         return rows[nodes]
+    if isinstance(rows, SideBySide):
+        return rows.scale[nodes] * torch.cat([part[nodes] for part in rows.parts], 1)
     counts = rows.crow.diff().long()[nodes]
     position = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
     first = counts.cumsum(0) - counts
@@ -78,7 +109,23 @@ def take(rows: Rows, nodes: Tensor) -> Rows:
 
 def as_dense(rows: Rows) -> Tensor:
     """For few rows or columns: [N, D]."""
+    assert not isinstance(rows, SideBySide)
     return rows if isinstance(rows, Tensor) else rows.to_dense()
+
+
+def dots(rows: Tensor, pairs: Tensor) -> Tensor:
+    """The inner product of the rows of each pair: [N, D], [2, M] -> [M].
+
+    On a CPU nothing is gathered but one row per run of pairs that begin at the same node.
+    """
+    if rows.is_cuda:
+        blocks = torch.split(pairs, GATHERED, dim=1)
+        return torch.cat([(rows[b[0]] * rows[b[1]]).sum(1) for b in blocks])
+    here, counts = torch.unique_consecutive(pairs[0], return_counts=True)
+    crow = F.pad(counts.cumsum(0), (1, 0))
+    shape = (len(here), len(rows))
+    pattern = csr_tensor(crow, pairs[1], torch.zeros(pairs.shape[1]), shape)
+    return torch.sparse.sampled_addmm(pattern, rows[here], rows.T, beta=0.0).values()
 
 
 def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import Rows, entries, low_rank, times, unit
+from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
 WIDTH = 192
@@ -13,33 +14,35 @@ FIRST = ("x", "ax", "aax", "diff", "link")
 """Features, their one- and two-hop means, what sets a node apart there, and its neighbours."""
 SECOND = ("sx", "ssx")
 """One- and two-hop means over the graph of the first round."""
+ALL, AGAIN = ("x", "ax", "aax", "link"), ("x", "sx", "ssx", "aax", "link")
+"""What the channels of these names read side by side."""
 ROLE_WAVES, ROLE_RATE = 64, 0.7
 """Random Fourier features of a node's part, and the deviation of their frequencies."""
 
 
+@stage("views")
 def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
-    """The views of :data:`FIRST`, and ``all`` of them but ``diff`` side by side.
+    """The views of :data:`FIRST`.
 
     What is absent (no features, no edges) is a view without columns, and every cosine in it is 0.
 
     Shapes:
-        each [N, <= WIDTH]; all [N, <= 4 * WIDTH]
+        each [N, <= WIDTH]
     """
     x = _or_none(problem, problem.features, generator)
     views = {"x": x, **_smoothed("ax", "aax", problem.adj, x)}
     views["diff"] = unit(x - times(problem.adj, x)) if x.shape[1] else x
     views["link"] = _or_none(problem, _link_rows(problem), generator)
-    views["all"] = side_by_side(views, ("x", "ax", "aax", "link"))
     return views
 
 
+@stage("views")
 def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Tensor]:
-    """The views of :data:`SECOND` over a refined graph S; ``again``: x, Sx, S^2x, A^2x and link."""
-    views = _smoothed("sx", "ssx", graph, first["x"])
-    views["again"] = side_by_side(first | views, ("x", "sx", "ssx", "aax", "link"))
-    return views
+    """The views of :data:`SECOND` over a refined graph S."""
+    return _smoothed("sx", "ssx", graph, first["x"])
 
 
+@stage("views")
 def role_view(problem: Problem) -> Tensor:
     """The part a node plays (hub, leaf, between hubs), for GNNs to read; no evidence yet.
 
@@ -62,11 +65,6 @@ def role_view(problem: Problem) -> Tensor:
     phase = part @ waves.to(part)
     rows: Tensor = torch.cat([phase.cos(), phase.sin()], 1) / ROLE_WAVES**0.5
     return rows
-
-
-def side_by_side(views: dict[str, Tensor], names: tuple[str, ...]) -> Tensor:
-    """Several views as one, of unit rows again."""
-    return unit(torch.cat([views[name] for name in names], 1))
 
 
 def _smoothed(once: str, twice: str, adj: SparseMatrix, x: Tensor) -> dict[str, Tensor]:

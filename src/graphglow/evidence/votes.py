@@ -48,19 +48,19 @@ class Voter(nn.Module):
 
 
 def vote_evidence(
-    problem: Problem, channels: dict[str, Channel], context: Tensor
+    problem: Problem, channels: dict[str, Channel], context: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What the voter reads: log P / pi within -8 .. 8 [N, C, V], and trust [N, V, T].
+    """What the voter reads of nodes [K]: log P / pi within -8 .. 8 [K, C, V], trust [K, V, T].
 
     ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`.
     """
-    p = torch.stack([channels[c].probabilities for c in VOTERS], 2).clamp_min(1e-6)  # [N, C, V]
+    p = torch.stack([channels[c].probabilities[nodes] for c in VOTERS], 2).clamp_min(1e-6)
     odds = (p / problem.prior[:, None]).log().clamp(-8, 8)
     scores = torch.stack([channels[c].scores for c in VOTERS])  # [V, 2]
     behind = scores - scores.amax(0)
-    fixed = torch.cat([scores, behind], 1).expand(len(p), -1, -1)  # [N, V, 4]
-    sureness = p.amax(1)  # [N, V]
-    degree = (problem.degree.log1p() / 4)[:, None].expand_as(sureness)
+    fixed = torch.cat([scores, behind], 1).expand(len(p), -1, -1)  # [K, V, 4]
+    sureness = p.amax(1)  # [K, V]
+    degree = (problem.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
     rest = context.expand(*sureness.shape, 2)
     trust = torch.cat([fixed, sureness[..., None], degree[..., None], rest], 2)
     return odds, trust

@@ -96,7 +96,7 @@ class SparseMatrix:
 
     def to_dense(self) -> Tensor:
         """For small matrices and tests."""
-        return _csr(self.crow, self.col, self.values, self.shape).to_dense()
+        return csr_tensor(self.crow, self.col, self.values, self.shape).to_dense()
 
 
 class _Matmul(torch.autograd.Function):
@@ -123,11 +123,11 @@ def _product(
             return cast(Tensor, kernels.spmm(crow, col, values, shape, dense))
     if values.ndim > 1:
         runs = zip(values, dense, strict=True)
-        return torch.stack([_csr(crow, col, own, shape) @ part for own, part in runs])
+        return torch.stack([csr_tensor(crow, col, own, shape) @ part for own, part in runs])
     if dense.ndim == 2:
-        return _csr(crow, col, values, shape) @ dense
+        return csr_tensor(crow, col, values, shape) @ dense
     beside = dense.movedim(-2, 0)  # [M, .., F]: one product for the batch, its runs side by side
-    product = _csr(crow, col, values, shape) @ beside.flatten(1)
+    product = csr_tensor(crow, col, values, shape) @ beside.flatten(1)
     return product.view(-1, *beside.shape[1:]).movedim(0, -2)
 
 
@@ -135,7 +135,8 @@ def _index_type(largest: int) -> torch.dtype:
     return torch.int32 if largest <= INT32_LIMIT else torch.int64
 
 
-def _csr(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+def csr_tensor(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """PyTorch's own form of a sparse matrix: [N, M]."""
     with warnings.catch_warnings():  # "CSR support is in beta state", once per process
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
