@@ -54,6 +54,22 @@ def test_benchmarks_that_train(capsys, name):
     assert "synthetic-small" in capsys.readouterr().out
 
 
+def test_stages_of_a_refinement_and_of_an_audit_beside_a_gcn(capsys, monkeypatch):
+    monkeypatch.setattr(measure, "in_fresh_process", lambda step, *given: step(*given))
+    argv = ["bench", "refine", "--targets", "synthetic-small", "--nodes", "300", "--edges", "600"]
+    assert main([*argv, "--gcn-epochs", "2", "--device", "cpu", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    stages = {"views", "channels", "candidates", "evidence", "scoring", "other", "all"}
+    for target in ("synthetic-small", "300"):
+        mine = [row for row in rows if (row["target"], row["part"]) == (target, "refine")]
+        assert {row["stage"] for row in mine} == stages
+        assert all(row["seconds"] >= 0 for row in mine)
+        assert sum(row["seconds"] for row in mine[:-1]) == pytest.approx(mine[-1]["seconds"])
+        assert mine[-1]["search"] == "exact"
+        assert ("audit", "all") in {(r["part"], r["stage"]) for r in rows if r["target"] == target}
+    assert [row["ratio"] > 0 for row in rows if row["part"] == "gcn"] == [True]
+
+
 def test_a_fit_is_said(capsys, monkeypatch):
     rows = [{"nodes": 10**5, "epoch_ms": 1.0, "backend": "auto"}]
     fit = {"kind": "fit", "exponent": 1.04, "fitted_nodes": [10**5, 10**6]}
@@ -81,7 +97,7 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        ([], "expected one of {op, epoch, batch, scale, memory}"),
+        ([], "expected one of {op, epoch, batch, scale, memory, refine}"),
         (["speed"], "unknown options: speed"),
         (["op", "--nodez", "3"], "perhaps you meant"),
         (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),

@@ -1,5 +1,6 @@
 """Pair evidence and candidates, against the same by hand."""
 
+import pytest
 import torch
 from torch_geometric.data import Data
 
@@ -43,7 +44,9 @@ def test_the_first_round_has_a_number_for_every_name():
     assert int(edge.sum()) == len(first.problem.low)  # every input edge is a candidate
 
 
-def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch):
+@pytest.mark.parametrize("light", [0, 7, 100])
+def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch, light):
+    monkeypatch.setattr("graphglow.evidence.pairs.LIGHT", light)
     monkeypatch.setattr("graphglow.evidence.pairs.LOOKUPS", 7)  # many blocks
     p = problem_of(graph())
     dense = (p.neighbours.to_dense() > 0).float()
@@ -54,6 +57,8 @@ def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch):
     degree = dense.sum(1)
     share = common / (degree[u] * degree[v]).sqrt().clamp_min(1)
     torch.testing.assert_close(found[:, 1], share)
+    rarity = (degree + 1).log().clamp_min(0.5).reciprocal()
+    torch.testing.assert_close(found[:, 2], ((dense * rarity) @ dense)[u, v].log1p())
 
 
 def test_nearest_is_exact_in_blocks(monkeypatch):

@@ -1,4 +1,4 @@
-"""``graphglow bench op|epoch|batch|scale|memory``."""
+"""``graphglow bench op|epoch|batch|scale|memory|refine``."""
 
 import json as json_text
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from graphglow.commands.flags import DataRoot, Json, said
 from graphglow.commands.terminal import print_json, say, show_rows, strict, waiting
 from graphglow.errors import InputError
 from graphglow.experiments.bench import op as eq11
+from graphglow.experiments.bench import refine as refining
 from graphglow.experiments.bench import transfers
 from graphglow.experiments.bench.config import BenchConfig, Row, shown, stamped
 from graphglow.storage import append_line
@@ -67,7 +68,13 @@ def memory(config: Annotated[transfers.MemoryBench, arg(name="")], flags: Flags)
     _report("memory", config, transfers.run_memory(config, flags.data_root), flags)
 
 
-PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale, "memory": memory}
+def refine(config: Annotated[refining.RefineBench, arg(name="")], flags: Flags) -> None:
+    """Time the stages of a refinement and of an audit, on graphs by name or random ones."""
+    _report("refine", config, refining.run_refine(config, flags.data_root), flags)
+
+
+PARTS = {"op": op, "epoch": epoch, "batch": batch, "scale": scale, "memory": memory,
+         "refine": refine}  # fmt: skip
 
 
 def _report(name: str, config: BenchConfig, rows: Iterable[Row], flags: Shared) -> None:
@@ -108,6 +115,8 @@ COLUMNS = {
     "scale": ("nodes", "edges", "picked", "delta", "epoch_ms", "peak_bytes", "graph_bytes"),
     "memory": ("target", "nodes", "pivots", "backend", "peak_bytes", "base_bytes",
                "share_of_eager"),
+    "refine": ("target", "part", "stage", "seconds", "cpu_seconds", "peak_bytes", "search",
+               "ratio"),
 }  # fmt: skip
 """Fields of each benchmark's rows that are shown; one that no row has is left out."""
 TITLES = {
@@ -122,7 +131,6 @@ TITLES = {
     "train_seconds": "all\ns",
     "single_seconds": "one\ns",
     "batch_seconds": "batch\ns",
-    "ratio": "batch\n/ one",
     "greatest_accuracy_difference": "points\napart",
 }
 """What fields are called, where not by their name."""

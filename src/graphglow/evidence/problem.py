@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.rows import Rows, sparse_rows, unit
+from graphglow.evidence.rows import Rows, entries, sparse_rows, unit
 from graphglow.graphs.graph import normalised_adjacency, undirected_edges
 from graphglow.ops.sparse import SparseMatrix
 
@@ -72,9 +72,9 @@ class Problem:
 
     @cached_property
     def edge_key(self) -> Tensor:
-        """``low N + high`` of each edge, sorted: [M]."""
-        key: Tensor = (self.low.long() * self.num_nodes + self.high).sort().values
-        return key
+        """``u N + v`` of each edge, both ways, sorted: [2M]."""
+        row, col, _ = entries(self.neighbours)
+        return row * self.num_nodes + col
 
     @cached_property
     def neighbours(self) -> SparseMatrix:
