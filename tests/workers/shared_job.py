@@ -7,5 +7,5 @@ from graphglow.evidence import candidates
 from graphglow.workers import blocks
 
 if __name__ == "__main__":
-    candidates.NODES, candidates.PAIRS, blocks.AHEAD = 16, 128, 1
+    candidates.NODES["cpu"], candidates.PAIRS["cpu"], blocks.AHEAD = 16, 128, 1
     sys.exit(main(sys.argv[1:]))

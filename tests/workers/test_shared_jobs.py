@@ -32,8 +32,8 @@ JOB = Path(__file__).with_name("shared_job.py")
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(candidates, "NODES", 16)
-    monkeypatch.setattr(candidates, "PAIRS", 128)
+    monkeypatch.setitem(candidates.NODES, "cpu", 16)
+    monkeypatch.setitem(candidates.PAIRS, "cpu", 128)
 
 
 @pytest.fixture(scope="module")

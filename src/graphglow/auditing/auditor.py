@@ -176,7 +176,7 @@ class Auditor(nn.Module):
         compared = [score_edges(known, pairs) for pairs in free]
         share = self.false_share(log_odds, compared[0], compared[1], standing.context)
         shift = shift_to(log_odds, share.estimate)
-        pairs = missing_candidates(ground, generator) if missing else edges[:, :0]
+        pairs = missing_candidates(ground, generator, each) if missing else edges[:, :0]
         scores = list(each("score missing", score_missing, known, pair_blocks(pairs)))
         found = torch.cat([log_odds[:0], *scores])
         return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)
