@@ -232,7 +232,7 @@ def test_a_gpu_drops_and_draws_as_a_cpu_does(runs, name):
         (
             {"backbone": "gat"},
             {},
-            "backbone must be one of appnp, gcn, gcnii, gpr, sign across ranks",
+            "one of appnp, gcn, gcnii, gpr, sign across ranks",
         ),
         ({"backend": "eager"}, {}, "backend must be one of"),
         ({"precision": "bfloat16"}, {}, "precision must be float32"),
