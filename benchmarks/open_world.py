@@ -1,6 +1,6 @@
 r"""The open-world suite on a machine without the command line's dependencies; how it was set up.
 
-    python benchmarks/open_world.py --seconds 560 --small-workers 6 --workers 6 \
+    python benchmarks/open_world.py --seconds 560 --small-workers 5 --workers 7 \
         --large-workers 4
     python benchmarks/open_world.py --choose             one setting per method, over open graphs
     python benchmarks/open_world.py --docs [--check]     tables and pictures of docs/open_world.md
@@ -30,8 +30,6 @@ from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
 from graphglow.experiments.open_world.targets import draw, find_targets
 from graphglow.experiments.runs.rows import read_rows
 from graphglow.graphs.load import data_folder
-from graphglow.report.open_world import markdown as table
-from graphglow.report.open_world import write_pictures
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 from marked_page import NO_ROWS, ROOT, markdown, rewrite
@@ -133,13 +131,15 @@ def settings_table(rows: list[dict]) -> str:
 
 def write_docs(args: argparse.Namespace) -> int:
     """The tables and pictures of docs/open_world.md; 1 if the tables were stale."""
+    from graphglow.report import open_world as shown
+
     found = Found(read_rows(args.out).rows if args.out.exists() else [])
     made = {
-        "suite": f"{table(found)}\n" if found.rows else NO_ROWS,
+        "suite": f"{shown.markdown(found)}\n" if found.rows else NO_ROWS,
         "settings": settings_table(read(args.settings)),
     }
     if not args.check:
-        write_pictures(found, ROOT / "docs" / "pictures")
+        shown.write_pictures(found, ROOT / "docs" / "pictures")
     return rewrite(ROOT / "docs" / "open_world.md", made, check=args.check)
 
 

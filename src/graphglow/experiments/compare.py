@@ -167,14 +167,11 @@ def compare(
 
 
 def _checked(data: Data) -> Data:
-    """A graph that keeps its want of features."""
-    if data.x is not None:
-        return check_graph(data, need_validation=False)
-    out = data.clone()
-    out.x = torch.ones(int(data.num_nodes or 0), 1)
-    out = check_graph(out, need_validation=False)
-    out.num_nodes, out.x = len(out.x), None
-    return out
+    """A graph without features has a column that says nothing."""
+    if data.x is None and data.num_nodes:
+        data = data.clone()
+        data.x = torch.ones(int(data.num_nodes), 1)
+    return check_graph(data, need_validation=False)
 
 
 def chance(

@@ -17,10 +17,10 @@ from graphglow.baselines import fit
 from graphglow.baselines.fit import METHODS as COMPETITORS
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.experiments.before_after import Refined, describe_refined
+from graphglow.experiments.open_world.targets import few_labels
 from graphglow.experiments.provenance import provenance
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.perturb import add_edges
-from graphglow.graphs.split import MASKS, few_label_split
 from graphglow.ops.knn import knn_edges
 from graphglow.pretrained import evidence_learner
 from graphglow.training import EvidenceResult, TransferConfig, transfer
@@ -73,7 +73,9 @@ class Target:
         if self.graph == "cora":
             data.class_names = list(CORA_CLASSES)
         if self.labels_per_class is not None:
-            _give_few_labels(data, self.labels_per_class, seed)
+            few = few_labels(data, self.labels_per_class, seed)
+            assert few is not None  # there are enough
+            data = few
         return add_edges(data, self.false_edges, seed=seed)
 
 
@@ -213,19 +215,6 @@ def _alike(competitor: str, config: TransferConfig) -> Any:
     kind = COMPETITORS[competitor].config
     names = kind.__dataclass_fields__.keys() & vars(config).keys()
     return kind(**{name: getattr(config, name) for name in names})
-
-
-def _give_few_labels(data: Data, per_class: int, seed: int) -> None:
-    """So many labels of each class for training, as many for validation; the rest is for tests."""
-    train, _, _ = few_label_split(data.y, per_class=per_class, seed=seed)
-    both, _, _ = few_label_split(data.y, per_class=2 * per_class, seed=seed)
-    masks = [
-        torch.zeros(len(data.y), dtype=torch.bool).index_fill(0, n, True) for n in (train, both)
-    ]
-    parts = masks[0], masks[1] & ~masks[0], ~masks[1] & (data.y >= 0)
-    for name, mask in zip(MASKS, parts, strict=True):
-        data[name] = mask
-    data.split = f"few labels, seed {seed}"
 
 
 def _changed(config: TransferConfig) -> dict[str, Any]:

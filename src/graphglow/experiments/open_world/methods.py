@@ -100,11 +100,11 @@ def run_methods(
 ) -> Iterator[Entry]:
     """Run methods on a graph with a split, one after another; ours share what they can.
 
-    Methods that need features are left out where there are none. Others then read columns that
+    Methods that need features are left out where these say nothing. Others then read columns that
     tell nodes apart, which is the most that they can be given.
 
     Args:
-        data: With training and validation nodes; ``x`` may be None.
+        data: With features, training and validation nodes.
         methods: Names in :data:`NAMES`.
         seed: Of weights and of what evidence draws.
         device: Where to compute.
@@ -114,14 +114,15 @@ def run_methods(
     for name in methods:
         if name not in NAMES:
             raise InputError(f"methods must be of {', '.join(NAMES)}; got {name!r}")
-    told = data if data.x is not None else _with_columns(data, seed)
+    bare = bool((data.x == data.x[:1]).all())
+    told = _with_columns(data, seed) if bare else data
     done: EvidenceResult | None = None
     if "graphglow" in methods:
         methods = sorted(methods, key=lambda name: name == "instant")  # which it makes, too
     for method in methods:
         began = time.perf_counter()
         metrics: dict[str, Any] = {}
-        if method in NEED_FEATURES and data.x is None:
+        if method in NEED_FEATURES and bare:
             continue
         if method in ("graphglow", UNTRAINED):
             which = learner if method == "graphglow" else _untrained_like(learner, seed)
@@ -222,7 +223,7 @@ def without_unlike_edges(data: Data, device: torch.device | str = "cpu") -> Data
 
 def _with_columns(data: Data, seed: int) -> Data:
     """A column for each node; on large graphs random columns, which tell nodes apart as well."""
-    nodes, out = int(data.num_nodes), data.clone()
+    nodes, out = len(data.y), data.clone()
     generator = torch.Generator().manual_seed(seed)
     wide = nodes <= WIDEST
     out.x = torch.eye(nodes) if wide else torch.randn(nodes, 256, generator=generator) / 16

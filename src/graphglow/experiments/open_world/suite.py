@@ -146,7 +146,8 @@ def run_suite(
             raise InputError(f"{name} must be of {', '.join(known)}; got {unknown[0]!r}")
     chosen = [target for target in every if not targets or target.name in targets]
     rows = read_rows(out).rows if out.exists() else []
-    done = {_key(row.cell, row.seed, row.config) for row in rows}
+    ended = [row for row in rows if row.test_accuracy is not None]  # what failed is tried again
+    done = {_key(row.cell, row.seed, row.config) for row in ended}
     errors: Counter[str] = Counter()
     made = 0
     with ExitStack() as stack:
@@ -172,19 +173,19 @@ def run_suite(
         parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
         jobs = [job for job in parts if job.methods]
         waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
-        origin, ended = provenance(), 0
+        origin, finished = provenance(), 0
         origin = {name: origin[name] for name in ("commit", "date", "machine")}
         left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
         for job, future in _each(pools, waiting, root, left):
-            ended += 1
+            finished += 1
             for row in result_of(future):
                 append_line(out, compact(replace(row, provenance=origin)))
                 made += 1
                 if row.error:
                     errors[row.error] += 1
-            told(f"{job.target.name}, {job.condition}, seed {job.seed}", ended, len(jobs))
+            told(f"{job.target.name}, {job.condition}, seed {job.seed}", finished, len(jobs))
     seconds = time.perf_counter() - began
-    return Outcome(made, errors.total(), len(jobs) - ended, dict(errors), seconds)
+    return Outcome(made, errors.total(), len(jobs) - finished, dict(errors), seconds)
 
 
 def _each(
