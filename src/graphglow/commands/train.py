@@ -241,10 +241,7 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
                 if ranks is None:
                     result, split = transferred(theta, target, reading, config, kept)
                     more: dict[str, Any] = {"target_was_source": was_source(result)}
-                    files.write_each(
-                        out and partial(result.save, out),
-                        predictions and partial(result.write_predictions, predictions),
-                    )
+                    files.write_each((out, result.save), (predictions, result.write_predictions))
                 else:
                     job = (theta, target, reading, config, kept, ranks)
                     result, split = _transferred_together(*job)
