@@ -223,6 +223,13 @@ def test_transfer_has_controls_and_metrics_beside_its_accuracy(run):
     assert "controls" not in run(*words, "--json", "--no-controls").json
 
 
+def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run, home, tmp_path):
+    words = ["refine", "--result", home / "people.safetensors", "--out", tmp_path / "g.csv"]
+    facts = run(*words, "--json").json
+    assert "of labelled pairs among the refined edges are of one class" in facts["verdict"]
+    assert facts["top_k"] == max(8, round(facts["input_edges"] / facts["nodes"]))
+
+
 @pytest.mark.parametrize(
     "flag", [["--predictions", "p.csv"], ["--min-probability", "0.5"], ["--no-add"]]
 )

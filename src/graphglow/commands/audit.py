@@ -76,10 +76,9 @@ def audit(  # noqa: D417 (flags.py says the rest)
         seconds = time.perf_counter() - began
         with waiting("writing"):
             write_each(
-                suspects and partial(write_table, found.suspects, suspects, "a table of suspects"),
-                missing
-                and partial(write_table, found.missing, missing, "a table of missing edges"),
-                out and partial(write_audit, found, out),
+                (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
+                (missing, lambda path: write_table(found.missing, path, "a table of missing edges")),
+                (out, partial(write_audit, found)),
             )
     facts = {
         "command": "audit",

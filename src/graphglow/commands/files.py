@@ -70,12 +70,13 @@ def check_output(
     return path
 
 
-def write_each(*writes: Callable[[], object] | None) -> None:
-    """Write several files, each for itself: one that cannot be written costs no other."""
+def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
+    """Write files, as far as they are asked for: one that cannot be written costs no other."""
     failed = []
-    for write in filter(None, writes):
+    for path, write in files:
         try:
-            write()
+            if path is not None:
+                write(path)
         except InputError as error:
             failed.append(error)
     if failed:

@@ -51,9 +51,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
         picture = check_output(picture, overwrite=overwrite, suffixes=(".svg",))
     with terminal.job_bar() as told:
         result = run_demo(DEMO, seed=seed, device=device, told=told)
-    write_each(
-        partial(write_report, result, out), picture and partial(write_picture, result, picture)
-    )
+    write_each((out, partial(write_report, result)), (picture, partial(write_picture, result)))
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
         return

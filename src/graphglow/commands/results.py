@@ -129,10 +129,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         seconds = time.perf_counter() - began
         if predictions is not None and refined.predict_proba() is None:
             raise InputError(f"--predictions needs labels to learn from; got none in {target}")
-        write_each(
-            partial(write_graph, refined, out),
-            predictions and partial(refined.write_predictions, predictions),
-        )
+        write_each((out, partial(write_graph, refined)), (predictions, refined.write_predictions))
     edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {

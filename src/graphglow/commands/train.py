@@ -198,10 +198,7 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
         theta = load_learner(learner, seed=config.seed)
         with checkpoints.kept(out) as kept:
             result, split = transferred(theta, target, reading, config, kept)
-            files.write_each(
-                out and partial(result.save, out),
-                predictions and partial(result.write_predictions, predictions),
-            )
+            files.write_each((out, result.save), (predictions, result.write_predictions))
             more: dict[str, Any] = {"target_was_source": was_source(result)}
             if controls:
                 with waiting("training controls"):
