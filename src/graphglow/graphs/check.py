@@ -93,8 +93,8 @@ def _add_column(data: Data) -> None:
     if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
         raise InputError("a graph must have features x or edges; got neither")
     known = [len(part) for part in (data.x, data.y) if isinstance(part, Tensor)]
-    count = data.num_nodes if "num_nodes" in data or not known else known[0]
-    data.x = torch.ones(int(count), 1)
+    known = [int(data.num_nodes)] if "num_nodes" in data else known
+    data.x = torch.ones(known[0] if known else int(data.edge_index.max()) + 1, 1)
     note(
         f"{data.get('name') or 'the graph'} has no features: its nodes are known by their edges "
         "alone"
