@@ -106,7 +106,6 @@ def _checked_features(x: object) -> Tensor:
         raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
     shape = f"got shape {tuple(x.shape)}"
     _need(x.ndim == 2 and len(x) > 0, f"x must have a row for each of at least one node; {shape}")
-    _need(x.shape[1] > 0, f"x must have at least one feature column; {shape}")
     _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
     x = x.to_dense() if x.layout != torch.strided else x
     x = x.detach().cpu().to(torch.float32)
