@@ -79,6 +79,14 @@ def test_a_leak_is_named_at_every_door(door):
         use(bare())
 
 
+@pytest.mark.parametrize("layout", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
+def test_a_leak_is_named_among_sparse_features(layout):
+    data = bare()
+    data.x = layout(data.x)
+    with pytest.warns(graphglow.InputWarning, match="column 7 of x"):
+        graphglow.transfer(data, epochs=1)
+
+
 def test_a_leak_is_named_once():
     with pytest.warns(graphglow.InputWarning, match="column 7 of x"):
         data = graphglow.load_graph(bare())

@@ -6,7 +6,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from graphglow.inference.classifier import GlowClassifier
-from tiny_graphs import learner, small_data, transfer_config
 
 ROWS = (
     "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "
@@ -49,7 +48,7 @@ if parse_version(sklearn.__version__) < parse_version("1.6"):
 
 
 @parametrize_with_checks(
-    [GlowClassifier(learner(), transfer_config(epochs=2), graph=small_data(num_nodes=300))],
+    [GlowClassifier("paper", graph="synthetic-small", epochs=2, device="cpu")],
     expected_failed_checks=lambda _: EXPECTED,
 )
 def test_scikit_learns_own_check(estimator, check):

@@ -77,7 +77,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
         with waiting("writing"):
             write_each(
                 (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
-                (missing, lambda path: write_table(found.missing, path, "a table of missing edges")),
+                (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
                 (out, partial(write_audit, found)),
             )
     facts = {

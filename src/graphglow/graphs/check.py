@@ -103,8 +103,8 @@ def _add_column(data: Data) -> None:
     if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
         raise InputError("a graph must have features x or edges; got neither")
     known = [len(part) for part in (data.x, data.y) if isinstance(part, Tensor)]
-    count = data.num_nodes if "num_nodes" in data or not known else known[0]
-    data.x = torch.ones(int(count), 1)
+    known = [int(data.num_nodes)] if "num_nodes" in data else known
+    data.x = torch.ones(known[0] if known else int(data.edge_index.max()) + 1, 1)
     note(
         f"{data.get('name') or 'the graph'} has no features: its nodes are known by their edges "
         "alone"
@@ -116,7 +116,6 @@ def _checked_features(x: object) -> Tensor:
         raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
     shape = f"got shape {tuple(x.shape)}"
     _need(x.ndim == 2 and len(x) > 0, f"x must have a row for each of at least one node; {shape}")
-    _need(x.shape[1] > 0, f"x must have at least one feature column; {shape}")
     _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
     x = x.to_dense() if x.layout != torch.strided else x
     x = x.detach().cpu().to(torch.float32)

@@ -1,8 +1,9 @@
 """A result as a module of PyTorch, for what asks for gradients or masks: PyG's explainers."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.nn import SimpleConv
@@ -10,7 +11,6 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import remove_self_loops
 
 from graphglow.errors import InputError
-from graphglow.gnn import backbone_class, backbones_that
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
@@ -28,6 +28,12 @@ class Messages:
         heard: Tensor = self.layer(v, self.edge_index, self.edge_weight)
         return heard
 
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError(
+            "a module needs a backbone that sees the graph by products with its normalised "
+            f"adjacency alone, as gcn does; got one that asks for its {name}"
+        )
+
 
 class ResultModule(nn.Module):
     """See :meth:`TransferResult.module`.
@@ -38,15 +44,11 @@ class ResultModule(nn.Module):
 
     def __init__(self, result: "TransferResult") -> None:
         super().__init__()
-        if not backbone_class(result.backbone).by_products:
-            able = backbones_that(lambda kind: kind.by_products)
-            raise InputError(
-                "a module needs a backbone that sees the graph by its normalised adjacency alone "
-                f"({able}); got {result.backbone}"
-            )
         self.result = result
         self.gnns = nn.ModuleList([voice.gnn for voice in result.voices(result.graph)])
         self.layer = SimpleConv(aggr="sum")
+        with torch.no_grad():  # what cannot be done is said now
+            self(result.data.x.to(result.device), result.data.edge_index.to(result.device))
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         edges, weight = remove_self_loops(edge_index, edge_weight)

@@ -111,6 +111,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         from_labels = self._labels_count(data)
         if isinstance(self.learner, EvidenceLearner):
             return self._by_evidence(self.learner, data, from_labels)
+        if data.x is None:
+            raise InputError("a learner of the paper's kind needs node features x; got none")
         checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
         kept, kept_weight = checked.edge_index[:, :0], torch.empty(0)
         if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:

@@ -76,8 +76,6 @@ class Backbone(nn.Module, ABC):
 
     inductive: ClassVar[bool] = True
     """Whether a trained one can run on more nodes; False where it has a weight per node."""
-    by_products: ClassVar[bool] = False
-    """Whether it sees the input graph through products with its normalised adjacency only."""
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__()

@@ -17,8 +17,6 @@ class GCN(Backbone):
     attended units are all off have no similarity to anything.
     """
 
-    by_products = True
-
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(shape, generator)
         self.weights = glorots(shape.layers, generator)

@@ -23,7 +23,6 @@ class GCNII(Backbone):
     number of propagations and counts neither dense layer.
     """
 
-    by_products = True
     THETA = 0.5
     """How fast layers turn into the identity; the paper's value for Cora."""
 

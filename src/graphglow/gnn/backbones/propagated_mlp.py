@@ -17,8 +17,6 @@ class PropagatedMLP(Backbone):
     mix(X W^0) + b^0: the MLP's first layer, before its relu, after one step over the structure.
     """
 
-    by_products = True
-
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(shape, generator)
         self.weights = glorots(shape.layers, generator)

@@ -21,8 +21,6 @@ class SIGN(Backbone):
     Differs from the paper: hops meet in the first layer, not behind a layer of each one's own.
     """
 
-    by_products = True
-
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(shape, generator)
         first, *others = shape.layers
