@@ -44,7 +44,7 @@ class AuditPretrainConfig:
     """Of the optimizer, for each network."""
     learning_rate: float = 1e-2
     """The highest of one cycle."""
-    weight_decay: float = 1e-2
+    weight_decay: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
