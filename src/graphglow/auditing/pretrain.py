@@ -3,7 +3,7 @@
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import torch
@@ -44,7 +44,7 @@ class AuditPretrainConfig:
     """Of the optimizer, for each network."""
     learning_rate: float = 1e-2
     """The highest of one cycle."""
-    weight_decay: float = 1e-2
+    weight_decay: float = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -263,7 +263,7 @@ def _fit_share(
     shares: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
-    """Laplace log-loss of the share."""
+    """Laplace log-loss of the share; there is one to a lesson, so steps are fewer and smaller."""
     order = [i for i, _ in facts]
     rows = torch.stack([row for _, row in facts])
     truth = torch.stack([lessons[i].false_share for i in order])
@@ -276,7 +276,10 @@ def _fit_share(
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
         return cost
 
-    fit_one_cycle(auditor.share, loss, config)
+    few = replace(
+        config, steps=max(2, config.steps * 2 // 5), learning_rate=config.learning_rate / 3
+    )
+    fit_one_cycle(auditor.share, loss, few)
 
 
 def _fit_missing(

@@ -213,7 +213,7 @@ def _lean(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> tuple[Tensor, Te
     for _ in range(30):
         lean = ((lean * ratio / (lean * ratio + 1 - lean)).sum() + 0.5) / (len(some) + 1)
     share = (low / ((1 - lean) * one + lean * two).clamp_min(1e-3)).clamp(0.01, 0.9)
-    return lean.clamp(0.02, 0.98).logit(), share.logit()
+    return (0.1 + 0.8 * lean).logit(), share.logit()  # there may be kinds that are neither
 
 
 def _own_regression(parts: list[Part], fits: Tensor, lean: Tensor, share: Tensor) -> Tensor:
