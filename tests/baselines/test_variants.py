@@ -24,7 +24,6 @@ LEARNERS = {
     "graphglow-attention": {"similarity": "attention", "num_heads": 2},
     "graphglow-star": {"num_heads": 2},
     "random-theta": {"num_heads": 2},
-    "graphglow-linear": {"delta": "affine", "num_heads": 2},
 }
 TRAINED = ("graphglow-attention", "graphglow-star")
 FIXED = [name for name in LEARNERS if name not in TRAINED]
@@ -51,8 +50,6 @@ def config(name, **changes):
 def same_transfer(name, data, **changes):
     """The run that a variant stands for, by the door of the pre-trained learners."""
     settings = {k: v for k, v in (SMALL | changes).items() if k != "embedding_size"}
-    if name == "graphglow-linear":
-        settings |= {"num_pivots": data.num_nodes, "backend": "linear"}
     learner = StructureLearner(
         LearnerConfig(embedding_size=6, **LEARNERS[name]), seed=changes.get("seed", 0)
     )
@@ -151,8 +148,7 @@ def test_the_refined_graph_is_the_operator_that_passed_the_messages(name, tmp_pa
 
 @pytest.mark.parametrize("name", FIXED)
 def test_a_variant_passes_its_messages_by_the_backend_it_names(name):
-    expected = {"graphglow-linear": "linear"}.get(name, "dense")
-    assert same_transfer(name, small_data())[1].message_backend == expected
+    assert same_transfer(name, small_data())[1].message_backend == "dense"
 
 
 NOWHERE = {"train_learner"}
@@ -164,7 +160,6 @@ NOT_OFFERED = {
     "graphglow-attention": {"neighbours"},
     "graphglow-star": {"neighbours"},
     "random-theta": {"neighbours", "objective", "learner_learning_rate"},
-    "graphglow-linear": {"num_pivots", "redraw_pivots", "backend", "precision", "objective"},
 }
 
 
@@ -179,7 +174,6 @@ def test_what_would_do_nothing_is_not_offered(name):
 @pytest.mark.parametrize("name", LEARNERS)
 def test_trials_of_the_search_space_are_one_program(name):
     space = VARIANTS[name].space
-    assert ("num_pivots" in space) == (name != "graphglow-linear")
     assert 1.0 in space["input_weight"]  # the learned graph may be switched off
     of_shape = {"embedding_size", "refinements", "num_pivots"} & set(space)
     assert all(len(space[setting]) == 1 for setting in of_shape)
@@ -244,14 +238,6 @@ def test_every_setting_that_is_offered_does_something(name):
 def test_a_setting_out_of_range_is_refused(name, setting):
     with pytest.raises(InputError, match=f"^{setting} must .*; got 0"):
         config(name, **{setting: 0})
-
-
-def test_the_linear_variant_never_makes_gamma(monkeypatch):
-    monkeypatch.setattr("graphglow.structure.latent.dense_gamma", None)
-    monkeypatch.setattr("graphglow.structure.latent.similarity", None)
-    task = VARIANTS["graphglow-linear"].build(prepare(small_data()), [config("graphglow-linear")])
-    Loop(task, 2, 2).run()
-    assert task.num_pivots == 40
 
 
 @pytest.mark.gpu

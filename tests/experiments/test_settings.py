@@ -153,7 +153,7 @@ def test_a_config_with_configs_inside():
         ("gcn", {"widht": 3}, "settings of GNNConfig must be among .*hidden.*; got 'widht'"),
         ("gcn", {"hidden": 64.0}, "hidden must be an integer; got 64.0"),
         ("gcn", {"dropout": "much"}, "dropout must be a number; got 'much'"),
-        ("graphglow-linear", {"num_pivots": 3}, "got 'num_pivots'"),
+        ("graphglow-knn", {"backend": "eager"}, "got 'backend'"),
         (
             "graphglow-star",
             {"objective": 3},

@@ -4,7 +4,7 @@ Each has the paper's two-layer GCN inside, or another ``backbone``. The refined 
 the same learner in Python::
 
     learner = StructureLearner(LearnerConfig(similarity="dot", weighted=False, num_heads=1))
-    graphglow.transfer(learner, data).refined_graph()
+    graphglow.transfer(data, learner).refined_graph()
 
 Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like GraphGLOW itself. A
 ``fit`` sees the target only, so here attention is trained there, as in GraphGLOW*; the paper's is
@@ -27,9 +27,6 @@ from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig
 from graphglow.training.loop import Task
 from graphglow.training.task import GraphTask, Trained
-
-EVERY_NODE = 2**31 - 1
-"""A number of pivots: at most the number of nodes is used."""
 
 
 def shared_settings(config: ModelConfig) -> dict[str, Any]:
@@ -77,18 +74,6 @@ class RandomConfig(WeightedConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinearConfig(WeightedConfig):
-    """GraphGLOW with every node a pivot and nothing cut, at a cost linear in the nodes."""
-
-    # fixed: all nodes, by associativity
-    num_pivots: int = field(default=EVERY_NODE, init=False)
-    redraw_pivots: bool = field(default=False, init=False)
-    pivots_by_degree: bool = field(default=False, init=False)
-    backend: Backend = field(default="linear", init=False)
-    precision: Precision = field(default="float32", init=False)
-
-
-@dataclass(frozen=True, kw_only=True)
 class TrainedConfig(WeightedConfig):
     """GraphGLOW with a structure learner that is trained on the target, along with the GNN."""
 
@@ -105,19 +90,19 @@ class TrainedConfig(WeightedConfig):
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
 REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
 
-LINEAR_SPACE: Space = {
+PIVOT_SPACE: Space = {
     **SHARED_SPACE,
     "weight_decay": WEIGHT_DECAY,
     "embedding_size": (64,),
     "input_weight": (0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
     "refinements": (4,),
     "encoder": ("gcn", "mlp"),
+    "num_pivots": (400,),
 }
 """What is searched of GraphGLOW and its variants. Of Appendix C's space, d, T, H and P are fixed
 here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
 all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out. The
 encoder, which the paper compares in an experiment of its own, is chosen along."""
-PIVOT_SPACE: Space = {**LINEAR_SPACE, "num_pivots": (400,)}
 BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
 """Ours: the GNN itself, where it is searched too (``search --methods random-backbone``)."""
 OBJECTIVES: Space = {
@@ -186,16 +171,5 @@ VARIANTS: dict[str, Method] = {
     "random-theta": _variant(
         "control: GraphGLOW with a random structure learner, never trained", RandomConfig
     ),
-    "graphglow-linear": _variant(
-        "control: random theta over all pairs of nodes, nothing cut, in linear time",
-        LinearConfig,
-        LINEAR_SPACE,
-        delta="affine",
-    ),
 }
-"""By their names behind ``fit``.
-
-The theta of graphglow-linear is random, not trained: L_r and L_e need Gamma itself, which is N x N
-here, so training with the paper's objective would cost what the variant exists to avoid. And so it
-differs from random-theta in two things only, delta and P = N.
-"""
+"""By their names behind ``fit``."""

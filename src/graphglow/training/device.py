@@ -37,8 +37,8 @@ def check_runnable(
         )
     if config.backend == "linear" and learner.config.delta != "affine":
         raise InputError(
-            "backend linear must go with a learner whose delta is affine (fit --method "
-            f"graphglow-linear has one); got {learner.config.delta!r}"
+            "backend linear must go with a learner whose delta is affine; "
+            f"got {learner.config.delta!r}"
         )
     if config.backend == "triton" and learner.config.similarity in ("rbf", "attention"):
         raise InputError(
