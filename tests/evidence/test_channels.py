@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.evidence.channels import (
+    BLOCK,
     MOST_LABELS,
     RIDGES,
     _conjugate_gradients,
@@ -77,7 +78,7 @@ def test_few_columns_at_once_change_nothing(monkeypatch, labels):
     p = problem_of(data)
     found = []
     for numbers in (2**26, 5000):
-        monkeypatch.setattr("graphglow.evidence.channels.BLOCK", numbers)
+        monkeypatch.setitem(BLOCK, "cpu", numbers)
         monkeypatch.setattr("graphglow.evidence.channels.ROWS", numbers // 50)
         channels = [spread_channel(p, p.adj), ridge_channel(p, p.neighbours)]
         channels += [ridge_channel(p, p.features)]

@@ -34,7 +34,7 @@ MOST_LABELS = {"cpu": 4096, "cuda": 10_000}
 NARROW = 2048
 """Up to so many columns, many labels are solved by columns even if rows are sparse."""
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
-BLOCK = 2**26  # numbers in memory at once
+BLOCK = {"cpu": 2**26, "cuda": 2**29}  # numbers in memory at once, by device
 ROWS = 2**14  # labelled rows at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
@@ -85,7 +85,7 @@ def _dual(
     """Leave-one-out outputs [R, L, C] and weights, the constant first [R, 1 + D, C]."""
     here = take(rows, labelled)
     back = transposed(here)
-    step = max(1, BLOCK // rows.shape[1])
+    step = max(1, BLOCK[target.device.type] // rows.shape[1])
     parts = torch.split(torch.arange(len(labelled), device=target.device), step)
     kernel = torch.cat(
         [times(here, as_dense(transposed(take(here, p))).contiguous()) for p in parts], 1
@@ -300,7 +300,7 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
     reached = [
         torch.zeros(problem.num_nodes, num_classes, device=problem.device) for _ in SPREAD_STEPS
     ]
-    width = max(1, BLOCK // problem.num_nodes)
+    width = max(1, BLOCK[problem.device.type] // problem.num_nodes)
     for some in torch.split(torch.arange(len(groups), device=problem.device), width):
         mine = (column >= some[0]) & (column <= some[-1])
         now = torch.zeros(problem.num_nodes, len(some), device=problem.device)
