@@ -2,12 +2,15 @@
 
 import json
 import pickle
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
+from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, candidates
+from graphglow.evidence.stages import stage, watched
 from graphglow.graphs import load_graph
 from graphglow.pretrained import evidence_learner
 
@@ -62,3 +65,37 @@ def test_the_shipped_learner_says_what_it_said(name):
         some = getattr(refined, field)[: len(said[field])]
         torch.testing.assert_close(some, torch.tensor(said[field]), atol=1e-3, rtol=1e-3)
     assert refined.context == pytest.approx(said["context"], abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (torch.OutOfMemoryError("Tried to allocate 12.00 GiB."), "12.00 GiB .--device cpu"),
+        (MemoryError(), "no room for more .fewer columns"),
+        (
+            RuntimeError("can't allocate memory: you tried to allocate 8000 bytes"),
+            "candidates of this graph must fit in memory; got no room for 8000 bytes",
+        ),
+    ],
+)
+def test_a_stage_that_runs_out_of_memory_says_so(error, sentence, monkeypatch):
+    def full(rows):
+        raise error
+
+    monkeypatch.setattr(candidates.Search, "of", full)
+    with pytest.raises(InputError, match=sentence):
+        EvidenceLearner.untrained().refine(load_graph("synthetic-small"))
+
+
+def test_other_errors_and_watchers_pass_through_a_stage():
+    seen = []
+
+    @contextmanager
+    def watch(name):
+        seen.append(name)
+        yield
+
+    with pytest.raises(RuntimeError, match="else"), watched(watch), stage("views"):
+        raise RuntimeError("something else")
+    with stage("channels"):
+        assert seen == ["views"]

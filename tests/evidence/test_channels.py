@@ -5,6 +5,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.evidence.channels import (
+    BLOCK,
+    MOST_LABELS,
     RIDGES,
     _conjugate_gradients,
     _dual,
@@ -60,7 +62,7 @@ def test_the_link_channel_at_size_is_as_good_as_the_exact_one(monkeypatch):
     data.train_mask = torch.arange(1500) % 2 == 0
     p = problem_of(data)
     exact = ridge_channel(p, p.neighbours)
-    monkeypatch.setattr("graphglow.evidence.channels.MOST_LABELS", 100)
+    monkeypatch.setitem(MOST_LABELS, "cpu", 100)
     monkeypatch.setattr("graphglow.evidence.channels.NARROW", 100)
     found = ridge_channel(p, p.neighbours)
     torch.testing.assert_close(found.scores, exact.scores, atol=0.02, rtol=0)
@@ -76,7 +78,7 @@ def test_few_columns_at_once_change_nothing(monkeypatch, labels):
     p = problem_of(data)
     found = []
     for numbers in (2**26, 5000):
-        monkeypatch.setattr("graphglow.evidence.channels.BLOCK", numbers)
+        monkeypatch.setitem(BLOCK, "cpu", numbers)
         monkeypatch.setattr("graphglow.evidence.channels.ROWS", numbers // 50)
         channels = [spread_channel(p, p.adj), ridge_channel(p, p.neighbours)]
         channels += [ridge_channel(p, p.features)]

@@ -16,6 +16,7 @@ from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rounds import first_round
 from graphglow.evidence.rows import low_rank, sparse_rows, take, times, transposed, unit
 from graphglow.evidence.views import role_view
+from graphglow.ops.search import SIMILARITIES
 
 
 def graph(nodes=50, seed=0):
@@ -64,7 +65,7 @@ def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch, light):
 def test_nearest_is_exact_in_blocks(monkeypatch):
     rows = unit(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)))
     whole = nearest(rows, 4)
-    monkeypatch.setattr("graphglow.ops.search.SIMILARITIES", 90)
+    monkeypatch.setitem(SIMILARITIES, "cpu", 90)
     assert torch.equal(nearest(rows, 4), whole)
     similar = rows @ rows.T - 2 * torch.eye(40)
     best = {(i, int(j)) for i in range(40) for j in similar[i].topk(4).indices}

@@ -14,6 +14,7 @@ once, and an eighth of the labels left out at a time.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -28,12 +29,12 @@ RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # times the mean eigenvalue of K
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 MANY_LABELS = 1024
 """Above, arithmetic is float32, and the smallest ridge is left out."""
-MOST_LABELS = 10_000
-"""Above, sparse rows have no K, which would have 10^8 entries, but conjugate gradients."""
+MOST_LABELS = {"cpu": 4096, "cuda": 10_000}
+"""Above, sparse rows have no K, of up to 10^8 entries, but conjugate gradients; by device."""
 NARROW = 2048
 """Up to so many columns, many labels are solved by columns even if rows are sparse."""
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
-BLOCK = 2**26  # numbers in memory at once
+BLOCK = {"cpu": 2**26, "cuda": 2**29}  # numbers in memory at once, by device
 ROWS = 2**14  # labelled rows at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
@@ -67,7 +68,8 @@ def ridge_channel(problem: Problem, rows: Rows | None) -> Channel:
     labels, width = len(problem.labelled), rows.shape[1]
     target = F.one_hot(problem.classes, len(problem.seen)).float() - problem.prior  # [L, C] Yc
     solve = _primal if width < labels else _dual
-    if isinstance(rows, SparseMatrix) and labels > MOST_LABELS and width > NARROW:
+    many = labels > MOST_LABELS[target.device.type] and width > NARROW
+    if many and isinstance(rows, SparseMatrix):
         solve = _iterative
     ridges = RIDGES if labels <= MANY_LABELS else RIDGES[1:]
     loo, weights = solve(rows, problem.labelled, target, ridges)
@@ -83,7 +85,7 @@ def _dual(
     """Leave-one-out outputs [R, L, C] and weights, the constant first [R, 1 + D, C]."""
     here = take(rows, labelled)
     back = transposed(here)
-    step = max(1, BLOCK // rows.shape[1])
+    step = max(1, BLOCK[target.device.type] // rows.shape[1])
     parts = torch.split(torch.arange(len(labelled), device=target.device), step)
     kernel = torch.cat(
         [times(here, as_dense(transposed(take(here, p))).contiguous()) for p in parts], 1
@@ -137,8 +139,8 @@ def _iterative(
     shifts = torch.tensor(ridges, device=target.device)
     shifts = shifts * (here.values.square().sum() / len(labelled) + 1)
 
-    def kernel(v: Tensor) -> Tensor:
-        return times(here, times(back, v)) + v.sum(0)
+    def kernel(v: Tensor, kept: Tensor | float = 1.0) -> Tensor:
+        return kept * (times(here, times(back, v)) + v.sum(0))
 
     alphas = _conjugate_gradients(kernel, target, shifts)
     weights = [torch.cat([a.sum(0, keepdim=True), times(back, a)]) for a in alphas]
@@ -146,7 +148,7 @@ def _iterative(
     fold = torch.arange(len(labelled), device=target.device) % FOLDS
     for k in range(FOLDS):
         kept = (fold != k).float()[:, None]
-        held = _conjugate_gradients(lambda v, m=kept: m * kernel(v), kept * target, shifts)
+        held = _conjugate_gradients(partial(kernel, kept=kept), kept * target, shifts)
         for i, alpha in enumerate(held):
             loo[i] += (1 - kept) * kernel(alpha)
     return loo, torch.stack(weights)
@@ -298,7 +300,7 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
     reached = [
         torch.zeros(problem.num_nodes, num_classes, device=problem.device) for _ in SPREAD_STEPS
     ]
-    width = max(1, BLOCK // problem.num_nodes)
+    width = max(1, BLOCK[problem.device.type] // problem.num_nodes)
     for some in torch.split(torch.arange(len(groups), device=problem.device), width):
         mine = (column >= some[0]) & (column <= some[-1])
         now = torch.zeros(problem.num_nodes, len(some), device=problem.device)

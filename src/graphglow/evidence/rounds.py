@@ -17,7 +17,6 @@ from graphglow.evidence.stages import stage
 from graphglow.evidence.views import AGAIN, ALL, FIRST, SECOND, first_views, second_views
 from graphglow.evidence.votes import vote_channel, vote_evidence
 from graphglow.graphs.graph import normalised_adjacency
-from graphglow.ops.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0
 VOTERS = 2**16  # nodes voted on at once
@@ -67,7 +66,6 @@ class SecondRound:
 
     first: FirstRound
     scale: Tensor
-    graph: SparseMatrix
     views: dict[str, Tensor]
     scales: dict[str, tuple[float, float]]
     channels: dict[str, Channel]
@@ -152,7 +150,7 @@ def second_round(
     channels["again"] = ridge_channel(problem, SideBySide.of([known[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(problem, graph)
     context = second_context(problem, first.context, channels, first.pairs, weight)
-    return SecondRound(first, scale, graph, views, scales, channels, context)
+    return SecondRound(first, scale, views, scales, channels, context)
 
 
 def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:

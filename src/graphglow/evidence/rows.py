@@ -125,7 +125,8 @@ def dots(rows: Tensor, pairs: Tensor) -> Tensor:
     crow = F.pad(counts.cumsum(0), (1, 0))
     shape = (len(here), len(rows))
     pattern = csr_tensor(crow, pairs[1], torch.zeros(pairs.shape[1]), shape)
-    return torch.sparse.sampled_addmm(pattern, rows[here], rows.T, beta=0.0).values()
+    products: Tensor = torch.sparse.sampled_addmm(pattern, rows[here], rows.T, beta=0.0).values()
+    return products
 
 
 def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
@@ -136,6 +137,7 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     columns = rows.shape[1]
     if columns <= width:
         return as_dense(rows)
+    assert not isinstance(rows, SideBySide)
     device = rows.device if isinstance(rows, Tensor) else rows.values.device
     wide = min(width + 8, rows.shape[0], columns)
     sketch = torch.randn(columns, wide, generator=generator).to(device)

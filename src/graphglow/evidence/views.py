@@ -77,6 +77,8 @@ def _smoothed(once: str, twice: str, adj: SparseMatrix, x: Tensor) -> dict[str, 
 def _or_none(problem: Problem, rows: Rows | None, generator: torch.Generator) -> Tensor:
     if rows is None:
         return torch.zeros(problem.num_nodes, 0, device=problem.device)
+    if isinstance(rows, Tensor) and rows.shape[1] <= WIDTH:
+        return rows  # unit rows already
     return unit(low_rank(rows, WIDTH, generator))
 
 

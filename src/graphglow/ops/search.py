@@ -18,10 +18,12 @@ LIST = 128
 """Rows of a list, on average."""
 PROBES = 16
 """Lists that a query looks through."""
+CLOSEST = 4
+"""Where only the nearest row is wanted, as in k-means."""
 CENTROIDS = 1024
 """Up to so many, a query is compared with all of them."""
 SAMPLE, MOVES = 32, 5  # rows per list that centroids are moved by, and how often
-SIMILARITIES = 2**24  # in memory at once
+SIMILARITIES = {"cpu": 2**24, "cuda": 2**28}  # in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +92,8 @@ class Search:
         if self.centroids is not None:
             return self._in_lists(queries, k, but)
         found = []
-        for some in torch.arange(len(queries), device=queries.device).split(
-            max(1, SIMILARITIES // len(self.rows))
-        ):
+        every = torch.arange(len(queries), device=queries.device)
+        for some in torch.split(every, max(1, SIMILARITIES[queries.device.type] // len(self.rows))):
             similar = queries[some] @ self.rows.T
             if but is not None:
                 similar[some - some[0], but[some]] = -1
@@ -104,7 +105,7 @@ class Search:
         assert self.centroids is not None
         assert self.members is not None
         assert self.starts is not None
-        probes = min(PROBES, len(self.centroids.rows))
+        probes = min(PROBES if k > 1 else CLOSEST, len(self.centroids.rows))
         asked = self.centroids.closest(queries, probes)[1].flatten()  # [n * probes]
         order = asked.argsort(stable=True)
         query = order // probes

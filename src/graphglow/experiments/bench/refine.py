@@ -1,7 +1,7 @@
 """Refinement and audit at size: seconds and peak memory of each stage, and a plain GCN beside them.
 
 graphglow bench refine --targets cora pubmed
-python -m graphglow.experiments.bench.refine --nodes 1000000 --edges 10000000 --features 100
+python -m graphglow.experiments.bench.refine --nodes 1000000 --out results/bench_refine.jsonl
 """
 
 import argparse
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch_geometric.data import Data
@@ -26,6 +26,7 @@ from graphglow.experiments.bench.config import BenchConfig, Row, quotient, stamp
 from graphglow.graphs import load_graph, synthetic_graph
 from graphglow.inference.audit import load_auditor
 from graphglow.pretrained import evidence_learner
+from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 
 
@@ -66,7 +67,8 @@ def run_refine(config: RefineBench, data_root: Path | None) -> Iterator[Row]:
     for name in config.targets:
         load_graph(name, data_root=data_root)  # a bad name is refused before any process
     parts = ("refine", "audit") if config.what == "both" else (config.what,)
-    for target in (*config.targets, *config.nodes):
+    targets: list[str | int] = [*config.targets, *config.nodes]
+    for target in targets:
         seconds = {}
         for part in parts:
             rows = measure.in_fresh_process(measured, config, target, part, data_root)
@@ -160,10 +162,12 @@ class Spent(NamedTuple):
 def gcn_seconds(config: RefineBench, target: str, data_root: Path | None) -> float:
     """Seconds of training a plain GCN on the same device."""
     data = load_graph(target, data_root=data_root)
-    given = {"seed": config.seed, "device": config.device}
-    fit("gcn", data, epochs=5, **given)
-    runs = [fit("gcn", data, epochs=config.gcn_epochs, **given) for _ in range(config.repeats)]
-    return median(run.train_seconds for run in runs)
+
+    def train(epochs: int) -> float:
+        return fit("gcn", data, epochs=epochs, seed=config.seed, device=config.device).train_seconds
+
+    train(5)
+    return median(train(config.gcn_epochs) for _ in range(config.repeats))
 
 
 def _now(device: torch.device) -> tuple[float, float]:
@@ -174,8 +178,9 @@ def _now(device: torch.device) -> tuple[float, float]:
 
 
 def main() -> None:
-    """The same without the command line's packages: rows on standard output."""
+    """The same without the command line's packages; rows are added to a file."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
     for field in fields(RefineBench):
         flag = f"--{field.name.replace('_', '-')}"
         if isinstance(field.default, tuple):
@@ -183,10 +188,12 @@ def main() -> None:
             parser.add_argument(flag, nargs="*", type=kind, default=field.default)
         else:
             parser.add_argument(flag, type=type(field.default), default=field.default)
-    given = vars(parser.parse_args())
-    config = RefineBench(**{k: tuple(v) if isinstance(v, list) else v for k, v in given.items()})
+    given: dict[str, Any] = vars(parser.parse_args())
+    given |= {name: tuple(given[name]) for name in ("targets", "nodes")}
+    out = given.pop("out")
+    config = RefineBench(**given)
     for row in stamped("refine", resolve_device(config.device), run_refine(config, None)):
-        print(json.dumps(row), flush=True)
+        append_line(out, json.dumps(row))
 
 
 if __name__ == "__main__":
