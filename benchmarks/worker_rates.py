@@ -61,9 +61,7 @@ def main() -> None:
         found = [{"workers": workers} | one for one in made]
         for row in stamped("workers", resolve_device(args.device), found):
             append_line(args.out, json.dumps(row))
-            print(
-                {name: row[name] for name in ("part", "workers", "seconds", "result")}, flush=True
-            )
+            print(*(f"{name} {row[name]}" for name in SHOWN), flush=True)
 
 
 if __name__ == "__main__":
