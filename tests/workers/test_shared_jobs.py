@@ -32,8 +32,8 @@ JOB = Path(__file__).with_name("shared_job.py")
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setitem(candidates.NODES, "cpu", 16)
-    monkeypatch.setitem(candidates.PAIRS, "cpu", 128)
+    monkeypatch.setitem(candidates.NODES, "cpu", 40)
+    monkeypatch.setitem(candidates.PAIRS, "cpu", 1024)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +65,14 @@ def test_several_processes_give_the_bytes_of_one(data, processes):
 
 @pytest.mark.slow
 def test_ray_gives_the_bytes_of_one_process(cluster, data):
-    alone = everything(data)
-    for tasks in (1, 2, 7):
+    alone = evidence_learner().refine(data)
+    for tasks in (1, 7):
         with Blocks(tasks, "auto", device="cpu") as each:
-            assert_same(everything(data, each), alone)
+            refined = evidence_learner().refine(data, each=each)
+        for name in REFINED:
+            assert torch.equal(getattr(refined, name), getattr(alone, name)), name
+    with Blocks(2, "auto", device="cpu") as each:
+        assert_same(everything(data, each), everything(data))
 
 
 class Killed(BaseException):
