@@ -45,6 +45,11 @@ class Line(NamedTuple):
         """Whether it is as good as the highest, for all that can be said."""
         return self.p is not None and self.p >= SIGNIFICANT
 
+    @property
+    def against_highest(self) -> str:
+        """In words."""
+        return "highest" if self.p is None else "level" if self.level else f"lower, {_p(self.p)}"
+
 
 @dataclass(frozen=True)
 class Comparison:
