@@ -63,7 +63,7 @@ def compare(  # noqa: D417 (flags.py says the rest)
             percent(line.mean),
             "" if line.std is None else f"{100 * line.std:.1f}",
             f"{line.seconds:.1f}",
-            "highest" if line.p is None else "level" if line.level else f"lower, p = {line.p:.2g}",
+            line.against_highest,
         )
         for line in found.lines
     ]

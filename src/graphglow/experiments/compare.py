@@ -5,6 +5,7 @@ graphglow compare --target people.csv+relations.csv
 
 import math
 import statistics
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,8 +15,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least, one_of
-from graphglow.errors import InputError
-from graphglow.experiments.open_world.methods import NAMES, run_methods
+from graphglow.errors import InputError, InputWarning
+from graphglow.experiments.open_world.methods import NAMES, run_methods, together
 from graphglow.graphs import as_graph, check_graph
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.pretrained import UNIVERSAL, LearnerName
@@ -43,6 +44,11 @@ class Line(NamedTuple):
     def level(self) -> bool:
         """Whether it is as good as the highest, for all that can be said."""
         return self.p is not None and self.p >= SIGNIFICANT
+
+    @property
+    def against_highest(self) -> str:
+        """In words."""
+        return "highest" if self.p is None else "level" if self.level else f"lower, {_p(self.p)}"
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,8 @@ def _p(p: float | None) -> str:
 
 
 Told = Callable[[str, int, int], None]
+Runs = list[tuple[Tensor, Tensor]]
+"""Of each split the nodes tested [n], and whether they are right [n]."""
 
 
 def compare(
@@ -123,46 +131,37 @@ def compare(
     for method in methods:
         one_of("method", method, tuple(NAMES))
     splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)
-    right: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    right: dict[str, Runs] = {}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
-    total = len(methods) * len(splits)
-    for number, one in enumerate(splits):
+    jobs = [(number, asked) for number in range(len(splits)) for asked in together(methods)]
+    for done, (number, asked) in enumerate(jobs):
+        told(f"{NAMES[asked[0]]}, run {number + 1}", done, len(jobs))
+        one = splits[number]
         nodes = one.test_mask.nonzero()[:, 0]
-        for place, method in enumerate(methods):
-            told(
-                f"{NAMES.get(method, method)}, run {number + 1}",
-                number * len(methods) + place,
-                total,
-            )
-            if method in failed or (method == "instant" and "graphglow" in methods):
-                continue
-            both = ["graphglow", "instant"] if method == "graphglow" else [method]
-            asked = [name for name in both if name in methods]
-            try:
-                for entry in run_methods(
-                    one, asked, seed=seed + number, device=device, learner=learner
-                ):
-                    found = (entry.scores.argmax(1) == one.y)[nodes].double()
-                    right.setdefault(entry.method, []).append((nodes, found))
-                    seconds.setdefault(entry.method, []).append(entry.seconds)
-            except InputError as error:
-                failed |= dict.fromkeys(asked, str(error))
-    told("done", total, total)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", InputWarning)  # the table says it
+                entries = [*run_methods(one, asked, seed=seed + number, device=device,
+                                        learner=learner)]  # fmt: skip
+        except InputError as error:
+            failed |= dict.fromkeys(asked, str(error))
+            continue
+        for entry in entries:
+            found = (entry.scores.argmax(1) == one.y)[nodes].double()
+            right.setdefault(entry.method, []).append((nodes, found))
+            seconds.setdefault(entry.method, []).append(entry.seconds)
     whole = {name: runs for name, runs in right.items() if len(runs) == len(splits)}
     if not whole:
         raise InputError(f"a method must be able to run on the graph; got {failed}")
-    means = {
-        name: statistics.mean(float(r.mean()) for _, r in runs) for name, runs in whole.items()
-    }
-    order = sorted(whole, key=lambda name: -means[name])
-    size = len(splits[0].y)
+    scores = {name: [float(r.mean()) for _, r in runs] for name, runs in whole.items()}
+    order = sorted(whole, key=lambda name: -statistics.mean(scores[name]))
     lines = []
     for name in order:
-        each = [float(r.mean()) for _, r in whole[name]]
+        each, spent = scores[name], statistics.mean(seconds[name])
         std = statistics.stdev(each) if len(each) > 1 else None
-        p = None if name == order[0] else chance(whole[order[0]], whole[name], size)
-        lines.append(Line(name, means[name], std, statistics.mean(seconds[name]), p))
+        p = None if name == order[0] else chance(whole[order[0]], whole[name], len(splits[0].y))
+        lines.append(Line(name, statistics.mean(each), std, spent, p))
     return Comparison(lines, how, failed)
 
 
@@ -174,13 +173,10 @@ def _checked(data: Data) -> Data:
     return check_graph(data, need_validation=False)
 
 
-def chance(
-    best: Sequence[tuple[Tensor, Tensor]], other: Sequence[tuple[Tensor, Tensor]], size: int
-) -> float:
+def chance(best: Runs, other: Runs, size: int) -> float:
     """How likely so large a difference is by chance: of which nodes are tested, and of seeds.
 
-    Shapes:
-        of each split, nodes [n] and whether they are right [n]
+    ``size`` is the number of nodes.
     """
     total, count = torch.zeros(size).double(), torch.zeros(size).double()
     apart = []

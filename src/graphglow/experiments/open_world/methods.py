@@ -89,6 +89,13 @@ def settings_of(method: str) -> dict[str, Any]:
     return shared | dict(own)
 
 
+def together(methods: Sequence[str]) -> list[list[str]]:
+    """Methods one by one, but for ours, of which one makes the other: as they may fail."""
+    both = [name for name in ("graphglow", "instant") if name in methods]
+    alone = [[name] for name in methods if name not in both]
+    return [*alone, both] if both else alone
+
+
 def run_methods(
     data: Data,
     methods: Sequence[str] = tuple(NAMES),

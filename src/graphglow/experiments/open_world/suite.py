@@ -26,7 +26,7 @@ from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError
 from graphglow.experiments.open_world import methods as suite_methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
-from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
+from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods, together
 from graphglow.experiments.open_world.targets import (
     AS_IT_IS,
     CONDITIONS,
@@ -280,11 +280,7 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
     if data is None:
         return []
     rows = []
-    for method in job.methods:  # one by one, so that one that fails does not end the others
-        if method == "instant" and "graphglow" in job.methods:
-            continue
-        both = ("graphglow", "instant") if method == "graphglow" else (method,)
-        asked = [name for name in both if name in job.methods]
+    for asked in together(job.methods):
         try:
             entries = run_methods(
                 data, asked, seed=job.seed, device=device, learner=job.learner,
