@@ -163,7 +163,7 @@ class Checkpoints:
             tensors: dict[str, Tensor] = {}
             for name, part in parts.items():
                 tensors |= prefixed(name, part.state())
-            save_tensors(path, "checkpoint", tensors, meta)
+            save_tensors(path, "checkpoint", tensors, meta, make_folder=True)
         except (InputError, MemoryError) as error:
             if not self._warned:
                 self._warned = True
