@@ -33,7 +33,11 @@ REPO = Path(__file__).parents[1]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Files go to xdist's workers in the order below, not those with the most tests first."""
+    """Files go to xdist's workers in the order below, not those with the most tests first.
+
+    That a split was drawn is said in most tests, and looked at in those that ask for it.
+    """
+    config.addinivalue_line("filterwarnings", f"ignore:.*{SPLIT_SAID}")
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
 

@@ -123,8 +123,7 @@ def test_of_two_processes_on_one_run_the_second_is_refused(run, words, out):
             time.sleep(0.01)
         for more in ([], ["--resume"], ["--overwrite"]):
             assert run(*words, "--epochs", "100000", *more).refuses() == (
-                f"graphglow: a run must have its folder to itself; got {folder}, which another "
-                "process is at work in\n"
+                f"graphglow: one run at a time must write a file; got {out}, which another writes\n"
             )
     finally:
         first.kill()

@@ -173,7 +173,12 @@ def existing_file(path: str | Path, what: str) -> Path:
 
 
 def save_tensors(
-    path: str | Path, kind: str, tensors: dict[str, Tensor], meta: dict[str, Any]
+    path: str | Path,
+    kind: str,
+    tensors: dict[str, Tensor],
+    meta: dict[str, Any],
+    *,
+    make_folder: bool = False,
 ) -> None:
     """Write tensors and JSON metadata as one safetensors file with a checksum, atomically.
 
@@ -182,11 +187,12 @@ def save_tensors(
         kind: What the file is (``"learner"``, ``"result"``); :func:`load_tensors` asks for it.
         tensors: Named tensors, any device.
         meta: Anything JSON can hold.
+        make_folder: Whether its folder is made, if it is not there.
     """
     facts = json.loads(json.dumps({"kind": kind, "version": FORMAT_VERSION, **meta}))
     flat = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"graphglow": json.dumps({**facts, CHECKSUM: checksum(flat, facts)})}
-    with atomic_path(path) as temporary:
+    with atomic_path(path, make_folder=make_folder) as temporary:
         temporary.write_bytes(tensors_to_bytes(flat, metadata=header))
 
 

@@ -124,7 +124,6 @@ def test_edges_of_the_input_are_counted_once():
         (Data(x=torch.eye(3), y=torch.tensor([0, 1, 9])), "classes below the node count 3; got 9"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:the graph has no split")
 def test_what_is_no_graph_is_one_sentence(graph, sentence):
     with pytest.raises(graphglow.InputError, match=sentence):
         graphglow.refine(graph)

@@ -111,7 +111,7 @@ def test_a_checkpoint_that_cannot_be_written_stops_nothing(tmp_path, monkeypatch
     killed(transferred, tmp_path, 4)
     before = {path: path.read_bytes() for path in eager(tmp_path).files()}
 
-    def full(*args):
+    def full(*args, **kwargs):
         raise InputError("the output path must be writable; got x (No space left on device)")
 
     monkeypatch.setattr("graphglow.training.checkpoint.save_tensors", full)

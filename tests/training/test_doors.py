@@ -56,7 +56,6 @@ def test_a_split_that_is_drawn_is_said(door):
         DOORS[door](graph())
 
 
-@pytest.mark.filterwarnings("ignore:the graph has no split")
 @pytest.mark.parametrize("labels", ["flat", "one column"])
 def test_the_split_that_is_drawn_is_the_same_everywhere(labels):
     data = graph()

@@ -139,7 +139,8 @@ class RunFolder:
     def _write(self, path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> bool:
         """Whether a file could be written; the first that could not is a warning."""
         try:
-            save_tensors(path, self.kind, tensors, {"run": self._run, "facts": facts})
+            meta = {"run": self._run, "facts": facts}
+            save_tensors(path, self.kind, tensors, meta, make_folder=True)
             return True
         except (InputError, MemoryError) as error:
             if not self._warned:

@@ -98,7 +98,7 @@ def read_settings(path: Path) -> Settings:
 def write_settings(path: Path, settings: Settings) -> None:
     """Replace a settings file, in one step; who changes one reads it too while :func:`locked`."""
     text = json.dumps(settings.entries, indent=2, sort_keys=True, allow_nan=False)
-    with atomic_path(Path(path).expanduser()) as temporary:
+    with atomic_path(Path(path).expanduser(), make_folder=True) as temporary:
         temporary.write_text(text + "\n")
 
 
