@@ -205,8 +205,8 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
         true_share = 1 - float(made.real.float().mean())
         free = pairs_without_edge(ground, COMPARED, generator)
         others = [auditor.edge_scores(evidence_of(ground, standing, p), context) for p in free]
-        share = auditor.false_share(scores, *others, context)
-        p = (scores + shift_to(scores, share.estimate)).sigmoid().numpy()
+        share, slope = auditor.false_share(scores, *others, context)
+        p = (slope * scores + shift_to(slope * scores, share.estimate)).sigmoid().numpy()
         worst = np.argsort(p)[: max(1, len(p) // 100)]
         row |= {
             "false_share": true_share, "estimate": share.estimate, "low": share.low,

@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, PairScorer, share_facts
+from graphglow.auditing.auditor import (
+    AUDIT_VERSION,
+    MOST_SLOPE,
+    Auditor,
+    PairScorer,
+    share_facts,
+)
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.ground import Ground, ground_of
@@ -249,32 +255,36 @@ def _fit_scorer(
 
 
 @torch.no_grad()
-def _facts(scorer: nn.Module, lesson: Lesson) -> Tensor:
-    """What the share of false edges is learned from."""
+def _facts(scorer: nn.Module, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    """What share and slope are learned from, and the slope that would be right; NaN if none."""
     parts = (lesson.edges, lesson.uniform, lesson.by_degree)
     edges, uniform, by_degree = (scorer(p.float(), lesson.context) for p in parts)
-    return share_facts(edges, uniform, by_degree, lesson.context)
+    facts = share_facts(edges, uniform, by_degree, lesson.context)
+    if not 0.01 < float(lesson.real.mean()) < 0.99:
+        return facts, torch.tensor(torch.nan)
+    found = _logistic(edges.double(), lesson.real.double(), torch.ones(len(edges)).double())
+    return facts, found[0].clamp_min(1e-3).log().clamp(-MOST_SLOPE, MOST_SLOPE)
 
 
 def _fit_share(
     auditor: Auditor,
     lessons: list[Lesson],
-    facts: list[tuple[int, Tensor]],
+    facts: list[tuple[int, tuple[Tensor, Tensor]]],
     shares: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
-    """Laplace log-loss of the share; there is one to a lesson, so steps are fewer and smaller."""
+    """Laplace log-loss of share and slope; there is one to a lesson: steps are few and small."""
     order = [i for i, _ in facts]
-    rows = torch.stack([row for _, row in facts])
+    rows, slopes = (torch.stack(part) for part in zip(*(row for _, row in facts), strict=True))
     truth = torch.stack([lessons[i].false_share for i in order])
     weight = shares[order]
 
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(weight, 64, replacement=True, generator=generator)
         noise = 0.05 * torch.randn(rows[e].shape, generator=generator)
-        median, scale = auditor.share(rows[e] + noise)
+        median, scale, slope = auditor.share(rows[e] + noise)
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
-        return cost
+        return cost + (slope.log() - slopes[e]).abs().nanmean()
 
     few = replace(
         config, steps=max(2, config.steps * 2 // 5), learning_rate=config.learning_rate / 3
