@@ -112,11 +112,11 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tens
         cut = torch.quantile(pairs, level)
         below = (edges[:, None] <= cut).float().mean(0)
         facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
-    facts += [torch.quantile(edges, level) / 4, context[:8]]
+    facts += [torch.quantile(edges, level) / 4, context[:9]]
     return torch.cat(facts)
 
 
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 8
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 9
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,11 +46,13 @@ class AuditPretrainConfig:
     """On random graphs."""
     max_nodes: int = 3000
     """Of larger sources, each lesson takes a part."""
-    steps: int = 1000
+    steps: int = 600
     """Of the optimizer, for each network."""
     learning_rate: float = 1e-2
     """The highest of one cycle."""
-    weight_decay: float = 0.1
+    weight_decay: float = 1e-2
+    ridge: float = 5e-3
+    """L2 penalty on what is added to the graph's own regressions."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -237,7 +239,7 @@ def fit_auditor(
 
 
 def _fit_scorer(
-    scorer: nn.Module,
+    scorer: PairScorer,
     taught: list[tuple[Tensor, Tensor, Tensor]],
     shares: Tensor,
     config: AuditPretrainConfig,
@@ -248,8 +250,9 @@ def _fit_scorer(
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(shares, 16, replacement=True, generator=generator)[:, None]
         p = torch.randint(truth.shape[1], (16, 256), generator=generator)
-        out = scorer(evidence[e, p].float(), context[e])
-        return F.binary_cross_entropy_with_logits(out, truth[e, p])
+        said = scorer(evidence[e, p].float(), context[e])
+        penalty = config.ridge * scorer.out.square().sum()
+        return F.binary_cross_entropy_with_logits(said, truth[e, p]) + penalty
 
     fit_one_cycle(scorer, loss, config)
 
