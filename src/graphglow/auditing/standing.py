@@ -28,9 +28,9 @@ CONTEXT = (
     "lean", "share",
     *(f"below_{q}_{kind}" for kind in ("uniform", "degree") for q in QUANTILES),
 )  # fmt: skip
-"""Of the graph: edges, degrees, what there is, how much the summed-up evidence tells edges from pairs,
-the log-odds of by degree against uniform among false edges and of false edges, and the share of
-edges among the lowest pairs, over that of the pairs themselves."""
+"""Of the graph: edges, degrees, what there is; how much the summed-up evidence tells edges from
+pairs; log-odds of by degree against uniform among false edges, and of false ones among edges; the
+share of edges among the lowest pairs, over that of the pairs themselves."""
 
 BINS = 24
 SAMPLE = 10_000
