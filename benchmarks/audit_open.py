@@ -450,7 +450,9 @@ def each_graph(rows: list[dict]) -> str:
             best = 0.0 if row is None else max(row["others"][h] for h in HEURISTICS)
             line.append("-" if row is None else f"{row['auc']:.3f} / {best:.3f}")
         lines.append(line)
-    return "\n".join(_markdown("auditor / best heuristic", list(conditions), lines))
+    return "\n".join(
+        _markdown("auditor / best heuristic", list(conditions), lines) if lines else []
+    )
 
 
 def _markdown(corner: str, columns: list[str], lines: list[list[str]]) -> list[str]:

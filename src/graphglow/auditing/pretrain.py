@@ -287,7 +287,8 @@ def _fit_share(
         noise = 0.05 * torch.randn(rows[e].shape, generator=generator)
         median, scale, slope = auditor.share(rows[e] + noise)
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
-        return cost + (slope.log() - slopes[e]).abs().nanmean()
+        cost = cost + (slope.log() - slopes[e]).abs().nanmean()
+        return cost
 
     few = replace(
         config, steps=max(2, config.steps * 2 // 5), learning_rate=config.learning_rate / 3

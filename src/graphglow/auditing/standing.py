@@ -86,7 +86,7 @@ def standing_of(ground: Ground, generator: torch.Generator) -> Standing:
     weights = torch.cat([weights, own[None]])
     made = replace(made, weights=weights, fit_cuts=fit_cuts, fit_tables=fit_tables)
     evidence = [_evidence(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    return replace(made, context=_context(ground, *evidence, torch.stack([lean, share])))
+    return replace(made, context=_context(ground, evidence, torch.stack([lean, share])))
 
 
 def evidence_of(ground: Ground, standing: Standing, pairs: Tensor) -> Tensor:
@@ -243,9 +243,8 @@ def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
     return every.gather(1, place)[:, 0].T.clamp(-12, 12)
 
 
-def _context(
-    ground: Ground, edges: Tensor, uniform: Tensor, by_degree: Tensor, false: Tensor
-) -> Tensor:
+def _context(ground: Ground, evidence: list[Tensor], false: Tensor) -> Tensor:
+    edges, uniform, by_degree = evidence
     mean = ground.degree.mean().clamp_min(1e-3)
     facts = [
         math.log(min(len(ground.problem.low), 100_000)) / 3 - 3,
