@@ -11,7 +11,7 @@ graph auto-encoder, which is trained on the very graph. One JSON line per graph 
     python benchmarks/audit_open.py --exam data --attacked data/open/attacked
     python benchmarks/audit_open.py --labels data
     python benchmarks/audit_open.py --scale 1000000 10000000
-    python benchmarks/audit_open.py --table
+    python benchmarks/audit_open.py --table --docs docs/audit.md
 
 The first does all that is not there yet: lessons and folds in --work, rows in --out.
 """
@@ -24,7 +24,7 @@ import platform
 import subprocess
 import time
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import cache
@@ -87,6 +87,9 @@ MOST = 20_000
 GAE_EPOCHS = 200
 RATES = ("05", "15", "25")
 RANDOM_A_ROUND = 14
+HEURISTICS = ("common neighbours", "jaccard", "adamic-adar", "resource allocation",
+              "preferential attachment", "feature cosine", "adjacency svd cosine")  # fmt: skip
+MARKS = ("<!-- tables of results/audit.jsonl -->", "<!-- end of tables -->")
 
 
 # ---------------------------------------------------------------- heuristics and the auto-encoder
@@ -206,8 +209,8 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
         true_share = 1 - float(made.real.float().mean())
         free = pairs_without_edge(ground, COMPARED, generator)
         others = [auditor.edge_scores(evidence_of(ground, standing, p), context) for p in free]
-        share = auditor.false_share(scores, *others, context)
-        p = (scores + shift_to(scores, share.estimate)).sigmoid().numpy()
+        share, slope = auditor.false_share(scores, *others, context)
+        p = (slope * scores + shift_to(slope * scores, share.estimate)).sigmoid().numpy()
         worst = np.argsort(p)[: max(1, len(p) // 100)]
         row |= {
             "false_share": true_share, "estimate": share.estimate, "low": share.low,
@@ -404,36 +407,80 @@ def done_in_time(
 
 def table(rows: list[dict]) -> str:
     """Means over graphs, by condition, of everybody; then what is estimated."""
-    cells = defaultdict(list)
-    for row in rows:
-        for name, value in {"auditor": row.get("auc"), **row.get("others", {})}.items():
-            if value is not None:
-                cells[row["condition"], name].append(value)
-    conditions = [c for c in dict.fromkeys(r["condition"] for r in rows) if (c, "auditor") in cells]
-    names = list(dict.fromkeys(n for _, n in cells))
-    lines = ["| AUC | " + " | ".join(conditions) + " |", "|---" * (len(conditions) + 1) + "|"]
-    for name in names:
-        means = [np.mean(v) if (v := cells.get((c, name))) else float("nan") for c in conditions]
-        lines.append(f"| {name} | " + " | ".join(f"{m:.3f}" for m in means) + " |")
+    import pandas as pd
 
-    def mean(key: str, conditions: tuple[str, ...]) -> float:
-        found = [r[key] for r in rows if r["condition"] in conditions and key in r]
-        return float(np.mean(found)) if found else float("nan")
-
-    for row in rows:
-        if "low" in row:
-            row["error"] = abs(row["estimate"] - row["false_share"])
-            row["inside"] = float(row["low"] <= row["false_share"] <= row["high"])
-    for condition in SHARES:
-        lines.append(
-            f"{condition}: share off by {100 * mean('error', (condition,)):.1f} points, in the "
-            f"interval {mean('inside', (condition,)):.0%}, calibration error "
-            f"{mean('ece', (condition,)):.3f}, precision of the worst 1 % "
-            f"{mean('precision_1', (condition,)):.3f}"
-        )
-    lines.append(f"all shares: off by {100 * mean('error', SHARES):.1f} points; calibration "
-                 f"error {mean('ece', SHARES):.3f}")  # fmt: skip
+    frame = pd.DataFrame([
+        {"condition": r["condition"], "name": name, "auc": value}
+        for r in rows if "auc" in r
+        for name, value in {"**auditor**": r["auc"], **r["others"]}.items()
+    ])  # fmt: skip
+    lines = []
+    if len(frame):
+        means = frame.pivot_table("auc", "name", "condition", sort=False)
+        counts = frame.pivot_table("auc", "name", "condition", aggfunc="count", sort=False)
+        fewer = counts.lt(counts.loc["**auditor**"]) & means.notna()
+        text = means.map("{:.3f}".format) + counts.map(" ({:.0f})".format).where(fewer, "")
+        text = text.where(means.notna(), "-")
+        lines += _markdown("AUC", list(text), [[n, *text.loc[n]] for n in text.index])
+    found = pd.DataFrame([r for r in rows if r["condition"] in SHARES and "low" in r])
+    if len(found):
+        found["off"] = 100 * (found["estimate"] - found["false_share"]).abs()
+        inside = found["false_share"].between(found["low"], found["high"])
+        found["inside"] = 100 * inside
+        columns = ["off", "inside", "ece", "precision_1"]
+        part = found.groupby("condition", sort=False)[columns].mean()
+        part.loc["all four"] = found[columns].mean()
+        names = ["share off by, points", "in the interval, %", "calibration error",
+                 "precision of the worst 1 %"]  # fmt: skip
+        lines += ["", *_markdown("false edges", names, [
+            [name, f"{r.off:.1f}", f"{r.inside:.0f}", f"{r.ece:.3f}",
+             "-" if name in ("random 0", "all four") else f"{r.precision_1:.3f}"]
+            for name, r in part.iterrows()])]  # fmt: skip
     return "\n".join(lines)
+
+
+def each_graph(rows: list[dict]) -> str:
+    """The auditor and the best of the single heuristics, by graph and condition."""
+    conditions = ("random +50", "degree +50", "across +50", "attack +25", "hidden 20")
+    cells = {(r["target"], r["condition"]): r for r in rows if "auc" in r}
+    lines = []
+    for target in dict.fromkeys(t for t, _ in sorted(cells)):
+        line = [target]
+        for c in conditions:
+            row = cells.get((target, c))
+            best = 0.0 if row is None else max(row["others"][h] for h in HEURISTICS)
+            line.append("-" if row is None else f"{row['auc']:.3f} / {best:.3f}")
+        lines.append(line)
+    return "\n".join(
+        _markdown("auditor / best heuristic", list(conditions), lines) if lines else []
+    )
+
+
+def _markdown(corner: str, columns: list[str], lines: list[list[str]]) -> list[str]:
+    head = [[corner, *columns], ["---"] * (len(columns) + 1)]
+    return [f"| {' | '.join(line)} |" for line in head + lines]
+
+
+def all_tables(rows: list[dict]) -> str:
+    """Of the rows in results/audit.jsonl, as docs/audit.md has them; of several the latest."""
+    rows = list({(r["target"], r["condition"], r["seed"], r["auditor"]): r for r in rows}.values())
+    open_rows = [r for r in rows if r["auditor"] != "exam"]
+    plain = [r for r in open_rows if not r["condition"].endswith("labels")]
+    labels = [r for r in open_rows if r["condition"].endswith("labels")]
+    parts = [("Held-out families, without labels", table(plain)),
+             ("Held-out families, a fifth of the labels given", table(labels)),
+             ("Each graph", each_graph(plain))]  # fmt: skip
+    for target, start in (("cora", ""), ("citeseer", ""), ("cora", "metattack")):
+        own = [r for r in rows if (r["auditor"], r["target"]) == ("exam", target)]
+        own = [r for r in own if r["condition"].startswith("metattack") == bool(start)]
+        own = [r for r in own if "flipped" not in r["condition"]]
+        parts.append((f"The exam: {target}{' under ' * bool(start)}{start}", table(own)))
+    flipped = [r for r in rows if "flipped" in r["condition"]]
+    parts.append(("The exam: flipped labels of cora", table(flipped)))
+    for row in rows:
+        if row["target"] == "scale":
+            parts.append(("Time", f"{row['condition']}: {row['seconds']} s on {row['device']}"))
+    return "\n\n".join(f"### {title}\n{text}" for title, text in parts if text)
 
 
 def lesson_tasks(graphs: list[Path], args: argparse.Namespace) -> list[tuple]:
@@ -462,6 +509,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/audit"), help="lessons and folds")
     parser.add_argument("--out", type=Path, default=Path("results/audit.jsonl"))
     parser.add_argument("--table", action="store_true", help="only print that of the rows in --out")
+    parser.add_argument("--docs", type=Path, help="with --table: put it between the page's marks")
     parser.add_argument("--final", type=Path, help="also train on all lessons, into this file")
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
@@ -484,10 +532,12 @@ def main() -> None:
     if args.out.exists():
         rows = [json.loads(line) for line in args.out.read_text().splitlines()]
     if args.table:
-        print(table([row for row in rows if row["auditor"] != "exam"]))
-        for target in ("cora", "citeseer"):
-            own = [r for r in rows if (r["auditor"], r["target"]) == ("exam", target)]
-            print(f"\n{target}\n{table(own)}")
+        print(all_tables(rows))
+        if args.docs:
+            before, _, rest = args.docs.read_text().partition(MARKS[0])
+            after = rest.partition(MARKS[1])[2]
+            text = f"{before}{MARKS[0]}\n{all_tables(rows)}\n{MARKS[1]}{after}"
+            args.docs.write_text(text)
         return
     words = ["git", "rev-parse", "--short", "HEAD"]
     commit = args.commit or subprocess.run(words, capture_output=True, text=True).stdout.strip()
@@ -547,7 +597,7 @@ def main() -> None:
             print(f"{time.time() - began:.0f} s: {said}", flush=True)
     if args.out.exists() and not (args.exam or args.attacked):
         made = [json.loads(line) for line in args.out.read_text().splitlines()]
-        print(table([row for row in made if row["auditor"] != "exam"]))
+        print(all_tables(made))
 
 
 if __name__ == "__main__":

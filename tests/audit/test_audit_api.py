@@ -172,11 +172,12 @@ def test_what_cannot_be_audited_is_said_in_one_sentence(tmp_path):
         graphglow.audit(homophilous(), tmp_path / "foreign.safetensors")
 
 
-def test_the_transform_drops_what_is_surely_false():
-    data, real = with_false_edges()
-    dropped = graphglow.AuditEdges(drop=0.3)(data)
-    gone = data.edge_index.shape[1] - dropped.edge_index.shape[1]
-    assert 0 < gone < 0.7 * len(real)
+def test_the_transform_drops_what_is_surely_false(damaged_audit):
+    audit, real = damaged_audit
+    drop = float(audit.probability_real.median())
+    dropped = graphglow.AuditEdges(drop=drop)(audit.data)
+    assert torch.equal(dropped.edge_index, audit.repaired(drop, 1.0).edge_index)
+    assert 0.4 < dropped.edge_index.shape[1] / len(real) < 0.6
     assert "drop=0.3" in repr(graphglow.AuditEdges(drop=0.3))
     with pytest.raises(InputError, match="one torch_geometric Data at a time"):
-        graphglow.AuditEdges()(Batch.from_data_list([data]))
+        graphglow.AuditEdges()(Batch.from_data_list([audit.data]))

@@ -32,6 +32,7 @@ KIND = "auditor"
 FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
 LEAN = CONTEXT.index("lean")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
+MOST_SLOPE = 1.5  # its logarithm
 COMPARED = 2048
 """Pairs without an edge, of each kind, that the share of false edges is estimated by."""
 
@@ -78,10 +79,11 @@ class PairScorer(nn.Module):
 
 class ShareHead(nn.Module):
     """From how the scores of edges lie among those of pairs without an edge to the share of false
-    edges: its median and the scale of its error (Laplace).
+    edges, its median and the scale of its error (Laplace), and to the slope of scores: how sure
+    they are to be taken depends on what the false edges are.
 
     Shapes:
-        facts [.., S] -> median [..], scale [..]
+        facts [.., S] -> median [..], scale [..], slope [..]
     """
 
     def __init__(self, facts: int, *, seed: int = 0) -> None:
@@ -89,12 +91,13 @@ class ShareHead(nn.Module):
         generator = torch.Generator().manual_seed(seed)
         self.inside = nn.Parameter(torch.randn(facts, 32, generator=generator) / facts**0.5)
         self.bias = nn.Parameter(torch.zeros(32))
-        self.out = nn.Parameter(torch.randn(32, 2, generator=generator) / 32**0.5)
-        self.out_bias = nn.Parameter(torch.tensor([-1.0, -2.5]))
+        self.out = nn.Parameter(torch.randn(32, 3, generator=generator) / 32**0.5)
+        self.out_bias = nn.Parameter(torch.tensor([-1.0, -2.5, 0.0]))
 
-    def forward(self, facts: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, facts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         out = F.gelu(facts @ self.inside + self.bias) @ self.out + self.out_bias
-        return out[..., 0].sigmoid(), F.softplus(out[..., 1]) + 0.005
+        median, scale = out[..., 0].sigmoid(), F.softplus(out[..., 1]) + 0.005
+        return median, scale, out[..., 2].clamp(-MOST_SLOPE, MOST_SLOPE).exp()
 
 
 def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor) -> Tensor:
@@ -105,11 +108,11 @@ def share_facts(edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tens
         cut = torch.quantile(pairs, level)
         below = (edges[:, None] <= cut).float().mean(0)
         facts += [below / level, (1 - pairs.sigmoid()).mean()[None], below - level]
-    facts += [torch.quantile(edges, level) / 4, context[:8]]
+    facts += [torch.quantile(edges, level) / 4, context[:9]]
     return torch.cat(facts)
 
 
-FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 8
+FACTS = 1 + 2 * (2 * len(LEVELS) + 1) + len(LEVELS) + 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +131,10 @@ class Findings:
     pairs: Tensor
     pair_log_odds: Tensor
     false_share: FalseShare
+    slope: float
     shift: float
-    """Added to the log-odds of all edges, so that they agree with ``false_share``."""
+    """Scores of edges times ``slope`` plus ``shift`` are their log-odds, which then agree with
+    ``false_share``."""
 
 
 class Auditor(nn.Module):
@@ -171,18 +176,19 @@ class Auditor(nn.Module):
         edges = torch.stack([problem.low.long(), problem.high.long()])
 
         known = (self, ground, standing)
-        log_odds = torch.cat(list(each("score edges", score_edges, known, pair_blocks(edges))))
+        scores = torch.cat(list(each("score edges", score_edges, known, pair_blocks(edges))))
         free = pairs_without_edge(ground, COMPARED, generator)
         compared = [score_edges(known, pairs) for pairs in free]
-        share = self.false_share(log_odds, compared[0], compared[1], standing.context)
-        shift = shift_to(log_odds, share.estimate)
+        share, slope = self.false_share(scores, compared[0], compared[1], standing.context)
+        shift = shift_to(slope * scores, share.estimate)
+        log_odds = slope * scores + shift
         pairs = missing_candidates(ground, generator, each) if missing else edges[:, :0]
-        scores = list(each("score missing", score_missing, known, pair_blocks(pairs)))
-        found = torch.cat([log_odds[:0], *scores])
-        return Findings(ground, standing, edges, log_odds + shift, pairs, found, share, shift)
+        found = each("score missing", score_missing, known, pair_blocks(pairs))
+        odds = torch.cat([scores[:0], *found])
+        return Findings(ground, standing, edges, log_odds, pairs, odds, share, slope, shift)
 
     def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
-        """Log-odds that edges are real, up to the shift of the graph: [M, F], [G] -> [M]."""
+        """Log-odds that edges are real, but for slope and shift: [M, F], [G] -> [M]."""
         scores: Tensor = self.edges(evidence, context)
         return scores
 
@@ -193,12 +199,12 @@ class Auditor(nn.Module):
 
     def false_share(
         self, edges: Tensor, uniform: Tensor, by_degree: Tensor, context: Tensor
-    ) -> FalseShare:
-        """From the log-odds of edges and of two kinds of pairs without one."""
+    ) -> tuple[FalseShare, float]:
+        """With the slope, from the scores of edges and of two kinds of pairs without one."""
         facts = share_facts(_some(edges), uniform, by_degree, context)
-        median, scale = (float(v) for v in self.share(facts))
+        median, scale, slope = (float(v) for v in self.share(facts))
         reach = 2.303 * scale  # a Laplace variable is beyond it once in ten times
-        return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach))
+        return FalseShare(median, max(0.0, median - reach), min(1.0, median + reach)), slope
 
     @torch.no_grad()
     def explain(self, findings: Findings, pairs: Tensor, *, missing: bool) -> dict[str, Tensor]:
@@ -217,7 +223,8 @@ class Auditor(nn.Module):
             evidence = completed(standing, part, fold)
             if missing:
                 return self.pair_scores(evidence, standing.context)
-            return self.edge_scores(evidence, standing.context) + findings.shift
+            scores = self.edge_scores(evidence, standing.context)
+            return findings.slope * scores + findings.shift
 
         shares = contributions(scored, known, [_places(name) for name in GROUPS])
         return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))

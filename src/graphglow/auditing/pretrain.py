@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, PairScorer, share_facts
+from graphglow.auditing.auditor import (
+    AUDIT_VERSION,
+    MOST_SLOPE,
+    Auditor,
+    PairScorer,
+    share_facts,
+)
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.ground import Ground, ground_of
@@ -40,11 +46,13 @@ class AuditPretrainConfig:
     """On random graphs."""
     max_nodes: int = 3000
     """Of larger sources, each lesson takes a part."""
-    steps: int = 1000
+    steps: int = 600
     """Of the optimizer, for each network."""
     learning_rate: float = 1e-2
     """The highest of one cycle."""
-    weight_decay: float = 0.1
+    weight_decay: float = 1e-2
+    ridge: float = 5e-3
+    """L2 penalty on what is added to the graph's own regressions."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -231,7 +239,7 @@ def fit_auditor(
 
 
 def _fit_scorer(
-    scorer: nn.Module,
+    scorer: PairScorer,
     taught: list[tuple[Tensor, Tensor, Tensor]],
     shares: Tensor,
     config: AuditPretrainConfig,
@@ -242,38 +250,44 @@ def _fit_scorer(
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(shares, 16, replacement=True, generator=generator)[:, None]
         p = torch.randint(truth.shape[1], (16, 256), generator=generator)
-        out = scorer(evidence[e, p].float(), context[e])
-        return F.binary_cross_entropy_with_logits(out, truth[e, p])
+        said = scorer(evidence[e, p].float(), context[e])
+        penalty = config.ridge * scorer.out.square().sum()
+        return F.binary_cross_entropy_with_logits(said, truth[e, p]) + penalty
 
     fit_one_cycle(scorer, loss, config)
 
 
 @torch.no_grad()
-def _facts(scorer: nn.Module, lesson: Lesson) -> Tensor:
-    """What the share of false edges is learned from."""
+def _facts(scorer: nn.Module, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    """What share and slope are learned from, and the slope that would be right; NaN if none."""
     parts = (lesson.edges, lesson.uniform, lesson.by_degree)
     edges, uniform, by_degree = (scorer(p.float(), lesson.context) for p in parts)
-    return share_facts(edges, uniform, by_degree, lesson.context)
+    facts = share_facts(edges, uniform, by_degree, lesson.context)
+    if not 0.01 < float(lesson.real.mean()) < 0.99:
+        return facts, torch.tensor(torch.nan)
+    found = _logistic(edges.double(), lesson.real.double(), torch.ones(len(edges)).double())
+    return facts, found[0].clamp_min(1e-3).log().clamp(-MOST_SLOPE, MOST_SLOPE)
 
 
 def _fit_share(
     auditor: Auditor,
     lessons: list[Lesson],
-    facts: list[tuple[int, Tensor]],
+    facts: list[tuple[int, tuple[Tensor, Tensor]]],
     shares: Tensor,
     config: AuditPretrainConfig,
 ) -> None:
-    """Laplace log-loss of the share; there is one to a lesson, so steps are fewer and smaller."""
+    """Laplace log-loss of share and slope; there is one to a lesson: steps are few and small."""
     order = [i for i, _ in facts]
-    rows = torch.stack([row for _, row in facts])
+    rows, slopes = (torch.stack(part) for part in zip(*(row for _, row in facts), strict=True))
     truth = torch.stack([lessons[i].false_share for i in order])
     weight = shares[order]
 
     def loss(generator: torch.Generator) -> Tensor:
         e = torch.multinomial(weight, 64, replacement=True, generator=generator)
         noise = 0.05 * torch.randn(rows[e].shape, generator=generator)
-        median, scale = auditor.share(rows[e] + noise)
+        median, scale, slope = auditor.share(rows[e] + noise)
         cost: Tensor = ((median - truth[e]).abs() / scale + scale.log()).mean()
+        cost = cost + (slope.log() - slopes[e]).abs().nanmean()
         return cost
 
     few = replace(

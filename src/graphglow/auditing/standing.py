@@ -6,6 +6,7 @@ of edges against each kind of pairs, and of edges against the kinds that false e
 be, the doubtful edges among them. Tables and regressions leave out the fold of the pair.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -23,20 +24,21 @@ EVIDENCE = (
 )  # fmt: skip
 QUANTILES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 CONTEXT = (
-    "degree", "unevenness", "has_features", "has_labels", "told_uniform", "told_degree",
+    "size", "degree", "unevenness", "has_features", "has_labels", "told_uniform", "told_degree",
     "lean", "share",
     *(f"below_{q}_{kind}" for kind in ("uniform", "degree") for q in QUANTILES),
 )  # fmt: skip
-"""Of the graph: degrees, what there is, how much the summed-up evidence tells edges from pairs,
-the log-odds of by degree against uniform among false edges and of false edges, and the share of
-edges among the lowest pairs, over that of the pairs themselves."""
+"""Of the graph: edges, degrees, what there is; how much the summed-up evidence tells edges from
+pairs; log-odds of by degree against uniform among false edges, and of false ones among edges; the
+share of edges among the lowest pairs, over that of the pairs themselves."""
 
 BINS = 24
 SAMPLE = 10_000
 """Edges that tables and regression learn from, at most."""
 PAIRS = 5_000
 """Of each kind of pairs without an edge."""
-WEAK = 8.0  # pseudo-counts of each table and of the regressions
+WEAK = 8.0  # pseudo-counts of each table
+RIDGE = 50.0  # of the regressions
 LOW = 0.5  # quantile of pairs below which edges are taken for false ones
 
 
@@ -84,7 +86,7 @@ def standing_of(ground: Ground, generator: torch.Generator) -> Standing:
     weights = torch.cat([weights, own[None]])
     made = replace(made, weights=weights, fit_cuts=fit_cuts, fit_tables=fit_tables)
     evidence = [_evidence(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    return replace(made, context=_context(ground, *evidence, torch.stack([lean, share])))
+    return replace(made, context=_context(ground, evidence, torch.stack([lean, share])))
 
 
 def evidence_of(ground: Ground, standing: Standing, pairs: Tensor) -> Tensor:
@@ -177,7 +179,7 @@ def _regression(real: list[Part], false: list[Part]) -> Tensor:
     known, fold, weights = (torch.cat(part) for part in zip(*real, *false, strict=True))
     rows = torch.cat([known.new_ones(len(known), 1), known], 1)
     truth = (torch.arange(len(rows), device=rows.device) < sum(len(p[1]) for p in real)).float()
-    penalty = torch.full((rows.shape[1],), WEAK, device=rows.device)
+    penalty = torch.full((rows.shape[1],), RIDGE, device=rows.device)
     penalty[0] = 1e-2
     found: list[Tensor] = []
     for k in range(FOLDS):
@@ -241,11 +243,11 @@ def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
     return every.gather(1, place)[:, 0].T.clamp(-12, 12)
 
 
-def _context(
-    ground: Ground, edges: Tensor, uniform: Tensor, by_degree: Tensor, false: Tensor
-) -> Tensor:
+def _context(ground: Ground, evidence: list[Tensor], false: Tensor) -> Tensor:
+    edges, uniform, by_degree = evidence
     mean = ground.degree.mean().clamp_min(1e-3)
     facts = [
+        math.log(min(len(ground.problem.low), 100_000)) / 3 - 3,
         float(mean.log1p()) / 4,
         float((ground.degree.square().mean() / mean.square()).log1p()) / 3,
         float(ground.x.shape[1] > 0),
