@@ -59,6 +59,8 @@ def entries() -> Iterator[tuple[str, dict[str, Any]]]:
             for method, facts in METHODS.items():
                 other = entry(fit.command_for(facts.config)) | {"about": fit.about(method)}
                 yield f"fit --method {method}", other
+        elif name == "reproduce":
+            yield "reproduce open-world", entry(choose(name, ["open-world"]))
         elif name in KINDS:
             yield f"{name} {KINDS[name][0]} paper", entry(PAPER[name])
 
