@@ -143,7 +143,8 @@ def help_of(words: str, *, whole: bool) -> str:
     first = [o for o in entry.options if (o.usual_name in usual if usual else o.heading == "")]
     first.sort(key=lambda one: usual.index(one.usual_name) if usual else 0)
     rest = [one for one in entry.options if one not in first]
-    bare = " ".join(o.names for o in entry.options if o.names[:2] != "--")
+    said = words.split()
+    bare = " ".join(o.names for o in entry.options if o.names[:2] != "--" and o.names not in said)
     parts = [f"usage: graphglow {words} {f'{bare} ' if bare else ''}[OPTIONS]"]
     parts += [wrapped(entry.about, width)]
     parts += [_listed("options:", first, width)] if first else []
