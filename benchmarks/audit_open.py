@@ -572,6 +572,7 @@ def main() -> None:
                 tasks += row_task(args.attacked, "cora", c, 0, args.auditor, "exam")
         else:
             graphs = sorted(args.graphs.glob("*.npz"))
+            args.work.mkdir(parents=True, exist_ok=True)
             wanted = lesson_tasks(graphs, args)
             print(f"{len(wanted)} lessons to draw", flush=True)
             list(done_in_time(pool, make_lesson, wanted, began + args.seconds / 2))

@@ -51,12 +51,12 @@ class PairScorer(nn.Module):
     With r_1, r_2 the graph's own regressions of edges against uniform and against degree-drawn
     pairs, Bayes' rule gives the odds of a false edge, of shares pi_1 and pi_2 of both kinds, as
     about ``pi_1 exp(-r_1) + pi_2 exp(-r_2)``; r_3 is the regression against what seems false here,
-    and the context has l_k, the logarithms of what those shares seem to be. How far all of it is
-    to be believed, and what it leaves out, was learned on many graphs::
+    and the context has l_k, the logarithms of what those shares seem to be. What they leave out,
+    and how far all of it is to be believed, was learned on many graphs, with s_k = r_k + w f::
 
-        o = a_3(c) r_3 - log sum_k exp(l_k / 2 + p_k(c) - a_k(c) r_k) + w f
+        o = a_3(c) s_3 - log sum_k exp(l_k / 2 + p_k(c) - a_k(c) s_k)
 
-    a and p are linear in c, and r counts half to begin with: the two answers say the same.
+    p is linear in c, a the softplus of such; s counts half to begin with, as there are two answers.
 
     Shapes:
         f [.., F], c [G] or [.., G]  ->  [..]
@@ -66,15 +66,16 @@ class PairScorer(nn.Module):
         super().__init__()
         self.out = nn.Parameter(torch.zeros(len(EVIDENCE)))  # w
         self.trust = nn.Parameter(torch.zeros(len(CONTEXT), 3))  # a
-        self.trust_bias = nn.Parameter(torch.full((3,), 2.0))  # f has a fourth of each r
+        self.trust_bias = nn.Parameter(torch.full((3,), 1.85))  # 2: f has a fourth of each r
         self.prior = nn.Parameter(torch.zeros(len(CONTEXT), 2))  # p
         self.prior_bias = nn.Parameter(torch.full((2,), -1.0))
 
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
-        r = f[..., FITS] * (self.trust_bias + c @ self.trust)  # [.., 3]
+        s = f[..., FITS] + (f @ self.out)[..., None]  # [.., 3]
+        s = s * F.softplus(self.trust_bias + c @ self.trust)
         kinds = F.logsigmoid(torch.stack([-c[..., LEAN], c[..., LEAN]], -1)) / 2
         kinds = kinds + self.prior_bias + c @ self.prior
-        return f @ self.out + r[..., 2] - torch.logsumexp(kinds - r[..., :2], -1)
+        return s[..., 2] - torch.logsumexp(kinds - s[..., :2], -1)
 
 
 class ShareHead(nn.Module):

@@ -51,7 +51,7 @@ class AuditPretrainConfig:
     learning_rate: float = 1e-2
     """The highest of one cycle."""
     weight_decay: float = 1e-2
-    ridge: float = 5e-3
+    ridge: float = 0.05
     """L2 penalty on what is added to the graph's own regressions."""
     seed: int = 0
 
