@@ -72,10 +72,10 @@ def test_every_command_speaks_json(name):
         ("transfer --target wine --num-pivots 8", "no effect here: it belongs to --learner paper"),
         ("transfer --target wine --learner=paper --hidden 8", "belongs to --learner universal"),
         ("refine --target wine --out g.csv --epochs 3", "belongs to --learner paper"),
-        ("pretrain --sources wine --out l.st --schedule together", "belongs to --kind paper"),
+        ("pretrain --sources wine --out l.st --epochs 3", "belongs to --kind paper"),
         ("fit --method gcn --target wine --steps 3", "belongs to --method appnp, --method gpr"),
         ("audit --sedd 3", "missing: --target NAME|FILE; unknown option --sedd: perhaps --seed"),
-        ("report rows.jsonl --seeds 3", "it belongs to graphglow reproduce"),
+        ("report rows.jsonl --trials 3", "it belongs to graphglow search"),
         ("bench op --nodez 3", "perhaps --nodes; see graphglow bench op --help-all"),
     ],
 )

@@ -211,7 +211,7 @@ def test_unreadable(tmp_path):
 
 
 def test_a_folder_without_tables(tmp_path):
-    with pytest.raises(InputError, match=r"must hold nodes\.csv or nodes\.parquet; got"):
+    with pytest.raises(InputError, match=r"must hold nodes\.csv or nodes\.parquet, and edges"):
         load_graph(tmp_path)
 
 

@@ -90,7 +90,7 @@ def test_parts_of_another_job_are_refused(tmp_path):
 
 
 def test_a_part_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatch):
-    def full(*_):
+    def full(*_, **__):
         raise InputError("the output path must be writable; got x (No space left on device)")
 
     monkeypatch.setattr("graphglow.training.checkpoint.save_tensors", full)

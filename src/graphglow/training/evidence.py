@@ -174,6 +174,10 @@ class EvidenceResult(TransferResult):
     def edge_probability(self) -> Tensor:
         return self.known.edge_probability
 
+    @property
+    def edge_in_input(self) -> Tensor:
+        return self.known.edge_in_input
+
     @cached_property
     def logits(self) -> Tensor:
         with torch.no_grad():
