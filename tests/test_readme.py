@@ -24,7 +24,7 @@ def test_the_python_blocks_and_then_the_commands_run_in_one_folder(tmp_path: Pat
     assert (tmp_path / "refined.csv").read_text().startswith("source,target,weight")
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("graphglow ")]
-    assert [words[1] for words in commands] == ["refine", "transfer", "audit", "explain"]
+    assert [words[1] for words in commands] == ["refine", "transfer", "audit", "compare", "explain"]
     for words in commands:
         run(["-m", *words], tmp_path)
     assert (tmp_path / "better.csv").is_file()
@@ -43,6 +43,19 @@ def test_it_is_short_and_its_lines_are() -> None:
     assert len(lines) <= 150
     long = [line for line in lines if len(line) > 110 and not line.startswith("|")]
     assert not long
+
+
+def test_its_table_of_the_suite_is_that_of_the_page() -> None:
+    def lines(text: str, after: str) -> list[dict[str, str]]:
+        rows = re.findall(r"^\|.*\|$", text.split(after)[1].split("\n\n")[0], flags=re.MULTILINE)
+        cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+        return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+    page = (README.parent / "docs" / "open_world.md").read_text()
+    whole = {row[""]: row for row in lines(page, "<!-- table: suite -->")}
+    shown = lines(README.read_text(), "<!-- rows of docs/open_world.md -->")
+    assert len(shown) >= 5
+    assert all(row.items() <= whole[row[""]].items() for row in shown)
 
 
 @pytest.mark.parametrize("target", ["demo", "test"])
