@@ -35,7 +35,7 @@ lint: dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# What a contributor runs before each commit; test-slow is the rest: torchrun, Ray, browser, kills, fuzz, docs.
+# What a contributor runs before each commit; test-slow is the rest: Ray, browser, kills, fuzz, docs.
 test: lint
 	$(PYTEST) -m "not slow"
 

@@ -145,6 +145,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "dropped": edges_in - kept,
         "val_accuracy": refined.accuracy("val"),
         "test_accuracy": refined.accuracy("test"),
+        "search": refined.search,
         "seconds": seconds,
         "resumed": parts is not None and parts.resumed,
         "out": out,

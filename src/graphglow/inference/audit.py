@@ -65,7 +65,7 @@ class PairEvidence:
     """Neighbours that are not."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What the auditor found in one graph; tables are made when they are asked for."""
 
@@ -75,6 +75,9 @@ class Audit:
     findings: Findings
     top: int | None
     seed: int
+
+    def __repr__(self) -> str:
+        return f"Audit({self.verdict})"
 
     @property
     def false_share(self) -> FalseShare:

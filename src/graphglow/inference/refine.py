@@ -40,7 +40,8 @@ class RefinedData(Data):  # type: ignore[misc]
         edge_probability [E] that both ends are of one class; edge_in_input [E];
         class_probability [N, C], absent without labels
 
-    ``verdict`` says in one line whether this is better than the input, and by what.
+    ``verdict`` says in one line whether this is better than the input, and by what; ``search`` how
+    the nearest nodes were found: ``exact``, or how many of how many lists were looked through.
     """
 
     def predict_proba(self) -> Tensor | None:
@@ -132,7 +133,7 @@ def refine(
     if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
         refined.num_nodes = made.num_nodes
     verdict = _verdict(data, refined.edge_index, judged)
-    refined.verdict = verdict.sentence
+    refined.verdict, refined.search = verdict.sentence, made.search
     verdict.warn()
     return refined
 
