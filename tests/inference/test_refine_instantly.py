@@ -1,5 +1,8 @@
 """``graphglow.refine``: a better graph and instant predictions, nothing trained."""
 
+import re
+import warnings
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -135,11 +138,36 @@ def test_a_part_of_the_split_has_a_name(refined):
 
 
 def test_the_verdict_says_by_what_it_is_better(refined, wine):
-    assert refined.verdict.startswith("better: closed-form predictions are ")
+    assert re.match(
+        r"better: closed-form predictions of 4\d validation nodes are ", refined.verdict
+    )
     assert "of labelled pairs among the refined edges are of one class" in refined.verdict
     blank = wine.clone()
     blank.y = torch.full_like(wine.y, -1)
     assert graphglow.refine(blank, device="cpu").verdict == "cannot tell: no labels"
+
+
+def test_the_verdict_on_noise_is_not_that_it_is_better():
+    better = 0
+    for seed in range(12):
+        draw = torch.Generator().manual_seed(seed)
+        order = torch.randperm(60, generator=draw)
+        data = Data(
+            x=torch.randn(60, 8, generator=draw),
+            y=torch.arange(60)[order] % 2,
+            edge_index=torch.randint(60, (2, 150), generator=draw),
+        )
+        for place, name in enumerate(("train_mask", "val_mask", "test_mask")):
+            data[name] = torch.arange(60) % 3 == place
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            better += graphglow.refine(data, device="cpu").verdict.startswith("better")
+    assert better <= 2
+
+
+def test_what_is_as_it_was_is_not_better(wine):
+    kept = graphglow.refine(wine, device="cpu", add=False, drop=False)
+    assert kept.verdict == "no change: every edge is as it was"
 
 
 def test_a_worse_graph_is_said(wine):

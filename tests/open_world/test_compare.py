@@ -76,7 +76,10 @@ def test_the_verdict_says_ties():
         == "Use graphglow: 90.0% of test nodes right, 20.0 points above MLP, the next (p < 0.001)."
     )
     tied = Comparison([best, Line("gcn", 0.89, 0.01, 1.0, 0.4), far], "", {}).verdict
-    assert "level with it, within chance: GCN. Use it, or GCN, the fastest of them (1.0 s)." in tied
+    assert (
+        "level with it, within chance: GCN. Use graphglow, or GCN, the fastest of them (1.0 s)."
+        in tied
+    )
 
 
 def test_no_features_are_no_reason_to_refuse():

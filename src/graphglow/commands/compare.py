@@ -6,6 +6,7 @@ from tyro.conf import arg
 
 from graphglow.commands import flags, terminal
 from graphglow.commands.terminal import percent, print_json, say, show_rows, waiting
+from graphglow.errors import InputError
 from graphglow.experiments.open_world.methods import NAMES
 from graphglow.pretrained import UNIVERSAL, check_learner
 from graphglow.training.config import Device
@@ -40,6 +41,8 @@ def compare(  # noqa: D417 (flags.py says the rest)
     from graphglow.experiments import compare as comparing
 
     check_learner(learner)
+    if reading.split_seed is not None:
+        raise InputError("compare draws a split by each --seed on; got --split-seed")
     with waiting(f"loading {target}"):
         data, _ = reading.read(target)
     with terminal.job_bar() as told:

@@ -33,6 +33,7 @@ USUAL = {
     "pretrain --kind paper": "sources out kind episodes epochs resume seed device overwrite json",
     "fit": "method target columns predictions epochs hidden seed device overwrite json",
     "audit": "target columns suspects missing out top seed device overwrite json",
+    "compare": "target columns methods learner seeds seed device json",
     "explain": "target result node pair columns out top-k label overwrite json",
     "reproduce": "EXPERIMENT methods targets seeds epochs out settings dry-run processes json",
     "search": "methods targets sources trials epochs storage settings processes seed json",
@@ -127,11 +128,13 @@ def _unknown(flag: str, words: str) -> str:
     owners = [w for w, entry in table().items() if flag in entry.flags]
     if kinds := [w for w in owners if w.split()[0] == name]:
         kind, usual, _ = KINDS.get(name, ("", "", ()))
-        where = [w.removeprefix(name).strip() or f"{kind} {usual}" for w in kinds]
+        itself = f"{kind} {usual}".strip() or f"graphglow {name}"
+        where = [w.removeprefix(name).strip() or itself for w in kinds]
         more = f" and {len(where) - 3} others" if len(where) > 3 else ""
         return f"{flag} has no effect here: it belongs to {', '.join(where[:3])}{more}"
     if owners:
-        return f"{flag} has no effect here: it belongs to graphglow {owners[0]}"
+        names = list(dict.fromkeys(w.split()[0] for w in owners))
+        return f"{flag} has no effect here: it belongs to graphglow {', '.join(names[:4])}"
     near = difflib.get_close_matches(flag, [*table()[words].flags, "--help"], 1, 0.7)
     return f"unknown option {flag}" + (f": perhaps {near[0]}" if near else "")
 

@@ -130,6 +130,8 @@ def feature_rows(x: Tensor | None, num_nodes: int, device: torch.device | str) -
     Shapes:
         x [N, F] dense or sparse, or None -> [N, D], D <= F
     """
+    if x is not None and not isinstance(x, Tensor):
+        raise InputError(f"x must be a tensor [N, F]; got {type(x).__name__}")
     if x is None or x.numel() == 0:
         return None
     if x.ndim != 2 or x.shape[0] != num_nodes:

@@ -75,8 +75,9 @@ class Comparison:
         names = ", ".join(NAMES[line.method] for line in level)
         which = names if len(level) < 5 else f"{len(level)} of {len(rest)} others"
         cheap = min((best, *level), key=lambda line: line.seconds)
-        use = f"Use it, or {NAMES[cheap.method]}, the fastest of them ({cheap.seconds:.1f} s)"
-        use = "Use it: it is the fastest of them, too" if cheap is best else use
+        name = NAMES[best.method]
+        use = f"Use {name}, or {NAMES[cheap.method]}, the fastest of them ({cheap.seconds:.1f} s)"
+        use = f"Use {name}: it is the fastest of them, too" if cheap is best else use
         return f"Highest is {said}, but level with it, within chance: {which}. {use}."
 
     def __repr__(self) -> str:

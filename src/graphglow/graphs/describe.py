@@ -6,6 +6,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch_geometric.utils import degree, homophily, subgraph, to_scipy_sparse_matrix
 
+from graphglow.graphs.check import checked_edges, checked_labels
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.load import as_graph
 from graphglow.graphs.write import own_classes
@@ -17,21 +18,22 @@ def describe(data: Any) -> dict[str, Any]:
     ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
     are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
     Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
-    such nodes.
+    such nodes or they have one class.
 
     Args:
         data: A ``Data``, or anything else that :func:`graphglow.load_graph` takes.
     """
     data = as_graph(data, need_labels=False, split=False)
     count, x, y = int(data.num_nodes or 0), data.get("x"), data.get("y")
-    edges = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
-    low, high, _ = undirected_edges(edges, None, count)
+    edges, weight = checked_edges(data.edge_index, data.get("edge_weight"), count)
+    low, high, _ = undirected_edges(edges, weight, count)
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])]).long().cpu()
     degrees = degree(both[0], count, torch.float64)
-    y = torch.full((count,), -1) if y is None else y.flatten().cpu()
+    y = torch.full((count,), -1) if y is None else checked_labels(y, count, None, False)
     known = y >= 0
     among, _ = subgraph(known, both, relabel_nodes=True, num_nodes=count)
     alike = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
+    told = among.numel() > 0 and len(torch.unique(y[known])) > 1
     names = own_classes(data, int(y.max()) + 1 if count else 0)
     return {
         "name": str(data.get("name") or "graph"),
@@ -47,7 +49,7 @@ def describe(data: Any) -> dict[str, Any]:
         "isolated": int((degrees == 0).sum()),
         "components": int(connected_components(to_scipy_sparse_matrix(both, num_nodes=count))[0]),
         **{
-            name: float(homophily(among, y[known], method=method)) if among.numel() else None
+            name: float(homophily(among, y[known], method=method)) if told else None
             for name, method in alike.items()
         },
     }

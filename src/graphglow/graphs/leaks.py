@@ -29,7 +29,9 @@ def say_leaks(data: Data) -> None:
     x, y, train = data.get("x"), data.get("y"), data.get("train_mask")
     if not all(isinstance(part, Tensor) for part in (x, y)) or y.ndim != 1 or x.ndim != 2:
         return
-    if len(x) != len(y) or y.is_floating_point() or x.is_complex():
+    if len(x) != len(y) or y.is_floating_point() or y.dtype == torch.bool or x.is_complex():
+        return
+    if len(y) == 0 or int(y.max()) >= len(y) or (train is not None and train.dtype != torch.bool):
         return
     known = y >= 0 if not isinstance(train, Tensor) or train.shape != y.shape else train & (y >= 0)
     told = data.get("feature_columns")

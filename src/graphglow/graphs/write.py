@@ -63,13 +63,14 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
     import pandas as pd
 
     array = _array(probabilities)
-    names = own_classes(data, array.shape[1])
+    known = 0 if data.get("y") is None or not len(data.y) else int(data.y.max()) + 1
+    names = own_classes(data, max(array.shape[1], known))
     columns: dict[str, Any] = {
         "id": own_ids(data, len(array)),
         "predicted": [names[c] for c in array.argmax(axis=1)],
         "probability": array.max(axis=1),
     }
-    columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names)}
+    columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names[: array.shape[1]])}
     if data.get("y") is not None:
         labels = [None if c < 0 else names[c] for c in data.y.tolist()]
         whole = None in labels and type(names[0]) is int  # beside blanks they stay whole

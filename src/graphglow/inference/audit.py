@@ -23,6 +23,7 @@ from graphglow.evidence import RefinedGraph
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import load_graph
+from graphglow.graphs.files import note
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
@@ -101,9 +102,10 @@ class Audit:
         doubtful = int((self.probability_real < 0.5).sum())
         likely = int((self.findings.pair_log_odds > 0).sum())
         low, about, high = (f"{100 * p:.0f} %" for p in (share.low, share.estimate, share.high))
+        perhaps = ", so perhaps none" if share.low == 0 else ""
         return (
-            f"About {about} of {count:,} edges look false ({low} to {high}): {doubtful:,} are more "
-            f"likely false than real, and {likely:,} pairs look like missing edges."
+            f"About {about} of {count:,} edges look false ({low} to {high}{perhaps}). More likely "
+            f"false than real: {doubtful:,}. Pairs that look like missing edges: {likely:,}."
         )
 
     @cached_property
@@ -365,6 +367,9 @@ def audit(
         at_least("top", top, 0)
     if not isinstance(data, Data):
         data = _bare(data) or load_graph(data, need_labels=False)
+    at_least("seed", seed, 0)
+    if data.get("knn_graph"):
+        note(f"{data.get('name')} has no edges of its own: its nearest neighbours are audited")
     found = load_auditor(auditor)
     place = resolve_device(device)
     problem = problem_of(data, place)

@@ -28,6 +28,7 @@ from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import write_table
 from graphglow.inference.own_names import class_names, node_ids, node_place
+from graphglow.inference.refine import chosen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.device import resolve_device
 from graphglow.training.evidence import EvidenceResult, known_to_learner
@@ -174,9 +175,10 @@ def explain_pair(
     classes = None
     if refined.probabilities is not None:
         names = class_names(data, refined.probabilities.shape[1])
-        chosen = refined.probabilities[list(pair)].argmax(1).tolist()
-        classes = names[chosen[0]], names[chosen[1]]
-    return _explanation(found, refined, refined.edge_index, data, ids, pair, classes)
+        best = refined.probabilities[list(pair)].argmax(1).tolist()
+        classes = names[best[0]], names[best[1]]
+    edges = chosen(refined, data, None, 0.0, add=True, drop=True).edge_index
+    return _explanation(found, refined, edges, data, ids, pair, classes)
 
 
 def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> PairExplanation:
@@ -192,8 +194,8 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
     if _place(refined, *pair) is None:  # no candidate
         refined = result.looked_at(torch.tensor(pair)[:, None])
     names = class_names(result.data, result.graph.num_classes)
-    chosen = result.predict()[list(pair)].tolist()
-    classes = names[chosen[0]], names[chosen[1]]
+    best = result.predict()[list(pair)].tolist()
+    classes = names[best[0]], names[best[1]]
     data = known_to_learner(result.data)
     data.name = result.graph.name
     return _explanation(result.learner, refined, result.edge_index, data, ids, pair, classes)

@@ -252,14 +252,15 @@ class Parts(RunFolder):
         """What a block gave, if it is there."""
         path = self._path(stage, number)
         found = self._read(path, "its block is done again") if path.exists() else None
-        if found is None:
+        if found is None or found.facts != {"stage": stage, "number": number}:
             return None
         self.resumed = True
         return found.tensors["part"].to(self._run["device"])
 
     def keep(self, stage: str, number: int, part: Tensor) -> None:
         """Write what a block gave."""
-        self._write(self._path(stage, number), {"part": part}, {})
+        facts = {"stage": stage, "number": number}
+        self._write(self._path(stage, number), {"part": part}, facts)
 
     def _path(self, stage: str, number: int) -> Path:
         return self.folder / f"part-{stage.replace(' ', '-')}-{number:06d}.safetensors"

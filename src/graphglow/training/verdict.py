@@ -60,8 +60,9 @@ def homophily(data: Data, edge_index: Tensor) -> Share | None:
     if train is not None:
         known = known & (train if val is None else train | val)
     pairs = []
-    for edges in (data.edge_index, edge_index.to(y.device)):
-        low, high, _ = undirected_edges(edges, None, len(y))
+    given = data.edge_index, data.get("edge_weight")
+    for edges, weight in (given, (edge_index.to(y.device), None)):
+        low, high, _ = undirected_edges(edges, weight, len(y))
         pairs.append((low.long(), high.long()))
     both = [known[low] & known[high] for low, high in pairs]
     if train is not None and val is not None:
@@ -73,7 +74,8 @@ def homophily(data: Data, edge_index: Tensor) -> Share | None:
         float((y[low] == y[high])[b].double().mean())
         for b, (low, high) in zip(both, pairs, strict=True)
     ]
-    return Share(same[0], same[1], min(int(b.sum()) for b in both))
+    cases = min(int(b.sum()) for b in both)
+    return Share(same[0], same[1], min(cases, int(known.sum())))  # pairs share nodes
 
 
 def verdict_of(

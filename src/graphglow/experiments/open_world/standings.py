@@ -169,7 +169,11 @@ def standings(found: Found) -> list[Standing]:
         each = [statistics.mean(some) for some in of_target.values()]
         spread = len(each) > 2 and max(each) > min(each)
         worst = min((lead, *cell) for cell, lead in leads.items())
-        level = [mean for condition, mean in means.items() if condition != NO_FEATURES]
+        level = [
+            mean
+            for condition, mean in means.items()
+            if condition != NO_FEATURES and not condition.startswith("metattack")  # one graph
+        ]
         lines.append(
             Standing(
                 method,
