@@ -73,6 +73,17 @@ def test_only_what_is_not_there_is_done(tmp_path):
     assert not (tmp_path / "parts").exists()
 
 
+def test_a_part_of_another_block_is_not_taken(tmp_path):
+    with Parts(tmp_path / "parts") as parts:
+        parts.begin(RUN)
+        sums(tmp_path, (1,), parts=parts)
+    one, other = (tmp_path / "parts" / f"part-add-up-00000{n}.safetensors" for n in (1, 2))
+    other.write_bytes(one.read_bytes())
+    with Parts(tmp_path / "parts") as parts:
+        parts.begin(RUN)
+        assert sums(tmp_path, (1,), parts=parts) == SUMS
+
+
 def test_parts_of_another_job_are_refused(tmp_path):
     with Parts(tmp_path / "parts") as parts:
         parts.begin(RUN)
