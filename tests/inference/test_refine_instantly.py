@@ -170,6 +170,16 @@ def test_what_is_as_it_was_is_not_better(wine):
     assert kept.verdict == "no change: every edge is as it was"
 
 
+def test_weights_may_be_a_column_and_weightless_edges_are_none(wine):
+    some = wine.clone()
+    across = wine.y[wine.edge_index[0]] != wine.y[wine.edge_index[1]]
+    some.edge_weight = (~across).float()[:, None]
+    made = graphglow.refine(some, device="cpu")
+    assert "against 100.0% of the input's" in made.verdict
+    assert input_edges(some) < input_edges(wine)
+    assert graphglow.explain_pair(some, 0, 1, device="cpu").probability > 0
+
+
 def test_a_worse_graph_is_said(wine):
     best = wine.clone()  # edges within classes only: a learner that knows nothing spoils that
     same = wine.y[wine.edge_index[0]] == wine.y[wine.edge_index[1]]

@@ -245,7 +245,7 @@ def undirected_edges(
     else:
         key, edge = torch.unique(key, return_inverse=True)  # key[edge[i]] is edge i's
         weight = edge_weight.new_zeros(len(key), dtype=torch.float64)
-        weight.scatter_reduce_(0, edge, edge_weight.double(), "amax")
+        weight.scatter_reduce_(0, edge, edge_weight.double().flatten(), "amax")
     low = key.div(num_nodes, rounding_mode="floor")
     high = key.sub_(low * num_nodes)
     keep = low != high
