@@ -28,7 +28,7 @@ from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPE
 from graphglow.experiments.open_world.standings import Found
 from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
 from graphglow.experiments.open_world.targets import draw, find_targets
-from graphglow.experiments.runs.rows import read_rows
+from graphglow.experiments.runs.reproduce import found_rows
 from graphglow.graphs.load import data_folder
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
@@ -133,7 +133,7 @@ def write_docs(args: argparse.Namespace) -> int:
     """The tables and pictures of docs/open_world.md; 1 if the tables were stale."""
     from graphglow.report import open_world as shown
 
-    found = Found(read_rows(args.out).rows if args.out.exists() else [])
+    found = Found([row for file in found_rows(args.out) for row in file.rows])
     made = {
         "suite": f"{shown.markdown(found)}\n" if found.rows else NO_ROWS,
         "settings": settings_table(read(args.settings)),

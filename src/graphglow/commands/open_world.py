@@ -50,7 +50,8 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         pictures: Only write pictures of the rows that there are, as .svg, to this folder.
     """
     from graphglow.experiments.open_world.standings import Found
-    from graphglow.experiments.runs.rows import counted, read_rows
+    from graphglow.experiments.runs.reproduce import found_rows
+    from graphglow.experiments.runs.rows import counted
     from graphglow.report.open_world import counts, markdown, write_pictures
 
     if experiment != EXPERIMENT:
@@ -77,7 +78,7 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         terminal.say(f"{made}, {counted(outcome.left, 'job')} left, in {outcome.seconds:.0f} s")
         for error, count in outcome.errors.items():
             terminal.say(f"failed {counted(count, 'time')}: {error}")
-    found = Found(read_rows(out).rows)
+    found = Found([row for file in found_rows(out) for row in file.rows])
     if not found.rows:
         raise InputError(f"there must be rows of {EXPERIMENT} to show; got none in {out}")
     if pictures is not None:

@@ -36,7 +36,8 @@ from graphglow.experiments.open_world.targets import (
     find_targets,
 )
 from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.rows import ResultRow, line_of, read_rows
+from graphglow.experiments.runs.reproduce import found_rows
+from graphglow.experiments.runs.rows import ResultRow, line_of
 from graphglow.graphs.load import data_folder
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.storage import append_line
@@ -145,7 +146,7 @@ def run_suite(
         if unknown := [one for one in given if one not in known]:
             raise InputError(f"{name} must be of {', '.join(known)}; got {unknown[0]!r}")
     chosen = [target for target in every if not targets or target.name in targets]
-    rows = read_rows(out).rows if out.exists() else []
+    rows = [row for file in found_rows(out) for row in file.rows]
     ended = [row for row in rows if row.test_accuracy is not None]  # what failed is tried again
     done = {_key(row.cell, row.seed, row.config) for row in ended}
     errors: Counter[str] = Counter()
