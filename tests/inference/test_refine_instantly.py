@@ -180,6 +180,13 @@ def test_weights_may_be_a_column_and_weightless_edges_are_none(wine):
     assert graphglow.explain_pair(some, 0, 1, device="cpu").probability > 0
 
 
+def test_edges_as_a_sparse_tensor_are_refused_at_every_door(wine):
+    packed = Data(x=wine.x, y=wine.y, adj_t=torch.eye(len(wine.y)).to_sparse())
+    for door in (graphglow.refine, graphglow.audit, graphglow.describe, graphglow.transfer):
+        with pytest.raises(graphglow.InputError, match="got adj_t only"):
+            door(packed)
+
+
 def test_a_worse_graph_is_said(wine):
     best = wine.clone()  # edges within classes only: a learner that knows nothing spoils that
     same = wine.y[wine.edge_index[0]] == wine.y[wine.edge_index[1]]

@@ -57,8 +57,6 @@ def check_graph(
     _need(stated == num_nodes, f"x must have one row per node ({stated}); got {num_nodes} rows")
     if ids is not None and len(ids) != num_nodes:
         raise InputError(f"node_id must have one id per node ({num_nodes}); got {len(ids)}")
-    if data.edge_index is None and data.get("adj_t") is not None:
-        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
     if data.y is None and not need_labels:
         data.y = torch.full((num_nodes,), -1)
     data.y = checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
@@ -76,7 +74,7 @@ def check_graph(
 
 
 def one_graph(data: object) -> Data:
-    """``data``, if it is a ``Data``; else a sentence that says what to do instead."""
+    """``data``, if it is a ``Data`` with its edges as such; else what to do instead."""
     if isinstance(data, HeteroData):
         raise InputError(
             "a graph must have nodes of one kind, a torch_geometric Data; got a HeteroData (where "
@@ -84,6 +82,8 @@ def one_graph(data: object) -> Data:
         )
     if not isinstance(data, Data):
         raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
+    if data.edge_index is None and data.get("adj_t") is not None:
+        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
     return data
 
 

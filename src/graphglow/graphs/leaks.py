@@ -31,7 +31,9 @@ def say_leaks(data: Data) -> None:
         return
     if len(x) != len(y) or y.is_floating_point() or y.dtype == torch.bool or x.is_complex():
         return
-    if len(y) == 0 or int(y.max()) >= len(y) or (train is not None and train.dtype != torch.bool):
+    if len(y) == 0 or int(y.max()) >= len(y):
+        return
+    if isinstance(train, Tensor) and train.dtype != torch.bool:
         return
     known = y >= 0 if not isinstance(train, Tensor) or train.shape != y.shape else train & (y >= 0)
     told = data.get("feature_columns")

@@ -124,8 +124,7 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
         if split:
             say_split(data)
         return data
-    if source.edge_index is None and source.get("adj_t") is not None:
-        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
+    one_graph(source)
     if not isinstance(source.get("split"), str):  # it has not come through load_graph
         say_leaks(source)
     data, y = copy.copy(source), source.get("y")
