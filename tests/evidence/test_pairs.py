@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.evidence.candidates import candidate_pairs, in_turn, nearest, searches
+from graphglow.evidence.candidates import candidate_pairs, in_turn, nearest, with_beliefs
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pairs import (
     FIRST_EVIDENCE,
@@ -77,8 +77,9 @@ def test_candidates_are_each_pair_once():
     first = first_round(p, torch.Generator().manual_seed(0))
     assert (first.pairs[0] < first.pairs[1]).all()
     assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
-    known = searches([first.views["x"]], [first.channels["x"]])
-    again = candidate_pairs("find", known, first.pairs, in_turn)
+    near = with_beliefs([first.views["x"]], [first.channels["x"]])
+    again, how = candidate_pairs("find", near, first.pairs, in_turn)
+    assert how == "exact"
     assert again.shape[1] >= first.pairs.shape[1]
 
 

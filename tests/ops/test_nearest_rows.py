@@ -31,19 +31,41 @@ def test_exact_ones_are_exact():
     torch.testing.assert_close(product.view(-1, 5), of_truth(rows, 5)[100:200])
 
 
-@pytest.mark.parametrize("centroids", [1024, 16])
-def test_lists_find_nine_of_ten(centroids, monkeypatch):
-    """One level of centroids, or two; 16 lists of 47 hold a third of the rows."""
-    monkeypatch.setattr(search, "CENTROIDS", centroids)
+@pytest.mark.parametrize("cell", [512, 16])
+@pytest.mark.parametrize("together", [1, 2**25])
+def test_lists_find_nine_of_ten(cell, together, monkeypatch):
+    """In one cell, or in three; list by list, or many at once. 16 lists hold a third of the rows."""
+    monkeypatch.setattr(search, "CELL", cell)
+    monkeypatch.setitem(search.TOGETHER, "cpu", together)
+    monkeypatch.setitem(search.SIMILARITIES, "cpu", 2**22)
     rows = clustered()
     found = Search.of(rows, exact=1000)
-    assert str(found) == "16 of 47 lists"
-    pairs = found.nearest(range(len(rows)), 8)
+    assert str(found).startswith("16 of ")
+    assert int(found.starts.diff().max()) <= search.LONGEST
+    blocks = [found.nearest(range(a, a + 1500), 8) for a in range(0, 6000, 1500)]
+    pairs = torch.cat(blocks, 1)
+    assert torch.equal(pairs[0].unique(), torch.arange(6000))
     assert not bool((pairs[0] == pairs[1]).any())
     assert torch.unique(pairs, dim=1).shape == pairs.shape
     product = (rows[pairs[0]] * rows[pairs[1]]).sum(1)
     recall = (product >= of_truth(rows, 8)[pairs[0], -1] - 1e-6).sum() / (8 * len(rows))
     assert recall > 0.9
+
+
+def test_lists_at_once_find_what_they_find_one_by_one(monkeypatch):
+    found = Search.of(clustered(3000), exact=1000)
+    one_by_one = found.nearest(range(3000), 8)
+    monkeypatch.setitem(search.TOGETHER, "cpu", 2**25)
+    at_once = found.nearest(range(3000), 8)
+    missed = set(map(tuple, one_by_one.T.tolist())) ^ set(map(tuple, at_once.T.tolist()))
+    assert len(missed) < 10  # products differ in their last digit
+
+
+def test_the_largest_are_the_largest():
+    rows = torch.randn(50, 500, generator=torch.Generator().manual_seed(0))
+    value, column = search.largest(rows, 9)
+    assert torch.equal(value, rows.topk(9, 1).values)
+    assert torch.equal(rows.gather(1, column), value)
 
 
 def test_what_lists_find_depends_on_the_rows_alone():

@@ -7,7 +7,6 @@ from graphglow.auditing.ground import Ground
 from graphglow.auditing.pairs import is_edge
 from graphglow.evidence.candidates import Each, candidate_pairs, in_turn
 from graphglow.evidence.rows import unit
-from graphglow.ops.search import Search
 
 TWO_HOPS = 16
 """Draws of a neighbour's neighbour, for each node."""
@@ -21,8 +20,7 @@ def missing_candidates(ground: Ground, generator: torch.Generator, each: Each = 
     if ground.x.shape[1]:
         views += [ground.x, unit(ground.mean)]
     near_by = _two_hops(ground, generator).sort(0).values
-    known = [Search.of(view) for view in views]
-    low, high = candidate_pairs("find missing", known, near_by, each)
+    (low, high), _ = candidate_pairs("find missing", views, near_by, each)
     free = (low != high) & ~is_edge(ground, low, high)
     return torch.stack([low[free], high[free]])
 

@@ -50,7 +50,7 @@ def in_turn(
 
 
 def node_blocks(rows: Tensor) -> list[range]:
-    """Row numbers in parts: [N, D]."""
+    """Places in parts: [N, D]."""
     step, end = NODES[rows.device.type], len(rows)
     return [range(start, min(start + step, end)) for start in range(0, end, step)]
 
@@ -60,35 +60,39 @@ def pair_blocks(pairs: Tensor) -> list[Tensor]:
     return list(torch.split(pairs, PAIRS[pairs.device.type], dim=1)) if pairs.shape[1] else []
 
 
-@stage("candidates")
-def searches(views: list[Tensor], channels: list[Channel]) -> list[Search]:
-    """In each view, and in the channels' class probabilities together: views [N, D]."""
+def with_beliefs(views: list[Tensor], channels: list[Channel]) -> list[Tensor]:
+    """Views [N, D], and what the channels say of classes, side by side, as one more of them."""
     beliefs = torch.cat([c.probabilities.sqrt() for c in channels], 1)
-    if beliefs.shape[1] > len(channels):  # at least two classes
-        views = [*views, F.normalize(beliefs - beliefs.mean(0), dim=1)]
-    return [Search.of(view) for view in views]
+    if beliefs.shape[1] == len(channels):  # one class
+        return views
+    return [*views, F.normalize(beliefs - beliefs.mean(0), dim=1)]
 
 
-def find(known: list[Search], nodes: range) -> Tensor:
-    """The nearest of some nodes in every search, each pair once: keys ``low N + high``, sorted."""
-    pairs = torch.cat([search.nearest(nodes, NEAREST) for search in known], 1)
-    low, high = pairs.amin(0), pairs.amax(0)
-    keys: Tensor = torch.unique((low * len(known[0].rows) + high)[low != high])
-    return keys
+def find(known: Search, places: range) -> Tensor:
+    """The nearest of some rows, each pair once: keys ``low N + high``, sorted."""
+    pairs = known.nearest(places, NEAREST)
+    return torch.unique(pairs.amin(0) * len(known.rows) + pairs.amax(0))
 
 
 @stage("candidates")
-def candidate_pairs(stage: str, known: list[Search], others: Tensor, each: Each) -> Tensor:
-    """Pairs that are the ``others`` or near in a search, once, as ``u < v``, sorted.
+def candidate_pairs(
+    stage: str, views: list[Tensor], others: Tensor, each: Each
+) -> tuple[Tensor, str]:
+    """Pairs that are the ``others`` or near in a view, once, as ``u < v``, sorted.
+
+    Also how they were found. One view after another: the rows of its search are a copy.
 
     Shapes:
-        others [2, K] as ``u < v`` -> [2, M]
+        views [N, D], others [2, K] as ``u < v`` -> [2, M]
     """
-    nodes = len(known[0].rows)
+    nodes, how = len(views[0]), ""
     found = [others[0].long() * nodes + others[1]]
-    found += each(stage, find, known, node_blocks(known[0].rows))
+    for number, view in enumerate(views):
+        known = Search.of(view)
+        how = how or str(known)
+        found += each(f"{stage} {number}", find, known, node_blocks(view))
     key = torch.unique(torch.cat(found))
-    return torch.stack([key // nodes, key % nodes])
+    return torch.stack([key // nodes, key % nodes]), how
 
 
 def nearest(rows: Tensor, k: int) -> Tensor:

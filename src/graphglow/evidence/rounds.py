@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, searches
+from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, with_beliefs
 from graphglow.evidence.channels import Channel, absent, ridge_channel, spread_channel
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
@@ -109,10 +109,10 @@ def first_round(problem: Problem, generator: torch.Generator, each: Each = in_tu
     channels["spread"] = spread_channel(problem, problem.adj)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     edges = torch.stack([problem.low, problem.high])
-    known = searches(near, list(channels.values()))
-    pairs = candidate_pairs("find first", known, edges, each)
+    near = with_beliefs(near, list(channels.values()))
+    pairs, search = candidate_pairs("find first", near, edges, each)
     context = first_context(problem, channels, pairs)
-    return FirstRound(problem, views, scales, channels, pairs, context, str(known[0]))
+    return FirstRound(problem, views, scales, channels, pairs, context, search)
 
 
 def score_first(known: tuple[Learner, FirstRound], pairs: Tensor) -> Tensor:
@@ -163,8 +163,8 @@ def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
         parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, VOTERS)]
         vote = vote_channel(problem, torch.cat(parts))
     near = [second.views[name] for name in SECOND]
-    known = searches(near, [*second.channels.values(), vote])
-    both = candidate_pairs("find second", known, first.pairs, each)
+    near = with_beliefs(near, [*second.channels.values(), vote])
+    both, _ = candidate_pairs("find second", near, first.pairs, each)
     key = both[0] * problem.num_nodes + both[1]
     fresh = both[:, ~torch.isin(key, first.pairs[0] * problem.num_nodes + first.pairs[1])]
     pairs = torch.cat([first.pairs, fresh], 1)

@@ -1,11 +1,13 @@
-"""Nearest rows by inner product: exact by blocks, or in inverted lists where there are many.
+"""The nearest of many rows to each of them: exact by blocks, or in lists where there are many.
 
-A list holds the rows that are nearest to one centroid, and a query looks through the lists of the
-centroids that are nearest to it. These are found in the same way, so that time per query does not
-grow with the rows. Centroids begin at random rows (pivots) and are moved by k-means of a sample;
-the generator is fixed: what is found depends on the rows alone.
+A list holds rows that lie together, by k-means in two levels: cells, and lists within a cell. A
+row looks through the lists of the centroids that are nearest to it, and time per row does not
+grow with the rows. Lists lie one after another in memory and rows are taken in that order, so that
+those that look through one list do so together. Centroids begin at random rows (pivots); the
+generator is fixed, and what is found depends on the rows alone.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -14,16 +16,18 @@ from torch.nn import functional as F
 
 EXACT = {"cpu": 2**14, "cuda": 2**17}
 """Up to so many rows all of them are compared, by device: that is what takes less time there."""
-LIST = 128
-"""Rows of a list, on average."""
+LIST, LONGEST = 128, 256
+"""Rows of a list, on average and at most."""
+CELL = 512
+"""Lists of a cell, on average."""
 PROBES = 16
-"""Lists that a query looks through."""
-CLOSEST = 4
-"""Where only the nearest row is wanted, as in k-means."""
-CENTROIDS = 1024
-"""Up to so many, a query is compared with all of them."""
-SAMPLE, MOVES = 32, 5  # rows per list that centroids are moved by, and how often
-SIMILARITIES = {"cpu": 2**24, "cuda": 2**28}  # in memory at once
+"""Lists that a row looks through."""
+AROUND = 128
+"""Lists that a row chooses from: those nearest to its own, by centroid."""
+SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how often
+SIMILARITIES = {"cpu": 2**25, "cuda": 2**28}  # in memory at once
+TOGETHER = {"cpu": 1, "cuda": 2**25}  # numbers of the rows that one product of many lists reads
+CHUNK = 16  # columns whose largest is looked at first
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +35,15 @@ class Search:
     """Rows in which nearest ones are looked for.
 
     Shapes:
-        rows [N, D]; of L lists: centroids [L, D], members [N] list by list, starts [L + 1]
+        rows [N, D]; with L lists: rows list by list, whose numbers were members [N], starts
+        [L + 1], centroids [L, D], around [L, <= AROUND]
     """
 
     rows: Tensor
-    centroids: "Search | None" = None
     members: Tensor | None = None
     starts: Tensor | None = None
+    centroids: Tensor | None = None
+    around: Tensor | None = None
 
     @classmethod
     def of(cls, rows: Tensor, exact: int | None = None) -> "Search":
@@ -45,86 +51,151 @@ class Search:
         exact = EXACT[rows.device.type] if exact is None else exact
         if len(rows) <= exact or rows.shape[1] == 0:
             return cls(rows)
-        count = -(-len(rows) // LIST)
-        drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-        sample = rows[drawn[: SAMPLE * count].to(rows.device)]
-        centroids = cls.of(sample[:count], CENTROIDS)
-        for _ in range(MOVES):
-            nearest = centroids.closest(sample, 1)[1][:, 0]
-            moved = torch.zeros_like(centroids.rows).index_add_(0, nearest, sample)
-            empty = moved.norm(dim=1, keepdim=True) < 1e-6
-            moved = torch.where(empty, centroids.rows, F.normalize(moved, dim=1))
-            centroids = cls.of(moved, CENTROIDS)
-        own = torch.cat([centroids.closest(part, 1)[1][:, 0] for part in torch.split(rows, 2**16)])
-        starts = F.pad(torch.bincount(own, minlength=count).cumsum(0), (1, 0))
-        return cls(rows, centroids, own.argsort(stable=True), starts)
+        generator = torch.Generator().manual_seed(0)
+        cells = _means(rows, -(-len(rows) // (LIST * CELL)), generator)
+        cell = _closest(rows, cells)
+        own, means, first = torch.empty_like(cell), [], 0
+        sizes = torch.bincount(cell, minlength=len(cells)).tolist()
+        for part in torch.split(cell.argsort(stable=True), sizes):
+            if len(part):
+                inside = rows[part]
+                means.append(_means(inside, -(-len(part) // LIST), generator))
+                own[part] = first + _closest(inside, means[-1])
+                first += len(means[-1])
+        members = own.argsort(stable=True)
+        starts, piece_of = _pieces(own[members])
+        centroids = torch.cat(means)[piece_of]
+        near = min(AROUND, len(centroids))
+        around = [(some @ centroids.T).topk(near, 1)[1] for some in torch.split(centroids, 2**12)]
+        return cls(rows[members], members, starts, centroids, torch.cat(around))
 
     def __str__(self) -> str:
         if self.centroids is None:
             return "exact"
-        return f"{PROBES} of {len(self.centroids.rows):,} lists"
+        return f"{PROBES} of {len(self.centroids):,} lists"
 
-    def nearest(self, nodes: range, k: int) -> Tensor:
-        """Each of some rows and its ``k`` nearest others, as far as the product is positive.
+    def nearest(self, places: range, k: int) -> Tensor:
+        """Rows at some places and the ``k`` nearest others of each, if the product is positive.
+
+        A place is a row's number or, with lists, where it stands in them.
 
         Shapes:
-            n rows -> [2, <= n k]
+            n places -> [2, <= n k]: numbers of rows
         """
         k = min(k, len(self.rows) - 1)
-        here = torch.arange(nodes.start, nodes.stop, device=self.rows.device)
-        if k < 1 or self.rows.shape[1] == 0:
-            return torch.stack([here[:0], here[:0]])
-        value, there = self.closest(self.rows[nodes.start : nodes.stop], k, here)
-        pairs = torch.stack([here[:, None].expand_as(there), there])
-        return pairs[:, value > 1e-4]
+        found = [self.rows.new_empty(2, 0, dtype=torch.int64)]
+        every = torch.arange(len(self.rows), device=self.rows.device)
+        width = len(every) if self.starts is None else PROBES * LONGEST
+        step = max(1, SIMILARITIES[self.rows.device.type] // width)
+        if k > 0 and self.rows.shape[1]:
+            for here in torch.split(every[places.start : places.stop], step):
+                value, there = self._closest(here, k + 1)
+                value[there == here[:, None]] = -1
+                value, best = value.topk(min(k, value.shape[1]), 1)
+                pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
+                found.append(pairs[:, value > 1e-4])
+        pairs = torch.cat(found, 1)
+        return pairs if self.members is None else self.members[pairs]
 
-    def closest(self, queries: Tensor, k: int, but: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """The largest products and whose they are; -1 where too few are found.
+    def _closest(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The largest products of rows at some places, and where: [n] -> [n, k], [n, k]."""
+        queries = self.rows[here[0] : here[-1] + 1]
+        if self.starts is None or self.around is None or self.centroids is None:
+            return largest(queries @ self.rows.T, k)
+        own = torch.searchsorted(self.starts, here, right=True) - 1
+        near = queries.new_empty(len(here), self.around.shape[1])
+        for lists, asking in _grouped(own, queries.shape[1]):
+            _fill(near, asking, queries[asking] @ self.centroids[self.around[lists]].mT)
+        probes = min(PROBES, near.shape[1])
+        asked = self.around[own].gather(1, near.topk(probes, 1)[1])  # [n, P]
+        similar = queries.new_zeros(asked.numel(), LONGEST)
+        for lists, asking in _grouped(asked.flatten(), queries.shape[1]):
+            places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
+            members = self.rows[places]
+            members[~are] = 0
+            _fill(similar, asking, queries[asking // probes] @ members.mT)
+        value, column = largest(similar.view(len(here), -1), k)
+        return value, self.starts[asked.gather(1, column // LONGEST)] + column % LONGEST
 
-        Args:
-            queries: What is looked for.
-            k: How many of each.
-            but: The row that each query must not find, if any.
 
-        Shapes:
-            queries [n, D], but [n] -> [n, k], [n, k]
-        """
-        if self.centroids is not None:
-            return self._in_lists(queries, k, but)
-        found = []
-        every = torch.arange(len(queries), device=queries.device)
-        for some in torch.split(every, max(1, SIMILARITIES[queries.device.type] // len(self.rows))):
-            similar = queries[some] @ self.rows.T
-            if but is not None:
-                similar[some - some[0], but[some]] = -1
-            found.append(similar.topk(k, 1))
-        return torch.cat([f[0] for f in found]), torch.cat([f[1] for f in found])
+def _means(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Centroids of unit rows, by k-means of a sample: [N, D] -> [count, D]."""
+    drawn = torch.randperm(len(rows), generator=generator)[: SAMPLE * count]
+    sample = rows[drawn.to(rows.device)]
+    means = sample[:count]
+    for _ in range(MOVES if count > 1 else 1):
+        share = F.one_hot(_closest(sample, means), count).to(rows)
+        moved = share.T @ sample
+        empty = moved.norm(dim=1, keepdim=True) < 1e-6
+        means = torch.where(empty, means, F.normalize(moved, dim=1))
+    return means
 
-    def _in_lists(self, queries: Tensor, k: int, but: Tensor | None) -> tuple[Tensor, Tensor]:
-        """List by list, with all queries that look through it."""
-        assert self.centroids is not None
-        assert self.members is not None
-        assert self.starts is not None
-        probes = min(PROBES if k > 1 else CLOSEST, len(self.centroids.rows))
-        asked = self.centroids.closest(queries, probes)[1].flatten()  # [n * probes]
-        order = asked.argsort(stable=True)
-        query = order // probes
-        asking = torch.bincount(asked, minlength=len(self.centroids.rows)).tolist()
-        wanted = k if but is None else k + 1
-        values = queries.new_full((len(order), wanted), -1.0)
-        places = torch.zeros(len(order), wanted, dtype=torch.int64, device=queries.device)
-        start, starts = 0, self.starts.tolist()
-        for number, count in enumerate(asking):
-            members = self.members[starts[number] : starts[number + 1]]
-            if count and len(members):
-                some = slice(start, start + count)
-                width = min(wanted, len(members))
-                best = (queries[query[some]] @ self.rows[members].T).topk(width, 1)
-                values[some, :width], places[some, :width] = best[0], members[best[1]]
-            start += count
-        back = order.argsort()
-        values, places = (t[back].view(len(queries), -1) for t in (values, places))
-        if but is not None:
-            values[places == but[:, None]] = -1
-        best = values.topk(k, 1)
-        return best[0], places.gather(1, best[1])
+
+def _closest(rows: Tensor, means: Tensor) -> Tensor:
+    """The mean that each row is nearest to: [N, D], [M, D] -> [N]."""
+    step = max(1, SIMILARITIES[rows.device.type] // len(means))
+    return torch.cat([(part @ means.T).argmax(1) for part in torch.split(rows, step)])
+
+
+def _pieces(own: Tensor) -> tuple[Tensor, Tensor]:
+    """Where lists begin, with long ones cut, and whose piece each is: sorted [N] -> [L + 1], [L]."""
+    lists, sizes = torch.unique_consecutive(own, return_counts=True)
+    pieces = -(-sizes // LONGEST)
+    number = torch.arange(int(pieces.sum()), device=own.device)
+    number -= (pieces.cumsum(0) - pieces).repeat_interleave(pieces)
+    starts = (sizes.cumsum(0) - sizes).repeat_interleave(pieces) + LONGEST * number
+    return F.pad(starts, (0, 1), value=len(own)), lists.repeat_interleave(pieces)
+
+
+def _grouped(asked: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Lists that are asked for, several at a time, and who asks: [n] -> [G], [G, q].
+
+    The last one who asks for a list stands there as often as makes rows equally long.
+    """
+    order = asked.argsort(stable=True)
+    lists, counts = torch.unique_consecutive(asked[order], return_counts=True)
+    ends = counts.cumsum(0)
+    by_count = counts.argsort(stable=True)
+    longest, at, most = counts[by_count].tolist(), 0, TOGETHER[asked.device.type] // width
+    while at < len(longest):
+        stop = at + 1
+        while stop < len(longest) and longest[stop] * (stop + 1 - at) <= most:
+            stop += 1
+        some = by_count[at:stop]
+        yield lists[some], order[_laid_out(ends[some] - counts[some], ends[some])[0]]
+        at = stop
+
+
+def _laid_out(start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
+    """Ranges, with the last number repeated up to one length; and what is none of these.
+
+    Shapes:
+        [G], [G] -> [G, longest], [G, longest]
+    """
+    slot = torch.arange(int((stop - start).max()), device=start.device)
+    number = start[:, None] + slot
+    return torch.minimum(number, stop[:, None] - 1), number < stop[:, None]
+
+
+def _fill(table: Tensor, rows: Tensor, values: Tensor) -> None:
+    """Write to the first columns of some rows: [n, w], [G, q], [G, q, m <= w]."""
+    table[:, : values.shape[2]].index_copy_(0, rows.flatten(), values.flatten(0, 1))
+
+
+def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """As ``topk(k, 1)``, in a fraction of its time: only chunks with a large entry are sorted.
+
+    Shapes:
+        [n, m] -> [n, k], [n, k]
+    """
+    k = min(k, rows.shape[1])
+    chunks = rows.shape[1] // CHUNK
+    if chunks < 2 * k:
+        return rows.topk(k, 1)
+    whole = rows[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
+    best = whole.amax(2).topk(k, 1)[1]
+    column = (CHUNK * best[:, :, None] + torch.arange(CHUNK, device=rows.device)).flatten(1)
+    rest = torch.arange(chunks * CHUNK, rows.shape[1], device=rows.device)
+    column = torch.cat([column, rest.expand(len(rows), -1)], 1)
+    value, place = rows.gather(1, column).topk(k, 1)
+    return value, column.gather(1, place)
