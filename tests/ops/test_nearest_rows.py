@@ -34,7 +34,7 @@ def test_exact_ones_are_exact():
 @pytest.mark.parametrize("cell", [512, 16])
 @pytest.mark.parametrize("together", [1, 2**25])
 def test_lists_find_nine_of_ten(cell, together, monkeypatch):
-    """In one cell, or in three; list by list, or many at once. 16 lists hold a third of the rows."""
+    """In one cell or three, list by list or many at once; 16 lists hold a third of the rows."""
     monkeypatch.setattr(search, "CELL", cell)
     monkeypatch.setitem(search.TOGETHER, "cpu", together)
     monkeypatch.setitem(search.SIMILARITIES, "cpu", 2**22)

@@ -138,7 +138,7 @@ def _closest(rows: Tensor, means: Tensor) -> Tensor:
 
 
 def _pieces(own: Tensor) -> tuple[Tensor, Tensor]:
-    """Where lists begin, with long ones cut, and whose piece each is: sorted [N] -> [L + 1], [L]."""
+    """Where lists begin, long ones cut, and whose piece each is: sorted [N] -> [L + 1], [L]."""
     lists, sizes = torch.unique_consecutive(own, return_counts=True)
     pieces = -(-sizes // LONGEST)
     number = torch.arange(int(pieces.sum()), device=own.device)
