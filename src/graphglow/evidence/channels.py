@@ -39,7 +39,7 @@ ROWS = 2**14  # labelled rows at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
 EXACT_SPREAD, SPREAD_GROUPS = 512, 16
-SPREAD_COLUMNS, SPREAD_NUMBERS = 64, 2**24  # at once: columns at least, numbers if more fit
+SPREAD_COLUMNS, SPREAD_NUMBERS = 64, 2**22  # at once: columns at least, numbers if more fit
 
 
 @dataclass(frozen=True, eq=False)

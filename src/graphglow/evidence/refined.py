@@ -1,6 +1,7 @@
 """A refined graph: what the two rounds make of a problem, in closed form."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ from graphglow.evidence.views import role_view
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
-PAIRS = 2**22  # looked up at once
+PAIRS = 2**20  # looked up at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +53,6 @@ class RefinedGraph:
     edge_probability: Tensor
     edge_in_input: Tensor
     probabilities: Tensor | None
-    link: Tensor
-    role: Tensor
     channel_scores: dict[str, dict[str, float]]
     """By channel: leave-one-out ``accuracy`` over the majority class, and ``likelihood`` gain."""
     context: dict[str, float]
@@ -78,6 +77,14 @@ class RefinedGraph:
     @property
     def pair_probability(self) -> Tensor:
         return (self.pair_log_odds + logit(self.chance)).sigmoid()
+
+    @property
+    def link(self) -> Tensor:
+        return self.known.second.first.views["link"]
+
+    @cached_property
+    def role(self) -> Tensor:
+        return role_view(self.known.second.first.problem)
 
     def pair_evidence(self, which: Tensor) -> Tensor:
         """What the second round reads of pairs, by their positions: [K] -> [K, F]."""
@@ -143,16 +150,17 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     excess = excess + shift
     in_input = torch.cat([is_edge(problem, some.long()) for some in torch.split(pairs, PAIRS, 1)])
     kept = excess > 0
-    here, there = pairs[0][kept], pairs[1][kept]
+    ends = [end[kept] for end in pairs]
+    edges = torch.empty(2, 2, len(ends[0]), dtype=torch.int64, device=pairs.device)
+    edges[0, 0] = edges[1, 1] = ends[0]
+    edges[0, 1] = edges[1, 0] = ends[1]
     channels = {**first.channels, **known.second.channels, "vote": known.vote}
     return RefinedGraph(
-        edge_index=torch.stack([torch.cat([here, there]), torch.cat([there, here])]).long(),
+        edge_index=edges.flatten(1),
         edge_weight=weights_of(excess[kept]).repeat(2),
         edge_probability=(excess[kept] + logit(problem.chance)).sigmoid().repeat(2),
         edge_in_input=in_input[kept].repeat(2),
         probabilities=_all_classes(problem, known.vote.probabilities),
-        link=first.views["link"],
-        role=role_view(problem),
         channel_scores={
             name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
             for name, c in channels.items()

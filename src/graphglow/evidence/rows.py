@@ -30,8 +30,9 @@ class SideBySide:
 
     @classmethod
     def of(cls, parts: list[Tensor]) -> "SideBySide":
-        square = torch.stack([part.square().sum(1, keepdim=True) for part in parts]).sum(0)
-        return cls(parts, square.sqrt().clamp_min(1e-9).reciprocal())
+        lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True) for part in parts]
+        whole = torch.linalg.vector_norm(torch.cat(lengths, 1), dim=1, keepdim=True)
+        return cls(parts, whole.clamp_min(1e-9).reciprocal())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -84,8 +85,8 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
         return rows @ dense
     if isinstance(rows, SideBySide):
         weights = torch.split(dense, [part.shape[1] for part in rows.parts])
-        products = [part @ w for part, w in zip(rows.parts, weights, strict=True)]
-        return rows.scale * torch.stack(products).sum(0)
+        products = (part @ w for part, w in zip(rows.parts, weights, strict=True))
+        return sum(products, dense.new_zeros(())) * rows.scale
     width = dense.shape[1]
     if dense.device.type == "cpu" or width == 0:
         return rows @ dense
@@ -165,15 +166,14 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     q = orthonormal(q)
     z = times(back, q)  # [D, wide]; rows is about q z^T
     values, vectors = torch.linalg.eigh(gram(z).cpu())
+    del z
     keep = values.argsort(descending=True)[:width]
     scale = values[keep].clamp_min(0).sqrt()
     mixing: Tensor = vectors[:, keep] * scale
     return q @ mixing.to(q)
 
 
-def drawn(
-    shape: tuple[int, int], generator: torch.Generator, device: torch.device
-) -> Tensor:
+def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.device) -> Tensor:
     """Normal numbers [N, D]; many of them are drawn on a GPU, if that is where they go."""
     if device.type == "cpu" or shape[0] <= MANY:
         return torch.randn(shape, generator=generator).to(device)
