@@ -35,7 +35,7 @@ NARROW = 2048
 """Up to so many columns, many labels are solved by columns even if rows are sparse."""
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
 BLOCK = {"cpu": 2**26, "cuda": 2**29}  # numbers in memory at once, by device
-ROWS = 2**14  # labelled rows at once
+ROWS = 2**13  # labelled rows at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
 EXACT_SPREAD, SPREAD_GROUPS = 512, 16

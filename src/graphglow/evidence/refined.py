@@ -135,8 +135,8 @@ def refine_problem(
     first = first_round(problem, generator, each)
     known = voted(learner, second_round(learner, first, generator, each), each)
     del first  # known has all of it
-    pairs = known.pairs
-    scores = joined(each("score second", score_second, known, pair_blocks(pairs)), problem)
+    blocks = pair_blocks(known.pairs)
+    scores = joined(each("score second", score_second, known.for_pairs(), blocks), problem)
     scale = learner.scale(1, scores)
     refined = _refined(problem, known, scale[0] * scores + scale[1], scale)
     return refined if also is None else _with_pairs(refined, also)

@@ -57,6 +57,10 @@ class FirstRound:
         problem = self.problem
         return first_evidence(problem, self.views, self.scales, self.channels, pairs.long())
 
+    def for_pairs(self) -> "FirstRound":
+        """What evidence about given pairs needs of it."""
+        return replace(self, problem=self.problem.for_pairs(), pairs=self.pairs[:, :0])
+
 
 @dataclass(frozen=True, eq=False)
 class SecondRound:
@@ -100,6 +104,11 @@ class Voted:
         cosine = torch.stack(compared, 2).flatten(1)
         return torch.cat([earlier, cosine, *agreed, before[:, None] / CARRIED], 1)
 
+    def for_pairs(self) -> "Voted":
+        """What evidence about given pairs needs of it."""
+        second = replace(self.second, first=self.second.first.for_pairs())
+        return replace(self, second=second, pairs=self.pairs[:, :0])
+
 
 def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
     views = first_views(problem, generator)
@@ -139,8 +148,8 @@ def second_round(
 ) -> SecondRound:
     """Views and channels over the graph that the first round's log-odds over chance make."""
     problem = first.problem
-    scores = joined(each("score first", score_first, (learner, first), pair_blocks(first.pairs)),
-                    problem)  # fmt: skip
+    known = (learner, first.for_pairs())
+    scores = joined(each("score first", score_first, known, pair_blocks(first.pairs)), problem)
     scale = learner.scale(0, scores)
     excess = scale[0] * scores + scale[1]
     weight = weights_of(excess + calibration(problem, first.pairs, excess))
@@ -149,8 +158,8 @@ def second_round(
     views = second_views(first.views, graph)
     scales = {name: moments(views[name], generator) for name in SECOND}
     channels = {name: ridge_channel(problem, views[name]) for name in SECOND}
-    known = first.views | views
-    channels["again"] = ridge_channel(problem, SideBySide.of([known[name] for name in AGAIN]))
+    every = first.views | views
+    channels["again"] = ridge_channel(problem, SideBySide.of([every[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(problem, graph)
     context = second_context(problem, first.context, channels, first.pairs, weight)
     return SecondRound(first, scale, views, scales, channels, context)
