@@ -80,6 +80,8 @@ def test_few_columns_at_once_change_nothing(monkeypatch, labels):
     for numbers in (2**26, 5000):
         monkeypatch.setitem(BLOCK, "cpu", numbers)
         monkeypatch.setattr("graphglow.evidence.channels.ROWS", numbers // 50)
+        monkeypatch.setattr("graphglow.evidence.channels.SPREAD_COLUMNS", 1)
+        monkeypatch.setattr("graphglow.evidence.channels.SPREAD_NUMBERS", numbers)
         channels = [spread_channel(p, p.adj), ridge_channel(p, p.neighbours)]
         channels += [ridge_channel(p, p.features)]
         found.append([c.probabilities for c in channels])

@@ -9,6 +9,7 @@ from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pairs import (
     FIRST_EVIDENCE,
     GROUPS,
+    LOOKUPS,
     SECOND_EVIDENCE,
     common_neighbours,
 )
@@ -48,7 +49,7 @@ def test_the_first_round_has_a_number_for_every_name():
 @pytest.mark.parametrize("light", [0, 7, 100])
 def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch, light):
     monkeypatch.setattr("graphglow.evidence.pairs.LIGHT", light)
-    monkeypatch.setattr("graphglow.evidence.pairs.LOOKUPS", 7)  # many blocks
+    monkeypatch.setitem(LOOKUPS, "cpu", 7)  # many blocks
     p = problem_of(graph())
     dense = (p.neighbours.to_dense() > 0).float()
     u, v = torch.triu_indices(50, 50, 1)

@@ -24,6 +24,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.scorer import contributions
+from graphglow.evidence.stages import stage
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
@@ -253,13 +254,19 @@ class Auditor(nn.Module):
 def score_edges(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:
     """Log-odds that pairs are real edges, up to the shift of the graph: [2, M] -> [M]."""
     auditor, ground, standing = known
-    return auditor.edge_scores(evidence_of(ground, standing, pairs), standing.context)
+    with stage("evidence"):
+        evidence = evidence_of(ground, standing, pairs)
+    with stage("scoring"):
+        return auditor.edge_scores(evidence, standing.context)
 
 
 def score_missing(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:
     """Log-odds that pairs without an edge are missing ones: [2, M] -> [M]."""
     auditor, ground, standing = known
-    return auditor.pair_scores(evidence_of(ground, standing, pairs), standing.context)
+    with stage("evidence"):
+        evidence = evidence_of(ground, standing, pairs)
+    with stage("scoring"):
+        return auditor.pair_scores(evidence, standing.context)
 
 
 def _places(group: str) -> list[int]:

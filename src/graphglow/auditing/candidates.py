@@ -7,7 +7,9 @@ from graphglow.auditing.ground import Ground
 from graphglow.auditing.pairs import is_edge
 from graphglow.evidence.candidates import Each, candidate_pairs, in_turn
 from graphglow.evidence.rows import unit
+from graphglow.evidence.stages import stage
 
+PAIRS = 2**20  # looked up at once
 TWO_HOPS = 16
 """Draws of a neighbour's neighbour, for each node."""
 
@@ -16,13 +18,16 @@ def missing_candidates(ground: Ground, generator: torch.Generator, each: Each = 
     """Pairs ``u < v`` without an edge, each once, sorted: neighbours of neighbours, and the
     nearest nodes by features, by what surrounds them and by their place in the graph: [2, K].
     """
-    views = [unit(ground.spectrum[0])]
-    if ground.x.shape[1]:
-        views += [ground.x, unit(ground.mean)]
-    near_by = _two_hops(ground, generator).sort(0).values
-    (low, high), _ = candidate_pairs("find missing", views, near_by, each)
-    free = (low != high) & ~is_edge(ground, low, high)
-    return torch.stack([low[free], high[free]])
+    with stage("candidates"):
+        views = [unit(ground.spectrum[0])]
+        if ground.x.shape[1]:
+            views += [ground.x, unit(ground.mean)]
+        near_by = _two_hops(ground, generator).sort(0).values
+    pairs, _ = candidate_pairs("find missing", views, near_by, each)
+    with stage("candidates"):
+        blocks = torch.split(pairs, PAIRS, 1)
+        free = [(low != high) & ~is_edge(ground, low, high) for low, high in blocks]
+        return pairs[:, torch.cat(free)]
 
 
 def _two_hops(ground: Ground, generator: torch.Generator) -> Tensor:

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 
 from graphglow.evidence.channels import ridge_channel
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import entries, low_rank, sparse_rows, times, unit
+from graphglow.evidence.rows import drawn, entries, low_rank, sparse_rows, times, unit
+from graphglow.evidence.stages import stage
 from graphglow.evidence.views import WIDTH
 
 FOLDS = 5
@@ -61,6 +62,11 @@ class Ground:
 
 def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
     """Prepare a graph; time and memory grow like nodes and edges."""
+    return _ground(problem, _beliefs(problem), generator)
+
+
+@stage("views")
+def _ground(problem: Problem, beliefs: Tensor, generator: torch.Generator) -> Ground:
     nodes, device = problem.num_nodes, problem.device
     low, high = problem.low.long(), problem.high.long()
     row, col = torch.cat([low, high]), torch.cat([high, low])
@@ -73,7 +79,6 @@ def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
     ax = times(links, x)
     mean = (x + ax) / (degree + 1)[:, None]
     white, centre = _whitening(x)
-    beliefs = _beliefs(problem)
     row, neighbour, _ = entries(links)
     return Ground(
         problem=problem,
@@ -150,7 +155,7 @@ def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict
     rank = min(RANK, nodes)
     low, high = problem.low.long(), problem.high.long()
     spectrum, signs = [], []
-    sketch = torch.randn(nodes, min(rank + 8, nodes), generator=generator).to(problem.device)
+    sketch = drawn((nodes, min(rank + 8, nodes)), generator, problem.device)
     for k in range(FOLDS):
         a, b = low[fold != k], high[fold != k]
         row, col = torch.cat([a, b]), torch.cat([b, a])

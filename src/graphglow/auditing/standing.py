@@ -15,6 +15,7 @@ from torch import Tensor
 
 from graphglow.auditing.ground import FOLDS, Ground, fold_of
 from graphglow.auditing.pairs import RAW, is_edge, raw_evidence
+from graphglow.evidence.stages import stage
 
 EVIDENCE = (
     *RAW,
@@ -62,6 +63,7 @@ class Standing:
     context: Tensor
 
 
+@stage("evidence")
 def standing_of(ground: Ground, generator: torch.Generator) -> Standing:
     """Learn the tables from a graph's own edges and from pairs without an edge."""
     problem = ground.problem

@@ -83,7 +83,7 @@ def candidate_pairs(
     Also how they were found. One view after another: the rows of its search are a copy.
 
     Shapes:
-        views [N, D], others [2, K] as ``u < v`` -> [2, M]
+        views [N, D], others [2, K] as ``u < v`` -> [2, M] of the same type
     """
     nodes, how = len(views[0]), ""
     found = [others[0].long() * nodes + others[1]]
@@ -92,7 +92,8 @@ def candidate_pairs(
         how = how or str(known)
         found += each(f"{stage} {number}", find, known, node_blocks(view))
     key = torch.unique(torch.cat(found))
-    return torch.stack([key // nodes, key % nodes]), how
+    low = key.div(nodes, rounding_mode="floor").to(others.dtype)
+    return torch.stack([low, key.remainder_(nodes).to(others.dtype)]), how
 
 
 def nearest(rows: Tensor, k: int) -> Tensor:

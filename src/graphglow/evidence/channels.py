@@ -35,10 +35,11 @@ NARROW = 2048
 """Up to so many columns, many labels are solved by columns even if rows are sparse."""
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
 BLOCK = {"cpu": 2**26, "cuda": 2**29}  # numbers in memory at once, by device
-ROWS = 2**14  # labelled rows at once
+ROWS = 2**13  # labelled rows at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
 EXACT_SPREAD, SPREAD_GROUPS = 512, 16
+SPREAD_COLUMNS, SPREAD_NUMBERS = 64, 2**22  # at once: columns at least, numbers if more fit
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +301,7 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
     reached = [
         torch.zeros(problem.num_nodes, num_classes, device=problem.device) for _ in SPREAD_STEPS
     ]
-    width = max(1, BLOCK[problem.device.type] // problem.num_nodes)
+    width = max(SPREAD_COLUMNS, SPREAD_NUMBERS // problem.num_nodes)
     for some in torch.split(torch.arange(len(groups), device=problem.device), width):
         mine = (column >= some[0]) & (column <= some[-1])
         now = torch.zeros(problem.num_nodes, len(some), device=problem.device)
@@ -308,7 +309,7 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
         total = torch.zeros_like(now)
         theirs = group[:, None] == groups[some]  # [L, width]
         for step in range(1, max(SPREAD_STEPS) + 1):
-            now = SPREAD_DAMPING * times(graph, now)
+            now = times(graph, now).mul_(SPREAD_DAMPING)
             total += now
             if step in SPREAD_STEPS:
                 whole = reached[SPREAD_STEPS.index(step)]

@@ -8,6 +8,7 @@ from torch import Tensor
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.evidence.problem import Problem
+from graphglow.evidence.rows import dots
 
 PSEUDO_PAIRS = 5
 
@@ -31,7 +32,7 @@ def first_context(problem: Problem, channels: dict[str, Channel], candidates: Te
     p = channels["x"].probabilities
     believed = 0.0
     if edges and num_classes > 1:
-        believed = float((p[pairs[0]] * p[pairs[1]]).sum(1).mean()) - problem.chance
+        believed = float(dots(p, pairs).mean()) - problem.chance
     facts = [
         believed,
         labelled_homophily(problem, pairs),
@@ -61,7 +62,8 @@ def labelled_pairs(problem: Problem, pairs: Tensor) -> tuple[Tensor, Tensor]:
     """Positions of the pairs with two labels, and whether these are the same: [K], [K]."""
     own = torch.full((problem.num_nodes,), -1, device=problem.device)
     own[problem.labelled] = problem.classes
-    both = (own[pairs] >= 0).all(0).nonzero()[:, 0]
+    known = own >= 0
+    both = (known[pairs[0]] & known[pairs[1]]).nonzero()[:, 0]
     return both, (own[pairs[0, both]] == own[pairs[1, both]]).float()
 
 

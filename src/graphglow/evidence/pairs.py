@@ -46,7 +46,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 """Named kinds of evidence, for explanations; every number is in one of them."""
 
 RANDOM_PAIRS = 4096
-LOOKUPS = 2**21  # neighbours looked up at once
+LOOKUPS = {"cpu": 2**21, "cuda": 2**23}  # neighbours looked up at once, by device
 LIGHT = 128  # degrees up to which two rows of neighbours are merged
 
 
@@ -89,47 +89,44 @@ def is_edge(problem: Problem, pairs: Tensor) -> Tensor:
 
 def common_neighbours(problem: Problem, pairs: Tensor) -> Tensor:
     """log(1 + common), their share of the two degrees, and Adamic-Adar: [M, 3]."""
-    found = torch.zeros(pairs.shape[1], 2, device=pairs.device)
-    light = torch.zeros_like(pairs[0], dtype=torch.bool)
-    if not pairs.is_cuda:
-        light = problem.degree[pairs].amax(0) <= LIGHT
+    degree = problem.degree[pairs]  # [2, M]
+    if pairs.is_cuda:
+        found = _looked_up(problem, pairs)
+    else:
+        light = degree.amax(0) <= LIGHT
+        found = torch.zeros(pairs.shape[1], 2)
         found[light] = _merged(problem, pairs[:, light])
-    found[~light] = _looked_up(problem, pairs[:, ~light])
-    share = found[:, 0] / (problem.degree[pairs].prod(0)).sqrt().clamp_min(1)
+        found[~light] = _looked_up(problem, pairs[:, ~light])
+    share = found[:, 0] / degree.prod(0).sqrt().clamp_min(1)
     return torch.stack([found[:, 0].log1p() / 2, share, found[:, 1].log1p()], 1)
-
-
-def _rarity(problem: Problem) -> Tensor:
-    return (problem.degree + 1).log().clamp_min(0.5).reciprocal()
 
 
 def _merged(problem: Problem, pairs: Tensor) -> Tensor:
     """How many are in common, and their rarity, by SciPy in a fifth of the time: [M, 2]."""
-    a = problem.neighbours
+    a = problem.links
     parts = (a.values.numpy(), a.col.numpy(), a.crow.numpy())
     links = sp.csr_array(parts, shape=a.shape)
     both = links[pairs[0].numpy()].multiply(links[pairs[1].numpy()]).tocsr()
     both.data[:] = 1
-    count, rarity = np.diff(both.indptr), both @ _rarity(problem).numpy()
+    count, rarity = np.diff(both.indptr), both @ problem.rarity.numpy()
     return torch.from_numpy(np.stack([count, rarity], 1)).float()
 
 
 def _looked_up(problem: Problem, pairs: Tensor) -> Tensor:
     """The same, from the neighbours of the end that has fewer, looked up among the other's."""
-    pattern, key = problem.neighbours, problem.edge_key
-    degree = pattern.crow.diff().long()
-    rarity = _rarity(problem)
-    fewer = degree[pairs[0]] <= degree[pairs[1]]
+    pattern, key = problem.links, problem.edge_key
+    fewer = problem.degree[pairs[0]] <= problem.degree[pairs[1]]
     here = torch.where(fewer, pairs[0], pairs[1])
     there = torch.where(fewer, pairs[1], pairs[0]) * problem.num_nodes
-    counts = degree[here]
+    begin = pattern.crow[here].long()
+    counts = pattern.crow[here + 1] - begin
     ends = counts.cumsum(0)
-    first = pattern.crow.long()[here] - (ends - counts)
+    first = begin - (ends - counts)
     found = torch.zeros(pairs.shape[1], 2, device=pairs.device)
     start = 0
+    before, most = 0, LOOKUPS[pairs.device.type]
     while start < len(counts) and len(key):
-        before = int(ends[start]) - int(counts[start])
-        stop = max(start + 1, int(torch.searchsorted(ends, before + LOOKUPS, right=True)))
+        stop = max(start + 1, int(torch.searchsorted(ends, before + most, right=True)))
         some = torch.arange(start, stop, device=pairs.device)
         pair = some.repeat_interleave(counts[some])
         offset = torch.arange(before, before + len(pair), device=pairs.device)
@@ -137,9 +134,9 @@ def _looked_up(problem: Problem, pairs: Tensor) -> Tensor:
         wanted = there[pair] + neighbour
         place = torch.searchsorted(key, wanted).clamp_max_(len(key) - 1)
         hit = (key[place] == wanted).nonzero()[:, 0]
-        worth = rarity[neighbour[hit].long()]
+        worth = problem.rarity[neighbour[hit]]
         found.index_add_(0, pair[hit], torch.stack([torch.ones_like(worth), worth], 1))
-        start = stop
+        start, before = stop, before + len(pair)
     return found
 
 

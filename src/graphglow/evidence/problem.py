@@ -1,6 +1,7 @@
 """What is known of a graph: its features, its edges, and the labels of its training nodes."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.rows import Rows, entries, sparse_rows, unit
+from graphglow.evidence.rows import Rows, entries, sparse_rows, unit_
+from graphglow.evidence.stages import stage
 from graphglow.graphs.check import checked_edges, checked_labels, one_graph
-from graphglow.graphs.graph import normalised_adjacency, undirected_edges
+from graphglow.graphs.graph import adjacency_of, undirected_edges
 from graphglow.ops.sparse import SparseMatrix
 
 UNLABELLED_PRIOR = 0.25
@@ -68,28 +70,52 @@ class Problem:
     @cached_property
     def degree(self) -> Tensor:
         """Neighbours of each node: [N]."""
-        both = torch.cat([self.low, self.high]).long()
-        return torch.bincount(both, minlength=self.num_nodes).float()
+        return self.links.crow.diff().float()
+
+    @cached_property
+    def rarity(self) -> Tensor:
+        """What a neighbour counts for, by how many it has itself: [N]."""
+        return (self.degree + 1).log().clamp_min(0.5).reciprocal()
 
     @cached_property
     def edge_key(self) -> Tensor:
         """``u N + v`` of each edge, both ways, sorted: [2M]."""
-        row, col, _ = entries(self.neighbours)
-        return row * self.num_nodes + col
+        row, col, _ = entries(self.links)
+        return row.mul_(self.num_nodes).add_(col)
 
     @cached_property
+    def links(self) -> SparseMatrix:
+        """The pattern of A, 1 for each neighbour, no self-loops: [N, N]."""
+        row, col, _ = entries(self.adj)
+        col = self.adj.col[row != col]
+        crow = self.adj.crow - torch.arange(self.num_nodes + 1, device=self.device)
+        return SparseMatrix.symmetric(crow, col, torch.ones_like(col).float(), self.num_nodes)
+
+    @property
     def neighbours(self) -> SparseMatrix:
         """A without self-loops, rows of unit length: [N, N]."""
-        low, high = self.low.long(), self.high.long()
-        weight = torch.ones_like(low, dtype=torch.float32) if self.weight is None else self.weight
-        row, col = torch.cat([low, high]), torch.cat([high, low])
-        values = torch.cat([weight, weight]).float()
+        row, col, values = entries(self.links)
+        if self.weight is not None:
+            here, there, scaled = entries(self.adj)
+            scale = scaled[here == there].sqrt()  # adj is w_uv / sqrt(d_u d_v), 1 / d_u at (u, u)
+            values = scaled[here != there] / (scale[row] * scale[col])
         total = torch.zeros(self.num_nodes, device=self.device)
         total.index_add_(0, row, values.square())
         values = values / total.sqrt().clamp_min(1e-12)[row]
-        return sparse_rows(row, col, values, (self.num_nodes, self.num_nodes))
+        return replace(self.links, values=values, order=col.argsort(stable=True).int())
+
+    def for_pairs(self) -> "Problem":
+        """Without what evidence about pairs does not read; it may travel to other processes."""
+        names = ("counts", "prior", "chance", "degree", "rarity", "edge_key", "links")
+        known = {name: getattr(self, name) for name in names}
+        of_adj = {name: getattr(self.adj, name)[:0] for name in ("crow", "col", "values")}
+        adj = replace(self.adj, **of_adj, crow_t=of_adj["crow"], col_t=of_adj["col"])
+        bare = replace(self, features=None, adj=adj, low=self.low[:0], high=self.high[:0])
+        vars(bare).update(known)
+        return bare
 
 
+@stage("reading")
 def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
     """Take from a graph what may be known; labels outside of ``train_mask`` are not read.
 
@@ -109,7 +135,7 @@ def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
     low, high, weights = undirected_edges(edge_index, weight, num_nodes)
     return Problem(
         features=feature_rows(data.x, num_nodes, device),
-        adj=normalised_adjacency(edge_index, weight, num_nodes),
+        adj=adjacency_of(low, high, weights, num_nodes),
         low=low,
         high=high,
         weight=weights,
@@ -138,21 +164,24 @@ def feature_rows(x: Tensor | None, num_nodes: int, device: torch.device | str) -
         raise InputError(f"x must have one row per node ({num_nodes}); got {tuple(x.shape)}")
     if x.is_complex():
         raise InputError(f"x must hold real numbers; got {x.dtype}")
+    x = x.to(device)
     entries = x.to_sparse().coalesce() if x.layout != torch.strided else None
     values = (x if entries is None else entries.values()).float()
-    if not bool(values.isfinite().all()):
+    if values.numel() == 0:
+        return None
+    least, most = torch.stack(values.aminmax()).tolist()
+    if not math.isfinite(least + most):  # NaN is passed on
         raise InputError("x must be finite; got NaN or infinity")
-    filled = float((values != 0).sum()) / x.numel()
-    if bool((values >= 0).all()) and filled < 0.5:
-        index = (x != 0).nonzero().T if entries is None else entries.indices()[:, values != 0]
-        return _words(index.to(device), num_nodes, x.shape[1])
-    dense = (x if x.layout == torch.strided else x.to_dense()).to(device, torch.float32)
-    scale = dense.abs().amax(0).clamp_min(1e-30)
-    dense = dense / scale
-    dense = dense - dense.mean(0)
+    if least >= 0 and int(torch.count_nonzero(values)) < 0.5 * x.numel():
+        index = values.nonzero().T if entries is None else entries.indices()[:, values != 0]
+        return _words(index, num_nodes, x.shape[1])
+    dense = values if entries is None else entries.to_dense().float()
+    dense = dense / dense.abs().amax(0).clamp_min(1e-30)
+    dense -= dense.mean(0)
     spread = dense.square().mean(0).sqrt()
-    dense = dense[:, spread > 1e-6] / spread[spread > 1e-6]
-    return unit(dense) if dense.shape[1] else None
+    if not bool((spread > 1e-6).all()):
+        dense, spread = dense[:, spread > 1e-6], spread[spread > 1e-6]
+    return unit_(dense.div_(spread)) if dense.shape[1] else None
 
 
 def _words(index: Tensor, num_nodes: int, num_columns: int) -> SparseMatrix | None:

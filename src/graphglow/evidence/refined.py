@@ -1,6 +1,7 @@
 """A refined graph: what the two rounds make of a problem, in closed form."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -22,9 +23,12 @@ from graphglow.evidence.rounds import (
     weights_of,
 )
 from graphglow.evidence.scorer import contributions
+from graphglow.evidence.stages import stage
 from graphglow.evidence.views import role_view
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
+
+PAIRS = 2**20  # looked up at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,7 @@ class RefinedGraph:
     Both directions of an edge are listed. Input edges that are at or below chance are not among
     ``edge_index`` but among the candidates, ``pairs``, which hold each pair once; behind the first
     ``num_candidates`` of them stand other pairs that were asked about, which never become edges.
+    What can be made of the rest is made when it is asked for, so that a large graph has room.
 
     Shapes:
         edge_index [2, E], edge_weight [E], edge_probability [E], edge_in_input [E];
@@ -48,8 +53,6 @@ class RefinedGraph:
     edge_probability: Tensor
     edge_in_input: Tensor
     probabilities: Tensor | None
-    link: Tensor
-    role: Tensor
     channel_scores: dict[str, dict[str, float]]
     """By channel: leave-one-out ``accuracy`` over the majority class, and ``likelihood`` gain."""
     context: dict[str, float]
@@ -61,17 +64,31 @@ class RefinedGraph:
     search: str
     """How the nearest nodes were found: ``exact``, or in so many lists."""
     num_candidates: int
-    pairs: Tensor
     pair_in_input: Tensor
-    pair_probability: Tensor
     pair_log_odds: Tensor
     scale: Tensor
     known: Voted
     """What both rounds know of the graph: evidence about any pair comes from it."""
 
+    @property
+    def pairs(self) -> Tensor:
+        return self.known.pairs.long()
+
+    @property
+    def pair_probability(self) -> Tensor:
+        return (self.pair_log_odds + logit(self.chance)).sigmoid()
+
+    @property
+    def link(self) -> Tensor:
+        return self.known.second.first.views["link"]
+
+    @cached_property
+    def role(self) -> Tensor:
+        return role_view(self.known.second.first.problem)
+
     def pair_evidence(self, which: Tensor) -> Tensor:
         """What the second round reads of pairs, by their positions: [K] -> [K, F]."""
-        return self.known.evidence(self.pairs[:, which])
+        return self.known.evidence(self.known.pairs[:, which])
 
     def predict_proba(self) -> Tensor | None:
         """Class probabilities of all nodes in closed form [N, C]; None without labels."""
@@ -95,7 +112,8 @@ class RefinedGraph:
     def dropped(self) -> tuple[Tensor, Tensor]:
         """Input edges that are gone, once each, and their probabilities: [2, D], [D]."""
         gone = self.pair_in_input & (self.pair_log_odds <= 0)
-        return self.pairs[:, gone], self.pair_probability[gone]
+        odds = self.pair_log_odds[gone] + logit(self.chance)
+        return self.known.pairs[:, gone].long(), odds.sigmoid()
 
 
 def refine_problem(
@@ -115,26 +133,34 @@ def refine_problem(
         each: Who does the blocks of nodes and of pairs; the result does not depend on it.
     """
     first = first_round(problem, generator, each)
-    second = second_round(learner, first, generator, each)
-    known = voted(learner, second, each)
-    pairs = known.pairs
-    scores = joined(each("score second", score_second, known, pair_blocks(pairs)), problem)
+    known = voted(learner, second_round(learner, first, generator, each), each)
+    del first  # known has all of it
+    blocks = pair_blocks(known.pairs)
+    scores = joined(each("score second", score_second, known.for_pairs(), blocks), problem)
     scale = learner.scale(1, scores)
-    excess = scale[0] * scores + scale[1]
+    refined = _refined(problem, known, scale[0] * scores + scale[1], scale)
+    return refined if also is None else _with_pairs(refined, also)
+
+
+@stage("scoring")
+def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> RefinedGraph:
+    """The edges that log-odds over chance [M] make of pairs, once these are calibrated."""
+    pairs, first = known.pairs, known.second.first
     shift = calibration(problem, pairs, excess)
     excess = excess + shift
-    probability = (excess + logit(problem.chance)).sigmoid()
-    in_input = is_edge(problem, pairs)
+    in_input = torch.cat([is_edge(problem, some.long()) for some in torch.split(pairs, PAIRS, 1)])
     kept = excess > 0
-    channels = {**first.channels, **second.channels, "vote": known.vote}
-    refined = RefinedGraph(
-        edge_index=torch.cat([pairs[:, kept], pairs[:, kept].flip(0)], 1),
+    ends = [end[kept] for end in pairs]
+    edges = torch.empty(2, 2, len(ends[0]), dtype=torch.int64, device=pairs.device)
+    edges[0, 0] = edges[1, 1] = ends[0]
+    edges[0, 1] = edges[1, 0] = ends[1]
+    channels = {**first.channels, **known.second.channels, "vote": known.vote}
+    return RefinedGraph(
+        edge_index=edges.flatten(1),
         edge_weight=weights_of(excess[kept]).repeat(2),
-        edge_probability=probability[kept].repeat(2),
+        edge_probability=(excess[kept] + logit(problem.chance)).sigmoid().repeat(2),
         edge_in_input=in_input[kept].repeat(2),
         probabilities=_all_classes(problem, known.vote.probabilities),
-        link=first.views["link"],
-        role=role_view(problem),
         channel_scores={
             name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
             for name, c in channels.items()
@@ -145,14 +171,11 @@ def refine_problem(
         calibration=shift,
         search=first.search,
         num_candidates=pairs.shape[1],
-        pairs=pairs,
         pair_in_input=in_input,
-        pair_probability=probability,
         pair_log_odds=excess,
         scale=scale,
         known=known,
     )
-    return refined if also is None else _with_pairs(refined, also)
 
 
 def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
@@ -161,16 +184,14 @@ def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     problem = known.second.first.problem
     also = also.to(problem.device)
     key = torch.unique(also.amin(0) * nodes + also.amax(0))
-    key = key[~torch.isin(key, refined.pairs[0] * nodes + refined.pairs[1])]
+    key = key[~torch.isin(key, known.pairs[0].long() * nodes + known.pairs[1])]
     pairs = torch.stack([key // nodes, key % nodes])
     scores = joined([score_second(known, block) for block in pair_blocks(pairs)], problem)
     excess = refined.scale[0] * scores + refined.scale[1] + refined.calibration
-    probability = (excess + logit(refined.chance)).sigmoid()
     return replace(
         refined,
-        pairs=torch.cat([refined.pairs, pairs], 1),
+        known=replace(known, pairs=torch.cat([known.pairs, pairs.to(known.pairs.dtype)], 1)),
         pair_in_input=torch.cat([refined.pair_in_input, is_edge(problem, pairs)]),
-        pair_probability=torch.cat([refined.pair_probability, probability]),
         pair_log_odds=torch.cat([refined.pair_log_odds, excess]),
     )
 
@@ -202,7 +223,7 @@ def explain_pairs(learner: Learner, refined: RefinedGraph, which: Tensor) -> dic
     """
     names = [name for name, kinds in GROUPS.items() if kinds != ("first_round",)]
     groups = [[SECOND_EVIDENCE.index(kind) for kind in GROUPS[name]] for name in names]
-    context = torch.tensor(list(refined.context.values()), device=refined.pairs.device)
+    context = torch.tensor(list(refined.context.values()), device=refined.scale.device)
     earlier = context[[VOTED_CONTEXT.index(name) for name in FIRST_CONTEXT]]
     first, carried = len(FIRST_EVIDENCE), SECOND_EVIDENCE.index("first_round")
     before, scale = refined.known.second.scale, refined.scale

@@ -1,7 +1,7 @@
 """The two rounds: from a problem to scored pairs, and from their graph to better ones."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -16,10 +16,11 @@ from graphglow.evidence.rows import SideBySide
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import AGAIN, ALL, FIRST, SECOND, first_views, second_views
 from graphglow.evidence.votes import vote_channel, vote_evidence
-from graphglow.graphs.graph import normalised_adjacency
+from graphglow.graphs.graph import adjacency_of
+from graphglow.ops.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0
-VOTERS = 2**16  # nodes voted on at once
+VOTERS = 2**14  # nodes voted on at once
 CARRIED = 4  # the second round reads the first one's log-odds over this
 
 
@@ -39,7 +40,7 @@ class FirstRound:
     """What is known of the graph as it is given, and which of its pairs are looked at.
 
     Shapes:
-        pairs [2, M], context [G]
+        pairs [2, M] of int32, sorted; context [G]
     """
 
     problem: Problem
@@ -53,7 +54,12 @@ class FirstRound:
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """:data:`~graphglow.evidence.pairs.FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
-        return first_evidence(self.problem, self.views, self.scales, self.channels, pairs)
+        problem = self.problem
+        return first_evidence(problem, self.views, self.scales, self.channels, pairs.long())
+
+    def for_pairs(self) -> "FirstRound":
+        """What evidence about given pairs needs of it."""
+        return replace(self, problem=self.problem.for_pairs(), pairs=self.pairs[:, :0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +83,7 @@ class Voted:
     """The second round with the learner's vote, and all pairs that are looked at.
 
     Shapes:
-        pairs [2, M], those of the first round first; context [G2 + 2]
+        pairs [2, M] of int32, those of the first round first; context [G2 + 2]
     """
 
     learner: Learner
@@ -88,7 +94,7 @@ class Voted:
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """:data:`~graphglow.evidence.pairs.SECOND_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
-        second = self.second
+        second, pairs = self.second, pairs.long()
         earlier = second.first.evidence(pairs)
         scores = self.learner.pair_scores(0, earlier, second.first.context)
         before = second.scale[0] * scores + second.scale[1]
@@ -97,6 +103,11 @@ class Voted:
         agreed = [agreement(second.first.problem, channel, pairs) for channel in channels]
         cosine = torch.stack(compared, 2).flatten(1)
         return torch.cat([earlier, cosine, *agreed, before[:, None] / CARRIED], 1)
+
+    def for_pairs(self) -> "Voted":
+        """What evidence about given pairs needs of it."""
+        second = replace(self.second, first=self.second.first.for_pairs())
+        return replace(self, second=second, pairs=self.pairs[:, :0])
 
 
 def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
@@ -137,38 +148,61 @@ def second_round(
 ) -> SecondRound:
     """Views and channels over the graph that the first round's log-odds over chance make."""
     problem = first.problem
-    scores = joined(each("score first", score_first, (learner, first), pair_blocks(first.pairs)),
-                    problem)  # fmt: skip
+    known = (learner, first.for_pairs())
+    scores = joined(each("score first", score_first, known, pair_blocks(first.pairs)), problem)
     scale = learner.scale(0, scores)
     excess = scale[0] * scores + scale[1]
     weight = weights_of(excess + calibration(problem, first.pairs, excess))
-    graph = normalised_adjacency(first.pairs, weight, problem.num_nodes)
+    del scores, excess
+    graph = graph_of(first.pairs, weight, problem.num_nodes)
     views = second_views(first.views, graph)
     scales = {name: moments(views[name], generator) for name in SECOND}
     channels = {name: ridge_channel(problem, views[name]) for name in SECOND}
-    known = first.views | views
-    channels["again"] = ridge_channel(problem, SideBySide.of([known[name] for name in AGAIN]))
+    every = first.views | views
+    channels["again"] = ridge_channel(problem, SideBySide.of([every[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(problem, graph)
     context = second_context(problem, first.context, channels, first.pairs, weight)
     return SecondRound(first, scale, views, scales, channels, context)
 
 
+@stage("views")
+def graph_of(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
+    """S of sorted pairs [2, M] as far as they count: [N, N]."""
+    counts = weight > 0
+    return adjacency_of(pairs[0][counts], pairs[1][counts], weight[counts], num_nodes)
+
+
 def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
     """The channels' answers mixed by the learner, and the candidates of both rounds."""
     first = second.first
-    problem = first.problem
-    vote = absent(problem)
-    if len(problem.seen) > 1:
-        every = torch.arange(problem.num_nodes, device=problem.device)
-        parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, VOTERS)]
-        vote = vote_channel(problem, torch.cat(parts))
+    vote = _vote(learner, second)
     near = [second.views[name] for name in SECOND]
     near = with_beliefs(near, [*second.channels.values(), vote])
     both, _ = candidate_pairs("find second", near, first.pairs, each)
-    key = both[0] * problem.num_nodes + both[1]
-    fresh = both[:, ~torch.isin(key, first.pairs[0] * problem.num_nodes + first.pairs[1])]
-    pairs = torch.cat([first.pairs, fresh], 1)
+    pairs = _first_ones_first(first.pairs, both, first.problem.num_nodes)
+    earlier = replace(first, pairs=pairs[:, : first.pairs.shape[1]])  # the same memory
+    second = replace(second, first=earlier)
     return Voted(learner, second, vote, pairs, torch.cat([second.context, vote.scores]))
+
+
+@stage("channels")
+def _vote(learner: Learner, second: SecondRound) -> Channel:
+    problem = second.first.problem
+    if len(problem.seen) < 2:
+        return absent(problem)
+    every = torch.arange(problem.num_nodes, device=problem.device)
+    parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, VOTERS)]
+    return vote_channel(problem, torch.cat(parts))
+
+
+@stage("candidates")
+def _first_ones_first(first: Tensor, both: Tensor, num_nodes: int) -> Tensor:
+    """Sorted pairs [2, M], those that are among the ``first`` [2, K] before the others."""
+    key, wanted = (pairs[0].long().mul_(num_nodes).add_(pairs[1]) for pairs in (both, first))
+    fresh = torch.ones_like(key, dtype=torch.bool)
+    fresh[torch.searchsorted(key, wanted)] = False
+    del key, wanted
+    return torch.cat([first, both[:, fresh]], 1)
 
 
 def vote_inputs(second: SecondRound, nodes: Tensor) -> tuple[Tensor, Tensor]:

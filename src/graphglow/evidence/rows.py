@@ -11,6 +11,10 @@ from graphglow.ops.sparse import SparseMatrix, csr_tensor
 
 GATHERED = 2**18  # pairs at once on a GPU
 PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to four of them
+MANY = 2**17
+"""Rows above which a product is made of few columns at once, and draws are made on a GPU."""
+ROWS = 2**14  # of a Gram matrix at once
+DEPENDENT = 1e-13  # squared length below which a column is the others' sum, over the mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +30,9 @@ class SideBySide:
 
     @classmethod
     def of(cls, parts: list[Tensor]) -> "SideBySide":
-        square = torch.stack([part.square().sum(1, keepdim=True) for part in parts]).sum(0)
-        return cls(parts, square.sqrt().clamp_min(1e-9).reciprocal())
+        lengths = [torch.linalg.vector_norm(part, dim=1, keepdim=True) for part in parts]
+        whole = torch.linalg.vector_norm(torch.cat(lengths, 1), dim=1, keepdim=True)
+        return cls(parts, whole.clamp_min(1e-9).reciprocal())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -43,16 +48,25 @@ def unit(rows: Tensor) -> Tensor:
     return F.normalize(rows, dim=1, eps=1e-9)
 
 
+def unit_(rows: Tensor) -> Tensor:
+    """The same in their place."""
+    return rows.div_(torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_min_(1e-9))
+
+
 def sparse_rows(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
     """A sparse matrix from entries of distinct places in any order: row, col, values [E]."""
     place = (row.long() * shape[1] + col.long()).argsort()
-    row, col, values = row[place], col[place], values[place]
+    return _in_order(row[place], col[place], values[place], shape)
+
+
+def _in_order(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> SparseMatrix:
+    """Of entries that are sorted by row and column."""
     by_column = col.argsort(stable=True)
     return SparseMatrix(
-        crow=_starts(row, shape[0]),
+        crow=starts(row, shape[0]),
         col=col.int(),
         values=values,
-        crow_t=_starts(col[by_column], shape[1]),
+        crow_t=starts(col[by_column], shape[1]),
         col_t=row[by_column].int(),
         order=by_column.int(),
         shape=shape,
@@ -71,13 +85,18 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
         return rows @ dense
     if isinstance(rows, SideBySide):
         weights = torch.split(dense, [part.shape[1] for part in rows.parts])
-        products = [part @ w for part, w in zip(rows.parts, weights, strict=True)]
-        return rows.scale * torch.stack(products).sum(0)
+        products = (part @ w for part, w in zip(rows.parts, weights, strict=True))
+        return sum(products, dense.new_zeros(())) * rows.scale
     width = dense.shape[1]
     if dense.device.type == "cpu" or width == 0:
         return rows @ dense
-    parts = torch.split(F.pad(dense, (0, -width % PADDING)), CHUNK, dim=1)
-    return torch.cat([rows @ part.contiguous() for part in parts], 1)[:, :width]
+    product = dense.new_empty(rows.shape[0], width)
+    step = PADDING if len(product) > MANY else CHUNK
+    parts = zip(torch.split(product, step, 1), torch.split(dense, step, 1), strict=True)
+    for into, part in parts:
+        padded = F.pad(part, (0, -part.shape[1] % PADDING)).contiguous()
+        into.copy_((rows @ padded)[:, : part.shape[1]])
+    return product
 
 
 def transposed(rows: Rows) -> Rows:
@@ -101,10 +120,8 @@ def take(rows: Rows, nodes: Tensor) -> Rows:
     position = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
     first = counts.cumsum(0) - counts
     entry = torch.arange(len(position), device=nodes.device) - first[position]
-    entry += rows.crow.long()[nodes][position]
-    return sparse_rows(
-        position, rows.col[entry].long(), rows.values[entry], (len(nodes), rows.shape[1])
-    )
+    entry += rows.crow[nodes].long()[position]
+    return _in_order(position, rows.col[entry], rows.values[entry], (len(nodes), rows.shape[1]))
 
 
 def as_dense(rows: Rows) -> Tensor:
@@ -140,25 +157,65 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     assert not isinstance(rows, SideBySide)
     device = rows.device if isinstance(rows, Tensor) else rows.values.device
     wide = min(width + 8, rows.shape[0], columns)
-    sketch = torch.randn(columns, wide, generator=generator).to(device)
     back = transposed(rows)
-    q = _orthonormal(times(rows, sketch))
+    z = drawn((columns, wide), generator, device)
+    q = orthonormal(moved(rows, z))
     for _ in range(2):
-        q = _orthonormal(times(rows, _orthonormal(times(back, q))))
+        z = orthonormal(moved(back, q))
+        q = orthonormal(moved(rows, z))
+    q = orthonormal(q)
     z = times(back, q)  # [D, wide]; rows is about q z^T
-    values, vectors = torch.linalg.eigh((z.T @ z).double().cpu())
+    values, vectors = torch.linalg.eigh(gram(z).cpu())
+    del z
     keep = values.argsort(descending=True)[:width]
     scale = values[keep].clamp_min(0).sqrt()
     mixing: Tensor = vectors[:, keep] * scale
     return q @ mixing.to(q)
 
 
-def _orthonormal(columns: Tensor) -> Tensor:
-    q: Tensor = torch.linalg.qr(columns)[0]
-    return q
+def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.device) -> Tensor:
+    """Normal numbers [N, D]; many of them are drawn on a GPU, if that is where they go."""
+    if device.type == "cpu" or shape[0] <= MANY:
+        return torch.randn(shape, generator=generator).to(device)
+    seed = int(torch.randint(2**62, (), generator=generator))
+    there = torch.Generator(device).manual_seed(seed)
+    return torch.randn(shape, generator=there, device=device)
 
 
-def _starts(sorted_index: Tensor, size: int) -> Tensor:
-    start = torch.zeros(size + 1, dtype=torch.int32, device=sorted_index.device)
-    start[1:] = torch.bincount(sorted_index.long(), minlength=size).cumsum(0)
-    return start
+def moved(rows: Rows, columns: Tensor) -> Tensor:
+    """``rows @ columns``; of square rows it takes the columns' place."""
+    if rows.shape[0] != rows.shape[1]:
+        return times(rows, columns)
+    for part in torch.split(columns, PADDING, dim=1):
+        part.copy_(times(rows, part.contiguous()))
+    return columns
+
+
+def orthonormal(columns: Tensor) -> Tensor:
+    """Orthonormal columns of the same range, in the place of the columns: [N, D] -> [N, D].
+
+    By a Cholesky factor of their Gram matrix in double precision; of columns that are nearly
+    dependent, doing it twice makes them orthonormal to rounding (T. Fukaya and others, 2014).
+    """
+    square = gram(columns)
+    square.diagonal().add_((DEPENDENT * square.diagonal().mean()).clamp_min(1e-30))
+    factor = torch.linalg.cholesky(square, upper=True)
+    mixing = torch.linalg.solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=True)
+    for part in torch.split(columns, ROWS):
+        part.copy_(part.double() @ mixing)
+    return columns
+
+
+def gram(columns: Tensor) -> Tensor:
+    """``columns^T columns`` in double precision: [N, D] -> [D, D]."""
+    made = columns.new_zeros(columns.shape[1], columns.shape[1], dtype=torch.float64)
+    for part in torch.split(columns, ROWS):
+        double = part.double()
+        made.addmm_(double.T, double)
+    return made
+
+
+def starts(ordered: Tensor, size: int) -> Tensor:
+    """Where each of the numbers below ``size`` begins among sorted ones: [E] -> [size + 1]."""
+    every = torch.arange(size + 1, dtype=ordered.dtype, device=ordered.device)
+    return torch.searchsorted(ordered, every, out_int32=True)

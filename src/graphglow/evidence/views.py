@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import Rows, entries, low_rank, times, unit
+from graphglow.evidence.rows import Rows, entries, low_rank, times, unit_
 from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
@@ -30,16 +30,18 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
         each [N, <= WIDTH]
     """
     x = _or_none(problem, problem.features, generator)
-    views = {"x": x, **_smoothed("ax", "aax", problem.adj, x)}
-    views["diff"] = unit(x - times(problem.adj, x)) if x.shape[1] else x
-    views["link"] = _or_none(problem, _link_rows(problem), generator)
-    return views
+    ax = times(problem.adj, x)
+    aax, diff = unit_(times(problem.adj, ax)), unit_(x - ax)
+    link = _or_none(problem, _link_rows(problem), generator)
+    return {"x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link}
 
 
 @stage("views")
 def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Tensor]:
     """The views of :data:`SECOND` over a refined graph S."""
-    return _smoothed("sx", "ssx", graph, first["x"])
+    sx = times(graph, first["x"])
+    ssx = unit_(times(graph, sx))
+    return {"sx": unit_(sx), "ssx": ssx}
 
 
 @stage("views")
@@ -53,7 +55,7 @@ def role_view(problem: Problem) -> Tensor:
     if len(problem.low) == 0:
         return torch.zeros(problem.num_nodes, 0, device=problem.device)
     own = problem.degree.log1p()[:, None]
-    pattern = problem.neighbours
+    pattern = problem.links
     row, _, _ = entries(pattern)
     mean = pattern.with_values(problem.degree.reciprocal()[row])
     once = times(mean, own)
@@ -67,19 +69,12 @@ def role_view(problem: Problem) -> Tensor:
     return rows
 
 
-def _smoothed(once: str, twice: str, adj: SparseMatrix, x: Tensor) -> dict[str, Tensor]:
-    if x.shape[1] == 0:
-        return {once: x, twice: x}
-    ax = times(adj, x)
-    return {once: unit(ax), twice: unit(times(adj, ax))}
-
-
 def _or_none(problem: Problem, rows: Rows | None, generator: torch.Generator) -> Tensor:
     if rows is None:
         return torch.zeros(problem.num_nodes, 0, device=problem.device)
     if isinstance(rows, Tensor) and rows.shape[1] <= WIDTH:
         return rows  # unit rows already
-    return unit(low_rank(rows, WIDTH, generator))
+    return unit_(low_rank(rows, WIDTH, generator))
 
 
 def _link_rows(problem: Problem) -> SparseMatrix | None:
@@ -89,7 +84,7 @@ def _link_rows(problem: Problem) -> SparseMatrix | None:
     """
     if len(problem.low) == 0:
         return None
-    pattern = problem.neighbours
+    pattern = problem.links
     row, col, _ = entries(pattern)
     scale = (problem.degree + problem.degree.mean()).rsqrt()
     return pattern.with_values(scale[row] * scale[col])

@@ -198,31 +198,36 @@ def normalised_adjacency(
     Shapes:
         edge_index [2, E], edge_weight [E] or None -> [N, N] with N + 2 M entries, M <= E
     """
-    low, high, weight = undirected_edges(edge_index, edge_weight, num_nodes)  # [M]
-    above = torch.bincount(low, minlength=num_nodes)  # [N] neighbours above each node
-    below = torch.bincount(high, minlength=num_nodes)
-    crow = above.new_zeros(num_nodes + 1)
-    torch.cumsum(above + below + 1, 0, out=crow[1:])
+    return adjacency_of(*undirected_edges(edge_index, edge_weight, num_nodes), num_nodes)
+
+
+def adjacency_of(low: Tensor, high: Tensor, weight: Tensor | None, num_nodes: int) -> SparseMatrix:
+    """The same from edges that are listed once, as ``low < high``, sorted: [M], [M], [M]."""
+    node = torch.arange(num_nodes + 1, dtype=low.dtype, device=low.device)
+    order = high.argsort(stable=True)
+    above = torch.searchsorted(low, node)  # [N + 1] where edges begin that lead above a node
+    below = torch.searchsorted(high[order], node)
+    crow = above + below + node
     if weight is None:
-        degree = (above + below + 1).double()
+        degree = crow.diff().double()
     else:
-        degree = torch.bincount(low, weight, num_nodes) + torch.bincount(high, weight, num_nodes)
+        heavy = weight.double()
+        degree = torch.bincount(low, heavy, num_nodes) + torch.bincount(high, heavy, num_nodes)
         degree += 1
+        del heavy
     scale = degree.rsqrt()
     value = scale[low].mul_(scale[high])  # [M]
     value = (value if weight is None else value.mul_(weight)).float()
 
-    diagonal = crow[:-1] + below  # [N] place of (u, u)
+    diagonal = crow[:-1] + below.diff()  # [N] place of (u, u)
     col = low.new_empty(num_nodes + 2 * len(low))
     values = value.new_empty(len(col))
-    col[diagonal] = torch.arange(num_nodes, dtype=col.dtype, device=col.device)
+    col[diagonal] = node[:-1]
     values[diagonal] = degree.reciprocal().float()
-    place = (diagonal + 1 - _starts(above))[low].add_(_positions(low))
+    place = (diagonal + 1 - above[:-1])[low].add_(_positions(low))
     col[place] = high
     values[place] = value
-    order = high.argsort(stable=True)
-    high = high[order]
-    place = (crow[:-1] - _starts(below))[high].add_(_positions(high))
+    place = (crow - below)[high[order]].add_(_positions(high))
     col[place] = low[order]
     values[place] = value[order]
     return SparseMatrix.symmetric(crow, col, values, num_nodes)
@@ -254,11 +259,6 @@ def undirected_edges(
         weight = weight[keep]
     width = torch.int32 if num_nodes < 2**31 else torch.int64
     return low[keep].to(width), high[keep].to(width), weight
-
-
-def _starts(counts: Tensor) -> Tensor:
-    """Where each of consecutive groups begins: [N] -> [N]."""
-    return counts.cumsum(0) - counts
 
 
 def _positions(like: Tensor) -> Tensor:
