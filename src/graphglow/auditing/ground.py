@@ -154,7 +154,7 @@ def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict
     nodes = problem.num_nodes
     rank = min(RANK, nodes)
     low, high = problem.low.long(), problem.high.long()
-    spectrum, signs = [], []
+    spectrum, signs = torch.empty(FOLDS, nodes, rank, device=problem.device), []
     sketch = drawn((nodes, min(rank + 8, nodes)), generator, problem.device)
     for k in range(FOLDS):
         a, b = low[fold != k], high[fold != k]
@@ -169,9 +169,9 @@ def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict
         values, vectors = torch.linalg.eigh(((small + small.T) / 2).double().cpu())
         keep = values.abs().argsort(descending=True)[:rank]
         values, vectors = values[keep], vectors[:, keep]
-        spectrum.append(q @ (vectors * values.abs().sqrt()).to(q))
+        spectrum[k] = q @ (vectors * values.abs().sqrt()).to(q)
         signs.append(values.sign().to(q))
-    return {"spectrum": torch.stack(spectrum), "signs": torch.stack(signs)}
+    return {"spectrum": spectrum, "signs": torch.stack(signs)}
 
 
 def _chosen(row: Tensor, col: Tensor, crow: Tensor, nodes: int) -> Tensor:
