@@ -1,13 +1,13 @@
 """Checks of settings: each raises one sentence, the rule and then what was received."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest
 
 C = TypeVar("C")
 LARGEST_INTEGER = 2**32 - 1
@@ -73,10 +73,11 @@ def number(name: str, value: float) -> float:
     return value
 
 
-def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise unless ``value`` is a known choice."""
+def one_of(name: str, value: str, known: Collection[str]) -> None:
+    """Raise unless ``value`` is a known choice; the nearest one is named."""
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{name} must be one of {', '.join(known)}; got {value!r}")
+        got = f"got {value!r}{nearest(value, known)}"
+        raise InputError(f"{name} must be one of {', '.join(known)}; {got}")
 
 
 def step_size(name: str, value: float) -> None:

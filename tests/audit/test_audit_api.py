@@ -102,9 +102,9 @@ def test_weights_directions_and_loops():
 
 def test_labels_are_evidence_and_give_the_class_column():
     data = homophilous()
-    audit = graphglow.audit(data, missing=False)
-    chances = audit.suspects["probability_same_class"]
-    assert chances.between(0, 1).all()
+    audit = graphglow.audit(data)
+    for table in (audit.suspects, audit.missing):
+        assert table["probability_same_class"].between(0, 1).all()
 
 
 def test_labels_need_cleanlab_or_say_so(monkeypatch):

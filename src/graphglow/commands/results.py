@@ -203,7 +203,7 @@ def _write_refined(
         write_graph(graph, out)
     verdict = verdict_of(homophily(trained.data, graph.edge_index), None, unknown=NO_PAIRS)
     verdict.warn()
-    before, after = graph_facts(trained.data, undirected=True), graph_facts(graph)
+    before, after = graph_facts(trained.data), graph_facts(graph)
     if after.edges == 0:
         note("validation chose no graph, so that no message crosses an edge; graphglow refine "
              "--target writes the refined graph itself")  # fmt: skip
@@ -246,6 +246,8 @@ def predict(  # noqa: D417 (flags.py says the rest)
     json: flags.Json = False,
 ) -> None:
     """Predict the classes of nodes added after training, without training again.
+
+    graphglow explain --result FILE --nodes FILE --node ID says why one of them got its class.
 
     Example: graphglow predict --result people.safetensors --nodes new_nodes.csv
     --edges new_edges.csv --out predictions.csv

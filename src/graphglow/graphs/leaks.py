@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from graphglow.graphs.features import width
 from graphglow.graphs.files import note
+from graphglow.graphs.tables import HOW_TO_LEAVE_OUT
 
 FEWEST, MOST = 30, 5000
 """Training nodes: of fewer nothing can be said, more are not looked at."""
@@ -56,7 +57,7 @@ def say_leaks(data: Data) -> None:
         accuracy = _by_number(x[:, column, None], y)
         found += [f"{column} of x ({accuracy:.1%})"] if accuracy >= needed else []
     if found:
-        how = "can be left out: columns leave_out=NAME" if told else "is better removed from x"
+        how = f"can be left out: {HOW_TO_LEAVE_OUT}" if told else "is better removed from x"
         what, say = ("columns", "each say") if len(found) > 1 else ("column", "says")
         note(
             f"{what} {', '.join(found)} of {data.get('name') or 'the graph'} alone {say} the label "

@@ -7,11 +7,10 @@ sources, settings and seed; ``docs/evidence.md`` and ``docs/pretrained.md`` say 
 graphs that they have never seen.
 """
 
-import difflib
 import os
 from pathlib import Path
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest
 from graphglow.evidence.learner import KIND, EvidenceLearner
 from graphglow.storage import kind_of
 from graphglow.structure import StructureLearner
@@ -99,12 +98,6 @@ def learner_file(name: str | Path, *, exists: bool = False) -> Path:
     if exists and str(name).lower() != UNTRAINED and not there:
         raise InputError(  # exists is False, too, for what no path can be
             f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
-            f"got {str(name)!r}{_nearest(str(name))}"
+            f"got {str(name)!r}{nearest(name, (*PRETRAINED, UNTRAINED))}"
         )
     return path
-
-
-def _nearest(name: str) -> str:
-    """The name that an unknown one may have meant, for the end of an error; "" if none is near."""
-    near = difflib.get_close_matches(name.lower(), [*PRETRAINED, UNTRAINED], n=1, cutoff=0.5)
-    return f" (nearest: {near[0]})" if near else ""
