@@ -125,7 +125,7 @@ def networkx_of(frame):
 def test_what_may_be_the_label_is_said_where_there_is_none(door):
     risk = {"risk": lambda label, rng: np.array(["low", "mid", "high"])[label]}
     frame = table(**risk, **{"rare": HONEST["rare"]}).rename(columns={"label": "Target"})
-    said = r"graph has no labels, .* columns look like one .*: 'Target', 'rare', 'risk' \(columns"
+    said = r"graph has no labels, but features that look like them: 'Target', 'rare', 'risk' \("
     with pytest.warns(graphglow.InputWarning, match=said):
         found = graphglow.load_graph(door(frame[sorted(frame)]), need_labels=False)
     assert found.x.shape[1] == 1 + 1 + 20 + 3  # age and Target are numbers

@@ -80,11 +80,10 @@ def label_like_columns(data: Data) -> list[str]:
 def say_label_like(data: Data) -> None:
     """Say which of these are used as features."""
     if found := label_like_columns(data):
-        what = "column looks" if len(found) == 1 else "columns look"
         note(
-            f"{data.get('name') or 'the graph'} has no labels, and its {what} like one and count as "
-            f"features: {', '.join(map(repr, found))} (columns label=NAME names the label, "
-            "leave_out=NAME leaves a column out)"
+            f"{data.get('name') or 'the graph'} has no labels, but features that look like them: "
+            f"{', '.join(map(repr, found))} (columns label=NAME names the label, leave_out=NAME "
+            "leaves a column out)"
         )
 
 

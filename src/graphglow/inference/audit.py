@@ -367,7 +367,7 @@ def audit(
         at_least("top", top, 0)
     if not isinstance(data, Data):
         data = _bare(data) or load_graph(data, need_labels=False)
-    at_least("seed", seed, 0)
+    seed = at_least("seed", seed, 0)
     if data.get("knn_graph"):
         note(f"{data.get('name')} has no edges of its own: its nearest neighbours are audited")
     found = load_auditor(auditor)
