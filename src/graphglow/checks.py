@@ -50,14 +50,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def at_least(name: str, value: int, low: int) -> None:
-    """Raise unless the integer ``value`` is ``low`` or more."""
+def at_least(name: str, value: int, low: int) -> int:
+    """Return the integer ``value``, NumPy's as Python's; raise unless it is ``low`` or more."""
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name} must be an integer; got {value!r}")
     if value < low:
         raise InputError(f"{name} must be >= {low}; got {value}")
     if value > LARGEST_INTEGER:
         raise InputError(f"{name} must be <= {LARGEST_INTEGER}; got {value}")
+    return value
 
 
 def in_unit_interval(name: str, value: float) -> None:

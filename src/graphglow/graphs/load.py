@@ -17,7 +17,7 @@ from graphglow.graphs import files, objects
 from graphglow.graphs.check import check_graph, one_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import is_there, note, own_path
-from graphglow.graphs.leaks import say_leaks
+from graphglow.graphs.leaks import say_label_like, say_leaks
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
 from graphglow.graphs.tables import Columns, read_tables
@@ -106,6 +106,7 @@ def load_graph(
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     say_leaks(data)
+    say_label_like(data)
     return data
 
 

@@ -370,7 +370,7 @@ def audit(
         at_least("top", top, 0)
     if not isinstance(data, Data):
         data = _bare(data) or as_graph(data, need_labels=False, split=False)
-    at_least("seed", seed, 0)
+    seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place = resolve_device(device)
     problem = problem_of(data, place)

@@ -10,6 +10,7 @@ graphs that they have never seen.
 import os
 from pathlib import Path
 
+from graphglow.checks import at_least
 from graphglow.errors import InputError, nearest
 from graphglow.evidence.learner import KIND, EvidenceLearner
 from graphglow.storage import kind_of
@@ -48,7 +49,7 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
             f"{type(learner).__name__}"
         )
     if isinstance(learner, str) and learner.lower() == UNTRAINED:
-        control = EvidenceLearner.untrained(seed)
+        control = EvidenceLearner.untrained(at_least("seed", seed, 0))
         shipped = EvidenceLearner.load(learner_file(UNIVERSAL))
         control.logit_scale.copy_(shipped.logit_scale)
         return control
