@@ -62,8 +62,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
-            probability and in_input, or, with --result, how much of the weight came by the input
-            graph and how much was learned.
+            probability and in_input, or, with --result, input_weight and latent_weight: how much
+            of the weight came by the input graph, and how much was learned.
         predictions: Where to write every node's class and probabilities too, made in closed form
             (.csv or .parquet; not with --result).
         min_probability: Leave out edges below this probability (not with --result).
@@ -173,7 +173,8 @@ def refine_paper(  # noqa: D417 (the flags and the config say the rest)
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
-            how much of the weight came by the input graph and how much was learned.
+            input_weight and latent_weight: how much of the weight came by the input graph, and how
+            much was learned.
         top_k: Strongest incoming edges kept for each node; by default about as many as a node of
             the graph has, and at least 8.
         self_loops: Leave out what a node passes to itself.
