@@ -245,6 +245,14 @@ def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run
     assert facts["top_k"] == max(8, round(2 * facts["input_edges"] / facts["nodes"]))
 
 
+def test_bad_numbers_are_refused_before_the_graph_is_read(run, tmp_path):
+    words = ["refine", "--target", "nobody.csv", "--out", tmp_path / "g.csv"]
+    for flag, value in (("--top-k", "0"), ("--seed", "-1"), ("--min-probability", "nan")):
+        assert flag[2:].replace("-", "_") in run(*words, flag, value).refuses()
+    long = tmp_path / f"{'g' * 300}.csv"
+    assert "File name too long" in run(*words[:3], "--out", long).refuses()
+
+
 @pytest.mark.parametrize(
     "flag", [["--predictions", "p.csv"], ["--min-probability", "0.5"], ["--no-add"]]
 )

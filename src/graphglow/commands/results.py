@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from torch_geometric.data import Data
 from tyro.conf import FlagCreatePairsOff
 
-from graphglow.checks import at_least
+from graphglow.checks import at_least, in_unit_interval
 from graphglow.commands import flags
 from graphglow.commands.files import WorkerFlags, Working, check_output, write_each
 from graphglow.commands.terminal import note, tell, waiting
@@ -104,6 +104,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         raise InputError("refine needs --target, or --result; see graphglow refine --help")
     if not self_loops:
         raise InputError("--no-self-loops must go with --result or --learner paper; got neither")
+    if top_k is not None:
+        at_least("top_k", top_k, 1)
+    at_least("seed", seed, 0)
+    in_unit_interval("min_probability", min_probability)
     if predictions is not None:
         prediction_file(predictions)
         if predictions.expanduser().absolute() == out.absolute():
