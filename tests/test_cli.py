@@ -212,7 +212,8 @@ def test_refine_writes_every_format(run, home, tmp_path, suffix):
     assert facts["self_loops"] is False
     if suffix == ".npz":
         with np.load(out) as file:
-            assert file["edge_index"].shape == (2, facts["refined_edges"])
+            once = {tuple(sorted(pair)) for pair in file["edge_index"].T.tolist()}
+            assert len(once) == facts["refined_edges"]
             assert (file["edge_index"][0] != file["edge_index"][1]).all()
 
 
@@ -295,8 +296,8 @@ def test_usage_errors_of_a_process(encoding, colour):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("tranfer", "perhaps transfer"),
-        ("--json transfer", "unknown command '--json'"),
+        ("tranfer", "got 'tranfer' (nearest: transfer); see"),
+        ("--json transfer", "the command must be one of demo, "),
         ("transfer", "required options are missing: --target NAME|FILE"),
         ("transfer --learner", "--learner"),
         ("transfer --learner untrained --target wine --bogus 1", "unknown option --bogus"),
@@ -330,6 +331,37 @@ def test_bad_usage_is_one_line(run, monkeypatch, tmp_path, words, said):
     monkeypatch.chdir(tmp_path)
     assert said in run(*words.split()).refuses()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pretrain --sources wnie --out l.st",
+        "pretrain --kind paper --sources wine wnie --out l.st",
+        "search --methods gcn --targets wine wnie",
+        "search --methods graphglow --sources wine wnie --targets digits",
+    ],
+)
+def test_a_graph_that_nobody_knows_is_refused_before_another_is_read(run, monkeypatch, words):
+    monkeypatch.setattr("graphglow.commands.flags.load_graph", None)
+    line = run(*words.split()).refuses()
+    assert "(nearest: wine)" in line
+
+
+def test_no_edges_are_said_by_every_command(run, tmp_path):
+    rows = [f"{n},{'ab'[n % 2]},{n % 2 + n / 99},{n % 5}" for n in range(30)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f,g", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    said = f"note: {tmp_path.name} has no edges of its own: those between nearest neighbours stand"
+    out = tmp_path / "g.npz"
+    for words in (
+        ["audit"],
+        ["refine", "--out", out],
+        ["fit", "--method", "mlp", "--epochs", "1"],
+        [*UNTRAINED, "--epochs", "1"],
+    ):
+        outcome = run(*words, "--target", tmp_path)
+        assert (outcome.status, outcome.err.count(said)) == (0, 1), outcome
 
 
 @pytest.mark.parametrize(

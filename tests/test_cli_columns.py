@@ -49,7 +49,7 @@ def test_every_command_that_reads_tables_takes_them(run, words):
     status, _, err = run(*words, "--overwrite")
     assert status == 2
     assert "people.csv must have an id column" in err
-    assert "columns id=NAME can say which it is" in err
+    assert '(--columns id=NAME, in Python columns={"id": "NAME"}, says which)' in err
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,7 @@ def test_a_result_remembers_them(run):
         (["ident=person"], "got 'ident': 'person'"),
         (["id=persno"], "people.csv must have the column 'persno', chosen as id; got person"),
         (["id=person", "label=person"], "got 'person' as id and label"),
+        (["leave_out=phone,note"], "(several are --columns leave_out=phone leave_out=note)"),
         (["leave_out=fone"], "'fone', which is to be left out; got person, risk"),
     ],
 )

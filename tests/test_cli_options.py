@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphglow.commands import COMMANDS
-from graphglow.commands.options import KINDS, USUAL, help_of, table
+from graphglow.commands.options import ELSEWHERE, KINDS, USUAL, help_of, table
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "command_options.py"
 
@@ -76,11 +76,26 @@ def test_every_command_speaks_json(name):
         ("fit --method gcn --target wine --steps 3", "belongs to --method appnp, --method gpr"),
         ("audit --sedd 3", "missing: --target NAME|FILE; unknown option --sedd: perhaps --seed"),
         ("report rows.jsonl --trials 3", "it belongs to graphglow search"),
+        ("transfer --target wine --lr 0.1", "unknown option --lr: here it is --learning-rate; see"),
+        ("search --methods gcn --targets wine --n_jobs 2", "--n-jobs: here it is --processes"),
+        ("audit --dataset wine", "unknown option --dataset: here it is --target"),
         ("bench op --nodez 3", "perhaps --nodes; see graphglow bench op --help-all"),
     ],
 )
 def test_a_flag_that_is_not_there_is_explained(run, words, said):
     assert said in run(*words.split()).refuses()
+
+
+def test_names_from_elsewhere_are_none_of_ours():
+    ours = {flag for entry in table().values() for flag in entry.flags}
+    for theirs, here in ELSEWHERE.items():
+        assert {*here.split()} <= ours
+        assert theirs == theirs.lower()
+
+
+@pytest.mark.parametrize("words", ["refine", "refine --learner paper", "bench op", "nonsense"])
+def test_help_goes_before_a_command_too(run, words):
+    assert run("help", *words.split()) == run(*words.split(), "--help")
 
 
 def test_a_learner_in_a_file_says_which_flags_there_are(run, home):

@@ -132,7 +132,8 @@ def test_help_names_the_experiments_and_the_shared_flags(capsys):
     ("argv", "message"),
     [
         ([], "required options are missing: EXPERIMENT"),
-        (["tabel1"], "did you mean table1 or table2?"),
+        (["tabel1"], "got 'tabel1' (nearest: table1)"),
+        (["open-word"], "got 'open-word' (nearest: open-world)"),
         (["table1", "--methods", "gnc"], "methods must be among gcn"),
         (["table1", "--targets", "wine"], "targets must be among cornell5"),
         (["tiny", "--seeds", "0"], "seeds must be >= 1; got 0"),

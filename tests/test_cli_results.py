@@ -143,6 +143,21 @@ def test_a_decision_as_json_adds_up(run, home):
     assert facts["out"] is None
 
 
+def test_a_decision_on_a_new_node(run, home, tmp_path):
+    assert run(*predict_words(home, tmp_path / "p.csv")).status == 0
+    frame = pd.read_csv(tmp_path / "p.csv", index_col="id")
+    words = ["explain", "--result", home / "people.safetensors", "--nodes", home / "new.csv"]
+    words += ["--edges", home / "joined.csv"]
+    facts = run(*words, "--node", "p42", "--json").json
+    assert (facts["id"], facts["predicted"]) == ("p42", frame.predicted["p42"])
+    assert "p42 and p3 are " in run(*words, "--pair", "p42", "p3").out
+    line = run(*words, "--node", "p42", "--out", home / "new.csv", "--overwrite").refuses()
+    assert "must not be one of the inputs" in line
+    assert "--split-seed" in run(*words, "--node", "p42", "--split-seed", "3").refuses()
+    for alone in (["explain", "--target", "wine", *words[3:]], words[:3] + words[5:]):
+        assert "--nodes must go with --result" in run(*alone, "--pair", "1", "2").refuses()
+
+
 def test_a_decision_for_people(run, home):
     out = run(*explain_words(home, "--label", "chess", "--against", "rowing")).out
     assert "chess rather than rowing" in out
@@ -227,7 +242,15 @@ def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run
     words = ["refine", "--result", home / "people.safetensors", "--out", tmp_path / "g.csv"]
     facts = run(*words, "--json").json
     assert "of labelled pairs among the refined edges are of one class" in facts["verdict"]
-    assert facts["top_k"] == max(8, round(facts["input_edges"] / facts["nodes"]))
+    assert facts["top_k"] == max(8, round(2 * facts["input_edges"] / facts["nodes"]))
+
+
+def test_bad_numbers_are_refused_before_the_graph_is_read(run, tmp_path):
+    words = ["refine", "--target", "nobody.csv", "--out", tmp_path / "g.csv"]
+    for flag, value in (("--top-k", "0"), ("--seed", "-1"), ("--min-probability", "nan")):
+        assert flag[2:].replace("-", "_") in run(*words, flag, value).refuses()
+    long = tmp_path / f"{'g' * 300}.csv"
+    assert "File name too long" in run(*words[:3], "--out", long).refuses()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,13 @@
 """Checks of settings: each raises one sentence, the rule and then what was received."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest
 
 C = TypeVar("C")
 LARGEST_INTEGER = 2**32 - 1
@@ -50,14 +50,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def at_least(name: str, value: int, low: int) -> None:
-    """Raise unless the integer ``value`` is ``low`` or more."""
+def at_least(name: str, value: int, low: int) -> int:
+    """Return the integer ``value``, NumPy's as Python's; raise unless it is ``low`` or more."""
+    value = _plain(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(f"{name} must be an integer; got {value!r}")
     if value < low:
         raise InputError(f"{name} must be >= {low}; got {value}")
     if value > LARGEST_INTEGER:
         raise InputError(f"{name} must be <= {LARGEST_INTEGER}; got {value}")
+    return value
 
 
 def in_unit_interval(name: str, value: float) -> None:
@@ -73,10 +75,11 @@ def number(name: str, value: float) -> float:
     return value
 
 
-def one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise unless ``value`` is a known choice."""
+def one_of(name: str, value: str, known: Collection[str]) -> None:
+    """Raise unless ``value`` is a known choice; the nearest one is named."""
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{name} must be one of {', '.join(known)}; got {value!r}")
+        got = f"got {value!r}{nearest(value, known)}"
+        raise InputError(f"{name} must be one of {', '.join(known)}; {got}")
 
 
 def step_size(name: str, value: float) -> None:

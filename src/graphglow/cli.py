@@ -5,7 +5,6 @@ one line on standard error. Nothing here imports torch, so help and a mistyped c
 once.
 """
 
-import difflib
 import importlib
 import os
 import signal
@@ -17,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from graphglow.commands import COMMANDS, HELD, MODULES, NO_ROOM, options
-from graphglow.errors import InputError, InputWarning, StoppedError
+from graphglow.errors import InputError, InputWarning, StoppedError, nearest
 from graphglow.version import __version__
 
 HELP = """\
@@ -115,6 +114,8 @@ def _hearing_sigterm(came: list[int]) -> Iterator[None]:
 
 def _run(arguments: list[str]) -> None:
     name, *rest = arguments or ["--help"]
+    if name == "help" and rest:  # graphglow help refine
+        name, *rest = [*rest, "--help"]
     if name in ("-h", "--help", "--help-all", "help"):
         lines = [f"  {name:<10} {what}" for name, what in COMMANDS.items()]
         text = HELP.format(commands="\n".join(lines))
@@ -125,9 +126,8 @@ def _run(arguments: list[str]) -> None:
         sys.stdout.write(f"graphglow {__version__}\n")
         return
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        rule = f"perhaps {near[0]}" if near else f"must be one of {', '.join(COMMANDS)}"
-        raise InputError(f"unknown command {name!r}: {rule}; see graphglow --help")
+        rule = f"the command must be one of {', '.join(COMMANDS)}"
+        raise InputError(f"{rule}; got {name!r}{nearest(name, COMMANDS)}; see graphglow --help")
     if (words := options.entry_of(name, rest)) is not None:
         options.answer(words, rest)
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do

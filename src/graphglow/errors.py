@@ -4,6 +4,9 @@ The exception is a ``ValueError``, so Python callers need not know it; the comma
 into one line on standard error and exit status 2. Every other exception is ours to mend.
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class InputError(ValueError):
     """Bad input, in one sentence: the rule, then what was received."""
@@ -15,3 +18,9 @@ class StoppedError(Exception):
 
 class InputWarning(UserWarning):
     """Something of the input is not used, in one sentence; the rest is."""
+
+
+def nearest(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """The known name that a mistyped one may mean, for the end of a sentence; "" if none is."""
+    near = difflib.get_close_matches(str(name).lower(), list(known), n=1, cutoff=cutoff)
+    return f" (nearest: {near[0]})" if near else ""

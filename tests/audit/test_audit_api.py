@@ -12,7 +12,7 @@ from small_audits import IDS, homophilous, with_false_edges
 from torch_geometric.data import Batch, Data
 
 import graphglow
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 
 
 def test_false_edges_are_told_from_real_ones(damaged_audit):
@@ -102,9 +102,9 @@ def test_weights_directions_and_loops():
 
 def test_labels_are_evidence_and_give_the_class_column():
     data = homophilous()
-    audit = graphglow.audit(data, missing=False)
-    chances = audit.suspects["probability_same_class"]
-    assert chances.between(0, 1).all()
+    audit = graphglow.audit(data)
+    for table in (audit.suspects, audit.missing):
+        assert table["probability_same_class"].between(0, 1).all()
 
 
 def test_labels_need_cleanlab_or_say_so(monkeypatch):
@@ -138,7 +138,8 @@ def test_flipped_labels_are_found():
 
 def test_networkx_in_and_out():
     graph = nx.karate_club_graph()
-    audit = graphglow.audit(graph)
+    with pytest.warns(InputWarning, match="features that look like them: 'club'"):
+        audit = graphglow.audit(graph)
     assert len(audit.suspects) == graph.number_of_edges()
     back = graphglow.to_networkx(audit.repaired(drop=0.1, add=1.0))
     assert back.number_of_nodes() == 34

@@ -211,7 +211,7 @@ def test_several_configs_come_as_a_list(configs):
 
 
 def test_an_unknown_method_is_refused_before_the_graph_is_looked_at():
-    with pytest.raises(InputError, match="did you mean gcn"):
+    with pytest.raises(InputError, match="nearest: gcn"):
         fit("gnc", None)
 
 

@@ -77,6 +77,6 @@ def test_a_line_can_be_shown(name):
 def test_an_unknown_name_is_refused_with_the_nearest(name, near):
     with pytest.raises(InputError, match=r"method must be one of .*; got") as caught:
         method_named(name)
-    assert ("did you mean" in str(caught.value)) == (near is not None)
-    assert near is None or near in str(caught.value).split("did you mean")[1]
+    assert ("nearest" in str(caught.value)) == (near is not None)
+    assert near is None or near in str(caught.value).split("nearest")[1]
     assert "\n" not in str(caught.value)

@@ -220,8 +220,8 @@ def test_methods_go_by_every_name_that_a_row_has():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"methods": ["gnc"]}, r"methods must be among gcn, .*; got 'gnc' \(did you mean gcn"),
-        ({"targets": ["corra"]}, "did you mean cora"),
+        ({"methods": ["gnc"]}, r"methods must be among gcn, .*; got 'gnc' \(nearest: gcn"),
+        ({"targets": ["corra"]}, "nearest: cora"),
         ({"sources": ["wine"]}, "sources must be among"),
         ({"methods": ["graphglow"], "targets": ["cora"], "sources": ["cora"]}, "got none together"),
     ],

@@ -103,13 +103,12 @@ def test_demo_needs_no_files_and_no_target_is_a_source() -> None:
     assert not set(load_learner("universal").provenance["sources"]) & names
 
 
-def test_graph_facts_count_each_direction_once_and_skip_loops_and_unlabelled() -> None:
+def test_graph_facts_count_each_edge_once_and_skip_loops_and_unlabelled() -> None:
     edge_index = torch.tensor([[0, 0, 1, 2, 3, 0], [0, 1, 0, 1, 0, 1]])
     data = Data(y=torch.tensor([0, 0, 1, -1]), edge_index=edge_index, num_nodes=4)
-    assert graph_facts(data) == GraphFacts(4, pytest.approx(2 / 3))
-    assert graph_facts(data, undirected=True) == GraphFacts(6, pytest.approx(1 / 2))
+    assert graph_facts(data) == GraphFacts(3, pytest.approx(1 / 2))
     data.y[:] = -1
-    assert graph_facts(data) == GraphFacts(4, None)
+    assert graph_facts(data) == GraphFacts(3, None)
 
 
 def test_summary_is_mean_and_sample_deviation() -> None:

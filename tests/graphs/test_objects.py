@@ -141,7 +141,7 @@ BAD = {
     "empty": (lambda g: g.clear(), "a graph must have at least one node; got none in graph"),
     "no label": (
         lambda g: [a.pop("label") for a in g.nodes.values()],
-        "must have an attribute y, class, label (columns label=NAME names another); got age, note",
+        "must have an attribute y, class, label (--columns label=NAME names another, ",
     ),
     "text among numbers": (
         lambda g: [a.update(note=n) for a, n in zip(g.nodes.values(), "12x4", strict=True)],

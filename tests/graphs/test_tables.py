@@ -184,7 +184,7 @@ BAD_NODES = {
     "no label": (
         "id,f\na,1\n",
         "must have a label column, called label, y, class, what is to be predicted, blank where "
-        "unknown (columns label=NAME can say which it is); got id, f",
+        'unknown (--columns label=NAME, in Python columns={"label": "NAME"}, says which); got id',
     ),
     "two labels": ("id,label,y,f\na,0,0,1\n", "got label and y"),
     "float label": ("id,label,f\na,0.5,1\nb,1,2\n", "got '0.5'"),
@@ -254,7 +254,7 @@ BAD_EDGES = {
     "blank": ("source,target\nann,\n", "got a blank"),
     "one column": (
         "source\nann\n",
-        "must have the columns source and target (columns source=NAME ",
+        "must have the columns source and target (--columns source=NAME ",
     ),
     "no header": ("ann,bob\nbob,cyd\n", "must start with a header such as source,target; got the"),
     "text weight": (

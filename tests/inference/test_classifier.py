@@ -78,7 +78,7 @@ def test_verbs_before_fit_are_refused(verb):
 @pytest.mark.parametrize("verb", ["predict", "predict_proba", "score"])
 @pytest.mark.parametrize("nodes", [[40], [-1], [0.5], [[0, 1]], ["a"], [True, False], 3])
 def test_bad_nodes_are_refused(fitted, verb, nodes):
-    with pytest.raises(InputError, match="nodes must"):
+    with pytest.raises(InputError, match=r"nodes? must be"):
         getattr(fitted, verb)(nodes)
 
 
@@ -91,7 +91,7 @@ def test_no_nodes_give_no_predictions(fitted):
 def test_score_refuses_what_it_cannot_compare(fitted, data):
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         fitted.score([0, 1], [0])
-    with pytest.raises(ValueError, match="Mix of label input types"):
+    with pytest.raises(InputError, match=r"classes as fit was given them, \[0, 1, 2\]; got \['a'"):
         fitted.score([0, 1], ["a", "b"])
     unlabelled = data.clone()
     unlabelled.y[5] = -1
@@ -115,8 +115,22 @@ def test_classes_of_a_graph_have_its_names(data):
     codes = clf.predict_proba().argmax(1)
     assert clf.predict().tolist() == [named.class_names[code] for code in codes]
     assert clf.score([0, 1], clf.predict([0, 1])) == clf.score([0, 1], codes[:2]) == 1.0
-    with pytest.raises(ValueError, match="Mix of label input types"):
-        clf.score([0, 1], [0, 3])
+
+
+def test_a_class_that_only_test_nodes_have_is_wrong(data):
+    """Of the classes 0, 1 and 2 the last has neither training nor validation nodes."""
+    rare = data.clone()
+    rare.train_mask, rare.val_mask = (m & (data.y < 2) for m in (data.train_mask, data.val_mask))
+    rare.test_mask = ~(rare.train_mask | rare.val_mask)
+    clf = GlowClassifier(epochs=2, device="cpu").fit(rare)
+    nodes = rare.test_mask.nonzero()[:, 0].numpy()
+    right = (clf.predict(nodes) == rare.y[nodes].numpy()).mean()
+    assert clf.score() == clf.score(nodes) == clf.score(nodes, rare.y[nodes]) == right
+    assert (rare.y[nodes] == 2).any()
+    named = GlowClassifier(graph=data, epochs=1, device="cpu").fit([0, 1, 2, 3], list("abab"))
+    assert named.score([0, 1], ["dog", "cat"]) == named.score([0, 1], [7, 8]) == 0
+    yes = GlowClassifier(graph=data, epochs=1, device="cpu").fit([0, 1, 2, 3], [True, False] * 2)
+    assert yes.score([0, 1], yes.predict([0, 1])) == yes.score([0, 1], 1 * yes.predict([0, 1])) == 1
 
 
 @pytest.mark.filterwarnings("ignore:.*no split of its own")

@@ -120,6 +120,14 @@ def test_the_seed_chooses_the_validation_nodes(data):
     assert not torch.equal(parts[0], parts[2])
 
 
+def test_labels_may_be_objects(data, fitted):
+    for labels in (NAMES[data.y[:30]].astype(object), pd.Series(NAMES[data.y[:30]])):
+        found = classifier(data).fit(NODES[:30], labels)
+        assert np.array_equal(found.predict(), fitted.predict())
+    numbers = classifier(data).fit(NODES[:30], data.y[:30].numpy().astype(object))
+    assert numbers.classes_.tolist() == [0, 1, 2]
+
+
 def test_cross_validation_over_nodes(data):
     labels = NAMES[data.y]
     scores = cross_val_score(classifier(data, epochs=15), NODES, labels, cv=5)
@@ -179,10 +187,12 @@ def test_nodes_are_named_by_their_own_ids(data, fitted, ids):
     clf = classifier(named).fit(np.array(ids)[:30], NAMES[data.y[:30]])
     assert np.array_equal(clf.predict_proba(ids[5:9]), fitted.predict_proba()[5:9])
     assert clf.score(pd.Series(ids), NAMES[data.y]) == fitted.score(NODES, NAMES[data.y])
-    with pytest.raises(InputError, match="nodes must be ids of the graph; got"):
-        clf.predict([type(ids[0])(99)])
-    if isinstance(ids[0], str):  # a number can only be an index
-        assert np.array_equal(clf.predict([3]), fitted.predict([3]))
+    explained = clf.result_.explain(ids[5])
+    assert (explained.node, explained.predicted) == (5, clf.predict([ids[5]])[0])
+    for door in (lambda node: clf.predict([node]), clf.result_.explain):  # an index is no id
+        with pytest.raises(InputError, match=r"node must be the id of a node \(nearest: .*; got 3"):
+            door(3)
+    assert np.array_equal(clf.predict([str(one) for one in ids]), fitted.predict())
 
 
 def test_score_without_nodes_is_of_those_held_out(fitted):
@@ -232,14 +242,17 @@ def test_class_names_of_the_graph_are_kept_for_its_numbers(data):
         ([0, 1, 2], [0, 0, 0], "at least two classes"),
         ([0, 1, 2], [0.5, 1.5, 0.1], "Unknown label type"),
         ([0, 1, 2], [0.0, np.nan, 1.0], "NaN"),
+        ([0, 1, 2], ["a", None, "b"], "y must hold the label of every node .* got 1 of 3 without"),
+        ([0, 1, 2], pd.Series(["a", pd.NA, "b"], dtype="string"), "got 1 of 3 without"),
+        ([0, 1, 2], np.array(["a", 1, "b"], dtype=object), "text or numbers; got both"),
         ([0, 1, 2], [0, -1, 1], "-1, which means unlabelled"),
         ([0, 0, 1], ["a", "b", "a"], "a node must have one label"),
         ([0, 1], ["a", "b"], "two nodes or more"),
-        ([0, 40, 1], ["a", "b", "a"], r"lie in \[0, 39\]"),
-        ([0, -1, 1], ["a", "b", "a"], r"lie in \[0, 39\]"),
-        ([0.0, 1.0, 2.0], ["a", "b", "a"], "list of indices"),
-        ([[0, 1], [2, 3]], ["a", "b"], "list of indices"),
-        (["x", "y", "z"], ["a", "b", "a"], "list of indices"),
+        ([0, 40, 1], ["a", "b", "a"], r"index in \[0, 39\]"),
+        ([0, -1, 1], ["a", "b", "a"], r"index in \[0, 39\]"),
+        ([0.0, 1.0, 2.0], ["a", "b", "a"], "must be an index"),
+        ([[0, 1], [2, 3]], ["a", "b"], "nodes must be a list of ids"),
+        (["x", "y", "z"], ["a", "b", "a"], "must be an index"),
         ([], [], "at least two classes"),
     ],
 )

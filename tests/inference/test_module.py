@@ -63,5 +63,14 @@ def test_an_explainer_of_pyg_takes_it(result):
 @pytest.mark.parametrize("backbone", sorted({*BACKBONES} - {*ABLE}))
 def test_others_are_refused(backbone):
     made = transfer(small_data(), epochs=1, backbone=backbone, hidden=8, device="cpu")
-    with pytest.raises(InputError, match="adjacency alone, as gcn does; got one that asks for its"):
+    with pytest.raises(InputError, match=f"adjacency alone, as gcn .*{backbone}, which asks"):
         made.module()
+
+
+def test_other_nodes_are_refused(result):
+    module, x, edges = result.module(), result.data.x, result.data.edge_index
+    for given in ((x[:5], edges), (x[:, :3], edges), (x, torch.tensor([[0], [len(x)]]))):
+        with pytest.raises(
+            InputError, match=r"needs the nodes and columns of training, x \(120, 8"
+        ):
+            module(*given)

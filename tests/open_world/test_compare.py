@@ -102,3 +102,15 @@ def test_the_command_prints_a_table_and_a_sentence(capsys):
     facts = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {line["method"] for line in facts["lines"]} == {*QUICK}
     assert facts["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--methods", "gnc"], "methods must be one of gcn, .*; got 'gnc' (nearest: gcn)"),
+        (["--seeds", "0"], "seeds must be >= 1; got 0"),
+    ],
+)
+def test_bad_words_are_refused_before_the_graph_is_read(run, words, said):
+    line = run("compare", "--target", "no_such_graph.csv", *words).refuses()
+    assert all(part in line for part in said.split(".*"))

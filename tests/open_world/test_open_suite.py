@@ -1,8 +1,11 @@
 """The suite makes what is missing, keeps what fails, and stops in time."""
 
+import json
+
 import pytest
 from suite_rows import made_rows
 
+from graphglow.cli import main
 from graphglow.errors import InputError
 from graphglow.experiments.open_world import learners, methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
@@ -58,8 +61,29 @@ def test_no_time_leaves_all_jobs(small):
 
 def test_what_is_unknown_is_refused(small):
     _, run = small
-    with pytest.raises(InputError, match=r"targets must be of cora, digits.*got 'whine'"):
+    said = r"targets must be one of cora, digits.*; got 'whine' \(nearest: wine\)"
+    with pytest.raises(InputError, match=said):
         run(targets=["whine"])
+
+
+def test_a_dry_run_counts_and_runs_nothing(small, tmp_path, capsys, monkeypatch):
+    out, run = small
+    run()
+    words = ["reproduce", "open-world", "--out", str(out), "--data-root", str(tmp_path)]
+    words += ["--targets", "wine", "--methods", "mlp", "instant", "--seeds", "2", "--dry-run"]
+    before = out.read_bytes()
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["missing"]["as it is"] == 2  # of the second seed
+    assert facts["missing"]["no features"] == 4
+    assert facts["runs"] == sum(facts["missing"].values())
+    assert (facts["graphs"], facts["learners"]) == (1, 0)
+    monkeypatch.chdir(tmp_path)
+    assert main([*words, "--out", "no/folder/rows.jsonl"]) == 0
+    said = capsys.readouterr().out
+    assert "runs are to be made on 1 graph" in said
+    assert len(said.splitlines()) < 30
+    assert (out.read_bytes(), [*tmp_path.glob("no*")]) == (before, [])
 
 
 def test_missing_learners_are_made_once(tmp_path, monkeypatch):

@@ -1,5 +1,7 @@
 """One meaning of a graph in every door: what is refused, and what is drawn where no split is."""
 
+import networkx as nx
+import numpy as np
 import pytest
 import torch
 from torch_geometric.data import Data, HeteroData
@@ -42,11 +44,59 @@ def hetero():
         (graph(y=torch.rand(40)), "integer classes.*cut into classes, as pandas.qcut"),
         (graph(y=torch.ones(40, 3).long()), "one label per node.*one at a time"),
         (graph(y=torch.full((40,), -5)), "y must be -1"),
+        (graph(node_id=["a"]), r"node_id must have one id per node \(40\); got 1"),
+        (graph(node_id=[None] * 40), r"node_id must be a list of text or numbers; got \[None\]"),
+        (graph(node_id=5), "node_id must be a list of text or numbers; got 5"),
+        (
+            graph(node_id=[1, "1", *range(2, 40)]),
+            "node_id must hold each name once; got '1' 2 times",
+        ),
+        (graph(class_names=["a", "a"]), "class_names must hold each name once"),
+        (graph(edge_weight="ab"), r"edge_weight must have one value per edge \(40\); got str"),
     ],
 )
 def test_what_cannot_be_predicted_is_refused_with_advice(door, data, advice):
     with pytest.raises(graphglow.InputError, match=advice):
         DOORS[door](data)
+
+
+SEEDED = {
+    "load_graph": lambda seed: graphglow.load_graph(graph(), split_seed=seed),
+    "refine": lambda seed: graphglow.refine(graph(), seed=seed),
+    "refine, untrained": lambda seed: graphglow.refine(graph(), "untrained", seed=seed),
+    "audit": lambda seed: graphglow.audit(graph(), missing=False, seed=seed),
+    "explain_pair": lambda seed: graphglow.explain_pair(graph(), 0, 1, seed=seed),
+    "transfer": lambda seed: graphglow.transfer(graph(), "untrained", seed=seed, **CONFIG),
+    "classifier": lambda seed: graphglow.GlowClassifier(random_state=seed, **CONFIG).fit(graph()),
+    "compare": lambda seed: graphglow.compare(graph(), ["mlp"], seeds=1, seed=seed, device="cpu"),
+    "synthetic_graph": lambda seed: graphglow.synthetic_graph(seed=seed),
+}
+
+
+@pytest.mark.filterwarnings("ignore:worse")
+@pytest.mark.parametrize("door", SEEDED)
+def test_seeds_are_whole_numbers(door):
+    for seed in (1.5, "a", 2**70, True, -1):
+        with pytest.raises(graphglow.InputError, match=r"seed.* must be (an integer|[<>]= )"):
+            SEEDED[door](seed)
+    SEEDED[door](np.int64(3))
+
+
+@pytest.mark.parametrize("door", [graphglow.refine, graphglow.audit])
+def test_clusters_have_addresses(door):
+    with pytest.raises(graphglow.InputError, match=r"ray must be the address .*, as text; got 5"):
+        door(graph(), ray=5)
+
+
+@pytest.mark.parametrize("weight", ["heavy", [1, 2], 10**400])
+def test_weights_of_networkx_are_numbers(weight):
+    given = nx.cycle_graph(20)
+    nx.set_edge_attributes(given, weight, "weight")
+    for door in (graphglow.refine, lambda data: graphglow.explain_pair(data, 0, 1)):
+        with pytest.raises(
+            graphglow.InputError, match="edge weights of graph must be numbers; got"
+        ):
+            door(given)
 
 
 @pytest.mark.parametrize("door", ["refine", "explain_pair", "transfer", "transfer, paper", "fit"])

@@ -4,7 +4,6 @@ A competitor is a line of :data:`METHODS`, which the doors and the tests walk. W
 method, its search space among it, stands beside its code.
 """
 
-import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from graphglow.baselines import cpgnn, idgl, lds, vgcn
 from graphglow.baselines.gnns import CONTROLS, PURE_GNNS
 from graphglow.baselines.method import Method
 from graphglow.baselines.variants import VARIANTS
-from graphglow.checks import with_settings
+from graphglow.checks import one_of, with_settings
 from graphglow.errors import InputError
 from graphglow.graphs import Graph, as_graph, check_graph, graph_of
 from graphglow.structure.config import LearnerConfig, delta_facts
@@ -76,14 +75,13 @@ class FitResult(RunResult):
 
 
 def method_named(name: str) -> Method:
-    """Look a method up; an unknown name is refused with the nearest known ones."""
-    if isinstance(name, str) and name in METHODS:
-        return METHODS[name]
-    near = difflib.get_close_matches(str(name).lower(), METHODS, n=3)
-    hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+    """Look a method up; an unknown name is refused, with the nearest."""
     if name == "graphglow":
-        hint = " (it is made of two steps: pretrain on other graphs, then transfer)"
-    raise InputError(f"method must be one of {', '.join(METHODS)}; got {name!r}{hint}")
+        raise InputError(
+            "method must be a competitor; got 'graphglow' (pretrain on other graphs, then transfer)"
+        )
+    one_of("method", name, METHODS)
+    return METHODS[name]
 
 
 def fit(

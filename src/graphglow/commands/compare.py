@@ -4,6 +4,7 @@ from typing import Annotated
 
 from tyro.conf import arg
 
+from graphglow.checks import at_least, one_of
 from graphglow.commands import flags, terminal
 from graphglow.commands.terminal import percent, print_json, say, show_rows, waiting
 from graphglow.errors import InputError
@@ -41,6 +42,9 @@ def compare(  # noqa: D417 (flags.py says the rest)
     from graphglow.experiments import compare as comparing
 
     check_learner(learner)
+    for method in methods:
+        one_of("methods", method, NAMES)
+    at_least("seeds", seeds, 1)
     if reading.split_seed is not None:
         raise InputError("compare draws a split by each --seed on; got --split-seed")
     with waiting(f"loading {target}"):

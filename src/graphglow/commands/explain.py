@@ -24,6 +24,8 @@ def explain(  # noqa: D417 (flags.py says the rest)
     result: Annotated[Path | None, flags.said(None, "FILE", "(or --target)")] = None,
     target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
     learner: flags.LearnerFlag = UNIVERSAL,
+    nodes: flags.OptionalFile = None,
+    edges: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
     top_k: int = 10,
     label: Class = None,
@@ -37,7 +39,8 @@ def explain(  # noqa: D417 (flags.py says the rest)
 
     Of a pair, joined or not, nothing need be trained: the learner says how likely the two are of
     one class, and which evidence speaks for it and against it. Of a node, whose class a saved
-    transfer predicts, it is the nodes that were heard, over your edges or over learned ones.
+    transfer predicts, it is the nodes that were heard, over your edges or over learned ones; with
+    --nodes it may be one that came after training.
 
     Example: graphglow explain --target wine --pair 4 7 --out why.html
 
@@ -45,6 +48,9 @@ def explain(  # noqa: D417 (flags.py says the rest)
         node: A node's own id; its index where the graph has no ids. Needs --result.
         pair: The ids of two nodes.
         result: A saved transfer, from graphglow transfer --out, with its graph and learner.
+        nodes: New nodes, as of graphglow predict, which --node and --pair may name too (with
+            --result).
+        edges: Their edges (with --nodes).
         out: Where to write: .html is a page with pictures that opens offline, .csv and .parquet
             are the table. Without it the table is only printed.
         top_k: Nodes listed, those that contributed most (with --node).
@@ -67,12 +73,24 @@ def explain(  # noqa: D417 (flags.py says the rest)
     of_node = {"top_k": top_k, "label": label, "against": against}
     if pair and (named := flags.differing(of_node, {"top_k": 10})):
         raise InputError(f"{named} must go with --node; got --pair")
+    if (nodes and result is None) or (edges and nodes is None):
+        raise InputError("--nodes must go with --result, and --edges with --nodes; got one alone")
     plain = vars(flags.GraphFlags()) | {"learner": UNIVERSAL, "data_root": reading.data_root}
+    if nodes:  # these are tables
+        plain |= {"columns": reading.columns, "skip_unknown_edges": reading.skip_unknown_edges}
     if result and (named := flags.differing({"learner": learner} | vars(reading), plain)):
         raise InputError(f"--result has its own settings and must come without {named}; got both")
-    inputs = (result, target, learner_file(learner), reading.split_file)
+    inputs = (result, target, learner_file(learner), reading.split_file, nodes, edges)
     out = _checked(out, inputs, overwrite=overwrite, charts=node is not None)
     trained = None if result is None else TransferResult.load(result.expanduser())
+    if trained and nodes:
+        with waiting("predicting"):
+            trained = trained.predict_new_tables(
+                nodes,
+                edges,
+                columns=flags.read_columns(reading.columns),
+                skip_unknown_edges=reading.skip_unknown_edges,
+            ).result
     if pair:
         with waiting("explaining"):
             if trained is not None:

@@ -43,14 +43,14 @@ def check_output(
         shared: Whether several commands may add to it at once, in a folder that is made for it.
     """
     path = path.expanduser()
-    for name in map(str, filter(None, inputs)):
-        if any(_holds(part, path) for part in (name, *(pair_of_tables(name) or ()))):
-            raise InputError(f"the output file must not be one of the inputs; got {path}")
     if suffixes and path.suffix.lower() not in suffixes:
         raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
     if path.suffix.lower() == ".parquet":
         require_pyarrow()
     try:
+        for name in map(str, filter(None, inputs)):
+            if any(_holds(part, path) for part in (name, *(pair_of_tables(name) or ()))):
+                raise InputError(f"the output file must not be one of the inputs; got {path}")
         if path.exists() and not path.is_file():
             raise InputError(f"the output path must be a regular file, and no folder; got {path}")
         if os.path.lexists(path) and not overwrite:

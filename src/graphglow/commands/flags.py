@@ -14,9 +14,9 @@ import tyro
 from torch_geometric.data import Data
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest
 from graphglow.graphs import load_graph
-from graphglow.graphs.load import say_split
+from graphglow.graphs.load import check_source, say_no_edges, say_split
 from graphglow.graphs.tables import LEAVE_OUT
 from graphglow.training.config import GROUPS, LARGEST_SEED
 
@@ -88,6 +88,7 @@ class GraphFlags:
                 "--split-seed draws a split and must not go with a graph that has one; got "
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
+        say_no_edges(data)
         if self.one_graph and self.split_seed is None:
             say_split(data)
         return data, data.split
@@ -100,6 +101,12 @@ class ManyGraphFlags(GraphFlags):
     split_file: Annotated[Path | None, Fixed, Suppress] = None
     """No flag: no one file has the split of several graphs."""
     one_graph: ClassVar[bool] = False
+
+    def read_all(self, names: Sequence[str]) -> list[Data]:
+        """Load graphs; a name that none has is refused before any is read."""
+        for name in names:
+            check_source(name)
+        return [self.read(name)[0] for name in names]
 
 
 Reading = Annotated[GraphFlags, OmitArgPrefixes]
@@ -215,12 +222,17 @@ OUR_WORDS = (
     (r"^Error parsing (\S+):", r"bad value for \1:"),
     (
         r"^[Ii]nvalid choice (.+) for argument '(.+)'\. Expected one of \((.*)\)",
-        lambda m: f"{m[2]} must be one of {m[3].replace(chr(39), '').rstrip(',')}; got {m[1]}",
+        lambda m: _one_of(m[1], m[2], m[3].replace("'", "").rstrip(",").split(", ")),
     ),
     (r"^[Mm]issing value for argument '(.+)'\. Expected.*", r"\1 must be followed by a value"),
     (r"\bUnrecognized options", "unknown options"),
 )
 """What tyro says, as a pattern, and how we say it."""
+
+
+def _one_of(got: str, flag: str, known: Sequence[str]) -> str:
+    near = nearest(got.strip("'"), known)
+    return f"{flag} must be one of {', '.join(known)}; got {got}{near}"
 
 
 def _one_line(box: str) -> str:

@@ -1,5 +1,6 @@
 """``graphglow reproduce open-world``: its flags are its own."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,15 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
 from graphglow.errors import InputError
-from graphglow.experiments.open_world.suite import EXPERIMENT, SuiteConfig, run_suite
+from graphglow.experiments.open_world.suite import (
+    EXPERIMENT,
+    Plan,
+    SuiteConfig,
+    plan_suite,
+    run_suite,
+)
+from graphglow.experiments.runs.rows import counted
+from graphglow.graphs.load import data_folder
 
 Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 Folder = Annotated[Path | None, flags.said(None, "FOLDER", "(optional)")]
@@ -23,6 +32,7 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
     out: flags.File = Path("results/open_world.jsonl"),
     learners: Folder = None,
     sources_curve: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     table: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     pictures: Folder = None,
     data_root: flags.DataRoot = None,
@@ -46,24 +56,31 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
             default. Missing ones are made.
         sources_curve: Make learners of 1, 2, 4, 8 and all sources instead, with random graphs and
             without, and try them on held-out families with 5 labels per class.
+        dry_run: Say how many runs are missing, and make none. Some conditions leave nothing to run
+            on some graphs, so that these are the most.
         table: Only print the table of the rows that there are.
         pictures: Only write pictures of the rows that there are, as .svg, to this folder.
     """
     from graphglow.experiments.open_world.standings import Found
     from graphglow.experiments.runs.reproduce import found_rows
-    from graphglow.experiments.runs.rows import counted
     from graphglow.report.open_world import counts, markdown, write_pictures
 
     if experiment != EXPERIMENT:
         raise InputError(f"these flags go with {EXPERIMENT}; got {experiment!r}")
-    out = check_output(out.expanduser(), overwrite=True, suffixes=(".jsonl",))
+    out = out.expanduser()
+    folder = (learners or out.with_name(f"{out.stem}_learners")).expanduser()
+    if dry_run:
+        root, given = data_folder(data_root), (targets, conditions, methods)
+        plan = plan_suite(out, config, folder, root, *given, sources_curve=sources_curve)
+        _say_plan(plan, out, json=json)
+        return
+    out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     if not table and pictures is None:
-        folder = learners or out.with_name(f"{out.stem}_learners")
         with terminal.job_bar() as told:
             outcome = run_suite(
                 out,
                 config,
-                learners=folder.expanduser(),
+                learners=folder,
                 data_root=data_root,
                 targets=targets,
                 conditions=conditions,
@@ -88,3 +105,21 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         terminal.print_json({"command": "reproduce", "out": out, **counts(found)})
     elif table or pictures is None:
         terminal.say(markdown(found))
+
+
+def _say_plan(plan: Plan, out: Path, *, json: bool) -> None:
+    missing: Counter[str] = Counter()
+    for job in plan.jobs:
+        missing[job.condition] += len(job.methods)
+    learners, graphs = len(plan.lessons), len({job.target.name for job in plan.jobs})
+    if json:
+        facts = {"command": "reproduce", "dry_run": True, "out": out, "runs": missing.total()}
+        facts |= {"graphs": graphs, "learners": learners, "missing": dict(missing)}
+        terminal.print_json(facts)
+        return
+    rows = [(condition, f"{count:,}") for condition, count in missing.items()]
+    terminal.show_rows(("condition", "missing runs"), rows, f"Rows in {out}")
+    first = f", and {counted(learners, 'learner')} pre-trained first" if learners else ""
+    on = f" on {counted(graphs, 'graph')}" if graphs else ""
+    runs = counted(missing.total(), "run is", "runs are")
+    terminal.say(f"{runs} to be made{on}{first}")

@@ -40,6 +40,26 @@ USUAL = {
 }
 """What --help shows; of a command that is not here, what stands under no heading."""
 
+ELSEWHERE = {
+    "--lr": "--learning-rate",
+    "--wd --l2": "--weight-decay",
+    "--n-epochs --num-epochs --max-epochs": "--epochs",
+    "--hidden-dim --hidden-size --hidden-channels": "--hidden",
+    "--layers --n-layers": "--num-layers",
+    "--early-stopping": "--patience",
+    "--batch-size": "--batch-nodes",
+    "--random-state --random-seed": "--seed",
+    "--gpu --cuda --cpu": "--device",
+    "--model --gnn": "--backbone --method --methods",
+    "--data --dataset --graph --input": "--target --targets --sources",
+    "--output --output-file --save": "--out",
+    "--force --replace": "--overwrite",
+    "--n-jobs --jobs --num-workers": "--workers --processes",
+    "--label --label-column --id --id-column --features": "--columns",
+    "--k": "--top-k",
+}
+"""What options are called elsewhere, and here: the first of these that a command has."""
+
 
 class Option(NamedTuple):
     """One flag, or one argument without one."""
@@ -126,6 +146,10 @@ def _unknown(flag: str, words: str) -> str:
     """Whose a flag is that is not of ``words``, or which it may have been meant for."""
     name = words.split()[0]
     owners = [w for w, entry in table().items() if flag in entry.flags]
+    here = table()[words].flags
+    meant = [ours for theirs, ours in ELSEWHERE.items() if flag in theirs.split()]
+    if same := [one for ours in meant for one in ours.split() if one in here]:
+        return f"unknown option {flag}: here it is {same[0]}"
     if kinds := [w for w in owners if w.split()[0] == name]:
         kind, usual, _ = KINDS.get(name, ("", "", ()))
         itself = f"{kind} {usual}".strip() or f"graphglow {name}"
@@ -135,7 +159,7 @@ def _unknown(flag: str, words: str) -> str:
     if owners:
         names = list(dict.fromkeys(w.split()[0] for w in owners))
         return f"{flag} has no effect here: it belongs to graphglow {', '.join(names[:4])}"
-    near = difflib.get_close_matches(flag, [*table()[words].flags, "--help"], 1, 0.7)
+    near = difflib.get_close_matches(flag, [*here, "--help"], 1, 0.7)
     return f"unknown option {flag}" + (f": perhaps {near[0]}" if near else "")
 
 

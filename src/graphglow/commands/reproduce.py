@@ -6,11 +6,12 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from graphglow.checks import one_of
 from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.terminal import note
-from graphglow.experiments.paper.cells import select_cells
+from graphglow.experiments.paper.cells import EXPERIMENTS, select_cells
 from graphglow.experiments.runs import reproduce as runs
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.learners import without_files
@@ -78,6 +79,7 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             "From others" are rows that are there for another cell, "with others" runs that are made
             for another cell; the missing ones add up to the runs that are to be made.
     """
+    one_of("the experiment", experiment, (*EXPERIMENTS, "all", OPEN_WORLD))
     cells, left_out = select_cells([experiment], methods, targets, sources)
     out = out.expanduser()
     if out.suffix or out.is_file():

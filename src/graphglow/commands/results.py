@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from torch_geometric.data import Data
 from tyro.conf import FlagCreatePairsOff
 
-from graphglow.checks import at_least
+from graphglow.checks import at_least, in_unit_interval
 from graphglow.commands import flags
 from graphglow.commands.files import WorkerFlags, Working, check_output, write_each
 from graphglow.commands.terminal import note, tell, waiting
@@ -62,8 +62,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
-            probability and in_input, or, with --result, how much of the weight came by the input
-            graph and how much was learned.
+            probability and in_input, or, with --result, input_weight and latent_weight: how much
+            of the weight came by the input graph, and how much was learned.
         predictions: Where to write every node's class and probabilities too, made in closed form
             (.csv or .parquet; not with --result).
         min_probability: Leave out edges below this probability (not with --result).
@@ -104,6 +104,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         raise InputError("refine needs --target, or --result; see graphglow refine --help")
     if not self_loops:
         raise InputError("--no-self-loops must go with --result or --learner paper; got neither")
+    if top_k is not None:
+        at_least("top_k", top_k, 1)
+    at_least("seed", seed, 0)
+    in_unit_interval("min_probability", min_probability)
     if predictions is not None:
         prediction_file(predictions)
         if predictions.expanduser().absolute() == out.absolute():
@@ -173,7 +177,8 @@ def refine_paper(  # noqa: D417 (the flags and the config say the rest)
     Args:
         out: Where to write. The suffix is the format: .pt, .npz and .graphml hold nodes and edges;
             .csv and .parquet hold the edges with your own node ids: source, target, weight, and
-            how much of the weight came by the input graph and how much was learned.
+            input_weight and latent_weight: how much of the weight came by the input graph, and how
+            much was learned.
         top_k: Strongest incoming edges kept for each node; by default about as many as a node of
             the graph has, and at least 8.
         self_loops: Leave out what a node passes to itself.
@@ -203,7 +208,7 @@ def _write_refined(
         write_graph(graph, out)
     verdict = verdict_of(homophily(trained.data, graph.edge_index), None, unknown=NO_PAIRS)
     verdict.warn()
-    before, after = graph_facts(trained.data, undirected=True), graph_facts(graph)
+    before, after = graph_facts(trained.data), graph_facts(graph)
     if after.edges == 0:
         note("validation chose no graph, so that no message crosses an edge; graphglow refine "
              "--target writes the refined graph itself")  # fmt: skip
@@ -246,6 +251,8 @@ def predict(  # noqa: D417 (flags.py says the rest)
     json: flags.Json = False,
 ) -> None:
     """Predict the classes of nodes added after training, without training again.
+
+    graphglow explain --result FILE --nodes FILE --node ID says why one of them got its class.
 
     Example: graphglow predict --result people.safetensors --nodes new_nodes.csv
     --edges new_edges.csv --out predictions.csv

@@ -16,7 +16,7 @@ from graphglow.errors import InputError
 from graphglow.experiments.search.settings import read_settings
 from graphglow.experiments.search.space import SearchConfig, check_methods, has_learner
 from graphglow.graphs import DATASETS
-from graphglow.graphs.load import data_folder
+from graphglow.graphs.load import check_source, data_folder
 from graphglow.pretrained import paper_learner
 from graphglow.workers.executor import open_executor, ray_address
 
@@ -71,6 +71,8 @@ def search(  # noqa: D417 (the flags and the config say the rest)
         raise InputError("search needs at least one method and one target; got none")
     check_methods(methods, sources, learner)
     at_least("processes", 1 if processes is None else processes, 1)
+    for name in (*sources, *targets):
+        check_source(name)
     ray = ray_address(executor)
     settings = check_output(settings, overwrite=True, suffixes=(".json",), shared=True)
     read_settings(settings)

@@ -79,7 +79,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     began = time.perf_counter()
     out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
     with waiting("loading graphs"):
-        graphs = [reading.read(name)[0] for name in sources]
+        graphs = reading.read_all(sources)
     with job_bar() as move:
         learner = training.pretrain(
             graphs,
@@ -132,7 +132,7 @@ def pretrain_paper(  # noqa: D417 (the flags and the config say the rest)
     with checkpoints.kept(out) as kept:
         assert kept is not None
         with waiting("loading graphs"):
-            graphs = [reading.read(name)[0] for name in sources]
+            graphs = reading.read_all(sources)
         train_began = time.perf_counter()
         with epoch_bar("pre-training", config.epochs, config.episodes * len(graphs)) as on_epoch:
             learner = pretrain_structure(graphs, config, on_epoch=on_epoch, checkpoints=kept)

@@ -104,7 +104,7 @@ class EvidenceLearner(nn.Module):
             also: Pairs of nodes [2, K] to look at besides; nothing else changes by them.
             each: Who does the blocks of nodes and of pairs; the result does not depend on it.
         """
-        at_least("seed", seed, 0)
+        seed = at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
         problem = problem_of(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)

@@ -100,7 +100,7 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
     once = made.edge_index[0] < made.edge_index[1]
     new = once & ~made.edge_in_input
     refined = Data(y=data.y, edge_index=result.edge_index.cpu(), num_nodes=nodes)
-    before, after = graph_facts(data, undirected=True), graph_facts(refined)
+    before, after = graph_facts(data), graph_facts(refined)
 
     def listed(pairs: Tensor, probability: Tensor, *, best: bool) -> list[Edge]:
         """The surest pairs of which not both labels were given."""

@@ -128,7 +128,7 @@ def compare(
         device: Where to compute.
         told: Called with what is done, how many runs are, and of how many.
     """
-    at_least("seeds", seeds, 1)
+    seeds, seed = at_least("seeds", seeds, 1), at_least("seed", seed, 0)
     for method in methods:
         one_of("method", method, tuple(NAMES))
     splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
-from torch_geometric.utils import coalesce, remove_self_loops, to_undirected
 
 from graphglow.graphs.graph import undirected_edges
 from graphglow.ops import EPS
@@ -24,23 +23,19 @@ from graphglow.structure import BlendedStructure, PivotStructure, Structure
 
 
 class GraphFacts(NamedTuple):
-    """Directed edges without loops, and the share of them that join nodes of one class."""
+    """Undirected edges without loops, and the share of them that join nodes of one class."""
 
     edges: int
     homophily: float | None
 
 
-def graph_facts(data: Data, *, undirected: bool = False) -> GraphFacts:
-    """Count edges and homophily; ``undirected`` adds both directions of each edge first."""
-    edge_index = coalesce(remove_self_loops(data.edge_index)[0])
-    if undirected:
-        edge_index = to_undirected(edge_index)
-    labels = data.y[edge_index]  # [2, E]
-    labelled = (labels >= 0).all(dim=0)
-    if not labelled.any():
-        return GraphFacts(edge_index.shape[1], None)
+def graph_facts(data: Data) -> GraphFacts:
+    """Count edges, each once whatever its directions, and homophily."""
+    low, high, _ = undirected_edges(data.edge_index, data.get("edge_weight"), int(data.num_nodes))
+    labels = data.y[low.long()], data.y[high.long()]
+    labelled = (labels[0] >= 0) & (labels[1] >= 0)
     same = (labels[0] == labels[1])[labelled]
-    return GraphFacts(edge_index.shape[1], float(same.double().mean()))
+    return GraphFacts(len(low), float(same.double().mean()) if len(same) else None)
 
 
 def heard_over_edges(data: Data) -> Tensor:

@@ -4,6 +4,7 @@ Each rule is one sentence: what must hold, then what was received.
 """
 
 import copy
+from collections import Counter
 from itertools import combinations
 
 import torch
@@ -52,11 +53,9 @@ def check_graph(
     data = one_graph(data).clone()
     _add_column(data)
     data.x = _checked_features(data.x)
-    num_nodes, ids = data.x.shape[0], data.get("node_id")
+    num_nodes = data.x.shape[0]
     stated = data.num_nodes if "num_nodes" in data else num_nodes
     _need(stated == num_nodes, f"x must have one row per node ({stated}); got {num_nodes} rows")
-    if ids is not None and len(ids) != num_nodes:
-        raise InputError(f"node_id must have one id per node ({num_nodes}); got {len(ids)}")
     if data.y is None and not need_labels:
         data.y = torch.full((num_nodes,), -1)
     data.y = checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
@@ -84,7 +83,27 @@ def one_graph(data: object) -> Data:
         raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
     if data.edge_index is None and data.get("adj_t") is not None:
         raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
+    _check_names(data)
     return data
+
+
+def _check_names(data: Data) -> None:
+    """What nodes and classes are called: text or numbers, each another."""
+    for name in ("node_id", "class_names"):
+        given = data.get(name)
+        if given is None:
+            continue
+        listed = given.tolist() if hasattr(given, "tolist") else given
+        rule = f"{name} must be a list of text or numbers"
+        _need(isinstance(listed, list | tuple), f"{rule}; got {given!r:.60}")
+        plain = [one.item() if hasattr(one, "item") else one for one in listed]
+        bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
+        _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
+        if name == "node_id" and len(plain) != data.num_nodes:
+            rule = f"node_id must have one id per node ({data.num_nodes})"
+            raise InputError(f"{rule}; got {len(plain)}")
+        (most, often), *_ = Counter(map(str, plain)).most_common(1) or [("", 0)]
+        _need(often < 2, f"{name} must hold each name once; got {most!r} {often} times")
 
 
 def _need(holds: bool, sentence: str) -> None:

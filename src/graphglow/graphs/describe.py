@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 from scipy.sparse.csgraph import connected_components
+from torch import Tensor
 from torch_geometric.utils import degree, homophily, subgraph, to_scipy_sparse_matrix
 
+from graphglow.errors import InputError
 from graphglow.graphs.check import checked_edges, checked_labels
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.load import as_graph
@@ -25,6 +27,11 @@ def describe(data: Any) -> dict[str, Any]:
     """
     data = as_graph(data, need_labels=False, split=False)
     count, x, y = int(data.num_nodes or 0), data.get("x"), data.get("y")
+    if count == 0:
+        raise InputError("a graph to describe must have at least one node; got none")
+    if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
     edges, weight = checked_edges(data.edge_index, data.get("edge_weight"), count)
     low, high, _ = undirected_edges(edges, weight, count)
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])]).long().cpu()
@@ -34,7 +41,7 @@ def describe(data: Any) -> dict[str, Any]:
     among, _ = subgraph(known, both, relabel_nodes=True, num_nodes=count)
     alike = {"homophily": "edge", "homophily_over_chance": "edge_insensitive"}
     told = among.numel() > 0 and len(torch.unique(y[known])) > 1
-    names = own_classes(data, int(y.max()) + 1 if count else 0)
+    names = own_classes(data, int(y.max()) + 1)
     return {
         "name": str(data.get("name") or "graph"),
         "nodes": count,

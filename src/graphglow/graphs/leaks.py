@@ -1,4 +1,4 @@
-"""Columns that give the label away: what is known only once the label is, under another name."""
+"""Columns that give the label away, or may be the label, under another name."""
 
 import numpy as np
 import torch
@@ -6,8 +6,9 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.graphs.features import width
+from graphglow.graphs.features import FEW_CATEGORIES, width
 from graphglow.graphs.files import note
+from graphglow.graphs.tables import HOW_TO_LEAVE_OUT
 
 FEWEST, MOST = 30, 5000
 """Training nodes: of fewer nothing can be said, more are not looked at."""
@@ -18,6 +19,7 @@ NEAREST = 10
 ACCURACY = 0.98
 ERRORS_LEFT = 0.2
 """At most this share of the errors that the majority class makes."""
+LABEL_NAMES = {"y", "label", "labels", "class", "classes", "category", "target", "outcome"}
 
 
 def say_leaks(data: Data) -> None:
@@ -56,11 +58,33 @@ def say_leaks(data: Data) -> None:
         accuracy = _by_number(x[:, column, None], y)
         found += [f"{column} of x ({accuracy:.1%})"] if accuracy >= needed else []
     if found:
-        how = "can be left out: columns leave_out=NAME" if told else "is better removed from x"
+        how = f"can be left out: {HOW_TO_LEAVE_OUT}" if told else "is better removed from x"
         what, say = ("columns", "each say") if len(found) > 1 else ("column", "says")
         note(
             f"{what} {', '.join(found)} of {data.get('name') or 'the graph'} alone {say} the label "
             f"of so many training nodes; what is not known before the label is {how}"
+        )
+
+
+def label_like_columns(data: Data) -> list[str]:
+    """Features that may be the label of a graph without one: by their names, or as few texts."""
+    if data.get("y") is not None and bool((data.y >= 0).any()):
+        return []
+    return [
+        facts["name"]
+        for facts in data.get("feature_columns", {}).get("columns", ())
+        if facts["name"].lower() in LABEL_NAMES
+        or 2 <= len(facts.get("categories", ())) <= FEW_CATEGORIES
+    ]
+
+
+def say_label_like(data: Data) -> None:
+    """Say which of these are used as features."""
+    if found := label_like_columns(data):
+        note(
+            f"{data.get('name') or 'the graph'} has no labels, but features that look like them: "
+            f"{', '.join(map(repr, found))} (--columns label=NAME names the label, "
+            "leave_out=NAME leaves a column out; in Python columns={...})"
         )
 
 

@@ -17,7 +17,7 @@ from graphglow.graphs import files, objects
 from graphglow.graphs.check import check_graph, one_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import is_there, note, own_path
-from graphglow.graphs.leaks import say_leaks
+from graphglow.graphs.leaks import say_label_like, say_leaks
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
 from graphglow.graphs.tables import Columns, read_tables
@@ -106,6 +106,7 @@ def load_graph(
     if data.get("class_names") is None:
         data.class_names = [str(label) for label in range(int(data.y.max()) + 1)]
     say_leaks(data)
+    say_label_like(data)
     return data
 
 
@@ -121,6 +122,7 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
     """
     if not isinstance(source, Data):
         data = load_graph(source, need_labels=need_labels)
+        say_no_edges(data)
         if split:
             say_split(data)
         return data
@@ -144,6 +146,12 @@ def say_split(data: Data) -> None:
             f"{data.get('name') or 'the graph'} has no split of its own: {train} training, {val} "
             f"validation and {test} test nodes are drawn ({data.split})"
         )
+
+
+def say_no_edges(data: Data) -> None:
+    """Say that edges were made, if they were."""
+    if data.get("knn_graph"):
+        note(f"{data.name} has no edges of its own: those between nearest neighbours stand in")
 
 
 def data_folder(data_root: str | Path | None) -> Path:
@@ -176,6 +184,7 @@ def _read_name_or_path(
     source: str | Path, root: Path, split_seed: int, tables: dict[str, Any]
 ) -> Data:
     given, name, path = str(source), str(source).lower(), own_path(source)
+    check_source(given)
     if name in DATASETS and (isinstance(source, str) or not is_there(path)):
         _refuse_columns(name, tables["columns"])
         data = DATASETS[name].read(root)
@@ -190,18 +199,25 @@ def _read_name_or_path(
         _refuse_columns(given, tables["columns"])
         data, name = read_ogb(given, root), given.removeprefix(OGB)
         data.split = "public"
-    elif is_dataset_path(given):
+    else:
         _refuse_columns(given, tables["columns"])
         data, name = read_dataset_path(given, root, split_seed), given.rpartition(".")[2]
-    else:
-        _refuse_missing_files(given)
-        near = difflib.get_close_matches(name, DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
-        raise InputError(
-            f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
-            f"({ACCEPTED}); got {given!r}"
-        )
     data.name = name
     return data
+
+
+def check_source(source: str) -> None:
+    """Raise unless ``source`` is a known name, or a path of what is there; nothing is read."""
+    there = source and is_there(own_path(source))
+    known = source.lower() in DATASETS or source.lower().startswith(OGB) or is_dataset_path(source)
+    if there or known or files.pair_of_tables(source) is not None:
+        return
+    _refuse_missing_files(source)
+    near = difflib.get_close_matches(source.lower(), DATASETS, n=3, cutoff=0.5) or sorted(DATASETS)
+    raise InputError(
+        f"a graph must be a known name (nearest: {', '.join(near)}) or an existing path "
+        f"({ACCEPTED}); got {source!r}"
+    )
 
 
 def _stem(path: Path) -> str:

@@ -114,8 +114,8 @@ def from_networkx(
     if label is None and need_labels:
         found = ", ".join(sorted(map(str, keys))) or "no attributes"
         raise InputError(
-            f"nodes of {name} must have an attribute {', '.join(LABELS)} (columns label=NAME names "
-            f"another); got {found}"
+            f"nodes of {name} must have an attribute {', '.join(LABELS)} (--columns label=NAME "
+            f"names another, in Python columns={{'label': 'NAME'}}); got {found}"
         )
     split = roles.get("split", "split")
 
@@ -174,7 +174,7 @@ def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str, weight: str)
             continue
         try:
             values = torch.tensor([1.0 if value is None else float(value) for value in given])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"edge {key}s of {name} must be numbers; got {error}") from error
         data[f"edge_{key}"] = values.repeat(2) if both else values
 

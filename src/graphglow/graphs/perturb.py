@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.graphs.graph import undirected_edges
 
@@ -94,7 +95,7 @@ PERTURBATIONS: dict[str, Callable[..., Data]] = {
 def _generator(ratio: float, seed: int, *, below: float = 1) -> torch.Generator:
     if not 0 <= ratio < below:
         raise InputError(f"ratio must lie in [0, {below}); got {ratio}")
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(at_least("seed", seed, 0))
 
 
 def _keys(u: Tensor, v: Tensor, num_nodes: int) -> Tensor:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.checks import at_least
 from graphglow.errors import InputError
 
 SPLITS = ("train", "val", "test")
@@ -58,7 +59,7 @@ def few_label_split(y: Tensor, *, per_class: int, seed: int) -> tuple[Tensor, Te
 
 def _shuffled(y: Tensor, seed: int) -> Tensor:
     """The labelled nodes, in an order that the seed says."""
-    labelled = (y >= 0).nonzero()[:, 0]
+    labelled, seed = (y >= 0).nonzero()[:, 0], at_least("the seed of a split", seed, 0)
     return labelled[torch.randperm(len(labelled), generator=torch.Generator().manual_seed(seed))]
 
 

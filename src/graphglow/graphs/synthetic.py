@@ -45,7 +45,7 @@ def synthetic_graph(
     in_unit_interval("homophily", homophily)
     rate("feature_noise", feature_noise)
     within, across = _edge_counts(num_nodes, num_classes, num_edges, homophily)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(at_least("seed", seed, 0))
     y = torch.arange(num_nodes) % num_classes
     y = y[torch.randperm(num_nodes, generator=generator)]
     centroid = torch.randn(num_classes, num_features, generator=generator)

@@ -56,6 +56,7 @@ SPLIT_NAMES = {"valid": "val", "validation": "val"}
 LARGEST_LOOKED_AT = 50_000_000
 """Bytes of tables that are read to say how they could be."""
 HOW_TO_SKIP = "--skip-unknown-edges (in Python skip_unknown_edges=True) leaves such edges out"
+HOW_TO_LEAVE_OUT = '--columns leave_out=NAME (in Python columns={"leave_out": ["NAME"]})'
 
 
 def read_tables(
@@ -74,10 +75,16 @@ def read_tables(
     roles, left_out = _checked_roles(columns)
     if isinstance(nodes, Path) and edges is None and nodes.is_dir():
         node_table, edge_table = find_table(nodes, "nodes"), find_table(nodes, "edges")
-        if node_table is None:
+        others = [p for p in nodes.iterdir() if is_table_file(p) and p.name[:5].lower() != "edges"]
+        if node_table is None and (edge_table is None or others):
             raise _other_names(nodes)
     else:
         node_table, edge_table = open_table(nodes), None if edges is None else open_table(edges)
+        if edge_table is None and _is_of_edges(node_table, roles):
+            node_table, edge_table = None, node_table
+    if node_table is None:
+        assert edge_table is not None
+        node_table = _ends_as_nodes(edge_table, roles, need_labels=need_labels)
     problems: list[str] = []
 
     def found(find: Callable[..., Any], *given: Any) -> Any:
@@ -90,6 +97,9 @@ def read_tables(
     for name in left_out:
         if name not in there:
             rule = f"the column {name!r}, which is to be left out"
+            if "," in name:
+                several = " ".join(f"{LEAVE_OUT}={one}" for one in name.split(","))
+                rule += f" (several are --columns {several})"
             problems.append(str(_missing(rule, node_table, there, name)))
     table = _without(node_table, left_out)
     known = [
@@ -113,6 +123,31 @@ def read_tables(
         if weights is not None:
             data.edge_weight = weights
     return data
+
+
+def _is_of_edges(table: Table, chosen: Mapping[str, str]) -> bool:
+    """Whether a table alone is a list of edges: it has both ends by name, no id and no label."""
+    lower = {name.lower() for name in table.columns}
+    pairs = zip(NAMES["source"], NAMES["target"], strict=True)
+    ends = {"source", "target"} <= {*chosen} or any({*pair} <= lower for pair in pairs)
+    other = {"id", "label"}
+    return ends and other.isdisjoint(chosen) and not any(lower & {*NAMES[role]} for role in other)
+
+
+def _ends_as_nodes(edges: Table, chosen: Mapping[str, str], *, need_labels: bool) -> Table:
+    """The nodes of a graph of which only edges are known: every end, in order."""
+    import pandas as pd
+
+    if need_labels:
+        raise InputError(
+            f"labels must be there to learn from; got {edges.what}, edges alone, which audit and "
+            "refine read as they are (with a table of nodes, its columns id and label: --target "
+            "NODES.csv+EDGES.csv)"
+        )
+    ends = _need_ends(edges, chosen)
+    found = edges.frame(ends, text=ends)
+    ids = pd.concat([text_of(found[name]) for name in ends]).drop_duplicates()
+    return open_table(pd.DataFrame({chosen.get("id", "id"): ids[ids != ""]}))
 
 
 def _other_names(folder: Path) -> InputError:
@@ -207,7 +242,10 @@ def _need(role: str, table: Table, chosen: Mapping[str, str]) -> str:
             f"{'an' if role == 'id' else 'a'} {role} column, called {', '.join(NAMES[role])}{why}"
         )
         raise _missing(
-            f"{rule} (columns {role}=NAME can say which it is)", table, table.columns, *NAMES[role]
+            f'{rule} (--columns {role}=NAME, in Python columns={{"{role}": "NAME"}}, says which)',
+            table,
+            table.columns,
+            *NAMES[role],
         )
     return name
 
@@ -223,7 +261,10 @@ def _need_ends(table: Table, chosen: Mapping[str, str]) -> list[str]:
             return [lower[name] for name in pair]
     others = [name for name in others if name.lower() != "weight" or "weight" in chosen]
     if len(others) != 2:
-        rule = "the columns source and target (columns source=NAME target=NAME can say which)"
+        rule = (
+            "the columns source and target (--columns source=NAME target=NAME, in Python "
+            'columns={"source": "NAME", "target": "NAME"}, says which)'
+        )
         raise _missing(rule, table, table.columns, "source", "target")
     return others
 

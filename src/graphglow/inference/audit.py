@@ -22,8 +22,7 @@ from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
-from graphglow.graphs import load_graph
-from graphglow.graphs.files import note
+from graphglow.graphs import as_graph
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
@@ -139,13 +138,17 @@ class Audit:
         """
         import pandas as pd
 
-        most = self.findings.edges.shape[1] if self.top is None else self.top
-        order = self.findings.pair_log_odds.argsort(descending=True)[:most]
-        pairs = self.findings.pairs[:, order]
-        chance = self.findings.pair_log_odds[order].sigmoid()
+        pairs, chance = self._listed
         columns = {"source": self._ids(pairs[0]), "target": self._ids(pairs[1])}
         columns |= {"probability_real": chance.cpu().numpy()}
         return pd.DataFrame(columns | {"probability_same_class": self._same_class(pairs)})
+
+    @property
+    def _listed(self) -> tuple[Tensor, Tensor]:
+        """Pairs of :attr:`missing` and how likely each is an edge: [2, K], [K]."""
+        most = self.findings.edges.shape[1] if self.top is None else self.top
+        order = self.findings.pair_log_odds.argsort(descending=True)[:most]
+        return self.findings.pairs[:, order], self.findings.pair_log_odds[order].sigmoid()
 
     @cached_property
     def labels(self) -> Any:
@@ -195,7 +198,7 @@ class Audit:
         learner = evidence_learner().to(self.problem.device)
         with torch.no_grad():
             generator = torch.Generator().manual_seed(self.seed)
-            return refine_problem(learner, self.problem, generator)
+            return refine_problem(learner, self.problem, generator, also=self._listed[0])
 
     def repaired(self, drop: float = 0.2, add: float = 0.8) -> Data:
         """The graph without edges below ``drop``, and with pairs above ``add`` as new edges.
@@ -306,7 +309,7 @@ class Audit:
         return torch.where(turned, pairs[1], pairs[0]), torch.where(turned, pairs[0], pairs[1])
 
     def _same_class(self, pairs: Tensor) -> Any:
-        """Of pairs that the evidence learner looked at; NaN elsewhere: [K]."""
+        """Whether both ends are of one class; NaN without labels, or on large graphs: [K]."""
         found = np.full(pairs.shape[1], np.nan, dtype=np.float32)
         refined = self.refined
         if refined is None:
@@ -366,10 +369,8 @@ def audit(
     if top is not None:
         at_least("top", top, 0)
     if not isinstance(data, Data):
-        data = _bare(data) or load_graph(data, need_labels=False)
-    at_least("seed", seed, 0)
-    if data.get("knn_graph"):
-        note(f"{data.get('name')} has no edges of its own: its nearest neighbours are audited")
+        data = _bare(data) or as_graph(data, need_labels=False, split=False)
+    seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place = resolve_device(device)
     problem = problem_of(data, place)

@@ -24,7 +24,8 @@ from graphglow.checks import number, with_settings
 from graphglow.errors import InputError
 from graphglow.graphs import as_graph
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.write import own_classes, own_ids
+from graphglow.graphs.write import own_classes
+from graphglow.inference.own_names import node_places
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.training.config import PaperConfig, TransferConfig
 from graphglow.training.result import TransferResult
@@ -41,9 +42,9 @@ ARRAYS = np.ndarray | list | torch.Tensor | pd.Series
 class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Node classification with a frozen structure learner, as a scikit-learn estimator.
 
-    A sample is a node of a graph, X is [n] or [n, 1]: a node's own id, or its index where the graph
-    has no ids, or where they are text and X holds integers. With the graph given at construction
-    everything in scikit-learn that chooses samples chooses nodes::
+    A sample is a node of a graph, X is [n] or [n, 1]: its own id, or its index where the graph has
+    no ids. With the graph given at construction everything in scikit-learn that chooses samples
+    chooses nodes::
 
         clf = GlowClassifier(graph=data, epochs=100, class_weight="balanced")
         cross_val_score(clf, nodes, labels, cv=5)
@@ -174,7 +175,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         Without ``X`` that is on the test nodes, or, where there are none, as after ``fit(nodes,
         labels)``, on the nodes that were held out, which have chosen the epoch. Without ``y`` the
-        labels are those that ``fit`` was given.
+        labels are those that ``fit`` was given. A class that ``fit`` has not seen is never right.
         """
         check_is_fitted(self)
         graph = self.result_.graph
@@ -182,17 +183,27 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         index = held_out.cpu().numpy() if X is None else self._index(X)
         if len(index) == 0:
             raise InputError("score needs at least one node; got none")
-        truth = self.result_.data.y.numpy()[index] if y is None else _class_labels(y)
+        truth = self.result_.data.y.numpy()[index] if y is None else self._codes(_class_labels(y))
         if y is None and (truth < 0).any():
             raise InputError(
                 "score needs y for nodes whose label fit was not given; got "
                 f"{int((truth < 0).sum())} such nodes"
             )
-        codes = truth.dtype.kind in "iu" and self.classes_.dtype.kind not in "iu"
-        if y is None or (codes and truth.max() < len(self.classes_)):
-            truth = self.classes_[truth]
-        predicted = self.classes_[self.predict_proba().argmax(axis=1)[index]]
+        predicted = self.predict_proba().argmax(axis=1)[index]
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
+
+    def _codes(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """The places of labels among the classes, -1 for one that is not there: [n]."""
+        text, texts = labels.dtype.kind not in "biuf", self.classes_.dtype.kind not in "biuf"
+        if texts and labels.dtype.kind in "iu":
+            return labels
+        if text != texts:
+            raise InputError(
+                f"y must hold classes as fit was given them, {self.classes_[:3].tolist()}; got "
+                f"{labels[:3].tolist()}"
+            )
+        known, given = (1 * a if a.dtype.kind == "b" else a for a in (self.classes_, labels))
+        return np.asarray(pd.Index(known).get_indexer(given), dtype=np.int64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -213,28 +224,18 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _node_index(nodes: Any, data: Data, *, at_least: int = 0) -> NDArray[np.int64]:
-    """The places [n] of nodes [n] or [n, 1]: ids, or indices where that is what they are."""
+    """The places [n] of nodes [n] or [n, 1]."""
     array = check_array(
         nodes, dtype=None, ensure_2d=False, ensure_min_samples=at_least, input_name="X"
     )
     column = array.ndim == 2 and array.shape[1] == 1
     named: NDArray[Any] = array[:, 0] if column else array
-    count = int(data.num_nodes or 0)
-    ids = pd.Index(own_ids(data, count))
-    numbers, texts = np.issubdtype(named.dtype, np.integer), ids.inferred_type == "string"
-    if named.ndim != 1 or not (numbers or texts):
+    if named.ndim != 1:
         raise InputError(
-            "nodes must be a list of indices or of the graph's own ids, [n] or [n, 1]; got "
-            f"{array.dtype} {array.shape}"
+            "nodes must be a list of ids, or of indices where the graph has no ids, [n] or [n, 1]; "
+            f"got {array.dtype} {array.shape}"
         )
-    by_place = data.get("node_id") is None or (numbers and texts)
-    index = (pd.RangeIndex(count) if by_place else ids).get_indexer(
-        named if numbers else named.astype(str)
-    )
-    if (index < 0).any():
-        known = f"lie in [0, {count - 1}]" if by_place else "be ids of the graph"
-        raise InputError(f"nodes must {known}; got {named[index < 0][0]!s}")
-    return np.asarray(index, dtype=np.int64)
+    return node_places(data, int(data.num_nodes or 0), named)
 
 
 def _class_labels(y: Any) -> NDArray[Any]:
@@ -242,6 +243,15 @@ def _class_labels(y: Any) -> NDArray[Any]:
     if y is None:  # in words that scikit-learn's own checks look for
         raise InputError("GlowClassifier requires y to be passed, but the target y is None")
     labels: NDArray[Any] = column_or_1d(y, warn=True)
+    if labels.dtype == object:
+        if (missing := pd.isna(labels)).any():
+            raise InputError(
+                "y must hold the label of every node in X: pass labelled nodes only; got "
+                f"{int(missing.sum())} of {len(labels)} without"
+            )
+        if len({isinstance(one, str) for one in labels}) > 1:
+            raise InputError("y must be text or numbers; got both")
+        labels = np.array(labels.tolist())
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)
     if np.issubdtype(labels.dtype, np.number) and (labels == -1).any():

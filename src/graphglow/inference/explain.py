@@ -23,9 +23,9 @@ from torch import Tensor
 from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import LastLayer, backbone_class, backbones_that
-from graphglow.graphs.write import write_table
+from graphglow.graphs.write import own_ids, write_table
 from graphglow.inference.explain_pair import edge_reasons
-from graphglow.inference.own_names import class_names, node_ids, node_place
+from graphglow.inference.own_names import class_names, node_place
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
@@ -171,7 +171,7 @@ class Explainer:
             split[getattr(graph, name).cpu().numpy()] = name
         about = {
             "node": range(graph.num_nodes),
-            "id": node_ids(data, graph.num_nodes),
+            "id": own_ids(data, graph.num_nodes),
             "label": [None if label < 0 else self.names[label] for label in data.y.tolist()],
             "predicted": [self.names[label] for label in self.predicted],
             "split": split,
@@ -189,7 +189,7 @@ class Explainer:
         """See :meth:`TransferResult.explain`."""
         at_least("top_k", top_k, 1)
         result, layers = self.result, [layer for layer, _ in self.voices]
-        at = node_place(result.data, self.nodes.id.tolist(), node)
+        at = node_place(result.data, len(self.nodes), node)
         chosen = int(self.predicted[at]) if label is None else self._class(label)
         other = None if against is None else self._class(against)
         if other == chosen:

@@ -26,8 +26,8 @@ from graphglow.evidence.pairs import logit
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
-from graphglow.graphs.write import write_table
-from graphglow.inference.own_names import class_names, node_ids, node_place
+from graphglow.graphs.write import own_ids, write_table
+from graphglow.inference.own_names import class_names, node_places
 from graphglow.inference.refine import chosen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.device import resolve_device
@@ -168,8 +168,8 @@ def explain_pair(
     """
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    ids = node_ids(data, int(data.num_nodes or 0))
-    pair = _pair(data, ids, u, v)
+    ids = own_ids(data, int(data.num_nodes or 0))
+    pair = _pair(data, len(ids), u, v)
     also, where = torch.tensor(pair)[:, None], resolve_device(device)
     refined = found.refine(data, seed=seed, device=where, also=also)
     classes = None
@@ -188,8 +188,8 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
             "explaining a pair needs a transfer under an evidence learner; got one under the "
             "paper's, which compares embeddings and has no evidence to name"
         )
-    ids = node_ids(result.data, result.graph.num_nodes)
-    pair = _pair(result.data, ids, u, v)
+    ids = own_ids(result.data, result.graph.num_nodes)
+    pair = _pair(result.data, len(ids), u, v)
     refined = result.looked_over
     if _place(refined, *pair) is None:  # no candidate
         refined = result.looked_at(torch.tensor(pair)[:, None])
@@ -228,11 +228,11 @@ def edge_reasons(result: TransferResult, node: int, others: list[int]) -> dict[i
     return reasons
 
 
-def _pair(data: Data, ids: list[int | str], u: int | str, v: int | str) -> tuple[int, int]:
-    pair = node_place(data, ids, u), node_place(data, ids, v)
-    if pair[0] == pair[1]:
+def _pair(data: Data, count: int, u: int | str, v: int | str) -> tuple[int, int]:
+    one, other = node_places(data, count, (u, v)).tolist()
+    if one == other:
         raise InputError(f"a pair must be two different nodes; got {u!r} twice")
-    return pair
+    return one, other
 
 
 def _place(refined: RefinedGraph, u: int, v: int) -> int | None:

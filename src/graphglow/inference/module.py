@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # which imports this
 class Messages:
     """A normalised adjacency whose product is message passing, in a layer that PyG can mask."""
 
+    backbone: str
     layer: nn.Module
     edge_index: Tensor
     edge_weight: Tensor
@@ -31,7 +32,7 @@ class Messages:
     def __getattr__(self, name: str) -> NoReturn:
         raise InputError(
             "a module needs a backbone that sees the graph by products with its normalised "
-            f"adjacency alone, as gcn does; got one that asks for its {name}"
+            f"adjacency alone, as gcn does; got {self.backbone}, which asks for its {name}"
         )
 
 
@@ -51,8 +52,16 @@ class ResultModule(nn.Module):
             self(result.data.x.to(result.device), result.data.edge_index.to(result.device))
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        shape = tuple(self.result.data.x.shape)
+        if tuple(x.shape) != shape or bool((edge_index >= shape[0]).any()):
+            raise InputError(
+                f"a module needs the nodes and columns of training, x {shape} and edges between "
+                "these nodes, since the learned graph is of them (result.predict_new takes new "
+                f"ones); got x {tuple(x.shape)}"
+            )
         edges, weight = remove_self_loops(edge_index, edge_weight)
-        adj: Any = Messages(self.layer, *gcn_norm(edges, weight, len(x), dtype=x.dtype))
+        norm = gcn_norm(edges, weight, len(x), dtype=x.dtype)
+        adj: Any = Messages(self.result.backbone, self.layer, *norm)
         unread = 0 * (adj @ x).sum(1, keepdim=True)  # gradients of 0 where no GNN that counts reads
         graph = replace(self.result.graph, x=F.normalize(x, dim=1), adj=adj)
         scores: Tensor = self.result.scores_on(graph) + unread

@@ -20,8 +20,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs import check_graph, graph_of
 from graphglow.graphs.check import MASKS
-from graphglow.graphs.write import prediction_frame, write_table
-from graphglow.inference.own_names import node_ids
+from graphglow.graphs.write import own_ids, prediction_frame, write_table
 from graphglow.ops.knn import nearest
 
 if TYPE_CHECKING:  # which imports this
@@ -115,9 +114,10 @@ def predict_new(
         pairs = torch.stack([nearest(old.x, k, new_x).flatten(), here])
     else:
         pairs = _pairs([[], []] if edges is None else edges, num_old)
-    old_ids = node_ids(old, num_old)
+    old_ids = own_ids(old, num_old)
     first = max([num_old - 1, *(one for one in old_ids if isinstance(one, int))]) + 1
-    ids = list(range(first, first + len(new_x))) if node_id is None else list(node_id)
+    ids = range(first, first + len(new_x)) if node_id is None else node_id
+    ids = list(ids) if hasattr(ids, "__len__") else [ids]
     if len(ids) != len(new_x):
         raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
     if taken := {*map(str, ids)} & {*map(str, old_ids)}:

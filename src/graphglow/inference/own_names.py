@@ -1,31 +1,44 @@
 """What users call their nodes and classes."""
 
 import difflib
+from collections.abc import Iterable
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.graphs.write import own_ids
 
 
-def node_ids(data: Data, num_nodes: int) -> list[int | str]:
-    """The user's own ids; the indices where there are none."""
-    ids = data.get("node_id")
-    given = range(num_nodes) if ids is None else ids
-    return [one.item() if hasattr(one, "item") else one for one in given]
+def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.int64]:
+    """Where nodes stand in the graph: [n]. This is the one rule of every door.
 
+    A node is called by its id; by its index where the graph has no ids. A number and its text are
+    the same.
+    """
+    import pandas as pd
 
-def node_place(data: Data, ids: list[int | str], node: int | str) -> int:
-    """The place of a node that is named by its id, or by its place where there are no ids."""
-    names = [str(one) for one in ids]
-    text = str(node.item() if hasattr(node, "item") else node)
-    if text in names:
-        return names.index(text)
+    given = [one.item() if hasattr(one, "item") else one for one in nodes]
+    called = [str(one) for one in given]
+    names = pd.Index([str(own) for own in own_ids(data, num_nodes)])
+    places = names.get_indexer(called)
+    if (places >= 0).all():
+        return np.asarray(places, dtype=np.int64)
+    unknown = int((places < 0).argmax())
+    got, text = given[unknown], called[unknown]
     if data.get("node_id") is None:
-        raise InputError(f"node must be an index in [0, {len(names) - 1}]; got {node!r}")
+        raise InputError(f"node must be an index in [0, {num_nodes - 1}]; got {got!r}")
     bare = [name.lower().lstrip("0") for name in names[:20_000]]  # a zero or a case may be lost
     near = difflib.get_close_matches(text.lower().lstrip("0"), bare, n=3, cutoff=0.5)
     nearest = ", ".join([names[bare.index(one)] for one in near] or names[:3])
-    raise InputError(f"node must be the id of a node (nearest: {nearest}); got {node!r}")
+    raise InputError(f"node must be the id of a node (nearest: {nearest}); got {got!r}")
+
+
+def node_place(data: Data, num_nodes: int, node: Any) -> int:
+    """The same of one node."""
+    return int(node_places(data, num_nodes, [node])[0])
 
 
 def class_names(data: Data, count: int) -> list[str]:

@@ -114,6 +114,7 @@ def refine(
         instant predictions.
     """
     in_unit_interval("min_probability", min_probability)
+    seed = at_least("seed", seed, 0)
     if top_k is not None:
         at_least("top_k", top_k, 1)
     found = evidence_learner(learner, seed=seed)

@@ -7,11 +7,11 @@ sources, settings and seed; ``docs/evidence.md`` and ``docs/pretrained.md`` say 
 graphs that they have never seen.
 """
 
-import difflib
 import os
 from pathlib import Path
 
-from graphglow.errors import InputError
+from graphglow.checks import at_least
+from graphglow.errors import InputError, nearest
 from graphglow.evidence.learner import KIND, EvidenceLearner
 from graphglow.storage import kind_of
 from graphglow.structure import StructureLearner
@@ -49,7 +49,7 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
             f"{type(learner).__name__}"
         )
     if isinstance(learner, str) and learner.lower() == UNTRAINED:
-        control = EvidenceLearner.untrained(seed)
+        control = EvidenceLearner.untrained(at_least("seed", seed, 0))
         shipped = EvidenceLearner.load(learner_file(UNIVERSAL))
         control.logit_scale.copy_(shipped.logit_scale)
         return control
@@ -99,12 +99,6 @@ def learner_file(name: str | Path, *, exists: bool = False) -> Path:
     if exists and str(name).lower() != UNTRAINED and not there:
         raise InputError(  # exists is False, too, for what no path can be
             f"learner must be {', '.join((*PRETRAINED, UNTRAINED))} or an existing file; "
-            f"got {str(name)!r}{_nearest(str(name))}"
+            f"got {str(name)!r}{nearest(name, (*PRETRAINED, UNTRAINED))}"
         )
     return path
-
-
-def _nearest(name: str) -> str:
-    """The name that an unknown one may have meant, for the end of an error; "" if none is near."""
-    near = difflib.get_close_matches(name.lower(), [*PRETRAINED, UNTRAINED], n=1, cutoff=0.5)
-    return f" (nearest: {near[0]})" if near else ""

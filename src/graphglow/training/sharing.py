@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least
+from graphglow.errors import InputError
 from graphglow.evidence.candidates import Each, in_turn
 from graphglow.storage import checksum
 from graphglow.training.checkpoint import Parts, held
@@ -49,7 +50,9 @@ def workers_or_here(
 ) -> AbstractContextManager[Each]:
     """Who does blocks: other processes, or this one."""
     if workers is not None:
-        at_least("workers", workers, 1)
+        workers = at_least("workers", workers, 1)
+    if not isinstance(ray, str | None):
+        raise InputError(f"ray must be the address of a cluster, as text; got {ray!r}")
     if workers is None and ray is None and parts is None:
         return nullcontext(in_turn)
     processes = 1 if workers is None and ray is None else workers

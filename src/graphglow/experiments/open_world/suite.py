@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple, get_args
 import torch
 
 from graphglow.checks import at_least, one_of
-from graphglow.errors import InputError
 from graphglow.experiments.open_world import methods as suite_methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
 from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods, together
@@ -108,6 +107,13 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+class Plan(NamedTuple):
+    """What there is to do: learners first, then jobs, each with the methods that have no row."""
+
+    lessons: list[Lesson]
+    jobs: list[Job]
+
+
 Told = Callable[[str, int, int], None]
 
 
@@ -137,18 +143,9 @@ def run_suite(
         told: Called as jobs end.
     """
     began, root = time.perf_counter(), data_folder(data_root)
-    every = find_targets(root)
-    for name, given, known in (
-        ("targets", targets, [target.name for target in every]),
-        ("conditions", conditions, [*CONDITIONS, *attacked_files(root)]),
-        ("methods", methods, list(NAMES)),
-    ):
-        if unknown := [one for one in given if one not in known]:
-            raise InputError(f"{name} must be of {', '.join(known)}; got {unknown[0]!r}")
-    chosen = [target for target in every if not targets or target.name in targets]
-    rows = [row for file in found_rows(out) for row in file.rows]
-    ended = [row for row in rows if row.test_accuracy is not None]  # what failed is tried again
-    done = {_key(row.cell, row.seed, row.config) for row in ended}
+    look = partial(plan_suite, out, config, learners, root, targets, conditions, methods,
+                   sources_curve=sources_curve)  # fmt: skip
+    plan = look()
     errors: Counter[str] = Counter()
     made = 0
     with ExitStack() as stack:
@@ -161,18 +158,10 @@ def run_suite(
         for tier, count in counts.items():
             where = few if tier == "small" else kind
             pools[tier] = stack.enter_context(open_executor(max(count, least), device=where))
-        folds = sorted({target.fold for target in chosen if target.fold is not None})
-        if sources_curve:
-            teach(
-                [one for f in folds for one in curve_lessons(f)], every, learners, pools["middle"]
-            )
-            whole, methods = _curve_jobs(chosen, config, learners), ["graphglow"]
-        else:
-            teach(map(Lesson, folds), every, learners, pools["middle"])
-            wanted = conditions or [*CONDITIONS, *attacked_files(root)]
-            whole = _jobs(chosen, wanted, config, learners, root)
-        parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
-        jobs = [job for job in parts if job.methods]
+        if plan.lessons:
+            teach(plan.lessons, find_targets(root), learners, pools["middle"])
+            plan = look()  # rows are known by learners, which are there now
+        jobs = plan.jobs
         waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
         origin, finished = provenance(), 0
         origin = {name: origin[name] for name in ("commit", "date", "machine")}
@@ -187,6 +176,43 @@ def run_suite(
             told(f"{job.target.name}, {job.condition}, seed {job.seed}", finished, len(jobs))
     seconds = time.perf_counter() - began
     return Outcome(made, errors.total(), len(jobs) - finished, dict(errors), seconds)
+
+
+def plan_suite(
+    out: Path,
+    config: SuiteConfig,
+    learners: Path,
+    root: Path,
+    targets: Sequence[str],
+    conditions: Sequence[str],
+    methods: Sequence[str],
+    *,
+    sources_curve: bool,
+) -> Plan:
+    """What :func:`run_suite` would make; nothing is run. Unknown names are refused."""
+    every = find_targets(root)
+    for kind, given, known in (
+        ("targets", targets, [target.name for target in every]),
+        ("conditions", conditions, [*CONDITIONS, *attacked_files(root)]),
+        ("methods", methods, list(NAMES)),
+    ):
+        for name in given:
+            one_of(kind, name, known)
+    chosen = [target for target in every if not targets or target.name in targets]
+    rows = [row for file in found_rows(out) for row in file.rows]
+    ended = [row for row in rows if row.test_accuracy is not None]  # what failed is tried again
+    done = {_key(row.cell, row.seed, row.config) for row in ended}
+    folds = sorted({target.fold for target in chosen if target.fold is not None})
+    if sources_curve:
+        lessons = [lesson for fold in folds for lesson in curve_lessons(fold)]
+        whole, methods = _curve_jobs(chosen, config, learners), ["graphglow"]
+    else:
+        lessons = [Lesson(fold) for fold in folds]
+        wanted = conditions or [*CONDITIONS, *attacked_files(root)]
+        whole = _jobs(chosen, wanted, config, learners, root)
+    parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
+    absent = [lesson for lesson in lessons if not lesson.file(learners).exists()]
+    return Plan(absent, [job for job in parts if job.methods])
 
 
 def _each(
@@ -262,7 +288,9 @@ def _key(cell: str, seed: int, config: Any) -> str:
 def made_with(method: str, learner: str) -> dict[str, Any]:
     """What a row depends on beside its cell and seed."""
     if method in (*OURS, CONTROL):
-        return {"learner": Path(learner).stem, "identity": _identity(learner)}
+        there = learner == UNIVERSAL or Path(learner).exists()
+        identity = _identity(learner) if there else None  # of a plan alone
+        return {"learner": Path(learner).stem, "identity": identity}
     return suite_methods.settings_of(method)
 
 

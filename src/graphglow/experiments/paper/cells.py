@@ -4,13 +4,12 @@ Nothing runs here. How often a cell is run, and with which tuned settings, is de
 (:mod:`graphglow.experiments.runs`).
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, nearest
 from graphglow.experiments.paper import (
     CITATION,
     CONTROLS,
@@ -278,7 +277,5 @@ def _check_known(what: str, given: Sequence[str], known: Iterable[str]) -> None:
     names = dict.fromkeys(known)
     for name in given:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=3)
-            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
             said = ", ".join(name for name in names if "/" not in name and " " not in name)
-            raise InputError(f"{what} must be among {said}; got {name!r}{hint}")
+            raise InputError(f"{what} must be among {said}; got {name!r}{nearest(name, names)}")

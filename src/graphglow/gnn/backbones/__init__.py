@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from graphglow.errors import InputError
+from graphglow.checks import one_of
 from graphglow.gnn.backbones.backbone import Backbone
 from graphglow.gnn.backbones.gat import GAT
 from graphglow.gnn.backbones.gcn import GCN
@@ -27,9 +27,8 @@ BACKBONES: dict[str, type[Backbone]] = {
 
 
 def backbone_class(name: str) -> type[Backbone]:
-    """Look a backbone up; an unknown name is refused with the known ones."""
-    if not isinstance(name, str) or name not in BACKBONES:
-        raise InputError(f"backbone must be one of {', '.join(sorted(BACKBONES))}; got {name!r}")
+    """Look a backbone up; an unknown name is refused, with the nearest."""
+    one_of("backbone", name, sorted(BACKBONES))
     return BACKBONES[name]
 
 
