@@ -17,6 +17,7 @@ from graphglow.graphs.write import own_classes
 def describe(data: Any) -> dict[str, Any]:
     """Count nodes, edges, degrees and classes, and say how alike neighbours are.
 
+    ``edges`` counts each undirected edge once, and no self-loop, as all counts for people do.
     ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
     are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
     Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
