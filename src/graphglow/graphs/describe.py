@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from scipy.sparse.csgraph import connected_components
-from torch import Tensor
 from torch_geometric.utils import degree, homophily, subgraph, to_scipy_sparse_matrix
 
 from graphglow.errors import InputError
@@ -30,9 +29,6 @@ def describe(data: Any) -> dict[str, Any]:
     count, x, y = int(data.num_nodes or 0), data.get("x"), data.get("y")
     if count == 0:
         raise InputError("a graph to describe must have at least one node; got none")
-    if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
-        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
     edges, weight = checked_edges(data.edge_index, data.get("edge_weight"), count)
     low, high, _ = undirected_edges(edges, weight, count)
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])]).long().cpu()

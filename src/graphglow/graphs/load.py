@@ -14,7 +14,7 @@ from torch_geometric.data.data import BaseData
 
 from graphglow.errors import InputError
 from graphglow.graphs import files, objects
-from graphglow.graphs.check import check_graph, one_graph
+from graphglow.graphs.check import check_graph, check_masks, one_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import is_there, note, own_path
 from graphglow.graphs.leaks import say_label_like, say_leaks
@@ -132,6 +132,8 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
     data.y = y.flatten()
+    if split:
+        check_masks(data)
     if split and bool((y >= 0).any()) and not any(name in data for name in MASKS):
         say_split(with_random_split(data, 0, by_class=True))
     return data
