@@ -116,7 +116,7 @@ def test_clusters_have_addresses(door):
 def test_weights_of_networkx_are_numbers(weight):
     given = nx.cycle_graph(20)
     nx.set_edge_attributes(given, weight, "weight")
-    for door in (graphglow.refine, lambda data: graphglow.explain_pair(data, 0, 1)):
+    for door in (DOORS[name] for name in ("refine", "audit", "explain_pair")):
         with pytest.raises(
             graphglow.InputError, match="edge weights of graph must be numbers; got"
         ):

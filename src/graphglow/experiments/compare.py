@@ -140,6 +140,7 @@ def compare(
         told: Called with what is done, how many runs are, and of how many.
     """
     seeds, seed = at_least("seeds", seeds, 1), at_least("seed", seed, 0)
+    methods = (methods,) if isinstance(methods, str) else methods
     for method in methods:
         one_of("method", method, tuple(NAMES))
     splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)
