@@ -175,8 +175,9 @@ def test_a_column_that_is_left_out_has_no_role_either():
     assert not parts.train_mask.equal(whole.train_mask)
     with pytest.raises(InputError, match="must have a label column"):
         load_graph((frame, edges), columns={"leave_out": ["label"]})
-    with pytest.raises(InputError, match=r"columns must map roles to names .*; got list"):
-        load_graph((frame, edges), columns=["id"])
+    for columns in (["id"], {"leave_out": 5}):
+        with pytest.raises(InputError, match=r"columns must map roles to names, as .*; got [\[{]"):
+            load_graph((frame, edges), columns=columns)
 
 
 def test_a_missing_table_is_named_before_its_columns(run):

@@ -44,7 +44,8 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
     An existing file is replaced in one step, or kept as it was when anything fails, a power cut
-    included. What is not a regular file (a folder, a pipe, a device) is never replaced.
+    included. What is not a regular file (a folder, a pipe, a device) is never replaced. Of two
+    processes that write ``path`` the last one wins; :func:`claimed` refuses the second.
     """
     path = Path(path)
     with _writable(path):

@@ -145,11 +145,14 @@ def test_networkx_in_and_out():
     assert back.number_of_nodes() == 34
 
 
+@pytest.mark.filterwarnings("ignore:.*known by their edges alone")
 def test_a_networkx_graph_of_names_and_weights_alone():
     audit = graphglow.audit(nx.les_miserables_graph())
     assert len(audit.suspects) == 254
     assert audit.explain("Valjean", "Cosette").joined
     assert audit.suspects["weight"].max() == 31
+    grid = graphglow.audit(nx.grid_2d_graph(4, 4), missing=False)
+    assert grid.explain((0, 0), (0, 1)).joined
 
 
 @pytest.mark.parametrize(("nodes", "left_out"), [(6, 1), (30, 1), (30, 400)])

@@ -26,12 +26,15 @@ def with_entry(x: torch.Tensor, value: float) -> torch.Tensor:
 
 BAD = {
     "nothing": (lambda d: {"x": None, "edge_index": None}, "features x or edges; got neither"),
-    "list features": (lambda d: {"x": [[1.0]]}, "got x of type list"),
+    "list features": (lambda d: {"x": [[1.0]]}, "a row per node [N, D]; got list"),
     "1-d features": (
         lambda d: {"x": torch.ones(12)},
-        "for each of at least one node; got shape (12,)",
+        "a row per node [N, D]; got shape (12,)",
     ),
-    "empty graph": (lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]}, "got shape (0, 3)"),
+    "empty graph": (
+        lambda d: {"x": torch.ones(0, 3), "y": d.y[:0]},
+        "at least one node; got (0, 3)",
+    ),
     "zero features": (lambda d: {"x": torch.zeros(12, 3)}, "non-zero entry; got all zeros"),
     "nan": (lambda d: {"x": with_entry(d.x, float("nan"))}, "finite; got nan at node 4, column 1"),
     "inf": (lambda d: {"x": with_entry(d.x, float("-inf"))}, "must be finite; got -inf"),
@@ -91,7 +94,7 @@ BAD = {
     ),
     "mask list": (
         lambda d: {"train_mask": [True] * 12, "val_mask": mask(1)},
-        "train_mask must have one entry per node (12); got list",
+        "train_mask must be a boolean tensor [N]; got list",
     ),
     "one mask": (
         lambda d: {"train_mask": mask(0)},

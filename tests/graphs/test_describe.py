@@ -58,6 +58,25 @@ def test_without_edges():
     assert (alone["edges"], alone["isolated"], alone["components"]) == (0, 5, 5)
 
 
+@pytest.mark.filterwarnings("ignore:worse")
+def test_every_count_is_of_each_edge_once():
+    """Loops, repeated edges and both directions do not count, whoever counts."""
+    data = graphglow.synthetic_graph(num_nodes=60, num_classes=3, homophily=0.8, seed=1)
+    clean = graphglow.load_graph(data)
+    loops = torch.arange(5).repeat(2, 1)
+    clean.edge_index = torch.cat([clean.edge_index, clean.edge_index[:, :7], loops], 1)
+    count = data.edge_index.shape[1] // 2
+    assert graphglow.describe(clean)["edges"] == count
+    assert f" of {count:,} edges " in repr(graphglow.audit(clean, missing=False))
+    grown, same = graphglow.refine(clean, drop=False), graphglow.refine(clean, add=False)
+    assert grown.to_frame().in_input.sum() == count
+    for made in (grown, same):
+        assert len(made.to_frame()) == graphglow.describe(made)["edges"]
+    result = graphglow.transfer(clean, epochs=1, hidden=8, device="cpu")
+    kept = graphglow.describe(Data(edge_index=result.edge_index, num_nodes=60))
+    assert result.summary()["refined_edges"] == kept["edges"]
+
+
 def test_chance_is_zero():
     data = graphglow.synthetic_graph(num_nodes=600, num_classes=3, homophily=1 / 3)
     assert graphglow.describe(data)["homophily_over_chance"] < 0.1

@@ -223,7 +223,7 @@ def test_labels_as_people_write_them(labels, y, names):
     assert class_names == names
 
 
-@pytest.mark.parametrize("bad", [0.5, -2, float("inf")])
+@pytest.mark.parametrize("bad", [2**70, 0.5, -2, float("inf")])
 def test_numbers_that_are_no_classes(bad):
     rule = "l of f must be text, or whole numbers from 0 (-1 or blank for unlabelled); got"
     with pytest.raises(InputError, match=re.escape(f"{rule} '{bad}'")):

@@ -68,7 +68,7 @@ def test_npz_with_text_labels_and_foreign_byte_order(tmp_path):
         ({"x": None}, "must hold x and y; got edge_index, y"),
         ({"y": None}, "must hold x and y; got edge_index, x"),
         ({"x": np.array([["a"]] * 6)}, "must hold numbers; got <U1"),
-        ({"x": np.array(1.0)}, "for each of at least one node; got shape ()"),
+        ({"x": np.array(1.0)}, "a row per node [N, D]; got shape ()"),
         ({"y": np.zeros(6)}, "y must hold integer classes (-1 for unlabelled); got torch.float64"),
         ({"y": np.zeros(4, dtype=int)}, "one label per node (6); got shape (4,)"),
         ({"edge_index": np.array([[0.0], [1.0]])}, "edge_index must hold integers"),

@@ -122,6 +122,16 @@ def test_the_strongest_are_listed_and_the_rest_is_summed(result):
         assert one.share * one.contribution >= 0
 
 
+def test_words_are_few_in_a_repr_and_all_in_a_text(result):
+    why = result.explain("n3", 4)
+    assert repr(why) == f"Explanation({why.summary()})"
+    assert len(repr(why)) < 500
+    said = why.text().splitlines()
+    assert said[0] == why.summary()
+    assert [line.split()[0] for line in said[2:6]] == [one.id for one in why.contributions]
+    assert said[6].startswith(f"score: {why.score:+.4f}, the sum of these")
+
+
 def test_classes_together_are_all_nodes(result):
     why = result.explain("n5", 10**6)
     for voice in why.by_class:

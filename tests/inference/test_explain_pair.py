@@ -99,8 +99,11 @@ def test_a_candidate_is_explained_as_it_was_scored_in_either_direction():
 
 def test_the_text_names_the_strongest_evidence_on_both_sides():
     why = graphglow.explain_pair(GRAPHS["whole"], "n0", "n3", device="cpu")
-    text = why.text()
+    text = why.summary()
     assert text.startswith("n0 and n3 are ")
+    assert repr(why) == f"PairExplanation({text})"
+    assert why.text().startswith(f"{text}\n")
+    assert why.text().endswith(f"\nlog-odds: {why.log_odds:+.3f}, the sum of these")
     assert OUTCOMES[why.outcome] in text
     frame = why.to_frame()
     assert list(frame) == ["evidence", "contribution", "about"]
@@ -193,8 +196,8 @@ def test_a_nodes_refined_neighbours_say_why(result):
             assert (one.evidence_for is None) == (one.probability is None)
             if one.probability is not None and not math.isclose(one.probability, 0.5):
                 pair = result.explain_pair(f"n{node}", one.id)
-                assert one.evidence_for in pair.text()
-                assert one.evidence_against in pair.text()
+                assert one.evidence_for in pair.summary()
+                assert one.evidence_against in pair.summary()
                 seen += 1
                 break
         parts = why.bias + why.own + why.input_total + why.latent_total

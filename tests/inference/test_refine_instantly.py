@@ -41,6 +41,20 @@ def test_edges_that_were_there_are_told_from_new_ones(wine, refined):
     assert 0 < int(refined.edge_in_input.sum()) < refined.edge_index.shape[1]
 
 
+def test_the_frame_has_each_edge_once_in_the_users_ids(wine):
+    named = wine.clone()
+    named.node_id = [f"w{i}" for i in range(wine.num_nodes)]
+    made = graphglow.refine(named, device="cpu")
+    frame = made.to_frame()
+    assert list(frame) == ["source", "target", "weight", "probability", "in_input"]
+    assert 2 * len(frame) == made.edge_index.shape[1]
+    assert len({frozenset(pair) for pair in zip(frame.source, frame.target, strict=True)}) == len(
+        frame
+    )
+    assert frame.probability.is_monotonic_decreasing
+    assert {*frame.source} <= {*named.node_id}
+
+
 def test_instant_predictions_are_probabilities_and_good_ones(refined):
     probabilities = refined.predict_proba()
     torch.testing.assert_close(probabilities.sum(1), torch.ones(len(probabilities)))

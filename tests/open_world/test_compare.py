@@ -82,6 +82,16 @@ def test_the_verdict_says_ties():
     )
 
 
+def test_a_comparison_is_a_frame():
+    frame = Comparison([Line("gcn", 0.8, 0.1, 1.0, None), Line("mlp", 0.7, None, 0.5, 0.4)], "", {})
+    frame = frame.to_frame()
+    assert frame.columns.tolist() == [
+        *("method", "name", "accuracy", "deviation", "seconds", "p", "against_highest")
+    ]
+    assert frame.accuracy.tolist() == [0.8, 0.7]
+    assert frame.against_highest.tolist() == ["highest", "level"]
+
+
 def test_no_features_are_no_reason_to_refuse():
     data = small_data()
     data.num_nodes, data.x = 40, None

@@ -44,6 +44,10 @@ def hetero():
         (graph(y=torch.rand(40)), "integer classes.*cut into classes, as pandas.qcut"),
         (graph(y=torch.ones(40, 3).long()), "one label per node.*one at a time"),
         (graph(y=torch.full((40,), -5)), "y must be -1"),
+        (graph(x=torch.tensor(1.0)), r"a row per node \[N, D\]; got shape \(\)"),
+        (graph(num_nodes=50), r"x must have one row per node \(50\); got 40 rows"),
+        (graph(num_nodes="a"), "num_nodes must be an integer; got 'a'"),
+        (graph(train_mask=[True] * 40), r"train_mask must be a boolean tensor \[N\]; got list"),
         (graph(node_id=["a"]), r"node_id must have one id per node \(40\); got 1"),
         (graph(node_id=[None] * 40), r"node_id must be a list of text or numbers; got \[None\]"),
         (graph(node_id=5), "node_id must be a list of text or numbers; got 5"),
@@ -58,6 +62,26 @@ def hetero():
 def test_what_cannot_be_predicted_is_refused_with_advice(door, data, advice):
     with pytest.raises(graphglow.InputError, match=advice):
         DOORS[door](data)
+
+
+@pytest.mark.parametrize("door", ["refine", "explain_pair", "transfer", "transfer, paper", "fit"])
+@pytest.mark.parametrize(
+    ("val_mask", "rule"),
+    [
+        (torch.ones(40) > 0, "training and validation nodes must not overlap; got 20 nodes"),
+        (torch.ones(39) > 0, r"val_mask must have one entry per node \(40\); got \(39,\)"),
+        (torch.arange(40), "val_mask must be boolean; got torch.int64"),
+    ],
+)
+def test_a_split_that_is_none_is_refused(door, val_mask, rule):
+    with pytest.raises(graphglow.InputError, match=rule):
+        DOORS[door](graph(train_mask=torch.arange(40) < 20, val_mask=val_mask))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
+def test_small_integers_are_labels_too(dtype):
+    found = graphglow.refine(graph(y=graph().y.to(dtype)))
+    assert found.predict_proba().shape == (40, 2)
 
 
 SEEDED = {
@@ -92,7 +116,7 @@ def test_clusters_have_addresses(door):
 def test_weights_of_networkx_are_numbers(weight):
     given = nx.cycle_graph(20)
     nx.set_edge_attributes(given, weight, "weight")
-    for door in (graphglow.refine, lambda data: graphglow.explain_pair(data, 0, 1)):
+    for door in (DOORS[name] for name in ("refine", "audit", "explain_pair")):
         with pytest.raises(
             graphglow.InputError, match="edge weights of graph must be numbers; got"
         ):

@@ -131,35 +131,21 @@ def _tell_pair(why: PairExplanation, out: Path | None, *, json: bool) -> None:
     if out is not None:
         write_pair_explanation(why, out)
     if json:
-        print_json({"command": "explain", **asdict(why), "text": why.text(), "out": out})
+        print_json({"command": "explain", **asdict(why), "text": why.summary(), "out": out})
         return
     say(why.text())
-    columns = ["evidence", "contribution"]
-    say(why.to_frame()[columns].to_string(index=False, float_format="{:+.3f}".format))
-    say(f"log-odds: {why.log_odds:+.3f}, the sum of these")
     if out is not None:
         say(f"written to: {out.absolute()}")
 
 
 def _tell_node(why: Explanation, out: Path | None, *, json: bool) -> None:
-    from graphglow.report.explanation import summary, write_explanation
+    from graphglow.report import write_explanation
 
     if out is not None:
         write_explanation(why, out)
     if json:
         print_json({"command": "explain", **asdict(why), "out": out})
         return
-    say(summary(why))
-    frame = why.to_frame()
-    columns = ["id", "label", "input_part", "latent_part", "contribution", "share"]
-    say(frame[columns].to_string(index=False, na_rep="-", float_format="{:+.4f}".format))
-    others = f"{why.others_input + why.others_latent:+.4f} by {why.num_others} others"
-    rest = f"{others}, {why.own:+.4f} without a message, {why.bias:+.4f} for all nodes alike"
-    say(f"score: {why.score:+.4f}, the sum of these and {rest}")
-    joined = frame[frame.probability.notna()]
-    if len(joined):
-        say("why the refined graph joins them:")
-        columns = ["id", "probability", "evidence_for", "evidence_against"]
-        say(joined[columns].to_string(index=False, na_rep="-", float_format="{:.0%}".format))
+    say(why.text())
     if out is not None:
         say(f"written to: {out.absolute()}")

@@ -80,6 +80,17 @@ class Comparison:
         use = f"Use {name}: it is the fastest of them, too" if cheap is best else use
         return f"Highest is {said}, but level with it, within chance: {which}. {use}."
 
+    def to_frame(self) -> Any:
+        """A pandas DataFrame, a row per method: ``method``, ``name``, ``accuracy``, ``deviation``,
+        ``seconds``, ``p`` and ``against_highest`` in words.
+        """
+        import pandas as pd
+
+        columns = ["method", "accuracy", "deviation", "seconds", "p"]
+        frame = pd.DataFrame(self.lines, columns=columns)
+        frame.insert(1, "name", [NAMES[line.method] for line in self.lines])
+        return frame.assign(against_highest=[line.against_highest for line in self.lines])
+
     def __repr__(self) -> str:
         width = max(len(NAMES[line.method]) for line in self.lines) + 2
         rows = [
@@ -129,6 +140,7 @@ def compare(
         told: Called with what is done, how many runs are, and of how many.
     """
     seeds, seed = at_least("seeds", seeds, 1), at_least("seed", seed, 0)
+    methods = (methods,) if isinstance(methods, str) else methods
     for method in methods:
         one_of("method", method, tuple(NAMES))
     splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)

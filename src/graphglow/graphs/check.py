@@ -54,8 +54,6 @@ def check_graph(
     _add_column(data)
     data.x = _checked_features(data.x)
     num_nodes = data.x.shape[0]
-    stated = data.num_nodes if "num_nodes" in data else num_nodes
-    _need(stated == num_nodes, f"x must have one row per node ({stated}); got {num_nodes} rows")
     if data.y is None and not need_labels:
         data.y = torch.full((num_nodes,), -1)
     data.y = checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
@@ -73,7 +71,7 @@ def check_graph(
 
 
 def one_graph(data: object) -> Data:
-    """``data``, if it is a ``Data`` with its edges as such; else what to do instead."""
+    """``data``, if it is a ``Data`` whose parts are of the right kinds; else what to do instead."""
     if isinstance(data, HeteroData):
         raise InputError(
             "a graph must have nodes of one kind, a torch_geometric Data; got a HeteroData (where "
@@ -83,6 +81,17 @@ def one_graph(data: object) -> Data:
         raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
     if data.edge_index is None and data.get("adj_t") is not None:
         raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
+    x, stated = data.x, data.get("num_nodes")
+    if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
+    if stated is not None and not hasattr(stated, "__index__"):
+        raise InputError(f"num_nodes must be an integer; got {stated!r}")
+    if x is not None and stated is not None and int(stated) != len(x):
+        raise InputError(f"x must have one row per node ({stated}); got {len(x)} rows")
+    for name in MASKS:
+        if not isinstance(mask := data.get(name), Tensor | None):
+            raise InputError(f"{name} must be a boolean tensor [N]; got {type(mask).__name__}")
     _check_names(data)
     return data
 
@@ -117,7 +126,7 @@ def _is_integer(tensor: Tensor) -> bool:
 
 def _add_column(data: Data) -> None:
     """Give nodes without features one that says nothing: they are known by their edges."""
-    if data.x is not None and not (isinstance(data.x, Tensor) and data.x.shape[1:] == (0,)):
+    if data.x is not None and data.x.shape[1] > 0:
         return
     if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
         raise InputError("a graph must have features x or edges; got neither")
@@ -130,11 +139,8 @@ def _add_column(data: Data) -> None:
     )
 
 
-def _checked_features(x: object) -> Tensor:
-    if not isinstance(x, Tensor):
-        raise InputError(f"a graph must have node features x; got x of type {type(x).__name__}")
-    shape = f"got shape {tuple(x.shape)}"
-    _need(x.ndim == 2 and len(x) > 0, f"x must have a row for each of at least one node; {shape}")
+def _checked_features(x: Tensor) -> Tensor:
+    _need(len(x) > 0, f"x must have a row for each of at least one node; got {tuple(x.shape)}")
     _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
     x = x.to_dense() if x.layout != torch.strided else x
     x = x.detach().cpu().to(torch.float32)
@@ -249,12 +255,10 @@ def complete_masks(
         )
     if not isinstance(data.get("split"), str):
         data.split = "own"
+    check_masks(data)
     for name in MASKS:
-        data[name] = _checked_mask(name, data.get(name), data.y)
-    for a, b in combinations(MASKS, 2):
-        both = int((data[a] & data[b]).sum())
-        rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"
-        _need(both == 0, f"{rule}; got {both} nodes in both ({a}, {b})")
+        known, mask = data.y >= 0, data.get(name)
+        data[name] = known & False if mask is None else mask.detach().cpu() & known
     for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
         rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
         _need(not need_labels or bool(data[name].any()), f"{rule}; got none")
@@ -274,14 +278,17 @@ def _say_unlearned(data: Data) -> None:
         )
 
 
-def _checked_mask(name: str, mask: object, y: Tensor) -> Tensor:
-    if mask is None:
-        return torch.zeros_like(y, dtype=torch.bool)
-    if not isinstance(mask, Tensor) or mask.shape != y.shape:
-        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputError(
-            f"{name} must have one entry per node ({len(y)}); got {got} (of several splits choose "
-            f"one: data.{name} = data.{name}[:, 0])"
-        )
-    _need(mask.dtype == torch.bool, f"{name} must be boolean; got {mask.dtype}")
-    return mask.detach().cpu() & (y >= 0)
+def check_masks(data: Data) -> None:
+    """Raise unless masks are boolean [N], and each labelled node is in one of them at most."""
+    given = {name: data[name] for name in MASKS if data.get(name) is not None}
+    for name, mask in given.items():
+        if mask.shape != data.y.shape:
+            raise InputError(
+                f"{name} must have one entry per node ({len(data.y)}); got {tuple(mask.shape)} (of "
+                f"several splits choose one: data.{name} = data.{name}[:, 0])"
+            )
+        _need(mask.dtype == torch.bool, f"{name} must be boolean; got {mask.dtype}")
+    for a, b in combinations(given, 2):
+        both = int((given[a] & given[b]).cpu()[data.y.cpu() >= 0].sum())
+        rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"
+        _need(both == 0, f"{rule}; got {both} nodes in both ({a}, {b})")

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from scipy.sparse.csgraph import connected_components
-from torch import Tensor
 from torch_geometric.utils import degree, homophily, subgraph, to_scipy_sparse_matrix
 
 from graphglow.errors import InputError
@@ -17,6 +16,7 @@ from graphglow.graphs.write import own_classes
 def describe(data: Any) -> dict[str, Any]:
     """Count nodes, edges, degrees and classes, and say how alike neighbours are.
 
+    ``edges`` counts each undirected edge once, and no self-loop, as all counts for people do.
     ``homophily`` is the share of edges within a class; ``homophily_over_chance`` is 0 where classes
     are joined as chance would and 1 where all edges are within (class-insensitive edge homophily).
     Both are over all nodes whose label is known, test nodes too, and None where no edge joins two
@@ -29,9 +29,6 @@ def describe(data: Any) -> dict[str, Any]:
     count, x, y = int(data.num_nodes or 0), data.get("x"), data.get("y")
     if count == 0:
         raise InputError("a graph to describe must have at least one node; got none")
-    if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
-        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
     edges, weight = checked_edges(data.edge_index, data.get("edge_weight"), count)
     low, high, _ = undirected_edges(edges, weight, count)
     both = torch.stack([torch.cat([low, high]), torch.cat([high, low])]).long().cpu()

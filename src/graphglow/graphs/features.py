@@ -238,7 +238,7 @@ def encode_labels(labels: Any, what: str) -> tuple[Tensor, list[str]]:
     number = pd.to_numeric(present, errors="coerce")
     classes: Any = present
     if 2 * number.isna().sum() <= len(present):
-        bad = ~((number >= -1) & (number % 1 == 0) & (number.astype(float) < np.inf))
+        bad = ~((number >= -1) & (number % 1 == 0) & (number.astype(float) < 2.0**63))
         if bad.any():
             raise InputError(
                 f"{what} must be text, or whole numbers from 0 (-1 or blank for unlabelled); got "

@@ -43,9 +43,9 @@ def say_leaks(data: Data) -> None:
     nodes = known.nonzero()[:, 0]
     nodes = nodes[:: max(1, -(-len(nodes) // most))]
     x = x if x.layout == torch.strided else x.to_sparse()
-    x, y = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu(), y[nodes].cpu()
+    x, y = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu(), y[nodes].cpu().long()
     counts = torch.bincount(y) if len(y) else torch.zeros(0)
-    if len(nodes) < FEWEST or int((counts > 0).sum()) < 2:
+    if len(nodes) < FEWEST or int((counts > 0).sum()) < 2 or not bool(x.isfinite().all()):
         return
     needed = max(ACCURACY, 1 - ERRORS_LEFT * (1 - float(counts.max()) / len(y)))
     start, found = 0, []

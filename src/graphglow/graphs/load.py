@@ -3,7 +3,7 @@
 import copy
 import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,13 @@ from torch_geometric.data.data import BaseData
 
 from graphglow.errors import InputError
 from graphglow.graphs import files, objects
-from graphglow.graphs.check import check_graph, one_graph
+from graphglow.graphs.check import check_graph, check_masks, one_graph
 from graphglow.graphs.datasets import DATASETS, OGB, is_dataset_path, read_dataset_path, read_ogb
 from graphglow.graphs.files import is_there, note, own_path
 from graphglow.graphs.leaks import say_label_like, say_leaks
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
-from graphglow.graphs.tables import Columns, read_tables
+from graphglow.graphs.tables import LEAVE_OUT, Columns, read_tables
 from graphglow.storage import existing_file
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
@@ -87,6 +87,12 @@ def load_graph(
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
+    away = columns.get(LEAVE_OUT, "") if isinstance(columns, Mapping) else ""
+    if not isinstance(columns, Mapping | None) or not isinstance(away, str | Sequence):
+        raise InputError(
+            'columns must map roles to names, as {"id": "person", "leave_out": ["phone"]}; got '
+            f"{columns!r:.60}"
+        )
     tables: dict[str, Any] = {
         "columns": columns,
         "need_labels": need_labels,
@@ -133,6 +139,8 @@ def as_graph(source: Any, *, need_labels: bool = True, split: bool = True) -> Da
     if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() != y.shape[:1].numel():
         return data  # a check will have more to say
     data.y = y.flatten()
+    if split:
+        check_masks(data)
     if split and bool((y >= 0).any()) and not any(name in data for name in MASKS):
         say_split(with_random_split(data, 0, by_class=True))
     return data

@@ -143,12 +143,16 @@ def _write_npz(data: Data, path: Path) -> None:
 
 
 def _write_edges(data: Data, path: Path) -> None:
+    write_table(edge_frame(data), path, "a table of edges")
+
+
+def edge_frame(data: Data) -> Any:
+    """Edges as they are listed, in the user's own ids, as a pandas DataFrame."""
     import pandas as pd
 
     ids = pd.Series(own_ids(data, int(data.num_nodes or 0))).to_numpy()
     source, target = _array(data.edge_index)
-    frame = pd.DataFrame({"source": ids[source], "target": ids[target], **_edge_values(data)})
-    write_table(frame, path, "a table of edges")
+    return pd.DataFrame({"source": ids[source], "target": ids[target], **_edge_values(data)})
 
 
 def _write_graphml(data: Data, path: Path) -> None:

@@ -3,7 +3,6 @@
 The auditor is frozen and its evidence is computed in closed form: nothing is trained on the graph.
 """
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -369,7 +368,7 @@ def audit(
     if top is not None:
         at_least("top", top, 0)
     if not isinstance(data, Data):
-        data = _bare(data) or as_graph(data, need_labels=False, split=False)
+        data = as_graph(data, need_labels=False, split=False)
     seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place = resolve_device(device)
@@ -385,22 +384,6 @@ def audit(
     with sharing(data, place, run, workers, ray, parts) as each:
         findings = found.to(place).examine(problem, seed=seed, missing=missing, each=each)
     return Audit(data, problem, found, findings, top, seed)
-
-
-def _bare(graph: Any) -> Data | None:
-    """A NetworkX graph whose nodes have no attributes, which ``load_graph`` has no use for."""
-    networkx = sys.modules.get("networkx")
-    if networkx is None or not isinstance(graph, networkx.Graph) or any(graph.nodes.values()):
-        return None
-    place = {node: i for i, node in enumerate(graph)}
-    ends = [(place[u], place[v]) for u, v in graph.edges()]
-    index = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T.contiguous()
-    data = Data(edge_index=index, num_nodes=len(place), node_id=list(place))
-    data.name = str(graph.name or "graph")
-    weights = [weight for *_, weight in graph.edges(data="weight", default=1.0)]
-    if set(weights) - {1.0}:
-        data.edge_weight = torch.tensor(weights, dtype=torch.float64)
-    return data
 
 
 def load_auditor(auditor: Auditor | str | Path = AUDIT) -> Auditor:

@@ -79,7 +79,7 @@ class ClassVoice:
     latent_part: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
     """Why a node got its class.
 
@@ -120,6 +120,33 @@ class Explanation:
     """Other nodes that are heard at all."""
     by_class: tuple[ClassVoice, ...]
     """All nodes that are heard, by their predicted class."""
+
+    def __repr__(self) -> str:
+        return f"Explanation({self.summary()})"
+
+    def summary(self) -> str:
+        """The decision in two or three sentences."""
+        from graphglow.report.explanation import summary
+
+        return summary(self)
+
+    def text(self) -> str:
+        """All of it in lines for people, as the command line prints it."""
+        frame = self.to_frame()
+        columns = ["id", "label", "input_part", "latent_part", "contribution", "share"]
+        others = f"{self.others_input + self.others_latent:+.4f} by {self.num_others} others"
+        alike = f"{self.own:+.4f} without a message, {self.bias:+.4f} for all nodes alike"
+        said = [
+            self.summary(),
+            frame[columns].to_string(index=False, na_rep="-", float_format="{:+.4f}".format),
+            f"score: {self.score:+.4f}, the sum of these and {others}, {alike}",
+        ]
+        joined = frame[frame.probability.notna()]
+        if len(joined):
+            columns = ["id", "probability", "evidence_for", "evidence_against"]
+            why = joined[columns].to_string(index=False, na_rep="-", float_format="{:.0%}".format)
+            said += ["why the refined graph joins them:", why]
+        return "\n".join(said)
 
     def to_frame(self) -> Any:
         """The contributions as a pandas DataFrame, strongest first."""

@@ -78,7 +78,7 @@ class Surroundings:
     """Neighbours that are not listed."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PairExplanation:
     """Why two nodes are, or are not, taken to be of one class.
 
@@ -126,7 +126,16 @@ class PairExplanation:
         """Write the table, ``.csv`` or ``.parquet``; an existing file is replaced."""
         write_table(self.to_frame(), path, "an explanation")
 
+    def __repr__(self) -> str:
+        return f"PairExplanation({self.summary()})"
+
     def text(self) -> str:
+        """All of it in lines for people, as the command line prints it."""
+        table = self.to_frame()[["evidence", "contribution"]]
+        shown = table.to_string(index=False, float_format="{:+.3f}".format)
+        return f"{self.summary()}\n{shown}\nlog-odds: {self.log_odds:+.3f}, the sum of these"
+
+    def summary(self) -> str:
         """The answer in a paragraph of plain words."""
         likely = f"{self.u} and {self.v} are {_percent(self.probability)} likely to be of one class"
         said = [f"{likely}; two random nodes of {self.target} are {_percent(self.chance)}."]

@@ -116,8 +116,8 @@ def predict_new(
         pairs = _pairs([[], []] if edges is None else edges, num_old)
     old_ids = own_ids(old, num_old)
     first = max([num_old - 1, *(one for one in old_ids if isinstance(one, int))]) + 1
-    ids = range(first, first + len(new_x)) if node_id is None else node_id
-    ids = list(ids) if hasattr(ids, "__len__") else [ids]
+    given: Any = range(first, first + len(new_x)) if node_id is None else node_id
+    ids = list(given) if hasattr(given, "__len__") else [given]
     if len(ids) != len(new_x):
         raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
     if taken := {*map(str, ids)} & {*map(str, old_ids)}:

@@ -17,7 +17,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
-from graphglow.graphs.write import write_predictions
+from graphglow.graphs.write import edge_frame, write_predictions
 from graphglow.inference.refined_graph import without_edges
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
@@ -61,6 +61,14 @@ class RefinedData(Data):  # type: ignore[misc]
         if predicted is None or mask is None or not bool(mask.any()):
             return None
         return float((predicted == self.y)[mask].double().mean())
+
+    def to_frame(self) -> Any:
+        """Each edge once, the most probable first, as a pandas DataFrame.
+
+        Columns: ``source``, ``target`` (your ids), ``weight``, ``probability``, ``in_input``.
+        """
+        once = (self.edge_index[0] < self.edge_index[1]).numpy()
+        return edge_frame(self)[once].sort_values("probability", ascending=False, ignore_index=True)
 
     def write_predictions(self, path: str | Path) -> None:
         """Write every node's id, predicted class and probabilities as ``.csv`` or ``.parquet``."""

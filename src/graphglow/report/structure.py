@@ -119,7 +119,7 @@ class LearnedStructure:
         same = (ends[:, 0] == ends[:, 1])[counted]
         weight = edges.weight.to_numpy(float)[counted]
         return Share(
-            len(edges) if label is None else len(same),
+            len(_once(edges)) if label is None else len(same),
             float(same.mean()) if len(same) else None,
             float(np.average(same, weights=weight)) if weight.sum() > 0 else None,
         )

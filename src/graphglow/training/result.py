@@ -393,7 +393,10 @@ class TransferResult(RunResult):
         """What a file holds of the learner, the structure and the settings."""
 
     def save(self, path: str | Path) -> None:
-        """Write everything as one safetensors file, atomically; an existing file is replaced."""
+        """Write everything as one safetensors file; an existing file is replaced.
+
+        The file is whole at all times: of two processes that write it, the last one wins.
+        """
         data = self.data
         graph = {name: data[name] for name in GRAPH_TENSORS if data.get(name) is not None}
         own, facts = self._parts()
