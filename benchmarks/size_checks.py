@@ -85,7 +85,6 @@ def lists(name: str, seed: int, device: torch.device) -> Iterator[Row]:
         return
     data = few_labels(graph(name, seed), LABELS, seed)
     assert data is not None
-    views: list[Tensor] = []
     for limit in (len(data.y), 0):
         with searching(limit) as views:
             began = time.process_time()
