@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 from marked_page import NO_ROWS, markdown, write_page
@@ -24,6 +24,7 @@ NODES = 100_000_000
 WORKERS = (1, 8, 64)
 REFINE = ("find first", "score first", "find second", "score second")
 """Stages of a refinement; workers get anew what is known, for each of them."""
+EXAM = ("cora", "pubmed")
 
 
 def read(path: Path) -> Rows:
@@ -63,7 +64,7 @@ def tables(results: Path) -> dict[str, str]:
     travelled = newest(checks["bytes"], "stage")
     return {
         **rate_tables(largest(results), travelled),
-        "bytes": bytes_table(travelled),
+        **bytes_tables(travelled),
         "training": training_table(read(results / "train_scale.jsonl")),
         "sign": sign_table(newest(checks["sign"], "target", "seed", "backbone")),
         **lists_tables(newest(checks["lists"], "target", "seed", "view", "way", "search")),
@@ -72,10 +73,9 @@ def tables(results: Path) -> dict[str, str]:
 
 
 def rate_tables(found: Mapping[str, dict[str, Any]], travelled: Rows) -> dict[str, str]:
-    moved = {
-        what: sum(row["known"] / row["nodes"] for row in travelled if (row["stage"] in REFINE) is r)
-        for what, r in (("refine", True), ("audit", False))
-    }
+    moved: dict[str, float] = defaultdict(float)  # what is known, of all stages, by node
+    for row in travelled:
+        moved[kind(row)] += row["known"] / row["nodes"]
     measured, told = [], []
     for name, one in found.items():
         once, blocks = rates(one)
@@ -92,32 +92,42 @@ def rate_tables(found: Mapping[str, dict[str, Any]], travelled: Rows) -> dict[st
     }
 
 
-def bytes_table(rows: Rows) -> str:
-    lines = [
-        [
-            f"{'refine' if row['stage'] in REFINE else 'audit'}: {row['stage']}",
-            *(f"{row[name] / row['nodes']:,.0f}" for name in ("known", "sent", "back")),
-        ]
-        for row in rows
-    ]
-    return table(["stage", "known, on every machine", "sent with blocks", "brought back"], lines)
+def kind(row: Mapping[str, Any]) -> str:
+    return "refine" if row["stage"] in REFINE else "audit"
+
+
+def bytes_tables(rows: Rows) -> dict[str, str]:
+    """Of each stage, by node; and of all stages, by 100 M nodes."""
+    lines, whole = [], []
+    for what, some in by([row | {"kind": kind(row)} for row in rows], "kind").items():
+        each = [[row[name] / row["nodes"] for name in ("known", "sent", "back")] for row in some]
+        for row, sizes in zip(some, each, strict=True):
+            lines.append([f"{what}: {row['stage']}", *(f"{size:,.0f}" for size in sizes)])
+        known, sent, back = (
+            [NODES * size / 1e9 for size in sizes] for sizes in zip(*each, strict=True)
+        )
+        facts = max(known), sum(known), sum(sent) + sum(back), sum(back)
+        whole.append([what, *(f"{size:,.0f}" for size in facts)])
+    titles = ["stage", "known, on every machine", "sent with blocks", "brought back"]
+    sums = ["GB", "known at once", "to each machine", "blocks and answers", "parts on disk"]
+    return {"bytes": table(titles, lines), "totals": table(sums, whole)}
 
 
 def training_table(rows: Rows) -> str:
     names = ("device", "threads", "backbone", "batch_nodes", "nodes")
     rows = sorted(newest(rows, *names), key=lambda row: [str(row[n]) for n in names[:4]])
-    titles = ["nodes", "backbone", "batch", "epochs", "on", "CPU seconds", "seconds", "GB, peak"]
+    titles = ["nodes", "backbone", "batch", "epochs", "on", "CPU seconds", "GB, peak"]
     lines = [
         [f"{row['nodes']:,}", row["backbone"], str(row["batch_nodes"] or "all"),
          str(row["epochs"]), f"{row['device']}, {row['threads']} threads",
-         f"{row['cpu_seconds']:.0f}", f"{row['seconds']:.0f}", f"{row['peak_bytes'] / 1e9:.1f}"]
+         f"{row['cpu_seconds']:.0f}", f"{row['peak_bytes'] / 1e9:.1f}"]
         for row in rows
     ]  # fmt: skip
     return table(titles, lines)
 
 
 def sign_table(rows: Rows) -> str:
-    """Means over seeds that both backbones have; of all open graphs besides."""
+    """Means over seeds that both backbones have; over open graphs, with its standard error."""
     lines, apart = [], []
     for target, some in by(rows, "target").items():
         pairs = [pair for pair in by(some, "seed").values() if len(pair) == 2]
@@ -129,10 +139,11 @@ def sign_table(rows: Rows) -> str:
             for field in ("accuracy", "input_accuracy")
         ]
         more = [100 * (sign["accuracy"] - gcn["accuracy"]) for gcn, sign in both]
-        apart.append(mean(more))
-        lines.append([target, str(len(pairs)), *cells[0], f"{apart[-1]:+.2f}", *cells[1]])
-    if apart:
-        lines.append(["mean", "", "", "", f"{mean(apart):+.2f}", "", ""])
+        apart += [mean(more)] if target not in EXAM else []
+        lines.append([target, str(len(pairs)), *cells[0], f"{mean(more):+.2f}", *cells[1]])
+    if len(apart) > 1:
+        error = stdev(apart) / len(apart) ** 0.5
+        lines.append(["open graphs", "", "", "", f"{mean(apart):+.2f} +- {error:.2f}", "", ""])
     titles = ["graph", "seeds", "GCN", "sign", "apart", "GCN, input alone", "sign, input alone"]
     return table(titles, lines)
 
