@@ -1,31 +1,44 @@
-"""Write the tables of docs/scaling.md: rates by device, and what 100 M nodes would take by them.
+"""Write the tables of docs/scaling.md: rates by device, what 100 M nodes would take, and checks.
 
     python benchmarks/scaling_tables.py            # or --check: 1 if the page is stale
 
 Rates are those of the largest random graph in ``results/bench_refine.jsonl`` (``graphglow bench
-refine --nodes ..``), a device each; seconds are taken to grow like nodes.
+refine --nodes ..``), a device each; seconds are taken to grow like nodes. Bytes and checks are of
+``results/size_checks.jsonl``, training of ``results/train_scale.jsonl``; the newest row counts.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 from marked_page import NO_ROWS, markdown, write_page
 
+Rows = list[dict[str, Any]]
 SHARED = ("candidates", "evidence", "scoring")
 """Stages that are done in blocks; the others are done once, by the process that asks."""
 NODES = 100_000_000
 WORKERS = (1, 8, 64)
-MOVED = 14_500
-"""Bytes per node that go to every machine, over the four stages."""
+REFINE = ("find first", "score first", "find second", "score second")
+"""Stages of a refinement; workers get anew what is known, for each of them."""
+EXAM = ("cora", "pubmed")
+
+
+def read(path: Path) -> Rows:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def newest(rows: Iterable[dict[str, Any]], *names: str) -> Rows:
+    """Of rows that are alike in these fields, the last; in the order of the first."""
+    return list({tuple(row.get(name) for name in names): row for row in rows}.values())
 
 
 def largest(results: Path) -> dict[str, dict[str, Any]]:
     """By device and what is done: the stages of the largest random graph, the newest rows."""
-    path = results / "bench_refine.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    rows = read(results / "bench_refine.jsonl")
     rows = [row for row in rows if str(row.get("target", "")).isdigit() and row.get("seconds")]
     found: dict[str, dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["nodes"]):
@@ -45,7 +58,24 @@ def rates(one: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def tables(results: Path) -> dict[str, str]:
-    found = largest(results)
+    checks: dict[str, Rows] = defaultdict(list)
+    for row in read(results / "size_checks.jsonl"):
+        checks[row["part"]].append(row)
+    travelled = newest(checks["bytes"], "stage")
+    return {
+        **rate_tables(largest(results), travelled),
+        **bytes_tables(travelled),
+        "training": training_table(read(results / "train_scale.jsonl")),
+        "sign": sign_table(newest(checks["sign"], "target", "seed", "backbone")),
+        **lists_tables(newest(checks["lists"], "target", "seed", "view", "way", "search")),
+        "link": link_table(newest(checks["link"], "target", "seed", "solver")),
+    }
+
+
+def rate_tables(found: Mapping[str, dict[str, Any]], travelled: Rows) -> dict[str, str]:
+    moved: dict[str, float] = defaultdict(float)  # what is known, of all stages, by node
+    for row in travelled:
+        moved[kind(row)] += row["known"] / row["nodes"]
     measured, told = [], []
     for name, one in found.items():
         once, blocks = rates(one)
@@ -53,16 +83,125 @@ def tables(results: Path) -> dict[str, str]:
         measured.append([name, f"{one['nodes']:,}", f"{once:.1f}", f"{blocks:.1f}", f"{peak:,.0f}"])
         for workers in WORKERS:
             hours = NODES * (once + blocks / workers) / 3.6e9
-            told.append(
-                [name, str(workers), f"{hours:.2f}", f"{NODES * MOVED * workers / 1e12:.1f}"]
-            )
+            sent = NODES * moved[name.split()[0]] * workers / 1e12
+            told.append([name, str(workers), f"{hours:.2f}", f"{sent:.1f}"])
     titles = ["", "nodes", "us a node, once", "us a node, in blocks", "bytes a node, peak"]
     return {
-        "rates": markdown(titles, measured) if measured else NO_ROWS,
-        "predictions": markdown(["", "workers", "hours", "TB to machines"], told)
-        if told
-        else NO_ROWS,
+        "rates": table(titles, measured),
+        "predictions": table(["", "workers", "hours", "TB to machines"], told),
     }
+
+
+def kind(row: Mapping[str, Any]) -> str:
+    return "refine" if row["stage"] in REFINE else "audit"
+
+
+def bytes_tables(rows: Rows) -> dict[str, str]:
+    """Of each stage, by node; and of all stages, by 100 M nodes."""
+    lines, whole = [], []
+    for what, some in by([row | {"kind": kind(row)} for row in rows], "kind").items():
+        each = [[row[name] / row["nodes"] for name in ("known", "sent", "back")] for row in some]
+        for row, sizes in zip(some, each, strict=True):
+            lines.append([f"{what}: {row['stage']}", *(f"{size:,.0f}" for size in sizes)])
+        known, sent, back = (
+            [NODES * size / 1e9 for size in sizes] for sizes in zip(*each, strict=True)
+        )
+        facts = max(known), sum(known), sum(sent) + sum(back), sum(back)
+        whole.append([what, *(f"{size:,.0f}" for size in facts)])
+    titles = ["stage", "known, on every machine", "sent with blocks", "brought back"]
+    sums = ["GB", "known at once", "to each machine", "blocks and answers", "parts on disk"]
+    return {"bytes": table(titles, lines), "totals": table(sums, whole)}
+
+
+def training_table(rows: Rows) -> str:
+    names = ("device", "threads", "backbone", "batch_nodes", "nodes")
+    rows = sorted(newest(rows, *names), key=lambda row: [str(row[n]) for n in names[:4]])
+    titles = ["nodes", "backbone", "batch", "epochs", "on", "CPU seconds", "GB, peak"]
+    lines = [
+        [f"{row['nodes']:,}", row["backbone"], str(row["batch_nodes"] or "all"),
+         str(row["epochs"]), f"{row['device']}, {row['threads']} threads",
+         f"{row['cpu_seconds']:.0f}", f"{row['peak_bytes'] / 1e9:.1f}"]
+        for row in rows
+    ]  # fmt: skip
+    return table(titles, lines)
+
+
+def sign_table(rows: Rows) -> str:
+    """Means over seeds that both backbones have; over open graphs, with its standard error."""
+    lines, apart = [], []
+    for target, some in by(rows, "target").items():
+        pairs = [pair for pair in by(some, "seed").values() if len(pair) == 2]
+        if not pairs:
+            continue
+        both = [sorted(pair, key=lambda row: row["backbone"]) for pair in pairs]
+        cells = [
+            [points([pair[i][field] for pair in both]) for i in (0, 1)]
+            for field in ("accuracy", "input_accuracy")
+        ]
+        more = [100 * (sign["accuracy"] - gcn["accuracy"]) for gcn, sign in both]
+        apart += [mean(more)] if target not in EXAM else []
+        lines.append([target, str(len(pairs)), *cells[0], f"{mean(more):+.2f}", *cells[1]])
+    if len(apart) > 1:
+        error = stdev(apart) / len(apart) ** 0.5
+        lines.append(["open graphs", "", "", "", f"{mean(apart):+.2f} +- {error:.2f}", "", ""])
+    titles = ["graph", "seeds", "GCN", "sign", "apart", "GCN, input alone", "sign, input alone"]
+    return table(titles, lines)
+
+
+def lists_tables(rows: Rows) -> dict[str, str]:
+    found, said = [], []
+    for target, some in by(rows, "target").items():
+        for view, ways in by([row for row in some if "view" in row], "view").items():
+            cells = []
+            for way in ("lists", "faiss"):
+                of = [row for row in ways if row["way"] == way]
+                cells += [points([row[name] for row in of]) for name in ("recall", "cosine")]
+                cells.append(f"{mean(row['cpu_seconds'] for row in of):.1f}" if of else "")
+            found.append([target, f"{ways[0]['nodes']:,}", view, *cells])
+        whole = [row for row in some if "search" in row]
+        exact, lists = ([r for r in whole if (r["search"] == "exact") is e] for e in (True, False))
+        if exact and lists:
+            cells = [points([row["accuracy"] for row in way]) for way in (exact, lists)]
+            seconds = [f"{mean(row['cpu_seconds'] for row in way):.0f}" for way in (exact, lists)]
+            said.append([target, lists[-1]["search"], *cells, *seconds])
+    titles = ["rows", "many", "view", "found, %", "cosine, %", "CPU seconds",
+              "by faiss", "cosine, %", "CPU seconds"]  # fmt: skip
+    return {
+        "recall": table(titles, found),
+        "instant": table(
+            ["graph", "lists", "exact", "in lists", "CPU seconds, exact", "in lists"], said
+        ),
+    }
+
+
+def link_table(rows: Rows) -> str:
+    lines = []
+    for target, some in by(rows, "target").items():
+        solved = by(some, "solver")
+        if len(solved) == 2:
+            exact, other = solved["exact"], solved["conjugate gradients"]
+            cells = [points([row["accuracy"] for row in way]) for way in (exact, other)]
+            seconds = [f"{mean(row['cpu_seconds'] for row in way):.1f}" for way in (exact, other)]
+            lines.append([target, f"{exact[0]['labels']:,}", *cells, *seconds])
+    titles = ["graph", "labels", "exact", "iterative", "CPU seconds, exact", "iterative"]
+    return table(titles, lines)
+
+
+def by(rows: Rows, name: str) -> dict[Any, Rows]:
+    groups: dict[Any, Rows] = defaultdict(list)
+    for row in rows:
+        groups[row[name]].append(row)
+    return groups
+
+
+def points(shares: Sequence[float | None]) -> str:
+    """Their mean, in points."""
+    known = [share for share in shares if share is not None]
+    return f"{100 * mean(known):.2f}" if known else ""
+
+
+def table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    return markdown(titles, lines) if lines else NO_ROWS
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 import errno
 import os
 import tempfile
+import warnings
 from types import SimpleNamespace
 
 import pytest
 import torch
-import torch_geometric.loader
 from dying_runs import Dying, Killed, eager
 from torch_geometric.utils import k_hop_subgraph
 
@@ -211,26 +211,26 @@ def test_other_backbones_need_a_library_and_the_sentence_names_sign(monkeypatch)
         config(batch_nodes=0)
 
 
-class WholeNeighbourhoods:
-    """A ``NeighborLoader`` that draws all neighbours, as the real one does where there are few."""
-
-    def __init__(self, data, num_neighbors, *, input_nodes, batch_size, shuffle, generator):
-        self.data, self.hops, self.nodes = data, len(num_neighbors), input_nodes
-        self.size, self.generator = batch_size, generator
-
-    def __iter__(self):
-        order = torch.randperm(len(self.nodes), generator=self.generator)
-        for ids in order.split(self.size):
-            seeds, edges = self.nodes[ids], self.data.edge_index
-            around, *_ = k_hop_subgraph(seeds, self.hops, edges, num_nodes=self.data.num_nodes)
-            n_id = torch.cat([seeds, around[~torch.isin(around, seeds)]])
-            yield SimpleNamespace(n_id=n_id, input_id=ids)
+def all_neighbours(colptr, row, seeds, num_neighbors, replace, directed):
+    """What torch-sparse's ``neighbor_sample`` gives where all are drawn, without the edges."""
+    ends = torch.stack([row, torch.arange(len(colptr) - 1).repeat_interleave(colptr.diff())])
+    around, *_ = k_hop_subgraph(seeds, len(num_neighbors), ends, num_nodes=len(colptr) - 1)
+    none = row[:0]
+    return torch.cat([seeds, around[~torch.isin(around, seeds)]]), none, none, none
 
 
 @pytest.fixture
 def whole(monkeypatch):
-    monkeypatch.setattr(torch_geometric.loader, "NeighborLoader", WholeNeighbourhoods)
-    monkeypatch.setattr(batches.torch_geometric.typing, "WITH_PYG_LIB", True)
+    """PyG's loader draws all neighbours: by its library where one is installed, or as above."""
+    monkeypatch.setattr(batches, "NEIGHBOURS", -1)
+    typing = batches.torch_geometric.typing
+    if not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE):
+        op = SimpleNamespace(neighbor_sample=all_neighbours)
+        monkeypatch.setattr(torch.ops, "torch_sparse", op, raising=False)
+        monkeypatch.setattr(typing, "WITH_TORCH_SPARSE", True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*without a 'pyg-lib' installation")
+        yield
 
 
 @pytest.mark.parametrize(("weight", "own"), MIXES)

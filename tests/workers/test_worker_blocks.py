@@ -4,6 +4,7 @@ import multiprocessing
 import re
 import sys
 
+import numpy as np
 import pytest
 import torch
 from shared_steps import begun, fatal, slow_total, total
@@ -111,6 +112,18 @@ def test_a_part_that_cannot_be_written_is_no_reason_to_stop(tmp_path, monkeypatc
             assert sums(tmp_path, (1,), parts=parts) == SUMS
     assert len(said) == 1
     assert "a part was not written" in str(said[0].message)
+
+
+def test_a_full_disk_under_what_workers_share_is_one_sentence(monkeypatch):
+    def full(*_):
+        raise OSError("40000 requested and 0 written")  # numpy's, without a number or a word
+
+    monkeypatch.setattr(np, "save", full)
+    with (
+        Blocks(1, device="cpu") as each,
+        pytest.raises(StoppedError, match=r"must fit in .*; got too little room \(TMPDIR names"),
+    ):
+        each._stored(NUMBERS)
 
 
 # By others

@@ -162,8 +162,9 @@ class Blocks:
             try:
                 np.save(path, tensor.detach().cpu().numpy())
             except OSError as error:
+                why = error.strerror or "too little room"  # numpy has no word for a full disk
                 raise StoppedError(
-                    f"what workers share must fit in {self._folder.parent}; got {error.strerror} "
+                    f"what workers share must fit in {self._folder.parent}; got {why} "
                     "(TMPDIR names another place)"
                 ) from error
             self._files[tensor] = str(path)

@@ -1,0 +1,258 @@
+r"""What the ways of large graphs cost: each against the exact one, on graphs that both can do.
+
+    python benchmarks/size_checks.py lists link sign bytes
+    python benchmarks/size_checks.py sign --targets cora pubmed --seeds 3
+
+======  ============================================================================
+lists   the 8 nearest by inverted lists against all of them, view by view (and by faiss, where it
+        is installed), and instant accuracy from 20 labels per class with either
+link    the link channel by conjugate gradients against the exact kernel
+sign    a whole transfer with backbone ``sign`` against ``gcn``
+bytes   what each stage of a refinement and an audit sends to workers and gets back
+======  ============================================================================
+
+Graphs are open ones (``open/*.npz`` of the data root), the paper's, or random. Rows are added to
+``results/size_checks.jsonl``; ``scaling_tables.py`` makes the tables of docs/scaling.md of them.
+"""
+
+import argparse
+import importlib.util
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.evidence import channels
+from graphglow.evidence.candidates import NEAREST, in_turn
+from graphglow.evidence.problem import problem_of
+from graphglow.experiments.bench.config import Row, stamped
+from graphglow.experiments.bench.refine import RefineBench, graph_for
+from graphglow.experiments.open_world.targets import few_labels, find_targets
+from graphglow.graphs.load import data_folder
+from graphglow.inference.audit import load_auditor
+from graphglow.ops.search import Search
+from graphglow.pretrained import evidence_learner
+from graphglow.storage import append_line
+from graphglow.training.device import resolve_device
+from graphglow.workers.blocks import mapped
+
+VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")
+"""Rows in which a refinement looks for the nearest, in their order."""
+QUERIES = 4096
+"""Rows, drawn at random, whose nearest are compared with the exact ones."""
+BLOCK = 2**15
+LABELS = 20
+LIST, PROBES = 128, 16
+"""Of faiss: as many as ours."""
+RANDOM: dict[str, Callable[[torch.Generator], Tensor]] = {
+    "noise": lambda g: torch.randn(50_000, 100, generator=g),
+    "clusters": lambda g: (
+        torch.randn(3000, 100, generator=g)[torch.randint(3000, (150_000,), generator=g)]
+        + 0.3 * torch.randn(150_000, 100, generator=g)
+    ),
+}
+
+
+def graph(name: str, seed: int) -> Data:
+    """With the paper's split, or one that the seed draws."""
+    root = data_folder(None)
+    (target,) = (one for one in find_targets(root) if one.name == name)
+    return target.load(root, seed)
+
+
+def accuracy(data: Data, probabilities: Tensor) -> float:
+    """Of the test nodes."""
+    test = data.test_mask
+    return float((probabilities.cpu().argmax(1) == data.y)[test].double().mean())
+
+
+# lists
+
+
+def lists(name: str, seed: int, device: torch.device) -> Iterator[Row]:
+    if name in RANDOM:
+        rows = F.normalize(RANDOM[name](torch.Generator().manual_seed(seed)), dim=1)
+        yield from recalls(["rows"], [rows.to(device)])
+        return
+    data = few_labels(graph(name, seed), LABELS, seed)
+    assert data is not None
+    for limit in (len(data.y), 0):
+        with searching(limit) as views:
+            began = time.process_time()
+            made = evidence_learner().refine(data, seed=seed, device=device)
+        spent = {"cpu_seconds": time.process_time() - began, "search": made.search}
+        assert made.probabilities is not None
+        yield {"accuracy": accuracy(data, made.probabilities), **spent}
+    yield from recalls(VIEWS, views)
+
+
+@contextmanager
+def searching(limit: int) -> Iterator[list[Tensor]]:
+    """Searches are exact up to so many rows, and these are gathered."""
+    real, seen = Search.of, []
+
+    def of(rows: Tensor, exact: int | None = None) -> Search:
+        if exact is None:
+            seen.append(rows)
+        return real(rows, limit if exact is None else exact)
+
+    with mock.patch.object(Search, "of", of):
+        yield seen
+
+
+def recalls(names: Sequence[str], views: Iterable[Tensor]) -> Iterator[Row]:
+    """Of each view: the share of the nearest that is found, and of the sum of their cosines."""
+    ways = {"lists": by_lists}
+    if importlib.util.find_spec("faiss") is not None:
+        ways["faiss"] = by_faiss
+    for view, rows in zip(names, views, strict=True):
+        if rows.shape[1] == 0:
+            continue
+        drawn = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:QUERIES]
+        drawn = drawn.to(rows.device)
+        exact = Search.of(rows, exact=len(rows)).closest(rows[drawn], NEAREST, drawn)[0]
+        for way, nearest in ways.items():
+            began = time.process_time()
+            found = nearest(rows)[drawn]
+            spent = time.process_time() - began
+            right = (found >= exact[:, -1:] - 1e-5) & (found > 1e-4)
+            yield {
+                "view": view,
+                "way": way,
+                "nodes": len(rows),
+                "recall": float(right.sum() / (exact > 1e-4).sum()),
+                "cosine": float(found.clamp_min(0).sum() / exact.clamp_min(0).sum()),
+                "cpu_seconds": spent,
+            }
+
+
+def by_lists(rows: Tensor) -> Tensor:
+    """Cosines of the nearest others: [N, D] -> [N, 8]."""
+    search = Search.of(rows, exact=0)
+    every = torch.arange(len(rows), device=rows.device).split(BLOCK)
+    return torch.cat([search.closest(rows[some], NEAREST, some)[0] for some in every])
+
+
+def by_faiss(rows: Tensor) -> Tensor:
+    import faiss
+
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    array = rows.cpu().numpy()
+    flat = faiss.IndexFlatIP(rows.shape[1])
+    count = -(-len(rows) // LIST)
+    index = faiss.IndexIVFFlat(flat, rows.shape[1], count, faiss.METRIC_INNER_PRODUCT)
+    index.train(array)
+    index.add(array)
+    index.nprobe = PROBES
+    found, where = (torch.from_numpy(part) for part in index.search(array, NEAREST + 1))
+    found[where == torch.arange(len(rows))[:, None]] = -1  # itself
+    return found.topk(NEAREST, 1).values.to(rows.device)
+
+
+# link
+
+
+def link(name: str, seed: int, device: torch.device) -> Iterator[Row]:
+    data = graph(name, seed)
+    problem = problem_of(data, device)
+    for solver, most in (("exact", len(data.y)), ("conjugate gradients", 0)):
+        began = time.process_time()
+        with (
+            mock.patch.dict(channels.MOST_LABELS, {device.type: most}),
+            mock.patch.object(channels, "NARROW", 0),
+        ):
+            made = channels.ridge_channel(problem, problem.neighbours)
+        spent = time.process_time() - began
+        right = {"labels": len(problem.labelled), "accuracy": accuracy(data, made.probabilities)}
+        yield {"solver": solver, **right, "cpu_seconds": spent}
+
+
+# sign
+
+
+def sign(name: str, seed: int, device: torch.device) -> Iterator[Row]:
+    data = graph(name, seed)
+    for backbone in ("gcn", "sign"):
+        began = time.process_time()
+        made: Any = graphglow.transfer(data, backbone=backbone, seed=seed, device=device.type)
+        yield {
+            "backbone": backbone,
+            "accuracy": made.test_accuracy,
+            "input_accuracy": made.input_accuracy,  # of the GNN on features and input graph alone
+            "cpu_seconds": time.process_time() - began,
+        }
+
+
+# bytes
+
+
+def travelling(name: str, seed: int, device: torch.device) -> Iterator[Row]:
+    """``name`` is a number of nodes; there are 10 classes, 100 features and 10 edges a node."""
+    data = graph_for(RefineBench(seed=seed), int(name), None)
+    found: list[Row] = []
+
+    def counted(stage: str, step: Any, known: Any, blocks: Sequence[Any]) -> Iterator[Any]:
+        sizes = {"known": nbytes(known), "sent": nbytes(list(blocks)), "back": 0}
+        found.append({"stage": stage, "nodes": int(name), "blocks": len(blocks)} | sizes)
+        for result in in_turn(stage, step, known, blocks):
+            found[-1]["back"] += result.nbytes
+            yield result
+
+    evidence_learner().refine(data, seed=seed, device=device, each=counted)
+    load_auditor().to(device).examine(problem_of(data, device), seed=seed, each=counted)
+    yield from found
+
+
+def nbytes(tree: Any) -> int:
+    """Of all tensors, each once."""
+    sizes: dict[int, int] = {}
+    mapped(tree, Tensor, lambda tensor: sizes.update({id(tensor): tensor.nbytes}))
+    return sum(sizes.values())
+
+
+COLLEGES = ("facebook-rice31-year", "facebook-swarthmore42-year")
+PARTS = {
+    "lists": (lists, ("dblp", "facebook-pages", *RANDOM)),
+    "link": (link, ("acm", "uai2010", "flickr", COLLEGES[0], "amazon-computers", "cornell5")),
+    "sign": (
+        sign,
+        ("airports-europe", "webkb-washington", "german-credit", "acm", "uai2010",
+         "squirrel-filtered", COLLEGES[1], "cora", "pubmed"),
+    ),
+    "bytes": (travelling, ("20000",)),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="+", choices=list(PARTS))
+    parser.add_argument("--targets", nargs="+", help="instead of the usual ones")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out", type=Path, default=Path("results/size_checks.jsonl"))
+    args = parser.parse_args()
+    device = resolve_device(args.device)
+    for part in args.parts:
+        check, usual = PARTS[part]
+        for seed in range(args.seeds):
+            for name in args.targets or usual:
+                found = ({"part": part, "target": name, "seed": seed} | row
+                         for row in check(name, seed, device))  # fmt: skip
+                for row in stamped("size_checks", device, found):
+                    append_line(args.out, json.dumps(row))
+                    print({k: v for k, v in row.items() if k != "provenance"}, flush=True)
+
+
+if __name__ == "__main__":
+    main()
