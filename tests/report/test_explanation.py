@@ -10,7 +10,7 @@ from parsed_page import Page
 from synthetic_rows import CLASSES, NODE
 
 from graphglow.errors import InputError
-from graphglow.report.explanation import bar_chart, star_chart, summary, write_explanation
+from graphglow.report.explanation import bar_chart, summary, write_explanation
 from graphglow.report.page import is_report
 from graphglow.training import transfer
 from tiny_graphs import small_data
@@ -57,17 +57,6 @@ def test_bars_hold_every_part_of_the_sum(why):
     given, learned = (sum(bar["x"]) for bar in bar_chart(why).figure["data"])
     assert given == pytest.approx(why.input_total)
     assert learned == pytest.approx(why.latent_total)
-
-
-def test_the_star_has_a_line_for_each_other_node(why):
-    traces = star_chart(why).figure["data"]
-    others = [one for one in why.contributions if one.node != why.node]
-    lines = [trace for trace in traces if trace["mode"] == "lines"]
-    (marks,) = [trace for trace in traces if trace["mode"] != "lines"]
-    assert len(lines) == len(others)
-    assert len(marks["x"]) == len(others) + 1
-    assert "<img" not in str(marks["text"])
-    assert "&lt;img" in marks["text"][1]
 
 
 def test_the_summary_says_the_class_and_the_shares(transfer):

@@ -1,6 +1,5 @@
 """One decision as a page: who spoke for a node's class, or what for two nodes being of one."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from graphglow.graphs.write import TABLES
 from graphglow.inference.explain import Contribution, Explanation
 from graphglow.inference.explain_pair import MEANINGS, OUTCOMES, PairExplanation
 from graphglow.report import frame
-from graphglow.report.frame import Chart, Trace, chart_text, class_text
+from graphglow.report.frame import Chart, chart_text, class_text
 from graphglow.report.page import PAGES, amount, percent, write_page
 from graphglow.report.pair import pair_picture, short
 
@@ -17,7 +16,7 @@ BY_INPUT, BY_LEARNED = "by the input graph", "by the learned graph"
 
 
 def write_explanation(explanation: Explanation, path: str | Path) -> None:
-    """Write a self-contained page with pictures (``.html``), or the table (``.csv``, ``.parquet``).
+    """Write a self-contained page with a chart (``.html``), or the table (``.csv``, ``.parquet``).
 
     Whole or not at all; an existing file is replaced::
 
@@ -36,7 +35,7 @@ def write_explanation(explanation: Explanation, path: str | Path) -> None:
         joined=[one for one in explanation.contributions if one.probability is not None],
         class_text=class_text,
         towards=towards(explanation),
-        pictures=[bar_chart(explanation), star_chart(explanation)],
+        picture=bar_chart(explanation),
     )
 
 
@@ -162,74 +161,6 @@ def evidence_chart(why: PairExplanation) -> Chart:
         y=frame.axis(type="category", autorange="reversed"),
         legend=None,
     )
-
-
-def star_chart(e: Explanation) -> Chart:
-    """The node in the middle and those that contributed most around it, the strongest on top."""
-    around = [one for one in e.contributions if one.node != e.node]
-    turn = 2 * math.pi / max(1, len(around))
-    angles = [math.pi / 2 - turn * number for number in range(len(around))]  # clockwise
-    places = [(math.cos(angle), math.sin(angle)) for angle in angles]
-    apart = sum(not one.input_edge for one in around)
-    return frame.chart(
-        "The node and those it listens to",
-        [*_rays(around, places), _nodes(e, around, places)],
-        alt=f"Node {e.id} in the middle of {len(around)} nodes that contributed most; the input "
-        f"graph joins it to {len(around) - apart} of them.",
-        caption="Lines as wide as the contribution; dotted ones speak against the class. Nodes "
-        f"are coloured by predicted class, which stands beside them. {apart} of {len(around)} are "
-        "not neighbours in the input graph.",
-        height=480,
-        legend="foot",
-        xaxis={"visible": False, "range": [-1.6, 1.6]},
-        yaxis={"visible": False, "range": [-1.2, 1.2], "scaleanchor": "x"},
-    )
-
-
-def _rays(around: list[Contribution], places: list[tuple[float, float]]) -> list[Trace]:
-    """A line to each node, named by which graph it is mostly heard over, and what it says."""
-    strongest = max((abs(one.contribution) for one in around), default=1.0) or 1.0
-    rays: list[Trace] = []
-    for one, (x, y) in zip(around, places, strict=True):
-        learned, speaks_for = abs(one.latent_part) > abs(one.input_part), one.contribution >= 0
-        style = frame.LEARNED_STYLE if learned else frame.INPUT_STYLE
-        style = style._replace(dash="solid" if speaks_for else "dot")
-        name = f"mostly {BY_LEARNED if learned else BY_INPUT}, {'for' if speaks_for else 'against'}"
-        width = 1 + 9 * abs(one.contribution) / strongest
-        line = {"color": frame.translucent(style.colour, 0.75), "width": width}
-        ray = frame.scatter(name, ([0, x], [0, y]), "lines", style, line=line, legendgroup=name)
-        rays.append(ray | {"showlegend": name not in [other["name"] for other in rays]})
-    return rays
-
-
-def _nodes(e: Explanation, around: list[Contribution], places: list[tuple[float, float]]) -> Trace:
-    """Marks in the colours of predicted classes; the node itself, larger, in the middle."""
-    predicted = [e.predicted, *(one.predicted for one in around)]
-    styles = frame.series_styles(sorted(set(predicted)))
-    x, y = zip((0.0, 0.0), *places, strict=True)
-    parts = (f"{one.input_part:+.4f} {BY_INPUT}<br>{one.latent_part:+.4f}" for one in around)
-    return frame.scatter(
-        *("", (x, y), "markers+text", frame.INPUT_STYLE),
-        hover="%{customdata}<extra></extra>",
-        customdata=["the node itself", *(f"{told} {BY_LEARNED}" for told in parts)],
-        text=["", *(chart_text(f"{one.id} ({class_text(one.predicted)})", 28) for one in around)],
-        textposition=[_beside(*place) for place in zip(x, y, strict=True)],
-        textfont={"size": 12},
-        cliponaxis=False,
-        showlegend=False,
-        marker={
-            "size": [28] + [14] * len(around),
-            "color": [styles[name].colour for name in predicted],
-            "opacity": 1,
-            "line": {"width": 1.5, "color": "rgba(255,255,255,0.85)"},
-        },
-    )
-
-
-def _beside(x: float, y: float) -> str:
-    if abs(x) < 0.3:
-        return "top center" if y > 0 else "bottom center"
-    return "middle right" if x > 0 else "middle left"
 
 
 def _name(e: Explanation, one: Contribution) -> str:
