@@ -23,8 +23,8 @@ AFFINE_MARGIN = 1e-5
 
 
 KIND = "learner"
-SHOWN = 3  # sources named where a learner is shown
 """What its files are called."""
+SHOWN = 3  # sources named where a learner is shown
 
 
 class StructureLearner(nn.Module):

@@ -29,11 +29,8 @@ TIE = 0.01
 
 
 def _axis(series: str, first: dict[float, str]) -> dict[float, str]:
-    return dict(
-        sorted(
-            {**first, **{c.x: c.name for c in CONDITIONS.values() if c.series == series}}.items()
-        )
-    )
+    swept = {c.x: c.name for c in CONDITIONS.values() if c.series == series}
+    return dict(sorted((first | swept).items()))
 
 
 AXES: dict[str, dict[float, str]] = {
@@ -44,10 +41,8 @@ AXES: dict[str, dict[float, str]] = {
 }
 """Figures: the swept value of each condition."""
 ORDER = (
-    *(
-        AS_IT_IS,
-        *(name for points in AXES.values() for name in points.values() if name != AS_IT_IS),
-    ),
+    AS_IT_IS,
+    *(name for points in AXES.values() for name in points.values() if name != AS_IT_IS),
     *(c.name for c in CONDITIONS.values() if c.series == "features"),
 )
 """Of conditions, as people read them."""
@@ -75,9 +70,7 @@ class Found:
         }
         self.rows = [row for row in known.values() if row.test_accuracy is not None]
         self.failed = [row for row in known.values() if row.test_accuracy is None]
-        self.scores: dict[Cell, dict[str, dict[int, float]]] = defaultdict(
-            lambda: defaultdict(dict)
-        )
+        self.scores: Scores = defaultdict(lambda: defaultdict(dict))
         tried: dict[tuple[Cell, int], list[tuple[float, float]]] = defaultdict(list)
         for row in self.rows:
             cell, accuracy = (row.target, row.series), row.test_accuracy or 0.0
