@@ -93,7 +93,7 @@ def rate_tables(found: Mapping[str, dict[str, Any]], travelled: Rows) -> dict[st
 
 
 def kind(row: Mapping[str, Any]) -> str:
-    return "refine" if row["stage"] in REFINE else "audit"
+    return "refine" if row["stage"].rstrip(" 0123456789") in REFINE else "audit"
 
 
 def bytes_tables(rows: Rows) -> dict[str, str]:

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import torch
+from torch import Tensor
 from torch_geometric.data import Data
 
 import graphglow
@@ -28,6 +29,27 @@ CLASSES, EDGES, REFINED, FEATURES, LINK, ROLE = 10, 10, 8, 100, 32, 8
 """Edges of the input and of the refined graph are per node, each counted once."""
 
 
+class Drawn(RefinedGraph):
+    """One that nobody asks about pairs."""
+
+    @property
+    def pairs(self) -> Tensor:
+        return self.edge_index[:, :0]
+
+    @property
+    def link(self) -> Tensor:
+        return columns(self.num_nodes, LINK)
+
+    @property
+    def role(self) -> Tensor:  # type: ignore[override]
+        return columns(self.num_nodes, ROLE)
+
+
+def columns(nodes: int, width: int) -> Tensor:
+    generator = torch.Generator().manual_seed(width)
+    return torch.randn(nodes, width, generator=generator) / width**0.5
+
+
 class Given(EvidenceLearner):
     """A learner that has its refined graph already."""
 
@@ -39,14 +61,12 @@ class Given(EvidenceLearner):
         said = torch.rand(nodes, CLASSES, generator=generator)
         said[torch.arange(nodes), data.y] += 0.5
         empty = torch.zeros(0)
-        return RefinedGraph(
+        return Drawn(
             edge_index=edges,
             edge_weight=torch.rand(count // 2, generator=generator).repeat(2) + 0.1,
             edge_probability=torch.full((count,), 0.6),
             edge_in_input=torch.zeros(count, dtype=torch.bool),
             probabilities=said / said.sum(1, keepdim=True),
-            link=torch.randn(nodes, LINK, generator=generator) / LINK**0.5,
-            role=torch.randn(nodes, ROLE, generator=generator) / ROLE**0.5,
             channel_scores={},
             context={},
             num_nodes=nodes,
@@ -54,12 +74,10 @@ class Given(EvidenceLearner):
             calibration=0.0,
             search="given",
             num_candidates=0,
-            pairs=edges[:, :0],
             pair_in_input=empty.bool(),
-            pair_probability=empty,
             pair_log_odds=empty,
             scale=torch.tensor([1.0, 0.0]),
-            known=None,  # nobody asks about pairs
+            known=None,
         )
 
 

@@ -192,7 +192,7 @@ def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
     chunks = rows.shape[1] // CHUNK
     if chunks < 2 * k:
         return rows.topk(k, 1)
-    whole = rows[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
+    whole = rows[:, : chunks * CHUNK].reshape(-1, chunks, CHUNK)
     best = whole.amax(2).topk(k, 1)[1]
     column = (CHUNK * best[:, :, None] + torch.arange(CHUNK, device=rows.device)).flatten(1)
     rest = torch.arange(chunks * CHUNK, rows.shape[1], device=rows.device)
