@@ -25,7 +25,7 @@ PROBES = 16
 AROUND = 128
 """Lists that a row chooses from: those nearest to its own, by centroid."""
 SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how often
-SIMILARITIES = {"cpu": 2**25, "cuda": 2**28}  # in memory at once
+SIMILARITIES = {"cpu": 2**22, "cuda": 2**28}  # in memory at once
 TOGETHER = {"cpu": 1, "cuda": 2**25}  # numbers of the rows that one product of many lists reads
 CHUNK = 16  # columns whose largest is looked at first
 
@@ -110,12 +110,20 @@ class Search:
         asked = self.around[own].gather(1, near.topk(probes, 1)[1])  # [n, P]
         similar = queries.new_zeros(asked.numel(), LONGEST)
         for lists, asking in _grouped(asked.flatten(), queries.shape[1]):
-            places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
-            members = self.rows[places]
-            members[~are] = 0
-            _fill(similar, asking, queries[asking // probes] @ members.mT)
+            _fill(similar, asking, queries[asking // probes] @ self._members(lists).mT)
         value, column = largest(similar.view(len(here), -1), k)
         return value, self.starts[asked.gather(1, column // LONGEST)] + column % LONGEST
+
+
+    def _members(self, lists: Tensor) -> Tensor:
+        """The rows of some lists, then zeros: [G] -> [G, longest, D]."""
+        assert self.starts is not None
+        if len(lists) == 1:
+            return self.rows[None, self.starts[lists[0]] : self.starts[lists[0] + 1]]
+        places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
+        rows = self.rows[places]
+        rows[~are] = 0
+        return rows
 
 
 def _means(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -162,7 +170,10 @@ def _grouped(asked: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
         while stop < len(longest) and longest[stop] * (stop + 1 - at) <= most:
             stop += 1
         some = by_count[at:stop]
-        yield lists[some], order[_laid_out(ends[some] - counts[some], ends[some])[0]]
+        if stop == at + 1:
+            yield lists[some], order[None, ends[some[0]] - longest[at] : ends[some[0]]]
+        else:
+            yield lists[some], order[_laid_out(ends[some] - counts[some], ends[some])[0]]
         at = stop
 
 
