@@ -22,7 +22,9 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.pairs import logit
+from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
@@ -169,9 +171,13 @@ def explain_pair(
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
     ids = node_ids(data, int(data.num_nodes or 0))
-    pair = _pair(data, ids, u, v)
-    also, where = torch.tensor(pair)[:, None], resolve_device(device)
-    refined = found.refine(data, seed=seed, device=where, also=also)
+    wanted = torch.tensor(_pair(data, ids, u, v))
+    order, name = by_content(data, problem_of(data)), data.get("name")
+    data, ids = reordered(data, order), [ids[i] for i in order.tolist()]
+    data.name = name
+    first, second = order.argsort()[wanted].tolist()
+    pair, where = (first, second), resolve_device(device)
+    refined = found.refine(data, seed=seed, device=where, also=torch.tensor(pair)[:, None])
     classes = None
     if refined.probabilities is not None:
         names = class_names(data, refined.probabilities.shape[1])
