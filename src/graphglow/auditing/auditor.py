@@ -168,7 +168,7 @@ class Auditor(nn.Module):
     def examine(
         self,
         problem: Problem,
-        order: Tensor,
+        order: Tensor | None = None,
         *,
         seed: int = 0,
         missing: bool = True,
@@ -177,7 +177,7 @@ class Auditor(nn.Module):
         """Judge every edge of a graph, and the pairs that may be missing ones.
 
         There must be edges, and pairs without one. ``each`` does the blocks of pairs; the result
-        does not depend on it. Findings call node i of the problem ``order[i]``.
+        does not depend on it. Findings call node i of the problem ``order[i]``, or i without one.
         """
         generator = torch.Generator().manual_seed(seed)
         ground = ground_of(problem, generator)
@@ -194,6 +194,7 @@ class Auditor(nn.Module):
         pairs = missing_candidates(ground, generator, each) if missing else edges[:, :0]
         found = each("score missing", score_missing, known, pair_blocks(pairs))
         odds = torch.cat([scores[:0], *found])
+        order = torch.arange(problem.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
         place = (edges[0] * problem.num_nodes + edges[1]).argsort()
         edges, log_odds = edges[:, place], log_odds[place]
