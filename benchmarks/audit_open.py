@@ -11,6 +11,7 @@ graph auto-encoder, which is trained on the very graph. One JSON line per graph 
     python benchmarks/audit_open.py --exam data --attacked data/open/attacked
     python benchmarks/audit_open.py --labels data
     python benchmarks/audit_open.py --scale 1000000 10000000
+    python benchmarks/audit_open.py --order breast_cancer cora data/open/acm.npz
     python benchmarks/audit_open.py --table --docs docs/audit.md
 
 The first does all that is not there yet: lessons and folds in --work, rows in --out.
@@ -55,11 +56,13 @@ from graphglow.auditing.pretrain import (
     lesson_of,
 )
 from graphglow.auditing.standing import EVIDENCE, evidence_of, pairs_without_edge, standing_of
+from graphglow.evidence import order as content
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.evidence.problem import problem_of
 from graphglow.experiments.open_world.targets import FOLDS
 from graphglow.experiments.open_world.targets import family_of as family
 from graphglow.inference.audit import audit, load_auditor
+from graphglow.inference.refine import refine
 from graphglow.storage import append_line
 
 CONDITIONS: dict[str, tuple[str, float, float, float]] = {
@@ -89,6 +92,7 @@ RATES = ("05", "15", "25")
 RANDOM_A_ROUND = 14
 HEURISTICS = ("common neighbours", "jaccard", "adamic-adar", "resource allocation",
               "preferential attachment", "feature cosine", "adjacency svd cosine")  # fmt: skip
+MOST_ORDERED = content.MOST
 MARKS = ("<!-- tables of results/audit.jsonl -->", "<!-- end of tables -->")
 
 
@@ -339,6 +343,51 @@ def scale_row(nodes: int, edges: int) -> dict:
     return row
 
 
+def order_row(data: Data, target: str, by: str, draws: int = 3) -> dict:
+    """How far answers move where nodes are listed otherwise (3 draws), and by another seed (3)."""
+    nodes, found = int(data.num_nodes), {}
+    content.MOST = {"content": MOST_ORDERED, "number": 0}[by]
+    same = torch.arange(nodes)
+    cases = [("given", same, 0), *(("seed", same, seed) for seed in range(1, draws + 1))]
+    for draw in range(1, draws + 1):
+        order = torch.randperm(nodes, generator=torch.Generator().manual_seed(draw))
+        cases.append(("order", order, 0))
+    first: tuple = ()
+    for kind, order, seed in cases:
+        other = content.reordered(data, order)
+        other.val_mask, other.test_mask = (data[m][order] for m in ("val_mask", "test_mask"))
+        began = time.perf_counter()
+        audited = audit(other, seed=seed, device="cpu")
+        seconds = time.perf_counter() - began
+        edges = order[audited.edges]
+        chance = audited.probability_real[(edges.amin(0) * nodes + edges.amax(0)).argsort()]
+        began = time.perf_counter()
+        edges = order[refine(other, seed=seed, device="cpu").edge_index]
+        refining = time.perf_counter() - began
+        pairs = torch.unique(edges.amin(0) * nodes + edges.amax(0))
+        if not first:
+            first = chance, pairs
+            found = {"edges": len(chance), "seconds": seconds, "refine_seconds": refining}
+            continue
+        moved = (chance - first[0]).abs()
+        gone = 1 - float(torch.isin(pairs, first[1]).sum()) / max(len(pairs), len(first[1]))
+        for name, value in (("largest", float(moved.max())), ("mean", float(moved.mean())),
+                            ("refined", gone)):  # fmt: skip
+            found[f"{kind}_{name}"] = max(found.get(f"{kind}_{name}", 0.0), value)
+    found = {k: round(v, 4) for k, v in found.items()}
+    return {"target": target, "condition": f"drawn by {by}", "seed": 0, **found}
+
+
+def order_table(rows: list[dict]) -> str:
+    columns = [f"{kind}_{name}" for kind in ("order", "seed") for name in
+               ("largest", "mean", "refined")]  # fmt: skip
+    names = [f"{what}, another {kind}" for kind in ("order", "seed") for what in
+             ("largest change", "mean change", "refine's edges")]  # fmt: skip
+    lines = [[r["target"], r["condition"], *(f"{r[c]:.3f}" for c in columns),
+              f"{r['seconds']:.2f}", f"{r['refine_seconds']:.2f}"] for r in rows]  # fmt: skip
+    return "\n".join(_markdown("graph", ["", *names, "audit, s", "refine, s"], lines))
+
+
 # ---------------------------------------------------------------- lessons, auditors, rows: workers
 
 
@@ -477,6 +526,9 @@ def all_tables(rows: list[dict]) -> str:
         parts.append((f"The exam: {target}{' under ' * bool(start)}{start}", table(own)))
     flipped = [r for r in rows if "flipped" in r["condition"]]
     parts.append(("The exam: flipped labels of cora", table(flipped)))
+    moved = [r for r in rows if r["condition"].startswith("drawn by")]
+    if moved:
+        parts.append(("Another order of nodes, another seed", order_table(moved)))
     for row in rows:
         if row["target"] == "scale":
             parts.append(("Time", f"{row['condition']}: {row['seconds']} s on {row['device']}"))
@@ -515,6 +567,7 @@ def main() -> None:
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
     parser.add_argument("--labels", type=Path, help="folder of named graphs: labels of Cora")
     parser.add_argument("--scale", type=int, nargs=2, help="nodes, edges: time of an audit")
+    parser.add_argument("--order", nargs="+", help="graphs: how far order and seed move answers")
     parser.add_argument("--auditor", default="audit", help="of the exam")
     parser.add_argument("--targets", nargs="+", help="of --graphs")
     parser.add_argument("--conditions", nargs="+", default=list(CONDITIONS))
@@ -554,6 +607,9 @@ def main() -> None:
     if args.labels:
         data = load_graph("cora", data_root=args.labels)
         alone += [label_row(data, 0.1, seed) for seed in range(args.seeds)]
+    for name in args.order or ():
+        data = load_graph(name)
+        alone += [order_row(data, Path(name).stem, by) for by in ("number", "content")]
     for row in alone:
         append_line(args.out, json.dumps(row | {"auditor": "exam", **machine}))
         print(row)

@@ -59,7 +59,7 @@ def test_stages_of_a_refinement_and_of_an_audit_beside_a_gcn(capsys, monkeypatch
     argv = ["bench", "refine", "--targets", "synthetic-small", "--nodes", "300", "--edges", "600"]
     assert main([*argv, "--gcn-epochs", "2", "--device", "cpu", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
-    stages = {"views", "channels", "candidates", "evidence", "scoring", "other", "all"}
+    stages = {"reading", "views", "channels", "candidates", "evidence", "scoring", "other", "all"}
     for target in ("synthetic-small", "300"):
         mine = [row for row in rows if (row["target"], row["part"]) == (target, "refine")]
         assert {row["stage"] for row in mine} == stages

@@ -242,7 +242,7 @@ def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run
     words = ["refine", "--result", home / "people.safetensors", "--out", tmp_path / "g.csv"]
     facts = run(*words, "--json").json
     assert "of labelled pairs among the refined edges are of one class" in facts["verdict"]
-    assert facts["top_k"] == max(8, round(2 * facts["input_edges"] / facts["nodes"]))
+    assert facts["top_k"] == round(2 * facts["input_edges"] / facts["nodes"])
 
 
 def test_bad_numbers_are_refused_before_the_graph_is_read(run, tmp_path):

@@ -123,7 +123,8 @@ class Findings:
 
     Shapes:
         edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
-        pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge
+        pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge;
+        order [N]: node i of ground and standing is ``order[i]`` here
     """
 
     ground: Ground
@@ -137,6 +138,7 @@ class Findings:
     shift: float
     """Scores of edges times ``slope`` plus ``shift`` are their log-odds, which then agree with
     ``false_share``."""
+    order: Tensor
 
 
 class Auditor(nn.Module):
@@ -165,12 +167,18 @@ class Auditor(nn.Module):
 
     @torch.no_grad()
     def examine(
-        self, problem: Problem, *, seed: int = 0, missing: bool = True, each: Each = in_turn
+        self,
+        problem: Problem,
+        order: Tensor | None = None,
+        *,
+        seed: int = 0,
+        missing: bool = True,
+        each: Each = in_turn,
     ) -> Findings:
         """Judge every edge of a graph, and the pairs that may be missing ones.
 
         There must be edges, and pairs without one. ``each`` does the blocks of pairs; the result
-        does not depend on it.
+        does not depend on it. Findings call node i of the problem ``order[i]``, or i without one.
         """
         generator = torch.Generator().manual_seed(seed)
         ground = ground_of(problem, generator)
@@ -187,7 +195,11 @@ class Auditor(nn.Module):
         pairs = missing_candidates(ground, generator, each) if missing else edges[:, :0]
         found = each("score missing", score_missing, known, pair_blocks(pairs))
         odds = torch.cat([scores[:0], *found])
-        return Findings(ground, standing, edges, log_odds, pairs, odds, share, slope, shift)
+        order = torch.arange(problem.num_nodes) if order is None else order
+        edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
+        place = (edges[0] * problem.num_nodes + edges[1]).argsort()
+        edges, log_odds = edges[:, place], log_odds[place]
+        return Findings(ground, standing, edges, log_odds, pairs, odds, share, slope, shift, order)
 
     def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
         """Log-odds that edges are real, but for slope and shift: [M, F], [G] -> [M]."""
@@ -218,6 +230,7 @@ class Auditor(nn.Module):
             pairs [2, K], low < high -> by name [K]
         """
         ground, standing = findings.ground, findings.standing
+        pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
         fold = fold_of(pairs[0], pairs[1])
         known = evidence_of(ground, standing, pairs)[:, : 3 * len(RAW)]
 

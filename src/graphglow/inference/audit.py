@@ -19,10 +19,12 @@ from graphglow.auditing import Auditor, FalseShare, Findings
 from graphglow.checks import at_least, in_unit_interval
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
+from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import as_graph
 from graphglow.graphs.write import own_classes, own_ids
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
 from graphglow.training.checkpoint import Parts
@@ -172,7 +174,8 @@ class Audit:
                 '(pip install "graphglow[audit]")'
             ) from error
         given = problem.classes.cpu().numpy()
-        chances = refined.probabilities[problem.labelled][:, problem.seen].double().cpu().numpy()
+        labelled = self._rank[problem.labelled]
+        chances = refined.probabilities[labelled][:, problem.seen].double().cpu().numpy()
         chances = chances / chances.sum(1, keepdims=True)
         quality = get_label_quality_scores(given, chances)
         doubtful = find_label_issues(given, chances, n_jobs=1)
@@ -191,13 +194,25 @@ class Audit:
 
     @cached_property
     def refined(self) -> RefinedGraph | None:
-        """What the evidence learner says of classes; None without labels, or on large graphs."""
+        """What the evidence learner says of classes; None without labels, or on large graphs.
+
+        Its node i is ``findings.order[i]``.
+        """
         if len(self.problem.seen) < 2 or self.problem.num_nodes > MOST_REFINED:
             return None
         learner = evidence_learner().to(self.problem.device)
         with torch.no_grad():
             generator = torch.Generator().manual_seed(self.seed)
-            return refine_problem(learner, self.problem, generator, also=self._listed[0])
+            listed = self._rank[self._listed[0]].sort(0).values
+            return refine_problem(learner, self.findings.ground.problem, generator, also=listed)
+
+    @cached_property
+    def _rank(self) -> Tensor:
+        return self.findings.order.argsort().to(self.problem.device)
+
+    @cached_property
+    def _links(self) -> SparseMatrix:
+        return self.problem.neighbours
 
     def repaired(self, drop: float = 0.2, add: float = 0.8) -> Data:
         """The graph without edges below ``drop``, and with pairs above ``add`` as new edges.
@@ -241,13 +256,12 @@ class Audit:
         """:meth:`explain` of several pairs, as node numbers."""
         if not pairs:
             return []
-        ground, ids = self.findings.ground, self._ids
-        device = self.problem.device
+        problem, ids, device = self.problem, self._ids, self.problem.device
         both = torch.tensor(pairs, device=device).T
         both = torch.stack([both.amin(0), both.amax(0)])
         if bool((both[0] == both[1]).any()):
             raise InputError("a pair must be two different nodes; got one twice")
-        joined = torch.isin(both[0] * ground.num_nodes + both[1], ground.key)
+        joined = torch.isin(both[0] * problem.num_nodes + both[1], problem.edge_key)
         found = {}
         for missing in (False, True):
             here = (joined != missing).nonzero()[:, 0]
@@ -291,9 +305,9 @@ class Audit:
         return places[str(name)]
 
     def _neighbours(self, node: int) -> list[int]:
-        ground = self.findings.ground
-        start, end = int(ground.crow[node]), int(ground.crow[node + 1])
-        found: list[int] = ground.neighbour[start:end].tolist()
+        near = self._links
+        start, end = int(near.crow[node]), int(near.crow[node + 1])
+        found: list[int] = near.col[start:end].tolist()
         return found
 
     def _ids(self, nodes: Tensor) -> Any:
@@ -316,7 +330,8 @@ class Audit:
         nodes = self.problem.num_nodes
         key = refined.pairs.amin(0) * nodes + refined.pairs.amax(0)
         key, order = key.sort()
-        wanted = pairs[0] * nodes + pairs[1]
+        pairs = self._rank[pairs]
+        wanted = pairs.amin(0) * nodes + pairs.amax(0)
         place = torch.searchsorted(key, wanted).clamp_max(len(key) - 1)
         hit = (key[place] == wanted).cpu().numpy()
         found[hit] = refined.pair_probability[order][place].cpu().numpy()[hit]
@@ -382,7 +397,10 @@ def audit(
     weights = checksum(dict(found.state_dict()))[:16]
     run = {"command": "audit", "auditor": weights, "seed": seed, "missing": missing}
     with sharing(data, place, run, workers, ray, parts) as each:
-        findings = found.to(place).examine(problem, seed=seed, missing=missing, each=each)
+        order = by_content(data, problem)
+        again = reordered(data, order)
+        looked_at = problem if again is data else problem_of(again, place)
+        findings = found.to(place).examine(looked_at, order, seed=seed, missing=missing, each=each)
     return Audit(data, problem, found, findings, top, seed)
 
 

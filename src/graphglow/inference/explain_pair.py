@@ -22,6 +22,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 from graphglow.graphs import as_graph
@@ -178,9 +179,12 @@ def explain_pair(
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
     ids = own_ids(data, int(data.num_nodes or 0))
-    pair = _pair(data, len(ids), u, v)
-    also, where = torch.tensor(pair)[:, None], resolve_device(device)
-    refined = found.refine(data, seed=seed, device=where, also=also)
+    wanted = torch.tensor(_pair(data, len(ids), u, v))
+    order = by_content(data)
+    data, ids = reordered(data, order), [ids[i] for i in order.tolist()]
+    first, second = order.argsort()[wanted].tolist()
+    pair, where = (first, second), resolve_device(device)
+    refined = found.refine(data, seed=seed, device=where, also=torch.tensor(pair)[:, None])
     classes = None
     if refined.probabilities is not None:
         names = class_names(data, refined.probabilities.shape[1])

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, one_of
 from graphglow.errors import InputError
+from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
@@ -25,8 +26,8 @@ from graphglow.training.device import resolve_device
 from graphglow.training.sharing import sharing
 from graphglow.training.verdict import NO_PAIRS, Share, Verdict, homophily, verdict_of
 
-FEWEST = 8
-"""Edges that a node keeps, of a graph that has fewer per node."""
+WITHOUT_EDGES = 8
+"""Edges that a node keeps of a graph that has none to go by."""
 LEAST_WEIGHT = 0.01
 """Of an edge below chance that is kept all the same: a weight of 0 would be no edge."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
@@ -103,8 +104,9 @@ def refine(
             absent, or anything else that :func:`graphglow.load_graph` takes.
         learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
             learner itself.
-        top_k: Edges kept for each node, the strongest, and those that its neighbours keep; by
-            default about as many as a node of the input has, and at least 8.
+        top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
+            default as many edges are kept in all as the input has: each node's strongest, then
+            each one's second, and so on; the strongest of every node even if that is more.
         min_probability: Leave out edges below this probability too.
         add: False: only edges of the input are kept, and none is added.
         drop: False: all edges of the input are kept, and others are added.
@@ -130,15 +132,17 @@ def refine(
     place = resolve_device(device)
     run = {"command": "refine", "learner": learner_identity(found), "seed": seed}
     with sharing(data, place, run, workers, ray, parts) as each:
-        made = found.refine(data, seed=seed, device=place, each=each)
-    judged = _closed_form(made, data)
+        order = by_content(data)
+        made = found.refine(reordered(data, order), seed=seed, device=place, each=each)
+    judged = _closed_form(made, data, order)
     made = chosen(made, data, top_k, min_probability, add=add, drop=drop)
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()
     refined = RefinedData(**of_nodes)
     for name in EDGES:
         refined[name] = getattr(made, name).cpu()
+    refined.edge_index = order[refined.edge_index]
     if made.probabilities is not None:
-        refined.class_probability = made.probabilities.cpu()
+        refined.class_probability = made.probabilities.cpu()[order.argsort()]
     if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
         refined.num_nodes = made.num_nodes
     verdict = _verdict(data, refined, judged)
@@ -160,16 +164,40 @@ def chosen(
     if not drop:
         pairs, probability = made.dropped()
         made = _with_edges(made, pairs, probability)
-    kept = made.edge_probability >= min_probability
     if not add:
-        kept &= made.edge_in_input
-    elif top_k is None:
-        top_k = usual_top_k(data)
-    made = _only(made, kept if drop else kept | made.edge_in_input)
-    if top_k is None:
-        return made
-    strong = made.strongest(top_k)
-    return _only(made, strong if drop else strong | made.edge_in_input)
+        made = _only(made, made.edge_in_input)
+    edges = input_edges(data)
+    if top_k is not None or edges == 0:
+        kept = made.strongest(top_k or WITHOUT_EDGES)
+    elif add:
+        kept = _best_first(made, edges)
+    else:
+        kept = torch.ones_like(made.edge_in_input)
+    kept &= made.edge_probability >= min_probability
+    return _only(made, kept if drop else kept | made.edge_in_input)
+
+
+def _best_first(made: RefinedGraph, count: int) -> Tensor:
+    """Which edges are the best ``count``: by their place among the edges of the end that holds them
+    higher, then by weight. The best edge of every node is kept in any case: [E].
+    """
+    (here, there), weight, nodes = made.edge_index, made.edge_weight, made.num_nodes
+    order = torch.argsort(weight, descending=True, stable=True)
+    order = order[torch.argsort(here[order], stable=True)]  # by node, then by weight
+    counts = torch.bincount(here, minlength=nodes)
+    place = torch.empty_like(here)
+    place[order] = (
+        torch.arange(len(order), device=here.device) - (counts.cumsum(0) - counts)[here[order]]
+    )
+    key = torch.minimum(here, there) * nodes + torch.maximum(here, there)
+    pair, of = torch.unique(key, return_inverse=True)
+    higher = torch.full_like(pair, nodes).scatter_reduce(0, of, place, "amin")
+    heavy = torch.zeros_like(pair, dtype=weight.dtype).scatter_reduce(0, of, weight, "amax")
+    best = heavy.argsort(descending=True, stable=True)
+    best = best[higher[best].argsort(stable=True)]
+    kept = torch.zeros_like(pair, dtype=torch.bool)
+    kept[best[: max(count, int((higher == 0).sum()))]] = True
+    return kept[of]
 
 
 def _with_edges(made: RefinedGraph, pairs: Tensor, probability: Tensor) -> RefinedGraph:
@@ -189,7 +217,7 @@ def _only(made: RefinedGraph, kept: Tensor) -> RefinedGraph:
     return replace(made, **{name: getattr(made, name)[..., kept] for name in EDGES})
 
 
-def _closed_form(made: RefinedGraph, data: Data) -> Share | None:
+def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:
     """Accuracy on validation nodes, over the input graph (A^2 x) and of all there is."""
     mask = data.get("val_mask")
     if made.probabilities is None or mask is None or input_edges(data) == 0:
@@ -200,7 +228,8 @@ def _closed_form(made: RefinedGraph, data: Data) -> Share | None:
     first, truth = made.known.second.first, data.y[nodes]
     given = first.problem.seen[first.channels["aax"].probabilities.argmax(1)].cpu()
     found = made.probabilities.argmax(1).cpu()
-    before, after = (float((p[nodes] == truth).double().mean()) for p in (given, found))
+    here = order.argsort()[nodes]
+    before, after = (float((p[here] == truth).double().mean()) for p in (given, found))
     return Share(before, after, len(nodes))
 
 
@@ -221,7 +250,7 @@ def _verdict(data: Data, refined: RefinedData, judged: Share | None) -> Verdict:
 
 def usual_top_k(data: Data) -> int:
     """Edges kept for each node where nobody says how many: about as many as the graph has."""
-    return max(FEWEST, round(2 * input_edges(data) / max(1, int(data.num_nodes or 0))))
+    return round(2 * input_edges(data) / max(1, int(data.num_nodes or 0))) or WITHOUT_EDGES
 
 
 def input_edges(data: Data) -> int:

@@ -114,7 +114,6 @@ class Search:
         value, column = largest(similar.view(len(here), -1), k)
         return value, self.starts[asked.gather(1, column // LONGEST)] + column % LONGEST
 
-
     def _members(self, lists: Tensor) -> Tensor:
         """The rows of some lists, then zeros: [G] -> [G, longest, D]."""
         assert self.starts is not None
