@@ -65,6 +65,8 @@ def tables(results: Path) -> dict[str, str]:
     return {
         **rate_tables(largest(results), travelled),
         **bytes_tables(travelled),
+        "measured": measured_table(read(results / "bench_refine.jsonl")),
+        "workers": workers_table(read(results / "bench_workers.jsonl")),
         "training": training_table(read(results / "train_scale.jsonl")),
         "sign": sign_table(newest(checks["sign"], "target", "seed", "backbone")),
         **lists_tables(newest(checks["lists"], "target", "seed", "view", "way", "search")),
@@ -111,6 +113,38 @@ def bytes_tables(rows: Rows) -> dict[str, str]:
     titles = ["stage", "known, on every machine", "sent with blocks", "brought back"]
     sums = ["GB", "known at once", "to each machine", "blocks and answers", "parts on disk"]
     return {"bytes": table(titles, lines), "totals": table(sums, whole)}
+
+
+def measured_table(rows: Rows) -> str:
+    """Whole refinements and audits, small graphs first; the slowest stage with its share."""
+    found = [row for row in rows if row.get("seconds") and row["part"] != "gcn"]
+    lines = []
+    names = ("device", "nodes", "target", "part")
+    for key, some in by([r | {"key": tuple(r[n] for n in names)} for r in found], "key").items():
+        stages = {row["stage"]: row for row in some}
+        whole = stages.pop("all")
+        slow = max(stages.values(), key=lambda row: row["seconds"])
+        target = "random" if str(key[2]).isdigit() else key[2]
+        where = f"{key[0]}, {whole['threads']} threads" if key[0] == "cpu" else key[0]
+        lines.append((
+            *key[:2],
+            [key[3], target, f"{key[1]:,}", where, f"{whole['seconds']:.2f}",
+             f"{whole['peak_bytes'] / 1e9:.1f}",
+             f"{slow['stage']}, {100 * slow['seconds'] / whole['seconds']:.0f} %"],
+        ))  # fmt: skip
+    titles = ["", "graph", "nodes", "on", "seconds", "GB, peak", "slowest stage"]
+    return table(titles, [line for *_, line in sorted(lines, key=lambda one: one[:2])])
+
+
+def workers_table(rows: Rows) -> str:
+    lines = []
+    for row in newest(rows, "part", "device", "nodes", "share", "workers"):
+        size = f"{row['nodes']:,} nodes" if row["part"] == "refine" else f"{row['share']} of it"
+        waited = f"{100 * row['waited']:.0f} %" if "waited" in row else ""
+        who = str(row["workers"] or "this process")
+        lines.append([row["part"], size, row["device"], who, f"{row['seconds']:.1f}", waited])
+    titles = ["", "size", "on", "workers", "seconds", "waiting for episodes"]
+    return table(titles, lines)
 
 
 def training_table(rows: Rows) -> str:
