@@ -1,5 +1,7 @@
 """Nearest rows: exact ones are exact, and lists find nearly all of them."""
 
+import time
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -81,3 +83,22 @@ def test_equal_and_empty_rows_are_no_trouble():
     assert not bool((pairs[0] == pairs[1]).any())
     assert Search.of(torch.zeros(5000, 0), exact=10).nearest(range(9), 8).shape == (2, 0)
     assert Search.of(torch.ones(1, 3)).nearest(range(1), 8).shape == (2, 0)
+    assert Search.of(torch.zeros(0, 3), exact=0).nearest(range(0), 8).shape == (2, 0)
+
+
+def test_zeros_take_no_room_in_lists_and_no_probes():
+    """Nine of ten rows are zeros: the others are found as if they were alone."""
+    real = clustered(3000)
+    where = torch.randperm(30000, generator=torch.Generator().manual_seed(1))[:3000].sort()[0]
+    rows = torch.zeros(30000, 48).index_copy_(0, where, real)
+    among, alone = Search.of(rows, exact=1000), Search.of(real, exact=1000)
+    assert (among.many, len(among.rows)) == (30000, 3000)
+    assert torch.equal(among.nearest(range(30000), 8), where[alone.nearest(range(3000), 8)])
+
+
+def test_one_row_many_times_does_not_cost_its_square():
+    rows = torch.cat([torch.ones(300_000, 4) / 2, clustered(3000, 4)])
+    began = time.process_time()
+    found = Search.of(rows, exact=1000)
+    assert time.process_time() - began < 30
+    assert int(found.starts.diff().max()) <= search.LONGEST

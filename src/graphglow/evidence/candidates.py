@@ -71,7 +71,7 @@ def with_beliefs(views: list[Tensor], channels: list[Channel]) -> list[Tensor]:
 def find(known: Search, places: range) -> Tensor:
     """The nearest of some rows, each pair once: keys ``low N + high``, sorted."""
     pairs = known.nearest(places, NEAREST)
-    keys: Tensor = torch.unique(pairs.amin(0) * len(known.rows) + pairs.amax(0))
+    keys: Tensor = torch.unique(pairs.amin(0) * known.many + pairs.amax(0))
     return keys
 
 

@@ -35,12 +35,14 @@ class Search:
     """Rows in which nearest ones are looked for.
 
     Shapes:
-        rows [N, D]; with L lists: rows list by list, whose numbers were members [N], starts
-        [L + 1], centroids [L, D], around [L, <= AROUND]
+        rows [n, D] that are not zero, whose numbers were members [n]; with L lists, rows lie list
+        by list: starts [L + 1], centroids [L, D], around [L, <= AROUND]
     """
 
     rows: Tensor
-    members: Tensor | None = None
+    members: Tensor
+    many: int
+    """How many rows there were, with those of zeros, which are near to none."""
     starts: Tensor | None = None
     centroids: Tensor | None = None
     around: Tensor | None = None
@@ -49,25 +51,19 @@ class Search:
     def of(cls, rows: Tensor, exact: int | None = None) -> "Search":
         """Exact up to ``exact`` rows, by default as many as pays on this device."""
         exact = EXACT[rows.device.type] if exact is None else exact
-        if len(rows) <= exact or rows.shape[1] == 0:
-            return cls(rows)
-        generator = torch.Generator().manual_seed(0)
-        cells = _means(rows, -(-len(rows) // (LIST * CELL)), generator)
-        cell = _closest(rows, cells)
-        own, means, first = torch.empty_like(cell), [], 0
-        sizes = torch.bincount(cell, minlength=len(cells)).tolist()
-        for part in torch.split(cell.argsort(stable=True), sizes):
-            if len(part):
-                inside = rows[part]
-                means.append(_means(inside, -(-len(part) // LIST), generator))
-                own[part] = first + _closest(inside, means[-1])
-                first += len(means[-1])
-        members = own.argsort(stable=True)
-        starts, piece_of = _pieces(own[members])
-        centroids = torch.cat(means)[piece_of]
+        many = len(rows)
+        members = (rows.square().sum(1) > 0).nonzero()[:, 0]
+        if len(members) < many:
+            rows = rows[members]
+        if len(rows) <= exact:
+            return cls(rows, members, many)
+        own, centroids = _lists(rows, torch.Generator().manual_seed(0))
+        order = own.argsort(stable=True)
+        starts, piece_of = _pieces(own[order])
+        centroids = centroids[piece_of]
         near = min(AROUND, len(centroids))
         around = [(some @ centroids.T).topk(near, 1)[1] for some in torch.split(centroids, 2**12)]
-        return cls(rows[members], members, starts, centroids, torch.cat(around))
+        return cls(rows[order], members[order], many, starts, centroids, torch.cat(around))
 
     def __str__(self) -> str:
         if self.centroids is None:
@@ -77,7 +73,8 @@ class Search:
     def nearest(self, places: range, k: int) -> Tensor:
         """Rows at some places and the ``k`` nearest others of each, if the product is positive.
 
-        A place is a row's number or, with lists, where it stands in them.
+        A place is where a row stands among :attr:`rows`. With lists, a few nearest are found best:
+        a row looks at some 2,000 others.
 
         Shapes:
             n places -> [2, <= n k]: numbers of rows
@@ -86,16 +83,15 @@ class Search:
         found = [self.rows.new_empty(2, 0, dtype=torch.int64)]
         every = torch.arange(len(self.rows), device=self.rows.device)
         width = len(every) if self.starts is None else PROBES * LONGEST
-        step = max(1, SIMILARITIES[self.rows.device.type] // width)
-        if k > 0 and self.rows.shape[1]:
+        step = max(1, SIMILARITIES[self.rows.device.type] // max(1, width))
+        if k > 0:
             for here in torch.split(every[places.start : places.stop], step):
                 value, there = self._closest(here, k + 1)
                 value[there == here[:, None]] = -1
                 value, best = value.topk(min(k, value.shape[1]), 1)
                 pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
                 found.append(pairs[:, value > 1e-4])
-        pairs = torch.cat(found, 1)
-        return pairs if self.members is None else self.members[pairs]
+        return self.members[torch.cat(found, 1)]
 
     def _closest(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest products of rows at some places, and where: [n] -> [n, k], [n, k]."""
@@ -125,14 +121,35 @@ class Search:
         return rows
 
 
+def _lists(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The list of each row and the lists' centroids, in cells where there are many lists.
+
+    Shapes:
+        [n, D] -> [n], [L, D]
+    """
+    count = -(-len(rows) // LIST)
+    few = _means(rows, count if count <= 2 * CELL else -(-count // CELL), generator)
+    own = _closest(rows, few)
+    sizes = torch.bincount(own, minlength=len(few)).tolist()
+    if count <= 2 * CELL or max(sizes) > 0.9 * len(rows):  # or rows are all alike
+        return own, few
+    means, first = [], 0
+    for part in torch.split(own.argsort(stable=True), sizes):
+        if len(part):
+            inside, some = _lists(rows[part], generator)
+            own[part] = first + inside
+            means.append(some)
+            first += len(some)
+    return own, torch.cat(means)
+
+
 def _means(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Centroids of unit rows, by k-means of a sample: [N, D] -> [count, D]."""
     drawn = torch.randperm(len(rows), generator=generator)[: SAMPLE * count]
     sample = rows[drawn.to(rows.device)]
-    means = sample[:count]
+    means, number = sample[:count], torch.arange(count, device=rows.device)
     for _ in range(MOVES if count > 1 else 1):
-        share = F.one_hot(_closest(sample, means), count).to(rows)
-        moved = share.T @ sample
+        moved = (number[:, None] == _closest(sample, means)).to(rows) @ sample
         empty = moved.norm(dim=1, keepdim=True) < 1e-6
         means = torch.where(empty, means, F.normalize(moved, dim=1))
     return means
