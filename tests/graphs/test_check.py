@@ -216,3 +216,9 @@ def test_of_several_splits_one_must_be_chosen(small_graph):
         InputError, match=r"choose one.*data\.train_mask = data\.train_mask\[:, 0\]"
     ):
         check_graph(small_graph)
+
+
+def test_every_class_has_a_name_or_none_has(small_graph):
+    small_graph.class_names = ["only one"]
+    with pytest.raises(InputError, match="class_names must name all"):
+        check_graph(small_graph)

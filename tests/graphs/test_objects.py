@@ -276,7 +276,6 @@ def test_a_matrix_without_labels():
     [
         (ADJACENCY[:2], {}, "must be square [N, N] and hold numbers; got shape (2, 3)"),
         (ADJACENCY * 1j, {}, "hold numbers; got shape (3, 3) of complex128"),
-        (ADJACENCY, {"x": None}, "must come with node features x; got none"),
         (ADJACENCY, {"x": X[:2]}, "x must have one row per node (3); got 2 rows"),
         (ADJACENCY, {"x": [["a"]] * 3}, "x must hold numbers [N, D]; got others"),
         (ADJACENCY, {"y": None}, "a graph must have labels y [N]; got y of type NoneType"),
@@ -338,3 +337,9 @@ def test_bad_dgl_graphs():
         InputError, match=r"one kind of nodes and edges .* got nodes a, b and edges r"
     ):
         load_graph(mixed)
+
+
+def test_an_adjacency_matrix_without_features_is_known_by_its_edges():
+    with pytest.warns(InputWarning, match="known by their edges alone"):
+        data = load_graph(sp.csr_array(ADJACENCY), y=[0, 1, 0])
+    assert data.x.shape == (3, 1)

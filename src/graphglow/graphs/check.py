@@ -181,6 +181,8 @@ def checked_labels(
     low, high = int(y.min()), int(y.max())
     _need(low >= -1, f"y must be -1 (unlabelled) or a class from 0; got {low}")
     _need(high < num_nodes, f"y must hold classes below the node count {num_nodes}; got {high}")
+    if class_names is not None and high >= len(class_names):
+        raise InputError(f"class_names must name all {high + 1} classes of y; got {class_names}")
     classes = torch.unique(y[y >= 0]).tolist()
     if len(classes) < 2 and need_labels:
         names = class_names or range(num_nodes)

@@ -213,8 +213,8 @@ def _plain(column: Any) -> Any:
 def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
     """Make a graph, not yet checked; entries other than 1 are weights, zeros are no edges.
 
-    ``x`` [N, D] is an array, a SciPy sparse matrix, a tensor, or a DataFrame, whose columns are
-    encoded as those of a nodes table; ``y`` [N] holds integers (-1 for unlabelled) or text.
+    ``x`` [N, D] is absent, an array, a SciPy sparse matrix, a tensor, or a DataFrame, whose columns
+    are encoded as those of a nodes table; ``y`` [N] holds integers (-1 for unlabelled) or text.
     """
     shape, kind = adjacency.shape, adjacency.dtype
     if len(shape) != 2 or shape[0] != shape[1] or kind.kind not in "biuf":
@@ -222,12 +222,10 @@ def from_scipy(adjacency: Any, *, x: Any, y: Any) -> Data:
             f"an adjacency matrix must be square [N, N] and hold numbers; got shape {shape} of "
             f"{kind}"
         )
-    if x is None:
-        raise InputError("an adjacency matrix must come with node features x; got none")
     if is_frame(x):
         table = open_table(x)
         x, _ = encode_columns(table.frame(table.columns), table.what)
-    elif not isinstance(x, Tensor):
+    elif x is not None and not isinstance(x, Tensor):
         with one_sentence("x must hold numbers [N, D]; got others"):
             array = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float32)
         x = torch.from_numpy(array)

@@ -106,7 +106,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the folder, or at the end of a ``with`` block: the run's result is safe."""
-        with held(self):
+        with held(self, RunFolder):
             self._ended = True
 
     def files(self) -> list[Path]:
@@ -266,10 +266,12 @@ class Parts(RunFolder):
         return self.folder / f"part-{stage.replace(' ', '-')}-{number:06d}.safetensors"
 
 
-def held(folder: RunFolder | None) -> AbstractContextManager[object]:
+def held(
+    folder: RunFolder | None, kind: type[RunFolder] = Checkpoints, name: str = "checkpoints"
+) -> AbstractContextManager[object]:
     """A block in which this process has the folder to itself, if there is one."""
-    if folder is not None and not isinstance(folder, RunFolder):
-        raise InputError(f"checkpoints must be a Checkpoints; got {type(folder).__name__}")
+    if folder is not None and not isinstance(folder, kind):
+        raise InputError(f"{name} must be a {kind.__name__}; got {type(folder).__name__}")
     return nullcontext() if folder is None or folder._lock else folder
 
 

@@ -38,7 +38,7 @@ def sharing(
         ray: The address of a cluster.
         parts: Where finished blocks are kept.
     """
-    with held(parts):
+    with held(parts, Parts, "parts"):
         if parts is not None:
             parts.begin({**run, "graph": fingerprint(data), "device": device.type})
         with workers_or_here(workers, ray, device, parts) as each:

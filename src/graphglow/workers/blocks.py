@@ -79,7 +79,9 @@ class Blocks:
     def __enter__(self) -> "Blocks":
         processes, ray, device = self._how
         with ExitStack() as opened:
-            self._folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
+            self._folder = Path(
+                opened.enter_context(tempfile.TemporaryDirectory(prefix="graphglow-"))
+            )
             self._files = WeakIdKeyDictionary()
             self._workers = opened.enter_context(open_executor(processes, ray, device=device))
             self._open = opened.pop_all()
