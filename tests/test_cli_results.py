@@ -241,7 +241,7 @@ def test_transfer_has_controls_and_metrics_beside_its_accuracy(run):
 def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run, home, tmp_path):
     words = ["refine", "--result", home / "people.safetensors", "--out", tmp_path / "g.csv"]
     facts = run(*words, "--json").json
-    assert "of labelled pairs among the refined edges are of one class" in facts["verdict"]
+    assert "labelled pairs among the refined edges are of one class" in facts["verdict"]
     assert facts["top_k"] == round(2 * facts["input_edges"] / facts["nodes"])
 
 

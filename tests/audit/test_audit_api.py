@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -13,6 +14,7 @@ from torch_geometric.data import Batch, Data
 
 import graphglow
 from graphglow.errors import InputError, InputWarning
+from graphglow.graphs.perturb import add_edges
 
 
 def test_false_edges_are_told_from_real_ones(damaged_audit):
@@ -22,6 +24,22 @@ def test_false_edges_are_told_from_real_ones(damaged_audit):
     assert abs(audit.false_share.estimate - 0.3) < 0.2
     mean = float(1 - audit.probability_real.mean())
     assert mean == pytest.approx(audit.false_share.estimate, abs=0.01)
+
+
+def test_a_verdict_says_where_no_edge_can_be_named(damaged_audit):
+    audit, _ = damaged_audit
+    assert "). More likely false than real: " in audit.verdict
+    sure = replace(audit.findings, edge_log_odds=torch.ones_like(audit.findings.edge_log_odds))
+    found = replace(audit, findings=sure).verdict
+    assert "). None can be named: each is more likely real than false. Pairs that " in found
+
+
+def test_edges_that_were_made_are_said_to_be(damaged_audit):
+    said = "These edges join nearest neighbours; they were made, not given."
+    wine = graphglow.load_graph("wine")
+    assert graphglow.audit(wine, missing=False).verdict.endswith(f" {said}")
+    assert said not in damaged_audit[0].verdict
+    assert said not in graphglow.audit(add_edges(wine, 0.3, seed=0)).verdict
 
 
 def test_suspects_hold_every_edge_once_the_worst_first(damaged_audit):

@@ -32,6 +32,7 @@ def test_a_path_and_a_lonely_node():
 def test_names_and_graphs_without_anything():
     wine = graphglow.describe("wine")
     assert (wine["nodes"], wine["edges"]) == (178, 1199)
+    assert wine["made_of_nearest_neighbours"]
     assert wine["homophily"] > wine["homophily_over_chance"] > 0.8
     alone = graphglow.load_graph(Data(x=torch.rand(30, 2), y=torch.arange(30) % 2))
     assert graphglow.describe(alone)["made_of_nearest_neighbours"]

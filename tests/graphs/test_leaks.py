@@ -38,6 +38,29 @@ def test_a_leak_is_named(name):
         graphglow.load_graph(table(**{name: LEAKS[name], **HONEST}))
 
 
+KNOWN_OF_ONE = {
+    "reason": lambda rng: rng.choice(["moved", "price", "other"], N),
+    "one word": lambda rng: np.full(N, "left"),
+    "amount": lambda rng: rng.normal(size=N),
+    "left on": lambda rng: np.array([f"2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(N)]),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN_OF_ONE)
+@pytest.mark.parametrize("leak", [True, False])
+def test_what_is_filled_in_for_one_class_alone_is_named(name, leak):
+    frame = table()
+    frame["label"] = np.arange(N) % 2
+    blank = frame["label"] == 0 if leak else np.arange(N) % 4 < 2
+    values = pd.Series(KNOWN_OF_ONE[name](np.random.default_rng(1)))
+    frame[name] = values.mask(blank)
+    if not leak:
+        graphglow.load_graph(frame)
+        return
+    with pytest.warns(graphglow.InputWarning, match=rf"column '{name}' \(100.0%\) of graph alone"):
+        graphglow.load_graph(frame)
+
+
 def bare(leak=True, seed=0):
     """A Data in whose column 7 of 50 the label is, in an order and scale of its own."""
     generator = torch.Generator().manual_seed(seed)

@@ -86,6 +86,22 @@ def test_edges_below_a_probability_are_left_out(wine, refined):
     assert sure.edge_index.shape[1] == int((refined.edge_probability >= 0.9).sum())
 
 
+def test_a_graph_without_an_edge_left_is_not_better(wine, refined):
+    with pytest.warns(graphglow.InputWarning, match="no edges are left"):
+        none = graphglow.refine(wine, device="cpu", min_probability=1)
+    assert none.edge_index.shape[1] == 0
+    assert none.verdict == ("cannot tell: no edges are left, as no pair reaches min_probability 1")
+    assert torch.equal(none.class_probability, refined.class_probability)
+    assert "over the input graph, whichever edges are kept" in refined.verdict
+
+
+def test_refined_edges_are_not_those_that_were_made(wine, refined):
+    table = graphglow.load_graph(Data(x=wine.x, y=wine.y))
+    for given, made in ((wine, refined), (table, graphglow.refine(table, device="cpu"))):
+        assert graphglow.describe(given)["made_of_nearest_neighbours"]
+        assert not graphglow.describe(made)["made_of_nearest_neighbours"]
+
+
 def test_the_control_was_never_trained(wine, refined):
     control = graphglow.refine(wine, "untrained", device="cpu")
     assert not torch.equal(control.class_probability, refined.class_probability)
@@ -153,9 +169,10 @@ def test_a_part_of_the_split_has_a_name(refined):
 
 def test_the_verdict_says_by_what_it_is_better(refined, wine):
     assert re.match(
-        r"better: closed-form predictions of 4\d validation nodes are ", refined.verdict
+        r"better: 9\S+% of \d+ labelled pairs among the refined edges are of one class, .*; "
+        r"closed-form predictions of 4\d validation nodes are ",
+        refined.verdict,
     )
-    assert "of labelled pairs among the refined edges are of one class" in refined.verdict
     blank = wine.clone()
     blank.y = torch.full_like(wine.y, -1)
     assert graphglow.refine(blank, device="cpu").verdict == "cannot tell: no labels"
@@ -189,7 +206,7 @@ def test_weights_may_be_a_column_and_weightless_edges_are_none(wine):
     across = wine.y[wine.edge_index[0]] != wine.y[wine.edge_index[1]]
     some.edge_weight = (~across).float()[:, None]
     made = graphglow.refine(some, device="cpu")
-    assert "against 100.0% of the input's" in made.verdict
+    assert re.search(r"against 100.0% of \d+ of the input's", made.verdict)
     assert input_edges(some) < input_edges(wine)
     assert graphglow.explain_pair(some, 0, 1, device="cpu").probability > 0
 
@@ -206,7 +223,7 @@ def test_a_worse_graph_is_said(wine):
     same = wine.y[wine.edge_index[0]] == wine.y[wine.edge_index[1]]
     best.edge_index = wine.edge_index[:, same]
     best.x = torch.randn(wine.x.shape, generator=torch.Generator().manual_seed(0))
-    with pytest.warns(graphglow.InputWarning, match="worse: .* against 100.0% of the input's"):
+    with pytest.warns(graphglow.InputWarning, match="worse: .* against 100.0% of"):
         graphglow.refine(best, "untrained", top_k=60, device="cpu", drop=False)
 
 

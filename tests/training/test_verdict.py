@@ -15,16 +15,21 @@ WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
 @pytest.mark.parametrize(
     ("edges", "right", "begins"),
     [
-        ((0.5, 0.9, 100), None, "better: 90.0% of labelled pairs among the refined edges"),
-        ((0.737, 0.549, 900), None, "worse: 54.9% of labelled pairs"),
+        ((0.5, 0.9, 100), None, "better: 90.0% of 1,200 labelled pairs among the refined edges"),
+        ((0.737, 0.549, 900), None, "worse: 54.9% of 1,200 labelled pairs"),
+        ((0.7, 0.5, 900), (0.8, 0.81, 50), "worse: 50.0% of 1,200 labelled"),  # not by the rise
+        ((0.5, 0.51, 90), (0.8, 0.3, 50), "worse: new 30.0%"),
+        ((0.5, 0.9, 100), (0.8, 0.81, 50), "better: 90.0%"),
         ((0.5, 0.51, 100), (0.8, 0.81, 50), "no clear difference: new 81.0% against 80.0%; 51"),
-        ((0.5, 0.9, 100), (0.8, 0.3, 50), "better in one way and worse in another: new 30.0%"),
+        ((0.5, 0.9, 100), (0.8, 0.3, 50), "better in one way and worse in another: 90.0% of"),
         (None, None, "cannot tell: no labels"),
     ],
 )
 def test_a_verdict_says_by_what(edges, right, begins):
-    found = verdict_of(edges and Share(*edges), right and Share(*right), **WORDS)
+    found = verdict_of(edges and Share(*edges, (70, 1200)), right and Share(*right), **WORDS)
     assert found.sentence.startswith(begins)
+    if edges:
+        assert f"{edges[0]:.1%} of 70 of the input's" in found.sentence
     assert found.worse == begins.startswith("worse")
 
 
@@ -38,8 +43,8 @@ def test_homophily_reads_validation_labels_and_never_those_of_test():
     masks = {name: torch.zeros(4, dtype=torch.bool) for name in ("train_mask", "val_mask")}
     masks["train_mask"][:2], masks["val_mask"][2] = True, True
     data = Data(y=torch.tensor([0, 0, 1, 1]), edge_index=edges, num_nodes=4, **masks)
-    assert homophily(data, edges) == Share(0.0, 0.0, 1)  # 1 - 2, whose end is of validation
-    assert homophily(data, edges[:, :1]) == Share(0.5, 1.0, 1)  # only 0 - 1 is in both
+    assert homophily(data, edges) == Share(0.0, 0.0, 1, (1, 1))  # 1 - 2, whose end is of validation
+    assert homophily(data, edges[:, :1]) == Share(0.5, 1.0, 1, (2, 1))  # only 0 - 1 is in both
     assert homophily(data, edges[:, 2:]) is None
     assert homophily(Data(edge_index=edges, num_nodes=4), edges) is None
 
@@ -65,7 +70,7 @@ def test_without_validation_edges_are_judged(data):
     few = data.clone()
     few.val_mask = torch.zeros_like(few.val_mask)
     found = graphglow.transfer(few, config=graphglow.TransferConfig(epochs=3, device="cpu"))
-    assert "of labelled pairs among the refined edges" in found.verdict
+    assert "labelled pairs among the refined edges" in found.verdict
     assert set(found.controls()) == {"majority"}
 
 

@@ -21,6 +21,8 @@ from graphglow.ops.knn import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
+MADE = ("knn_graph", "knn_table")
+"""Say that edges join nearest neighbours: for want of any, or in the package's own tables."""
 CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
@@ -68,6 +70,11 @@ def check_graph(
     return complete_masks(
         data, split_seed, need_labels=need_labels, need_validation=need_validation
     )
+
+
+def edges_were_made(data: Data) -> bool:
+    """Whether the edges join nearest neighbours, and nobody gave them."""
+    return any(data.get(name, False) for name in MADE)
 
 
 def one_graph(data: object) -> Data:

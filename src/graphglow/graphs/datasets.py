@@ -150,7 +150,8 @@ def read_table(name: str) -> Data:
 
     table, target = getattr(datasets, f"load_{name}")(return_X_y=True)
     x = torch.from_numpy(StandardScaler().fit_transform(table)).float()
-    return Data(x=x, edge_index=knn_edges(x), y=torch.from_numpy(target).long())
+    y = torch.from_numpy(target).long()
+    return Data(x=x, edge_index=knn_edges(x), y=y, knn_table=True)
 
 
 def read_synthetic(info: DatasetInfo) -> Data:

@@ -7,7 +7,7 @@ from scipy.sparse.csgraph import connected_components
 from torch_geometric.utils import degree, homophily, subgraph, to_scipy_sparse_matrix
 
 from graphglow.errors import InputError
-from graphglow.graphs.check import checked_edges, checked_labels
+from graphglow.graphs.check import checked_edges, checked_labels, edges_were_made
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.load import as_graph
 from graphglow.graphs.write import own_classes
@@ -43,7 +43,7 @@ def describe(data: Any) -> dict[str, Any]:
         "name": str(data.get("name") or "graph"),
         "nodes": count,
         "edges": len(low),
-        "made_of_nearest_neighbours": bool(data.get("knn_graph", False)),
+        "made_of_nearest_neighbours": edges_were_made(data),
         "features": 0 if x is None else int(x.shape[1]),
         "labelled": int(known.sum()),
         "classes": {name: int((y == code).sum()) for code, name in enumerate(names)},

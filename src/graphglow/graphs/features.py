@@ -145,10 +145,13 @@ def _described(column: Any, where: str) -> dict[str, Any] | None:
         )
     text = filled(column)
     present = text[text != ""]
-    for date in (None, "ISO8601", *_guessed_format(present)):
+    wrong = {date: int(_parsed(text, date)[1].sum()) for date in _guessed_formats(present)}
+    for date in (None, "ISO8601", *sorted(wrong, key=lambda date: wrong[date])):
         if 2 * _parsed(text, date)[1].sum() <= len(present):  # most are: then all must be
-            if date not in (None, "ISO8601"):
-                note(f"{where} is read as dates by the format {date}")
+            if date in wrong:
+                either = list(wrong.values()) == [0, 0]
+                other = " (all can be read with the day first, too)" if either else ""
+                note(f"{where} is read as dates by the format {date}{other}")
             return facts | _scaling(column, where, date)
     if (some := present.nunique()) > MAX_CATEGORIES or FEW_CATEGORIES < some > len(present) / 2:
         note(
@@ -159,14 +162,21 @@ def _described(column: Any, where: str) -> dict[str, Any] | None:
     return facts | {"categories": sorted(set(present))}
 
 
-def _guessed_format(present: Any) -> list[str]:
-    """The format of dates that pandas reads in the first cell, if it has a year in full."""
+def _guessed_formats(present: Any) -> list[str]:
+    """Formats of dates that pandas reads in the first cell, if it has a year in full.
+
+    There are two where the month may come first, which is tried first, or the day.
+    """
     from pandas.tseries.api import guess_datetime_format
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pandas' of days that come first
-        guessed = guess_datetime_format(present.iloc[0]) if len(present) else None
-    return [guessed] if guessed and "%Y" in guessed else []
+        guessed = [
+            guess_datetime_format(cell, dayfirst=dayfirst)
+            for cell in present.iloc[:1]
+            for dayfirst in (False, True)
+        ]
+    return [date for date in dict.fromkeys(guessed) if date and "%Y" in date]
 
 
 def _scaling(column: Any, where: str, date: str | None = None) -> dict[str, Any]:

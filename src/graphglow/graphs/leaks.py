@@ -102,17 +102,21 @@ def _telling(x: Tensor, y: Tensor) -> list[int]:
 
 
 def _by_category(one_hot: Tensor, y: Tensor) -> float:
-    """Accuracy of the most common class among the others of a node's category: [n, K], [n]."""
+    """Accuracy of the most common class among the others of a node's category: [n, K], [n].
+
+    Blank is a category too: what is filled in for one class alone gives it away.
+    """
+    one_hot = torch.cat([one_hot, 1 - one_hot.sum(1, keepdim=True)], 1)  # [n, K + 1]
     classes = F.one_hot(y).to(one_hot)  # [n, C]
-    others = one_hot @ (one_hot.T @ classes) - classes * one_hot.sum(1, keepdim=True)
+    others = one_hot @ (one_hot.T @ classes) - classes
     best, predicted = others.max(1)
     return float(((predicted == y) & (best > 0)).double().mean())
 
 
 def _by_number(values: Tensor, y: Tensor) -> float:
-    """Accuracy of as many intervals as there are classes: [n, 1], [n]."""
+    """Accuracy of as many intervals, or blanks (0, the mean), as there are classes: [n, 1], [n]."""
     from sklearn.tree import DecisionTreeClassifier
 
-    known = np.unique(y.numpy())
-    tree = DecisionTreeClassifier(max_leaf_nodes=len(known), random_state=0)
-    return float(tree.fit(values.numpy(), y.numpy()).score(values.numpy(), y.numpy()))
+    seen, known = torch.cat([values, values == 0], 1).numpy(), y.numpy()
+    tree = DecisionTreeClassifier(max_leaf_nodes=len(np.unique(known)), random_state=0)
+    return float(tree.fit(seen, known).score(seen, known))

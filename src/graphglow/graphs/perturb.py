@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
+from graphglow.graphs.check import MADE
 from graphglow.graphs.graph import undirected_edges
 
 
@@ -119,4 +120,6 @@ def _with_edges(data: Data, kept: Tensor | None) -> Data:
                 changed[name] = data[name][..., kept]
         else:
             del changed[name]
+    for name in MADE:
+        changed.pop(name, None)
     return changed

@@ -23,6 +23,7 @@ from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import as_graph
+from graphglow.graphs.check import edges_were_made
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.pretrained import FOLDER, evidence_learner
@@ -103,9 +104,14 @@ class Audit:
         likely = int((self.findings.pair_log_odds > 0).sum())
         low, about, high = (f"{100 * p:.0f} %" for p in (share.low, share.estimate, share.high))
         perhaps = ", so perhaps none" if share.low == 0 else ""
+        named = f"More likely false than real: {doubtful:,}"
+        if doubtful == 0:
+            named = "None can be named: each is more likely real than false"
+        made = " These edges join nearest neighbours; they were made, not given."
         return (
-            f"About {about} of {count:,} edges look false ({low} to {high}{perhaps}). More likely "
-            f"false than real: {doubtful:,}. Pairs that look like missing edges: {likely:,}."
+            f"About {about} of {count:,} edges look false ({low} to {high}{perhaps}). {named}. "
+            f"Pairs that look like missing edges: {likely:,}."
+            f"{made if edges_were_made(self.data) else ''}"
         )
 
     @cached_property

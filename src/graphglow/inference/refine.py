@@ -41,8 +41,9 @@ class RefinedData(Data):  # type: ignore[misc]
         edge_probability [E] that both ends are of one class; edge_in_input [E];
         class_probability [N, C], absent without labels
 
-    ``verdict`` says in one line whether this is better than the input, and by what; ``search`` how
-    the nearest nodes were found: ``exact``, or how many of how many lists were looked through.
+    ``verdict`` says in one line whether this is better than the input, and by what; predictions do
+    not depend on the edges that are kept. ``search`` says how the nearest nodes were found:
+    ``exact``, or how many of how many lists were looked through.
     """
 
     def predict_proba(self) -> Tensor | None:
@@ -145,7 +146,7 @@ def refine(
         refined.class_probability = made.probabilities.cpu()[order.argsort()]
     if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
         refined.num_nodes = made.num_nodes
-    verdict = _verdict(data, refined, judged)
+    verdict = _verdict(data, refined, judged, min_probability)
     refined.verdict, refined.search = verdict.sentence, made.search
     verdict.warn()
     return refined
@@ -233,9 +234,15 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:
     return Share(before, after, len(nodes))
 
 
-def _verdict(data: Data, refined: RefinedData, judged: Share | None) -> Verdict:
+def _verdict(
+    data: Data, refined: RefinedData, judged: Share | None, min_probability: float
+) -> Verdict:
     labels = data.get("y") is not None and bool((data.y >= 0).any())
     edges = refined.edge_index
+    if edges.shape[1] == 0 and int(data.num_nodes) > 1:
+        limit = f"reaches min_probability {min_probability:g}"
+        why = f"no pair {limit if min_probability else 'is above chance'}"
+        return Verdict(f"cannot tell: no edges are left, as {why}", True)
     if edges.shape[1] == 2 * input_edges(data) and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)
     nodes = judged.cases if judged else 0
@@ -243,7 +250,7 @@ def _verdict(data: Data, refined: RefinedData, judged: Share | None) -> Verdict:
         homophily(data, edges),
         judged,
         whose=f"closed-form predictions of {nodes:,} validation nodes are {{}} right, against {{}} "
-        "over the input graph",
+        "over the input graph, whichever edges are kept",
         unknown=NO_PAIRS if labels else "no labels",
     )
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least
+from graphglow.graphs.check import MADE
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
 from graphglow.ops.sparse import SparseMatrix
@@ -43,8 +44,8 @@ def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> 
 def without_edges(data: Data) -> Data:
     """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
     for name in list(data.keys()):
-        directed = name.startswith("directed_edge_")
-        if directed or name == "adj_t" or (name not in OF_NODES and data.is_edge_attr(name)):
+        of_edges = name.startswith("directed_edge_") or name in ("adj_t", *MADE)
+        if of_edges or (name not in OF_NODES and data.is_edge_attr(name)):
             del data[name]
     return data
 

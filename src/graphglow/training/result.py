@@ -18,6 +18,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.gnn.latent_gnn import Encoded
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
+from graphglow.graphs.check import MADE
 from graphglow.graphs.tables import Columns
 from graphglow.graphs.write import prediction_frame
 from graphglow.pretrained import Learner
@@ -39,7 +40,7 @@ if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
 GRAPH_LISTS = ("node_id", "class_names")
-GRAPH_FACTS = ("knn_graph", "feature_columns")
+GRAPH_FACTS = (*MADE, "feature_columns")
 """What else of a graph is saved, so that new nodes are treated as those of training were."""
 MEASURED: dict[str, Callable[[Any], Any]] = {
     "history": lambda rows: [Epoch(*row) for row in rows],

@@ -25,6 +25,8 @@ class Share(NamedTuple):
     before: float
     after: float
     cases: int
+    pairs: tuple[int, int] = (0, 0)
+    """Of edges: how many each share is of."""
 
     @property
     def sign(self) -> int:
@@ -74,14 +76,14 @@ def homophily(data: Data, edge_index: Tensor) -> Share | None:
         float((y[low] == y[high])[b].double().mean())
         for b, (low, high) in zip(both, pairs, strict=True)
     ]
-    cases = min(int(b.sum()) for b in both)
-    return Share(same[0], same[1], min(cases, int(known.sum())))  # pairs share nodes
+    counts = int(both[0].sum()), int(both[1].sum())
+    return Share(same[0], same[1], min(*counts, int(known.sum())), counts)  # pairs share nodes
 
 
 def verdict_of(
     edges: Share | None, right: Share | None, *, whose: str = "", unknown: str
 ) -> Verdict:
-    """Put the two in one line.
+    """Put the two in one line; what decided comes first.
 
     Args:
         edges: Homophily.
@@ -89,19 +91,21 @@ def verdict_of(
         whose: What has the accuracies, after and before, as ``"new {} against {} of the old"``.
         unknown: Why there is neither.
     """
-    said, signs = [], set()
+    said = []
     if right is not None:
-        said.append(whose.format(f"{right.after:.1%}", f"{right.before:.1%}"))
-        signs.add(right.sign)
+        said.append((right.sign, whose.format(f"{right.after:.1%}", f"{right.before:.1%}")))
     if edges is not None:
-        said.append(
-            f"{edges.after:.1%} of labelled pairs among the refined edges are of one class, "
-            f"against {edges.before:.1%} of the input's"
+        before, after = edges.pairs
+        sentence = (
+            f"{edges.after:.1%} of {after:,} labelled pairs among the refined edges are of one "
+            f"class, against {edges.before:.1%} of {before:,} of the input's"
         )
-        signs.add(edges.sign)
+        said.append((edges.sign, sentence))
     if not said:
         return Verdict(f"cannot tell: {unknown}", False)
+    signs = {sign for sign, _ in said}
     word = "better" if 1 in signs else "worse" if -1 in signs else "no clear difference"
     if {1, -1} <= signs:
         word = "better in one way and worse in another"
-    return Verdict(f"{word}: {'; '.join(said)}", word == "worse")
+    said.sort(key=lambda one: one[0], reverse=1 in signs)
+    return Verdict(f"{word}: {'; '.join(words for _, words in said)}", word == "worse")
