@@ -146,7 +146,7 @@ def test_a_table_of_a_pair_is_never_overwritten(run, table, tmp_path):
 
 def test_homophily_is_counted_and_weighed(run):
     words = ["refine", "--learner", "paper", "--target", TARGET, *GLOW, *COLUMNS]
-    status, out, _ = run(*words, "--out", "r.npz", "--json")
+    status, out, _ = run(*words, "--top-k", "8", "--out", "r.npz", "--json")
     assert status == 0
     facts = json.loads(out)
     refined = load_graph("r.npz")

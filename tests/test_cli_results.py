@@ -238,7 +238,10 @@ def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run
     words = ["refine", "--result", home / "people.safetensors", "--out", tmp_path / "g.csv"]
     facts = run(*words, "--json").json
     assert "of labelled pairs among the refined edges are of one class" in facts["verdict"]
-    assert facts["top_k"] == round(2 * facts["input_edges"] / facts["nodes"])
+    usual = round(2 * facts["input_edges"] / facts["nodes"])
+    assert facts["top_k"] == usual + 1  # and itself
+    alone = run(*words, "--json", "--no-self-loops", "--overwrite").json
+    assert alone["top_k"] == usual
 
 
 def test_bad_numbers_are_refused_before_the_graph_is_read(run, tmp_path):

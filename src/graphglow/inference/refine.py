@@ -95,8 +95,9 @@ def refine(
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
-    Pairs that are more likely of one class than two random nodes are become edges, input edges that
-    are not are left out. Labels outside of the training nodes are never read, but for the
+    Edges are the strongest of the pairs, joined in the input or not, that are more likely of one
+    class than two random nodes are: as many as the input has edges, unless asked for otherwise, so
+    that many an input edge above chance is left out as well. Labels outside of the training nodes are never read, but for the
     ``verdict``, which reads validation labels; if it is bad, that is an :class:`InputWarning`.
 
     Args:
