@@ -45,6 +45,14 @@ class RefinedData(Data):  # type: ignore[misc]
     the nearest nodes were found: ``exact``, or how many of how many lists were looked through.
     """
 
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            known = sorted(self.keys()) + [verb for verb in vars(RefinedData) if verb[0] != "_"]
+            rule = f"a refined graph has {', '.join(known)}"
+            raise AttributeError(f"{rule}; got {name!r}") from error
+
     def predict_proba(self) -> Tensor | None:
         """Class probabilities of every node, in closed form [N, C]; None without labels."""
         found: Tensor | None = self.get("class_probability")
