@@ -168,10 +168,8 @@ def test_a_decision_for_people(run, home):
 def test_a_decision_is_written(run, home, tmp_path, name):
     assert run(*explain_words(home, "--out", tmp_path / name)).status == 0
     assert (tmp_path / name).stat().st_size > 0
-    if name == "why.html":  # a page of ours may be replaced
-        assert run(*explain_words(home, "--out", tmp_path / name)).status == 0
-    else:
-        assert "--overwrite" in run(*explain_words(home, "--out", tmp_path / name)).refuses()
+    assert "--overwrite" in run(*explain_words(home, "--out", tmp_path / name)).refuses()
+    assert run(*explain_words(home, "--out", tmp_path / name, "--overwrite")).status == 0
 
 
 def test_bad_words_to_explain_are_refused(run, home, tmp_path):
@@ -180,8 +178,6 @@ def test_bad_words_to_explain_are_refused(run, home, tmp_path):
     assert "top_k must be >= 1" in run(*explain_words(home, "--top-k", "0")).refuses()
     words = ["explain", "--result", home / "people.safetensors", "--node", "q5"]
     assert "the id of a node (nearest: " in run(*words).refuses()
-    (tmp_path / "mine.html").write_text("mine")
-    assert "--overwrite" in run(*explain_words(home, "--out", tmp_path / "mine.html")).refuses()
 
 
 # refine, with nothing trained
@@ -242,7 +238,10 @@ def test_the_graph_of_a_saved_transfer_has_a_verdict_and_about_as_many_edges(run
     words = ["refine", "--result", home / "people.safetensors", "--out", tmp_path / "g.csv"]
     facts = run(*words, "--json").json
     assert "labelled pairs among the refined edges are of one class" in facts["verdict"]
-    assert facts["top_k"] == round(2 * facts["input_edges"] / facts["nodes"])
+    usual = round(2 * facts["input_edges"] / facts["nodes"])
+    assert facts["top_k"] == usual + 1  # and itself
+    alone = run(*words, "--json", "--no-self-loops", "--overwrite").json
+    assert alone["top_k"] == usual
 
 
 def test_bad_numbers_are_refused_before_the_graph_is_read(run, tmp_path):

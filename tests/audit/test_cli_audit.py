@@ -34,8 +34,9 @@ def test_audit_writes_tables_and_a_page(tables, tmp_path, capsys):
     assert len(pd.read_csv(files["m.csv"])) == 9
     assert facts["false_share_low"] <= facts["false_share"] <= facts["false_share_high"]
     assert "edges look false" in files["page.html"].read_text()
-    assert main(words) == 2  # the tables exist
-    assert "must not exist, or pass --overwrite" in capsys.readouterr().err
+    for flag, name in (("--suspects", "s.csv"), ("--out", "page.html")):  # they exist
+        assert main(["audit", "--target", tables, flag, str(files[name])]) == 2
+        assert "must not exist, or pass --overwrite" in capsys.readouterr().err
 
 
 def test_audit_says_its_verdict_in_one_line(tables, capsys):

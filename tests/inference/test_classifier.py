@@ -1,13 +1,14 @@
 """Scikit-learn's verbs."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from graphglow.errors import InputError
+from graphglow.errors import InputError, InputWarning
 from graphglow.inference.classifier import SETTINGS, GlowClassifier
 from graphglow.training import transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
@@ -137,6 +138,20 @@ def test_a_class_that_only_test_nodes_have_is_wrong(data):
 def test_what_is_loaded_can_be_fitted():
     clf = GlowClassifier(epochs=2, device="cpu").fit("wine")
     assert clf.score() == pytest.approx(clf.result_.test_accuracy)
+
+
+@pytest.mark.filterwarnings("ignore:.*no split of its own", "ignore:.*no edges of its own")
+def test_rows_of_features_are_refused_with_a_line_that_fits_them():
+    X, y = np.random.default_rng(0).normal(size=(60, 4)), np.array(["a", "b"] * 30, dtype=object)
+    X[::2] += 2
+    with pytest.raises(InputError) as refused:
+        GlowClassifier().fit(X, y)
+    line = "GlowClassifier().fit(pandas.DataFrame(X).assign(label=y))"
+    assert line in str(refused.value)
+    y[:6] = None  # to predict
+    with pytest.warns(InputWarning, match="has no id column: a node's id is the number of its row"):
+        fitted = eval(line, {"GlowClassifier": GlowClassifier, "pandas": pd, "X": X, "y": y})
+    assert fitted.predict([0, 1, 2, 3, 4, 5]).tolist() == ["a", "b"] * 3
 
 
 def test_separate_labels_are_refused(data):

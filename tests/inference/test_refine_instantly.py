@@ -55,6 +55,24 @@ def test_the_frame_has_each_edge_once_in_the_users_ids(wine):
     assert {*frame.source} <= {*named.node_id}
 
 
+@pytest.mark.parametrize("suffix", [".pt", ".npz", ".graphml"])
+def test_what_is_known_of_edges_is_read_back(refined, tmp_path, suffix):
+    graphglow.write_graph(refined, tmp_path / f"g{suffix}")
+    back = graphglow.load_graph(tmp_path / f"g{suffix}")
+
+    def told(data):
+        values = zip(data.edge_probability.tolist(), data.edge_in_input.tolist(), strict=True)
+        return dict(zip(map(tuple, data.edge_index.T.tolist()), values, strict=True))
+
+    assert back.edge_in_input.dtype == torch.bool
+    assert told(back) == told(refined)
+
+
+def test_what_it_does_not_have_is_said_with_what_it_has(refined):
+    with pytest.raises(AttributeError, match=r"has class_names, .*to_frame, write_predictions; got 'plot'"):
+        refined.plot()
+
+
 def test_instant_predictions_are_probabilities_and_good_ones(refined):
     probabilities = refined.predict_proba()
     torch.testing.assert_close(probabilities.sum(1), torch.ones(len(probabilities)))

@@ -589,6 +589,14 @@ def test_the_transform_takes_it_by_default(mode, labelled):
     assert torch.equal(refined.x, data.x)
 
 
+def test_the_transform_has_the_edges_of_refine():
+    data = few()
+    found = graphglow.refine(data)
+    assert torch.equal(graphglow.RefineStructure()(data).edge_index, found.edge_index)
+    more = graphglow.RefineStructure(mode="augment")(data).edge_index[:, data.num_edges :]
+    assert torch.equal(more, found.edge_index[:, ~found.edge_in_input])
+
+
 def test_the_transform_reads_training_labels_only():
     data = few()
     changed = data.clone()

@@ -46,7 +46,6 @@ def audit(  # noqa: D417 (flags.py says the rest)
         seed: Of random numbers that the evidence uses.
     """
     from graphglow.inference import audit as auditing
-    from graphglow.report import is_report
     from graphglow.report.audit import write_audit
     from graphglow.report.page import PAGES
 
@@ -63,8 +62,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
     if missing is not None:
         missing = check_output(missing, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
     if out is not None:
-        replace = overwrite or is_report(out.expanduser())
-        out = check_output(out, overwrite=replace, suffixes=PAGES, inputs=inputs)
+        out = check_output(out, overwrite=overwrite, suffixes=PAGES, inputs=inputs)
     with waiting("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()

@@ -111,15 +111,13 @@ def explain(  # noqa: D417 (flags.py says the rest)
 def _checked(
     out: Path | None, inputs: tuple[object, ...], *, overwrite: bool, charts: bool
 ) -> Path | None:
-    """The file to write, tried before any work; a page of ours may be replaced."""
-    from graphglow.report import is_report
+    """The file to write, tried before any work."""
     from graphglow.report.page import PAGES, require_plotly
 
     if out is None:
         return None
-    replace = overwrite or is_report(out.expanduser())
     suffixes = (*PAGES, ".csv", ".parquet")
-    out = check_output(out, overwrite=replace, suffixes=suffixes, inputs=inputs)
+    out = check_output(out, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
     if charts and out.suffix.lower() in PAGES:
         require_plotly()
     return out

@@ -52,9 +52,10 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
 ) -> None:
     """Write a better graph to a file, in seconds and with nothing trained.
 
-    The frozen learner says of each edge how likely it joins nodes of one class, leaves out those
-    below chance and adds pairs above it; --workers and --ray share the work out. With --result, a
-    file that graphglow transfer --out wrote, the graph is that of the trained GNN's messages.
+    The frozen learner says of each edge, and of pairs without one, how likely they are of one
+    class, and keeps the strongest of both that are above chance: as many as the graph has edges,
+    unless flags say otherwise. --workers and --ray share the work out. With --result, a file that
+    graphglow transfer --out wrote, the graph is that of the trained GNN's messages.
     --learner paper has flags of its own.
 
     Example: graphglow refine --target wine --out better.csv --predictions classes.csv
@@ -69,8 +70,9 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         min_probability: Leave out edges below this probability (not with --result).
         add: Add no edge: only leave some of the graph's out (not with --result).
         drop: Leave no edge of the graph out: only add some (not with --result).
-        top_k: Edges kept for each node, the strongest; by default about as many as a node of the
-            graph has, and at least 8 (with --result: incoming ones).
+        top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
+            default as many are kept in all as the graph has, each node's strongest first (with
+            --result: incoming ones of each node, about as many as a node has, and its own).
         result: A file that graphglow transfer --out wrote, instead of --target: its graph, its
             settings.
         self_loops: With --result, leave out what a node passes to itself.
@@ -180,7 +182,7 @@ def refine_paper(  # noqa: D417 (the flags and the config say the rest)
             input_weight and latent_weight: how much of the weight came by the input graph, and how
             much was learned.
         top_k: Strongest incoming edges kept for each node; by default about as many as a node of
-            the graph has, and at least 8.
+            the graph has, and its own.
         self_loops: Leave out what a node passes to itself.
     """
     inputs = (learner_file(learner), target, reading.split_file)
@@ -202,7 +204,7 @@ def _write_refined(
 ) -> None:
     from graphglow.experiments.structure_metrics import graph_facts
 
-    top_k = evidence.usual_top_k(trained.data) if top_k is None else top_k
+    top_k = evidence.usual_top_k(trained.data) + self_loops if top_k is None else top_k
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)
         write_graph(graph, out)

@@ -28,8 +28,9 @@ from graphglow.storage import existing_file
 
 UNPACKED = 2**30
 VARIABLE = "GRAPHGLOW_UNPACK_LIMIT"
-WEIGHTS = ("edge_weight", "edge_input_weight", "edge_latent_weight")
-TENSORS = ("x", "y", "edge_index", "adj_t", *WEIGHTS)
+OF_EDGES = ("weight", "probability", "in_input", "input_weight", "latent_weight")
+"""What files of ours say of each edge; the weight is how much it counts."""
+TENSORS = ("x", "y", "edge_index", "adj_t", *(f"edge_{name}" for name in OF_EDGES))
 OWN_NAMES = ("node_id", "class_names")
 SPARSE = tuple(f"{of}_{part}" for of in ("adj", "attr") for part in ("data", "indices", "indptr"))
 NUMBERS = {*TENSORS, *SPLITS, *MASKS, *SPARSE, "adj_shape", "attr_shape", "attr_matrix"}

@@ -42,7 +42,7 @@ def say_leaks(data: Data) -> None:
     most = MOST if told else min(MOST, max(FEWEST, ENTRIES // max(1, x.shape[1])))
     nodes = known.nonzero()[:, 0]
     nodes = nodes[:: max(1, -(-len(nodes) // most))]
-    x = x if x.layout == torch.strided else x.to_sparse()
+    x = x.detach() if x.layout == torch.strided else x.detach().to_sparse()
     x, y = x.index_select(0, nodes.to(x.device)).to_dense().float().cpu(), y[nodes].cpu().long()
     counts = torch.bincount(y) if len(y) else torch.zeros(0)
     if len(nodes) < FEWEST or int((counts > 0).sum()) < 2 or not bool(x.isfinite().all()):

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.graphs.features import encode_columns, encode_labels
-from graphglow.graphs.files import edges_of, note, one_sentence
+from graphglow.graphs.files import OF_EDGES, edges_of, note, one_sentence
 from graphglow.graphs.table_file import is_frame, open_table
 from graphglow.graphs.tables import LEAVE_OUT, Columns, add_masks
 
@@ -97,9 +97,9 @@ def from_networkx(
     are left out with an :class:`InputWarning`. ``columns`` names others as label, split and weight,
     and those to leave out.
 
-    Edge attributes: ``weight`` (missing: 1) and, where every edge has them, ``input_weight`` and
-    ``latent_weight``, as :func:`~graphglow.graphs.write.to_networkx` writes them. Undirected edges
-    come in both directions.
+    Edge attributes: ``weight`` (missing: 1) and, where they are numbers at every edge, the others
+    that :func:`~graphglow.graphs.write.to_networkx` writes. Undirected edges come in both
+    directions.
     """
     import pandas as pd
 
@@ -167,15 +167,18 @@ def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str, weight: str)
     edge_index = torch.tensor(ends, dtype=torch.int64).reshape(-1, 2).T.contiguous()
     both = not graph.is_directed()
     data.edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1) if both else edge_index
-    for key in ("weight", "input_weight", "latent_weight"):
+    for key in OF_EDGES:
         own = weight if key == "weight" else key
         given = [attributes.get(own) for _, _, attributes in edges]
-        if not any(value is not None for value in given) or (key != "weight" and None in given):
+        if not any(value is not None for value in given):
+            continue
+        if key != "weight" and not all(isinstance(value, NUMBER) for value in given):
             continue
         try:
             values = torch.tensor([1.0 if value is None else float(value) for value in given])
         except (TypeError, ValueError, OverflowError) as error:
             raise InputError(f"edge {key}s of {name} must be numbers; got {error}") from error
+        values = values.bool() if key == "in_input" else values
         data[f"edge_{key}"] = values.repeat(2) if both else values
 
 

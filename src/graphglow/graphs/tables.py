@@ -6,6 +6,7 @@ blank), called as in ``NAMES``; all other columns are features. ``edges``: two e
 
 No column is guessed by its place: a wrong guess would be a wrong graph without a word. The one
 exception is a table of edges with two columns and perhaps ``weight``: it can mean nothing else.
+The rows of a DataFrame without edges need no ids: they are then known by their number.
 
 Nodes that come after training are read with the ids and the encoding of the graph, which
 ``data.feature_columns`` keeps: ``["columns"]`` as :mod:`graphglow.graphs.features` made them and
@@ -36,7 +37,7 @@ from graphglow.graphs.features import (
 )
 from graphglow.graphs.files import note, one_sentence
 from graphglow.graphs.split import SPLITS
-from graphglow.graphs.table_file import Table, find_table, is_table_file, open_table
+from graphglow.graphs.table_file import Table, find_table, is_frame, is_table_file, open_table
 
 NAMES: dict[str, tuple[str, ...]] = {
     "id": ("id", "node_id", "node"),
@@ -82,6 +83,9 @@ def read_tables(
         node_table, edge_table = open_table(nodes), None if edges is None else open_table(edges)
         if edge_table is None and _is_of_edges(node_table, roles):
             node_table, edge_table = None, node_table
+        elif edge_table is None and is_frame(nodes) and _find("id", node_table, roles) is None:
+            note(f"{node_table.what} has no id column: a node's id is the number of its row")
+            node_table = open_table(nodes.assign(id=range(len(nodes))))
     if node_table is None:
         assert edge_table is not None
         node_table = _ends_as_nodes(edge_table, roles, need_labels=need_labels)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.files import OWN_NAMES
+from graphglow.graphs.files import OF_EDGES, OWN_NAMES
 from graphglow.graphs.split import SPLITS
 from graphglow.graphs.table_file import require_pyarrow
 from graphglow.storage import atomic_path
@@ -25,10 +25,10 @@ def write_graph(data: Data, path: str | Path) -> None:
 
     ``.pt``, ``.npz`` and ``.graphml`` hold the whole graph and load back by ``load_graph``.
     ``.csv`` and ``.parquet`` hold the edges: ``source``, ``target``, ``weight``, in the user's own
-    node ids, and ``input_weight``, ``latent_weight`` where the graph has them.
+    node ids, and what else the graph says of edges: ``OF_EDGES``.
 
     Shapes:
-        edge_index [2, E]; edge_weight, edge_input_weight, edge_latent_weight [E], all optional
+        edge_index [2, E]; edge_weight, edge_probability and so on [E], all optional
     """
     path = Path(path).expanduser()
     writer = WRITERS.get(path.suffix.lower())
@@ -213,7 +213,7 @@ def _node_attributes(data: Data) -> dict[str, list[Any]]:
 def _edge_values(data: Data) -> dict[str, np.ndarray]:
     """The weights of each edge by name, of which ``weight`` is always there: [E] each."""
     values = {"weight": np.ones(data.edge_index.shape[1], dtype=np.float32)}
-    for name in ("weight", "probability", "in_input", "input_weight", "latent_weight"):
+    for name in OF_EDGES:
         if data.get(f"edge_{name}") is not None:
             values[name] = _array(data[f"edge_{name}"]).reshape(-1)
     return values

@@ -143,7 +143,8 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if self.graph is None:
                 raise InputError(
                     "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data)"
-                    "; rows of features become one by graphglow.load_graph(DataFrame)"
+                    "; rows of features are fitted by GlowClassifier().fit(pandas.DataFrame(X)"
+                    ".assign(label=y)), where a blank label is one to predict"
                 )
             graph = as_graph(self.graph, need_labels=False, split=False)
             nodes = _node_index(X, graph, at_least=1)

@@ -46,6 +46,14 @@ class RefinedData(Data):  # type: ignore[misc]
     ``exact``, or how many of how many lists were looked through.
     """
 
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            known = sorted(self.keys()) + [verb for verb in vars(RefinedData) if verb[0] != "_"]
+            rule = f"a refined graph has {', '.join(known)}"
+            raise AttributeError(f"{rule}; got {name!r}") from error
+
     def predict_proba(self) -> Tensor | None:
         """Class probabilities of every node, in closed form [N, C]; None without labels."""
         found: Tensor | None = self.get("class_probability")
@@ -96,8 +104,9 @@ def refine(
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
-    Pairs that are more likely of one class than two random nodes are become edges, input edges that
-    are not are left out. Labels outside of the training nodes are never read, but for the
+    Edges are the strongest of the pairs, joined in the input or not, that are more likely of one
+    class than two random nodes are: as many as the input has edges, unless asked for otherwise, so
+    that many an input edge above chance is left out as well. Labels outside of the training nodes are never read, but for the
     ``verdict``, which reads validation labels; if it is bad, that is an :class:`InputWarning`.
 
     Args:

@@ -15,6 +15,7 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import check_graph
 from graphglow.graphs.check import MASKS, one_graph
 from graphglow.graphs.graph import normalised_adjacency, normalised_features
+from graphglow.inference.refine import refine, usual_top_k
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.ops import EPS
 from graphglow.ops.sparse import SparseMatrix
@@ -36,8 +37,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         transform = T.Compose([T.RandomNodeSplit(), graphglow.RefineStructure()])
         data = transform(data)  # for any PyG model: GCNConv(..)(data.x, data.edge_index, ..)
 
-    **An evidence learner** trains nothing: it is :func:`graphglow.refine`, cut to each node's
-    ``top_k`` most probable edges. Only labels in ``train_mask`` are read, if there are any.
+    **An evidence learner** trains nothing: the edges are those of :func:`graphglow.refine`. Only
+    labels in ``train_mask`` are read, if there are any, and for its verdict those in ``val_mask``.
 
     **A learner of the paper's kind**, with labels and a split: a small GNN is trained under it, as
     in :func:`graphglow.transfer`, and its structure is taken. Labels outside ``train_mask`` and
@@ -56,12 +57,13 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
 
     Args:
         learner: What :func:`graphglow.load_learner` takes.
-        mode: ``"replace"``: each node's ``top_k`` strongest edges of the refined graph (under the
-            paper's learner, incoming edges of the mixture of input and learned graph).
-            ``"augment"``: the input edges as they are, then each node's ``top_k`` strongest
-            learned edges where the input has none; these have the share ``1 -
-            config.input_weight`` of the whole weight, as in the paper's mixture, or half of it.
-        top_k: Edges kept per node.
+        mode: ``"replace"``: the refined graph (under the paper's learner, each node's ``top_k``
+            strongest incoming edges of the mixture of input and learned graph). ``"augment"``: the
+            input edges as they are, then those of the refined graph where the input has none;
+            these have the share ``1 - config.input_weight`` of the whole weight, as in the paper's
+            mixture, or half of it.
+        top_k: Edges kept for each node, the strongest; by default about as many in all as the input
+            has, as in :func:`graphglow.refine`.
         config: Settings of the transfer under the paper's learner. Without labels only ``encoder``,
             ``num_layers``, ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend``
             and ``device`` count.
@@ -75,13 +77,14 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         self,
         learner: LearnerName = UNIVERSAL,
         mode: Mode = "replace",
-        top_k: int = 16,
+        top_k: int | None = None,
         config: PaperConfig | None = None,
         *,
         use_labels: bool | None = None,
     ) -> None:
         one_of("mode", mode, get_args(Mode))
-        at_least("top_k", top_k, 1)
+        if top_k is not None:
+            at_least("top_k", top_k, 1)
         self.learner = load_learner(learner)
         if config is not None and isinstance(self.learner, EvidenceLearner):
             raise InputError(
@@ -119,7 +122,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             kept, given = data.edge_index.cpu().long(), data.get("edge_weight")
             ones = torch.ones(kept.shape[1])
             kept_weight = ones if given is None else given.detach().cpu().float().flatten()
-        pairs, weight = self._learned_edges(adj, latent, has_input=len(kept_weight) > 0)
+        top_k = usual_top_k(checked) if self.top_k is None else self.top_k
+        pairs, weight = self._learned_edges(adj, latent, top_k, has_input=len(kept_weight) > 0)
         total = float(len(weight))  # a mean of 1, or the share that is theirs beside what is kept
         if float(kept_weight.sum()) > 0:
             share = self.config.input_weight
@@ -131,18 +135,17 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         return refined
 
     def _by_evidence(self, learner: EvidenceLearner, data: Data, from_labels: bool) -> Data:
-        """The ``top_k`` most probable edges of each node, kept if either end keeps them."""
+        """The edges of :func:`graphglow.refine`, or those of them that the input does not have."""
         known = copy.copy(data)
         if not from_labels:
             known.pop("y", None)
-        made = learner.refine(known)
-        strong = made.strongest(self.top_k)
-        pairs, weight = made.edge_index[:, strong].cpu(), made.edge_weight[strong].cpu()
+        made = refine(known.cpu(), learner, top_k=self.top_k)
+        pairs, weight = made.edge_index, made.edge_weight
         kept, kept_weight = pairs[:, :0], torch.empty(0)
         if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
             kept, given = data.edge_index.cpu(), data.get("edge_weight")
             kept_weight = torch.ones(kept.shape[1]) if given is None else given.cpu().float()
-            new = ~made.edge_in_input[strong].cpu()
+            new = ~made.edge_in_input
             pairs, weight = pairs[:, new], weight[new]
         total = float(kept_weight.sum()) or float(len(weight))
         refined = without_edges(copy.copy(data))
@@ -206,7 +209,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         return checked, adj, latent
 
     def _learned_edges(
-        self, adj: SparseMatrix, latent: Structure, *, has_input: bool
+        self, adj: SparseMatrix, latent: Structure, top_k: int, *, has_input: bool
     ) -> tuple[Tensor, Tensor]:
         """The edges to add, with the weights of one layer: [2, E], [E]."""
         share = self.config.input_weight
@@ -214,7 +217,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             share = 0.0
             if has_input:  # -infinity where the input has an edge: such an entry is never kept
                 adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        edges = strongest_edges(adj, latent, share, self.top_k, self_loops=False)
+        edges = strongest_edges(adj, latent, share, top_k, self_loops=False)
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()

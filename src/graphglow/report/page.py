@@ -73,7 +73,7 @@ def write_page(path: str | Path, template: str, *, charts: bool = True, **values
 
 
 def is_report(path: str | Path) -> bool:
-    """Whether ``path`` is a page of ours, and so may be replaced."""
+    """Whether ``path`` is a page of ours, which another report may replace."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(1000)

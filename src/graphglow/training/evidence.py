@@ -262,7 +262,7 @@ class EvidenceResult(TransferResult):
             "graph_weights": {n: round(weight, 3) for n, weight in self.graph_weights.items()},
             "chosen_by": self.chosen_by,
             "answers": {name: round(share, 3) for name, share in answers.items()},
-            "refined_edges": self.edge_index.shape[1] // 2,
+            "refined_edges_in_training": self.edge_index.shape[1] // 2,
             "device": self.device.type,
             "seed": self.config.seed,
         }
