@@ -69,7 +69,7 @@ def test_what_is_known_of_edges_is_read_back(refined, tmp_path, suffix):
 
 
 def test_what_it_does_not_have_is_said_with_what_it_has(refined):
-    with pytest.raises(AttributeError, match=r"has class_names, .*to_frame, write_predictions; got 'plot'"):
+    with pytest.raises(AttributeError, match=r"has class_names, .*, to_frame, .*; got 'plot'"):
         refined.plot()
 
 

@@ -106,8 +106,9 @@ def refine(
 
     Edges are the strongest of the pairs, joined in the input or not, that are more likely of one
     class than two random nodes are: as many as the input has edges, unless asked for otherwise, so
-    that many an input edge above chance is left out as well. Labels outside of the training nodes are never read, but for the
-    ``verdict``, which reads validation labels; if it is bad, that is an :class:`InputWarning`.
+    that input edges above chance may be left out too. Labels outside of the training nodes are
+    never read, but for the ``verdict``, which reads validation labels; if it is bad, that is an
+    :class:`InputWarning`.
 
     Args:
         data: The graph: a ``Data``, of which features, edges, labels and a split may each be
