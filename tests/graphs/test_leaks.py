@@ -154,3 +154,9 @@ def test_what_may_be_the_label_is_said_where_there_is_none(door):
     assert found.x.shape[1] == 1 + 1 + 20 + 3  # age and Target are numbers
     graphglow.load_graph(door(frame[["id", "age"]]), need_labels=False)
     graphglow.load_graph(door(frame.rename(columns={"Target": "label"})[["id", "label", "rare"]]))
+
+
+def test_features_that_are_being_learned_are_read_too():
+    data = graphglow.load_graph("synthetic-small")
+    data.x = data.x.requires_grad_()
+    assert graphglow.refine(data).num_nodes == data.num_nodes

@@ -23,6 +23,7 @@ from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import as_graph
+from graphglow.graphs.check import MADE
 from graphglow.graphs.check import edges_were_made
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.ops.sparse import SparseMatrix
@@ -237,6 +238,8 @@ class Audit:
         key = index.amin(0) * nodes + index.amax(0)
         kept = ~torch.isin(key, gone[0] * nodes + gone[1])
         repaired = data.edge_subgraph(kept)
+        for name in MADE:  # no longer of nearest neighbours alone
+            repaired.pop(name, None)
         if repaired.num_nodes != nodes:
             repaired.num_nodes = nodes
         if new.shape[1] == 0:
