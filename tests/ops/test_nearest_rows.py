@@ -54,6 +54,18 @@ def test_lists_find_nine_of_ten(cell, together, monkeypatch):
     assert recall > 0.9
 
 
+def test_threads_share_parts_and_find_the_same(monkeypatch):
+    monkeypatch.setitem(search.SIMILARITIES, "cpu", 2**20)
+    found, threads = Search.of(clustered(3000), exact=1000), torch.get_num_threads()
+    alone = []
+    for count in (1, 3):
+        torch.set_num_threads(count)
+        alone.append(found.nearest(range(3000), 8))
+        assert torch.get_num_threads() == count
+    torch.set_num_threads(threads)
+    assert torch.equal(*alone)
+
+
 def test_lists_at_once_find_what_they_find_one_by_one(monkeypatch):
     found = Search.of(clustered(3000), exact=1000)
     one_by_one = found.nearest(range(3000), 8)

@@ -23,8 +23,7 @@ from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import as_graph
-from graphglow.graphs.check import MADE
-from graphglow.graphs.check import edges_were_made
+from graphglow.graphs.check import MADE, edges_were_made
 from graphglow.graphs.write import own_classes, own_ids
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.pretrained import FOLDER, evidence_learner

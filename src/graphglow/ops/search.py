@@ -8,7 +8,9 @@ generator is fixed, and what is found depends on the rows alone.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -80,18 +82,29 @@ class Search:
             n places -> [2, <= n k]: numbers of rows
         """
         k = min(k, len(self.rows) - 1)
-        found = [self.rows.new_empty(2, 0, dtype=torch.int64)]
-        every = torch.arange(len(self.rows), device=self.rows.device)
-        width = len(every) if self.starts is None else PROBES * LONGEST
-        step = max(1, SIMILARITIES[self.rows.device.type] // max(1, width))
-        if k > 0:
-            for here in torch.split(every[places.start : places.stop], step):
-                value, there = self._closest(here, k + 1)
-                value[there == here[:, None]] = -1
-                value, best = value.topk(min(k, value.shape[1]), 1)
-                pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
-                found.append(pairs[:, value > 1e-4])
+        every = torch.arange(len(self.rows), device=self.rows.device)[places.start : places.stop]
+        if k < 1 or len(every) == 0:
+            return every.new_empty(2, 0)
+        width = len(self.rows) if self.starts is None else PROBES * LONGEST
+        parts = torch.split(every, max(1, SIMILARITIES[self.rows.device.type] // width))
+        find = partial(self._pairs, k=k)
+        threads = torch.get_num_threads()
+        if self.starts is None or self.rows.is_cuda or threads == 1:
+            found = [find(part) for part in parts]
+        else:  # products of lists are too small to be shared out, so parts are
+            with ThreadPoolExecutor(threads, "", torch.set_num_threads, (1,)) as pool:
+                found = list(pool.map(find, parts))
+            torch.set_num_threads(threads)
         return self.members[torch.cat(found, 1)]
+
+    @torch.no_grad()
+    def _pairs(self, here: Tensor, k: int) -> Tensor:
+        """Places and the ``k`` nearest of each: [n] -> [2, <= n k]."""
+        value, there = self._closest(here, k + 1)
+        value[there == here[:, None]] = -1
+        value, best = value.topk(min(k, value.shape[1]), 1)
+        pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
+        return pairs[:, value > 1e-4]
 
     def _closest(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest products of rows at some places, and where: [n] -> [n, k], [n, k]."""
