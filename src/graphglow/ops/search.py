@@ -27,7 +27,7 @@ PROBES = 16
 AROUND = 128
 """Lists that a row chooses from: those nearest to its own, by centroid."""
 SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how often
-SIMILARITIES = {"cpu": 2**22, "cuda": 2**28}  # in memory at once
+SIMILARITIES = {"cpu": 2**25, "cuda": 2**28}  # in memory at once
 TOGETHER = {"cpu": 1, "cuda": 2**25}  # numbers of the rows that one product of many lists reads
 CHUNK = 16  # columns whose largest is looked at first
 
