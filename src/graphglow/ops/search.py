@@ -1,10 +1,10 @@
 """The nearest of many rows to each of them: exact by blocks, or in lists where there are many.
 
-A list holds rows that lie together, by k-means in two levels: cells, and lists within a cell. A
-row looks through the lists of the centroids that are nearest to it, and time per row does not
-grow with the rows. Lists lie one after another in memory and rows are taken in that order, so that
-those that look through one list do so together. Centroids begin at random rows (pivots); the
-generator is fixed, and what is found depends on the rows alone.
+A list holds rows that lie together, by k-means: of cells where there are many rows, and of lists
+within a cell. A row looks through the lists of the centroids that are nearest to it, and time per
+row does not grow with the rows. Lists lie one after another in memory and rows are taken in that
+order, so that those that look through one list do so together. Centroids begin at random rows
+(pivots); the generator is fixed, and what is found depends on the rows alone.
 """
 
 from collections.abc import Iterator
@@ -144,12 +144,16 @@ def _lists(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     few = _means(rows, count if count <= 2 * CELL else -(-count // CELL), generator)
     own = _closest(rows, few)
     sizes = torch.bincount(own, minlength=len(few)).tolist()
-    if count <= 2 * CELL or max(sizes) > 0.9 * len(rows):  # or rows are all alike
+    if count <= 2 * CELL:
         return own, few
     means, first = [], 0
     for part in torch.split(own.argsort(stable=True), sizes):
         if len(part):
-            inside, some = _lists(rows[part], generator)
+            if len(part) > 0.9 * len(rows):  # nearly all alike: cells would be cut without end
+                some = _means(rows[part], CELL, generator)
+                inside = _closest(rows[part], some)
+            else:
+                inside, some = _lists(rows[part], generator)
             own[part] = first + inside
             means.append(some)
             first += len(some)
