@@ -47,9 +47,9 @@ def one_sentence(rule: str) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        if type(error).__name__ == "UnpicklingError":  # its advice is to read the file unsafely
-            raise InputError(rule) from error
         line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        if "weights_only" in line:  # torch's advice is to read the file unsafely
+            raise InputError(rule) from error
         raise InputError(f"{rule} ({line:.200})") from error
 
 
