@@ -98,15 +98,21 @@ class RefinedGraph:
         """``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
         return normalised_adjacency(self.edge_index, self.edge_weight, self.num_nodes)
 
+    def ranks(self) -> Tensor:
+        """The place of each edge among those of its first end, the heaviest first, from 0: [E]."""
+        here = self.edge_index[0]
+        order = torch.argsort(self.edge_weight, descending=True, stable=True)
+        order = order[torch.argsort(here[order], stable=True)]  # by node, then by weight
+        counts = torch.bincount(here, minlength=self.num_nodes)
+        first = (counts.cumsum(0) - counts)[here[order]]
+        rank = torch.empty_like(here)
+        rank[order] = torch.arange(len(order), device=here.device) - first
+        return rank
+
     def strongest(self, top_k: int) -> Tensor:
         """Whether an edge is among the ``top_k`` strongest of one of its ends: [E]."""
-        (here, there), weight, nodes = self.edge_index, self.edge_weight, self.num_nodes
-        order = torch.argsort(weight, descending=True, stable=True)
-        order = order[torch.argsort(here[order], stable=True)]  # by node, then by weight
-        counts = torch.bincount(here, minlength=nodes)
-        first = (counts.cumsum(0) - counts)[here[order]]
-        strong = torch.zeros_like(here, dtype=torch.bool)
-        strong[order] = torch.arange(len(order), device=here.device) - first < top_k
+        (here, there), nodes = self.edge_index, self.num_nodes
+        strong = self.ranks() < top_k
         return strong | torch.isin(there * nodes + here, (here * nodes + there)[strong])
 
     def dropped(self) -> tuple[Tensor, Tensor]:

@@ -193,16 +193,9 @@ def _best_first(made: RefinedGraph, count: int) -> Tensor:
     higher, then by weight. The best edge of every node is kept in any case: [E].
     """
     (here, there), weight, nodes = made.edge_index, made.edge_weight, made.num_nodes
-    order = torch.argsort(weight, descending=True, stable=True)
-    order = order[torch.argsort(here[order], stable=True)]  # by node, then by weight
-    counts = torch.bincount(here, minlength=nodes)
-    place = torch.empty_like(here)
-    place[order] = (
-        torch.arange(len(order), device=here.device) - (counts.cumsum(0) - counts)[here[order]]
-    )
     key = torch.minimum(here, there) * nodes + torch.maximum(here, there)
     pair, of = torch.unique(key, return_inverse=True)
-    higher = torch.full_like(pair, nodes).scatter_reduce(0, of, place, "amin")
+    higher = torch.full_like(pair, nodes).scatter_reduce(0, of, made.ranks(), "amin")
     heavy = torch.zeros_like(pair, dtype=weight.dtype).scatter_reduce(0, of, weight, "amax")
     best = heavy.argsort(descending=True, stable=True)
     best = best[higher[best].argsort(stable=True)]

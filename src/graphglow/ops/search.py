@@ -54,7 +54,7 @@ class Search:
         """Exact up to ``exact`` rows, by default as many as pays on this device."""
         exact = EXACT[rows.device.type] if exact is None else exact
         many = len(rows)
-        members = (rows.square().sum(1) > 0).nonzero()[:, 0]
+        members = (torch.linalg.vector_norm(rows, dim=1) > 0).nonzero()[:, 0]
         if len(members) < many:
             rows = rows[members]
         if len(rows) <= exact:
@@ -92,9 +92,11 @@ class Search:
         if self.starts is None or self.rows.is_cuda or threads == 1:
             found = [find(part) for part in parts]
         else:  # products of lists are too small to be shared out, so parts are
-            with ThreadPoolExecutor(threads, "", torch.set_num_threads, (1,)) as pool:
-                found = list(pool.map(find, parts))
-            torch.set_num_threads(threads)
+            try:
+                with ThreadPoolExecutor(threads, "", torch.set_num_threads, (1,)) as pool:
+                    found = list(pool.map(find, parts))
+            finally:
+                torch.set_num_threads(threads)  # a thread sets what new ones begin with
         return self.members[torch.cat(found, 1)]
 
     @torch.no_grad()
