@@ -13,6 +13,7 @@ import json
 import resource
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
@@ -31,10 +32,6 @@ CLASSES, EDGES, REFINED, FEATURES, LINK, ROLE = 10, 10, 8, 100, 32, 8
 
 class Drawn(RefinedGraph):
     """One that nobody asks about pairs."""
-
-    @property
-    def pairs(self) -> Tensor:
-        return self.edge_index[:, :0]
 
     @property
     def link(self) -> Tensor:
@@ -56,16 +53,13 @@ class Given(EvidenceLearner):
     def refine(self, data: Data, **_: object) -> RefinedGraph:
         generator = torch.Generator().manual_seed(1)
         nodes = int(data.num_nodes or 0)
-        edges = drawn(nodes, 0.6, REFINED, 1).edge_index
-        count = edges.shape[1]
+        low, high = drawn(nodes, 0.6, REFINED, 1).edge_index
+        pairs = torch.stack([low, high])[:, low < high]
+        count = pairs.shape[1]
         said = torch.rand(nodes, CLASSES, generator=generator)
         said[torch.arange(nodes), data.y] += 0.5
-        empty = torch.zeros(0)
         return Drawn(
-            edge_index=edges,
-            edge_weight=torch.rand(count // 2, generator=generator).repeat(2) + 0.1,
-            edge_probability=torch.full((count,), 0.6),
-            edge_in_input=torch.zeros(count, dtype=torch.bool),
+            edges=torch.arange(count),
             probabilities=said / said.sum(1, keepdim=True),
             channel_scores={},
             context={},
@@ -73,11 +67,11 @@ class Given(EvidenceLearner):
             chance=1 / CLASSES,
             calibration=0.0,
             search="given",
-            num_candidates=0,
-            pair_in_input=empty.bool(),
-            pair_log_odds=empty,
+            num_candidates=count,
+            pair_in_input=torch.zeros(count, dtype=torch.bool),
+            pair_log_odds=torch.rand(count, generator=generator) + 0.1,
             scale=torch.tensor([1.0, 0.0]),
-            known=None,
+            known=SimpleNamespace(pairs=pairs),
         )
 
 

@@ -156,10 +156,10 @@ def test_contributions_add_up_to_the_log_odds(learner):
 
 def test_dropped_edges_are_input_edges_below_chance(learner):
     refined = learner.refine(graph())
-    gone, _ = refined.dropped()
+    gone = refined.dropped()
     kept = int(refined.edge_in_input.sum()) // 2
     edges = torch.unique(graph().edge_index.sort(0).values, dim=1)
-    assert gone.shape[1] + kept == int((edges[0] != edges[1]).sum())
+    assert len(gone) + kept == int((edges[0] != edges[1]).sum())
 
 
 def test_pretraining_is_deterministic_and_leaves_the_learner_frozen(learner):

@@ -29,29 +29,30 @@ from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.sparse import SparseMatrix
 
 PAIRS = 2**20  # looked up at once
+ENDS = 2**24  # of edges that are ranked at once
+LEAST_WEIGHT = 0.01
+"""Of an edge at or below chance that is kept all the same: a weight of 0 would be no edge."""
 
 
 @dataclass(frozen=True, eq=False)
 class RefinedGraph:
     """The graph that comes out: edges above chance, each with weight and probability.
 
-    Both directions of an edge are listed. Input edges that are at or below chance are not among
-    ``edge_index`` but among the candidates, ``pairs``, which hold each pair once; behind the first
+    Edges are some of the candidates, ``pairs``, which hold each pair once; behind the first
     ``num_candidates`` of them stand other pairs that were asked about, which never become edges.
-    What can be made of the rest is made when it is asked for, so that a large graph has room.
+    ``edge_*`` list both directions of an edge. What can be made of the rest is made when it is
+    asked for, so that a large graph has room.
 
     Shapes:
-        edge_index [2, E], edge_weight [E], edge_probability [E], edge_in_input [E];
+        edges [K] positions among pairs;
+        edge_index [2, 2K], edge_weight [2K], edge_probability [2K], edge_in_input [2K];
         probabilities [N, classes] or None without labels;
         link, role [N, *]: whom a node is joined to, and what part it has in the graph;
         pairs [2, M], pair_in_input [M], pair_probability [M], pair_log_odds [M] over chance;
         scale [2] of scores, see :meth:`Learner.scale`
     """
 
-    edge_index: Tensor
-    edge_weight: Tensor
-    edge_probability: Tensor
-    edge_in_input: Tensor
+    edges: Tensor
     probabilities: Tensor | None
     channel_scores: dict[str, dict[str, float]]
     """By channel: leave-one-out ``accuracy`` over the majority class, and ``likelihood`` gain."""
@@ -79,6 +80,23 @@ class RefinedGraph:
         return (self.pair_log_odds + logit(self.chance)).sigmoid()
 
     @property
+    def edge_index(self) -> Tensor:
+        ends = self.known.pairs[:, self.edges]
+        return torch.cat([ends, ends.flip(0)], 1).long()
+
+    @property
+    def edge_weight(self) -> Tensor:
+        return self.weights().repeat(2)
+
+    @property
+    def edge_probability(self) -> Tensor:
+        return (self.pair_log_odds[self.edges] + logit(self.chance)).sigmoid().repeat(2)
+
+    @property
+    def edge_in_input(self) -> Tensor:
+        return self.pair_in_input[self.edges].repeat(2)
+
+    @property
     def link(self) -> Tensor:
         return self.known.second.first.views["link"]
 
@@ -98,28 +116,33 @@ class RefinedGraph:
         """``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
         return normalised_adjacency(self.edge_index, self.edge_weight, self.num_nodes)
 
+    def weights(self) -> Tensor:
+        """Of each edge, by its log-odds over chance; one that has none counts least: [K]."""
+        odds = self.pair_log_odds[self.edges]
+        return torch.where(odds > 0, weights_of(odds), LEAST_WEIGHT)
+
+    def only(self, kept: Tensor) -> "RefinedGraph":
+        """The same with some of its edges: [K] of bool."""
+        return replace(self, edges=self.edges[kept])
+
     def ranks(self) -> Tensor:
-        """The place of each edge among those of its first end, the heaviest first, from 0: [E]."""
-        here = self.edge_index[0]
-        order = torch.argsort(self.edge_weight, descending=True, stable=True)
-        order = order[torch.argsort(here[order], stable=True)]  # by node, then by weight
-        counts = torch.bincount(here, minlength=self.num_nodes)
-        first = (counts.cumsum(0) - counts)[here[order]]
-        rank = torch.empty_like(here)
-        rank[order] = torch.arange(len(order), device=here.device) - first
+        """The place of each edge among those of either end, the heaviest first, from 0: [2, K]."""
+        ends, weight = self.known.pairs[:, self.edges], self.weights()
+        bits, rank = weight.view(torch.int32), torch.empty_like(ends)  # bits rise with weights
+        step = max(1, ENDS * self.num_nodes // max(1, 2 * len(weight)))
+        for start in range(0, self.num_nodes, step):
+            side, edge = ((ends >= start) & (ends < start + step)).nonzero(as_tuple=True)
+            node = ends[side, edge].long()
+            order = torch.argsort(node * 2**32 - bits[edge], stable=True)
+            counts = torch.bincount(node - start)
+            place = torch.arange(len(order), device=ends.device)
+            place -= (counts.cumsum(0) - counts).repeat_interleave(counts)
+            rank[side[order], edge[order]] = place.to(rank.dtype)
         return rank
 
-    def strongest(self, top_k: int) -> Tensor:
-        """Whether an edge is among the ``top_k`` strongest of one of its ends: [E]."""
-        (here, there), nodes = self.edge_index, self.num_nodes
-        strong = self.ranks() < top_k
-        return strong | torch.isin(there * nodes + here, (here * nodes + there)[strong])
-
-    def dropped(self) -> tuple[Tensor, Tensor]:
-        """Input edges that are gone, once each, and their probabilities: [2, D], [D]."""
-        gone = self.pair_in_input & (self.pair_log_odds <= 0)
-        odds = self.pair_log_odds[gone] + logit(self.chance)
-        return self.known.pairs[:, gone].long(), odds.sigmoid()
+    def dropped(self) -> Tensor:
+        """Positions of the input edges that are at or below chance: [D]."""
+        return (self.pair_in_input & (self.pair_log_odds <= 0)).nonzero()[:, 0]
 
 
 def refine_problem(
@@ -155,17 +178,9 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     shift = calibration(problem, pairs, excess)
     excess = excess + shift
     in_input = torch.cat([is_edge(problem, some.long()) for some in torch.split(pairs, PAIRS, 1)])
-    kept = excess > 0
-    ends = [end[kept] for end in pairs]
-    edges = torch.empty(2, 2, len(ends[0]), dtype=torch.int64, device=pairs.device)
-    edges[0, 0] = edges[1, 1] = ends[0]
-    edges[0, 1] = edges[1, 0] = ends[1]
     channels = {**first.channels, **known.second.channels, "vote": known.vote}
     return RefinedGraph(
-        edge_index=edges.flatten(1),
-        edge_weight=weights_of(excess[kept]).repeat(2),
-        edge_probability=(excess[kept] + logit(problem.chance)).sigmoid().repeat(2),
-        edge_in_input=in_input[kept].repeat(2),
+        edges=(excess > 0).nonzero()[:, 0],
         probabilities=_all_classes(problem, known.vote.probabilities),
         channel_scores={
             name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}

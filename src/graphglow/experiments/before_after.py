@@ -95,10 +95,10 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
     keys, nodes = _Pairs(made.num_nodes), made.num_nodes
     own, given = keys.of_edges(own_edges), keys.of_edges(data.edge_index)
     injected = given[~torch.isin(given, own)]
-    gone, chance_of_gone = made.dropped()
+    dropped = made.dropped()
+    gone = made.pairs[:, dropped]
     gone_keys = keys(gone)
-    once = made.edge_index[0] < made.edge_index[1]
-    new = once & ~made.edge_in_input
+    new = made.edges[~made.pair_in_input[made.edges]]
     refined = Data(y=data.y, edge_index=result.edge_index.cpu(), num_nodes=nodes)
     before, after = graph_facts(data), graph_facts(refined)
 
@@ -125,8 +125,8 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
         after=after,
         dropped_injected=share_gone(injected) if len(injected) else None,
         dropped_own=share_gone(own),
-        added=listed(made.edge_index[:, new], made.edge_probability[new], best=True),
-        dropped=listed(gone, chance_of_gone, best=False),
+        added=listed(made.pairs[:, new], made.pair_probability[new], best=True),
+        dropped=listed(gone, made.pair_probability[dropped], best=False),
         around=_around(result, made, gone_keys, (before.homophily or 0, after.homophily or 0)),
         audited=_audited(data, keys, injected) if len(injected) else None,
     )

@@ -28,8 +28,6 @@ from graphglow.training.verdict import NO_PAIRS, Share, Verdict, homophily, verd
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""
-LEAST_WEIGHT = 0.01
-"""Of an edge below chance that is kept all the same: a weight of 0 would be no edge."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
 
 
@@ -173,52 +171,32 @@ def chosen(
 ) -> RefinedGraph:
     """The refined graph with the edges that were asked for."""
     if not drop:
-        pairs, probability = made.dropped()
-        made = _with_edges(made, pairs, probability)
+        made = replace(made, edges=torch.cat([made.edges, made.dropped()]))
     if not add:
-        made = _only(made, made.edge_in_input)
+        made = made.only(made.pair_in_input[made.edges])
     edges = input_edges(data)
     if top_k is not None or edges == 0:
-        kept = made.strongest(top_k or WITHOUT_EDGES)
+        kept = (made.ranks() < (top_k or WITHOUT_EDGES)).any(0)
     elif add:
         kept = _best_first(made, edges)
     else:
-        kept = torch.ones_like(made.edge_in_input)
-    kept &= made.edge_probability >= min_probability
-    return _only(made, kept if drop else kept | made.edge_in_input)
+        kept = torch.ones_like(made.edges, dtype=torch.bool)
+    kept &= made.pair_probability[made.edges] >= min_probability
+    return made.only(kept if drop else kept | made.pair_in_input[made.edges])
 
 
 def _best_first(made: RefinedGraph, count: int) -> Tensor:
     """Which edges are the best ``count``: by their place among the edges of the end that holds them
-    higher, then by weight. The best edge of every node is kept in any case: [E].
+    higher, then by weight. The best edge of every node is kept in any case: [K] of bool.
     """
-    (here, there), weight, nodes = made.edge_index, made.edge_weight, made.num_nodes
-    key = torch.minimum(here, there) * nodes + torch.maximum(here, there)
-    pair, of = torch.unique(key, return_inverse=True)
-    higher = torch.full_like(pair, nodes).scatter_reduce(0, of, made.ranks(), "amin")
-    heavy = torch.zeros_like(pair, dtype=weight.dtype).scatter_reduce(0, of, weight, "amax")
-    best = heavy.argsort(descending=True, stable=True)
-    best = best[higher[best].argsort(stable=True)]
-    kept = torch.zeros_like(pair, dtype=torch.bool)
-    kept[best[: max(count, int((higher == 0).sum()))]] = True
-    return kept[of]
-
-
-def _with_edges(made: RefinedGraph, pairs: Tensor, probability: Tensor) -> RefinedGraph:
-    """The same with input edges [2, D] that had been left out, which count least."""
-    weight = torch.full_like(probability, LEAST_WEIGHT)
-    was = torch.ones_like(probability, dtype=torch.bool)
-    return replace(
-        made,
-        edge_index=torch.cat([made.edge_index, pairs, pairs.flip(0)], 1),
-        edge_weight=torch.cat([made.edge_weight, weight, weight]),
-        edge_probability=torch.cat([made.edge_probability, probability, probability]),
-        edge_in_input=torch.cat([made.edge_in_input, was, was]),
-    )
-
-
-def _only(made: RefinedGraph, kept: Tensor) -> RefinedGraph:
-    return replace(made, **{name: getattr(made, name)[..., kept] for name in EDGES})
+    rank = made.ranks().amin(0)
+    upto = torch.bincount(rank).cumsum(0)  # edges of this place or a better one
+    last = int((upto < count).sum())
+    kept = rank < max(1, last)
+    tied = (rank == last).nonzero()[:, 0]
+    heaviest = made.weights()[tied].argsort(descending=True, stable=True)
+    kept[tied[heaviest[: max(0, count - int(kept.sum()))]]] = True
+    return kept
 
 
 def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:

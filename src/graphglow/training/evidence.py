@@ -112,14 +112,14 @@ class Known:
     def of(cls, refined: RefinedGraph, graph: Graph, top_k: int) -> "Known":
         found = refined.probabilities
         assert found is not None  # there are training labels
-        kept = refined.strongest(top_k)
+        refined = refined.only((refined.ranks() < top_k).any(0))
         labels = torch.bincount(graph.y[graph.train], minlength=graph.num_classes)
         assert len(labels) == graph.num_classes >= found.shape[1]
         return cls(
-            refined.edge_index[:, kept],
-            refined.edge_weight[kept],
-            refined.edge_probability[kept],
-            refined.edge_in_input[kept],
+            refined.edge_index,
+            refined.edge_weight,
+            refined.edge_probability,
+            refined.edge_in_input,
             F.pad(found, (0, graph.num_classes - found.shape[1])),
             refined.link,
             refined.role,
