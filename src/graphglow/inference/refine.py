@@ -16,6 +16,7 @@ from graphglow.checks import at_least, in_unit_interval, one_of
 from graphglow.errors import InputError
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import RefinedGraph
+from graphglow.evidence.stages import stage
 from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import edge_frame, write_predictions
@@ -160,6 +161,7 @@ def refine(
     return refined
 
 
+@stage("scoring")
 def chosen(
     made: RefinedGraph,
     data: Data,

@@ -19,13 +19,12 @@ from torch_geometric.data import Data
 
 from graphglow.baselines import fit
 from graphglow.checks import at_least, in_unit_interval, one_of
-from graphglow.evidence.problem import problem_of
 from graphglow.evidence.stages import watched
 from graphglow.experiments.bench import measure
 from graphglow.experiments.bench.config import BenchConfig, Row, quotient, stamped
 from graphglow.graphs import load_graph, synthetic_graph
-from graphglow.inference.audit import load_auditor
-from graphglow.pretrained import evidence_learner
+from graphglow.inference.audit import audit
+from graphglow.inference.refine import refine
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 
@@ -131,10 +130,10 @@ def _one_run(config: RefineBench, data: Data, part: str, device: torch.device) -
     measure.reset_peak(device)
     with watched(watch):
         if part == "refine":
-            made = evidence_learner().refine(data, seed=config.seed, device=device)
-            found = {"search": made.search, "pairs": made.pairs.shape[1]}
+            made = refine(data, seed=config.seed, device=config.device)
+            found = {"search": made.search, "edges": made.edge_index.shape[1] // 2}
         else:
-            examined = load_auditor().to(device).examine(problem_of(data, device), seed=config.seed)
+            examined = audit(data, seed=config.seed, device=config.device).findings
             found = {"pairs": examined.pairs.shape[1]}
     ended = _now(device)
     highest = max(highest, measure.peak_since_reset(device))
