@@ -51,10 +51,15 @@ def _block(ground: Ground, pairs: Tensor) -> Tensor:
     )
 
 
-def _near(rows: Tensor, sums: Tensor, pairs: Tensor, edge: Tensor, degree: Tensor) -> Tensor:
-    """One-hop means of rows without the edge, from these and A times these: [2, M, ..]."""
-    own = rows[pairs]
-    return (own + sums[pairs] - edge[:, None] * own.flip(0)) / (degree + 1)[:, :, None]
+def _near(
+    own: list[Tensor], sums: Tensor, pairs: Tensor, edge: Tensor, degree: Tensor
+) -> list[Tensor]:
+    """One-hop means without the edge, from both's own rows and A times all rows: [M, ..] twice."""
+    near = [sums[end] for end in pairs]
+    for i in (0, 1):
+        near[i].add_(own[i]).addcmul_(edge[:, None], own[1 - i], value=-1)
+        near[i].div_((degree[i] + 1)[:, None])
+    return near
 
 
 def _tastes(
@@ -64,13 +69,13 @@ def _tastes(
 
     The mean of x being linear, it is whitened once per node.
     """
-    near = _near(ground.z, ground.az, pairs, edge, degree)
-    both = [_bilinear(a, ground.taste, b, folds) for a, b in (ground.z[pairs], near)]
-    return torch.stack(both, 1)
+    own = [ground.z[end] for end in pairs]
+    near = _near(own, ground.az, pairs, edge, degree)
+    return torch.stack([_bilinear(*rows, ground.taste, folds) for rows in (own, near)], 1)
 
 
-def _bilinear(a: Tensor, by_fold: Tensor, b: Tensor, folds: list[Tensor]) -> Tensor:
-    """``a W b``, with the W of the fold that a pair is in: [M, p], [K, p, p], [M, p] -> [M]."""
+def _bilinear(a: Tensor, b: Tensor, by_fold: Tensor, folds: list[Tensor]) -> Tensor:
+    """``a W b``, with the W of the fold that a pair is in: [M, p], [M, p], [K, p, p] -> [M]."""
     out = a.new_empty(len(a))
     for weight, here in zip(by_fold, folds, strict=True):
         out[here] = ((a[here] @ weight) * b[here]).sum(1)
@@ -122,10 +127,10 @@ def _classes(
     """
     if ground.beliefs.shape[1] == 0:
         return torch.zeros(pairs.shape[1], 3, device=pairs.device)
-    own = ground.beliefs[pairs]
-    near = _near(ground.beliefs, ground.abeliefs, pairs, edge, degree)
-    mixed = (own + near) / 2
+    own = [ground.beliefs[end] for end in pairs]
+    near = _near(own, ground.abeliefs, pairs, edge, degree)
+    mixed = [(a + b) / 2 for a, b in zip(own, near, strict=True)]
     chance = torch.tensor(ground.problem.chance, device=pairs.device).logit()
-    over = [both.prod(0).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for both in (own, near)]
-    joined = _bilinear(mixed[0], ground.affinity, mixed[1], folds).clamp_min(1e-4).log()
+    over = [(a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, near)]
+    joined = _bilinear(*mixed, ground.affinity, folds).clamp_min(1e-4).log()
     return torch.stack([*over, joined], 1)
