@@ -34,12 +34,12 @@ import graphglow
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
 from graphglow.evidence.problem import problem_of
-from graphglow.evidence.rows import dots
 from graphglow.experiments.bench.config import Row, stamped
 from graphglow.experiments.bench.refine import RefineBench, graph_for
 from graphglow.experiments.open_world.targets import few_labels, find_targets
 from graphglow.graphs.load import data_folder
 from graphglow.inference.audit import load_auditor
+from graphglow.ops.pairs import dots
 from graphglow.ops.search import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line

@@ -6,9 +6,10 @@ from torch_geometric.data import Data
 
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.ground import FOLDS, fold_of, ground_of
-from graphglow.auditing.pairs import GROUPS, RAW, is_edge, raw_evidence
+from graphglow.auditing.pairs import GROUPS, RAW, raw_evidence
 from graphglow.auditing.standing import CONTEXT, EVIDENCE, evidence_of, standing_of
 from graphglow.evidence.problem import problem_of
+from graphglow.ops.pairs import is_edge
 
 
 def graph(nodes=60, edges=150, *, features=True, labels=True, seed=0):
@@ -51,8 +52,8 @@ def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
     x = whole.x
     for i in range(0, edges.shape[1], 5):
         u, v = edges[:, i].tolist()
-        near = {n: set(whole.neighbour[whole.crow[n] : whole.crow[n + 1]].tolist()) for n in
-                range(25)}  # fmt: skip
+        crow, col = whole.links.crow, whole.links.col
+        near = {n: set(col[crow[n] : crow[n + 1]].tolist()) for n in range(25)}
         near[u].discard(v)
         near[v].discard(u)
         mean = torch.stack([x[[n, *near[n]]].mean(0) for n in range(25)])
@@ -90,5 +91,5 @@ def test_candidates_are_pairs_without_an_edge():
     pairs = missing_candidates(whole, torch.Generator().manual_seed(0))
     assert pairs.shape[1] > 60
     assert bool((pairs[0] < pairs[1]).all())
-    assert not bool(is_edge(whole, pairs[0], pairs[1]).any())
+    assert not bool(is_edge(whole.links, pairs).any())
     assert torch.unique(pairs, dim=1).shape == pairs.shape

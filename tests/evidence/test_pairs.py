@@ -1,6 +1,5 @@
 """Pair evidence and candidates, against the same by hand."""
 
-import pytest
 import torch
 from torch_geometric.data import Data
 
@@ -9,7 +8,6 @@ from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pairs import (
     FIRST_EVIDENCE,
     GROUPS,
-    LOOKUPS,
     SECOND_EVIDENCE,
     common_neighbours,
 )
@@ -46,10 +44,7 @@ def test_the_first_round_has_a_number_for_every_name():
     assert int(edge.sum()) == len(first.problem.low)  # every input edge is a candidate
 
 
-@pytest.mark.parametrize("light", [0, 7, 100])
-def test_common_neighbours_are_those_of_the_dense_matrix(monkeypatch, light):
-    monkeypatch.setattr("graphglow.evidence.pairs.LIGHT", light)
-    monkeypatch.setitem(LOOKUPS, "cpu", 7)  # many blocks
+def test_common_neighbours_are_those_of_the_dense_matrix():
     p = problem_of(graph())
     dense = (p.neighbours.to_dense() > 0).float()
     u, v = torch.triu_indices(50, 50, 1)

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from graphglow.auditing.ground import Ground
-from graphglow.auditing.pairs import is_edge
 from graphglow.evidence.candidates import Each, candidate_pairs, in_turn
 from graphglow.evidence.rows import unit
 from graphglow.evidence.stages import stage
+from graphglow.ops.pairs import is_edge
 
 PAIRS = 2**20  # looked up at once
 TWO_HOPS = 16
@@ -26,7 +26,7 @@ def missing_candidates(ground: Ground, generator: torch.Generator, each: Each = 
     pairs, _ = candidate_pairs("find missing", views, near_by, each)
     with stage("candidates"):
         blocks = torch.split(pairs, PAIRS, 1)
-        free = [(low != high) & ~is_edge(ground, low, high) for low, high in blocks]
+        free = [(some[0] != some[1]) & ~is_edge(ground.links, some) for some in blocks]
         return pairs[:, torch.cat(free)]
 
 
@@ -38,5 +38,5 @@ def _two_hops(ground: Ground, generator: torch.Generator) -> Tensor:
     for _ in range(2):
         step = torch.rand(len(node), generator=generator).to(device) * ground.degree[there]
         place = torch.minimum(step.long(), ground.degree[there].long() - 1)
-        there = ground.neighbour[ground.crow[there] + place]
+        there = ground.links.col[ground.links.crow[there] + place].long()
     return torch.stack([node, there])

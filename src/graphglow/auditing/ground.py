@@ -17,6 +17,7 @@ from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import drawn, entries, low_rank, sparse_rows, times, unit
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import WIDTH
+from graphglow.ops.sparse import SparseMatrix
 
 FOLDS = 5
 RANK = 64
@@ -30,23 +31,20 @@ class Ground:
     """What a graph's pairs are compared by; A is unweighted, d its degrees.
 
     Shapes:
-        key [2M] = u N + v of each edge, both ways, sorted; neighbour [2M] its v; crow [N + 1];
         x [N, q] unit rows, ax = A x, mean = (x + ax) / (d + 1), around = mean + A mean;
-        white [q, p], taste [K, p, p]; spectrum [K, N, r], signs [K, r]; chosen [N, CHOSEN + 1];
+        z [N, p] whitened columns of x, az = A z, taste [K, p, p]; spectrum [K, N, r],
+        signs [K, r]; chosen [N, CHOSEN + 1];
         beliefs [N, C], abeliefs = A beliefs; affinity [K, C, C]
     """
 
     problem: Problem
     degree: Tensor
-    key: Tensor
-    neighbour: Tensor
-    crow: Tensor
     x: Tensor
     ax: Tensor
     mean: Tensor
     around: Tensor
-    white: Tensor
-    centre: Tensor
+    z: Tensor
+    az: Tensor
     taste: Tensor
     spectrum: Tensor
     signs: Tensor
@@ -59,6 +57,10 @@ class Ground:
     def num_nodes(self) -> int:
         return self.problem.num_nodes
 
+    @property
+    def links(self) -> SparseMatrix:
+        return self.problem.links
+
 
 def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
     """Prepare a graph; time and memory grow like nodes and edges."""
@@ -67,34 +69,27 @@ def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
 
 @stage("views")
 def _ground(problem: Problem, beliefs: Tensor, generator: torch.Generator) -> Ground:
-    nodes, device = problem.num_nodes, problem.device
     low, high = problem.low.long(), problem.high.long()
-    row, col = torch.cat([low, high]), torch.cat([high, low])
-    links = sparse_rows(row, col, torch.ones(len(row), device=device), (nodes, nodes))
-    degree = links.crow.diff().float()
+    links, degree = problem.links, problem.degree
     edge_fold = fold_of(low, high)
-    x = torch.zeros(nodes, 0, device=device)
+    x = torch.zeros(problem.num_nodes, 0, device=problem.device)
     if problem.features is not None:
         x = unit(low_rank(problem.features, WIDTH, generator))
     ax = times(links, x)
     mean = (x + ax) / (degree + 1)[:, None]
-    white, centre = _whitening(x)
-    row, neighbour, _ = entries(links)
+    z = _whitened(x)
     return Ground(
         problem=problem,
         degree=degree,
-        key=row * nodes + neighbour,
-        neighbour=neighbour,
-        crow=links.crow.long(),
         x=x,
         ax=ax,
         mean=mean,
         around=mean + times(links, mean),
-        white=white,
-        centre=centre,
-        taste=_by_fold((x - centre) @ white, low, high, edge_fold),
+        z=z,
+        az=times(links, z),
+        taste=_by_fold(z, low, high, edge_fold),
         **_spectra(problem, edge_fold, generator),
-        chosen=_chosen(row, neighbour, links.crow.long(), nodes),
+        chosen=_chosen(links),
         beliefs=beliefs,
         abeliefs=times(links, beliefs),
         affinity=_affinity(beliefs, low, high, edge_fold),
@@ -113,16 +108,16 @@ def _hash(value: Tensor) -> Tensor:
     return (value ^ (value >> 16)) & 0x7FFFFFFF
 
 
-def _whitening(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The map to RANK leading columns of unit covariance, and the mean: [q, p], [q]."""
-    centre = x.mean(0) if len(x) else x.new_zeros(x.shape[1])
+def _whitened(x: Tensor) -> Tensor:
+    """RANK leading columns, of unit covariance and no mean: [N, q] -> [N, p]."""
     if x.shape[1] == 0:
-        return x.new_zeros(0, 0), centre
-    moved = (x - centre).double()
-    values, vectors = torch.linalg.eigh((moved.T @ moved / len(x)).cpu())
+        return x
+    x = x - x.mean(0)
+    double = x.double()
+    values, vectors = torch.linalg.eigh((double.T @ double / len(x)).cpu())
     values, vectors = values.flip(0)[:RANK], vectors.flip(1)[:, :RANK]
     ridge = 0.02 * values.mean().clamp_min(1e-9)
-    return (vectors / (values + ridge).sqrt()).float().to(x.device), centre
+    return x @ (vectors / (values + ridge).sqrt()).to(x)
 
 
 def _linked(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -174,16 +169,17 @@ def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict
     return {"spectrum": spectrum, "signs": torch.stack(signs)}
 
 
-def _chosen(row: Tensor, col: Tensor, crow: Tensor, nodes: int) -> Tensor:
+def _chosen(links: SparseMatrix) -> Tensor:
     """The CHOSEN + 1 neighbours of each node whose edge has the least hash, -1 where there are
     fewer: leaving one edge out, the first CHOSEN of the others are the same, be it there or not.
     """
+    row, col, _ = entries(links)
     order = _hash(row * 2_654_435_761 + _hash(col)).argsort()
     order = order[row[order].argsort(stable=True)]
-    place = torch.arange(len(row), device=row.device) - crow[row]
+    place = torch.arange(len(row), device=row.device) - links.crow[row]
     first = place <= CHOSEN
-    chosen = torch.full((nodes, CHOSEN + 1), -1, device=row.device)
-    chosen[row[first], place[first]] = col[order][first]
+    chosen = links.col.new_full((links.shape[0], CHOSEN + 1), -1)
+    chosen[row[first], place[first]] = links.col[order][first]
     return chosen
 
 

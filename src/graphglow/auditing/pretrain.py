@@ -21,13 +21,13 @@ from graphglow.auditing.auditor import (
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.ground import Ground, ground_of
-from graphglow.auditing.pairs import is_edge
 from graphglow.auditing.standing import evidence_of, pairs_without_edge, standing_of
 from graphglow.checks import at_least, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.pretrain import fit_one_cycle
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.random_graphs import random_graph
+from graphglow.ops.pairs import is_edge
 from graphglow.storage import load_tensors, save_tensors
 
 EDGES, PAIRS, FREE = 3072, 768, 1024
@@ -190,7 +190,7 @@ def hard_pairs(episode: Damaged, ground: Ground, count: int, generator: torch.Ge
         torch.randint(nodes, (2, 4 * third), generator=generator),
     ):
         low, high = drawn.amin(0), drawn.amax(0)
-        free = (low != high) & ~is_edge(ground, low, high)
+        free = (low != high) & ~is_edge(ground.links, torch.stack([low, high]))
         free &= ~torch.isin(low * nodes + high, known)
         found.append(torch.stack([low, high])[:, free][:, :third])
     return torch.cat(found, 1)[:, :count]

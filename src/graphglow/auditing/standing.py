@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from graphglow.auditing.ground import FOLDS, Ground, fold_of
-from graphglow.auditing.pairs import RAW, is_edge, raw_evidence
+from graphglow.auditing.pairs import RAW, raw_evidence
 from graphglow.evidence.stages import stage
+from graphglow.ops.pairs import is_edge
 
 EVIDENCE = (
     *RAW,
@@ -104,15 +105,15 @@ def pairs_without_edge(
     Where the nodes that have edges are all joined, uniform ones stand for both.
     """
     nodes, device = ground.num_nodes, ground.x.device
-    ends = ground.neighbour
+    ends = ground.links.col.long()
     drawn = torch.randint(nodes, (2, 2 * count), generator=generator).to(device)
     place = torch.randint(max(1, len(ends)), (2, 2 * count), generator=generator).to(device)
     by_degree = ends[place] if len(ends) else drawn
     found = []
     for pairs in (drawn, by_degree):
-        low, high = pairs.amin(0), pairs.amax(0)
-        free = (low != high) & ~is_edge(ground, low, high)
-        found.append(torch.stack([low, high])[:, free][:, :count])
+        pairs = pairs.sort(0).values
+        free = (pairs[0] != pairs[1]) & ~is_edge(ground.links, pairs)
+        found.append(pairs[:, free][:, :count])
     return found[0], found[1] if found[1].shape[1] else found[0]
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import dots
+from graphglow.ops.pairs import dots
 
 PSEUDO_PAIRS = 5
 

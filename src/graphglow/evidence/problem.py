@@ -78,12 +78,6 @@ class Problem:
         return (self.degree + 1).log().clamp_min(0.5).reciprocal()
 
     @cached_property
-    def edge_key(self) -> Tensor:
-        """``u N + v`` of each edge, both ways, sorted: [2M]."""
-        row, col, _ = entries(self.links)
-        return row.mul_(self.num_nodes).add_(col)
-
-    @cached_property
     def links(self) -> SparseMatrix:
         """The pattern of A, 1 for each neighbour, no self-loops: [N, N]."""
         row, col, _ = entries(self.adj)
@@ -106,7 +100,7 @@ class Problem:
 
     def for_pairs(self) -> "Problem":
         """Without what evidence about pairs does not read; it may travel to other processes."""
-        names = ("counts", "prior", "chance", "degree", "rarity", "edge_key", "links")
+        names = ("counts", "prior", "chance", "degree", "rarity", "links")
         known = {name: getattr(self, name) for name in names}
         of_adj = {name: getattr(self.adj, name)[:0] for name in ("crow", "col", "values")}
         adj = replace(self.adj, **of_adj, crow_t=of_adj["crow"], col_t=of_adj["col"])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
-from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, is_edge, logit
+from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
     CARRIED,
@@ -26,6 +26,7 @@ from graphglow.evidence.scorer import contributions
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import role_view
 from graphglow.graphs.graph import normalised_adjacency
+from graphglow.ops.pairs import is_edge
 from graphglow.ops.sparse import SparseMatrix
 
 PAIRS = 2**20  # looked up at once
@@ -177,7 +178,7 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     pairs, first = known.pairs, known.second.first
     shift = calibration(problem, pairs, excess)
     excess = excess + shift
-    in_input = torch.cat([is_edge(problem, some.long()) for some in torch.split(pairs, PAIRS, 1)])
+    in_input = torch.cat([is_edge(problem.links, some) for some in torch.split(pairs, PAIRS, 1)])
     channels = {**first.channels, **known.second.channels, "vote": known.vote}
     return RefinedGraph(
         edges=(excess > 0).nonzero()[:, 0],
@@ -212,7 +213,7 @@ def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     return replace(
         refined,
         known=replace(known, pairs=torch.cat([known.pairs, pairs.to(known.pairs.dtype)], 1)),
-        pair_in_input=torch.cat([refined.pair_in_input, is_edge(problem, pairs)]),
+        pair_in_input=torch.cat([refined.pair_in_input, is_edge(problem.links, pairs)]),
         pair_log_odds=torch.cat([refined.pair_log_odds, excess]),
     )
 

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from graphglow.ops.sparse import SparseMatrix, csr_tensor
+from graphglow.ops.sparse import SparseMatrix
 
-GATHERED = 2**18  # pairs at once on a GPU
 PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to four of them
 MANY = 2**17
 """Rows above which a product is made of few columns at once, and draws are made on a GPU."""
@@ -128,22 +127,6 @@ def as_dense(rows: Rows) -> Tensor:
     """For few rows or columns: [N, D]."""
     assert not isinstance(rows, SideBySide)
     return rows if isinstance(rows, Tensor) else rows.to_dense()
-
-
-def dots(rows: Tensor, pairs: Tensor) -> Tensor:
-    """The inner product of the rows of each pair: [N, D], [2, M] -> [M].
-
-    On a CPU nothing is gathered but one row per run of pairs that begin at the same node.
-    """
-    if rows.is_cuda:
-        blocks = torch.split(pairs, GATHERED, dim=1)
-        return torch.cat([(rows[b[0]] * rows[b[1]]).sum(1) for b in blocks])
-    here, counts = torch.unique_consecutive(pairs[0], return_counts=True)
-    crow = F.pad(counts.cumsum(0), (1, 0))
-    shape = (len(here), len(rows))
-    pattern = csr_tensor(crow, pairs[1], torch.zeros(pairs.shape[1]), shape)
-    products: Tensor = torch.sparse.sampled_addmm(pattern, rows[here], rows.T, beta=0.0).values()
-    return products
 
 
 def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:

@@ -25,6 +25,7 @@ from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import as_graph
 from graphglow.graphs.check import MADE, edges_were_made
 from graphglow.graphs.write import own_classes, own_ids
+from graphglow.ops.pairs import is_edge
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
@@ -269,7 +270,7 @@ class Audit:
         both = torch.stack([both.amin(0), both.amax(0)])
         if bool((both[0] == both[1]).any()):
             raise InputError("a pair must be two different nodes; got one twice")
-        joined = torch.isin(both[0] * problem.num_nodes + both[1], problem.edge_key)
+        joined = is_edge(problem.links, both)
         found = {}
         for missing in (False, True):
             here = (joined != missing).nonzero()[:, 0]
