@@ -138,10 +138,11 @@ def measured_table(rows: Rows) -> str:
 
 def workers_table(rows: Rows) -> str:
     lines = []
-    for row in newest(rows, "part", "device", "nodes", "share", "workers"):
+    for row in newest(rows, "part", "device", "nodes", "share", "workers", "draw"):
         size = f"{row['nodes']:,} nodes" if row["part"] == "refine" else f"{row['share']} of it"
         waited = f"{100 * row['waited']:.0f} %" if "waited" in row else ""
         who = str(row["workers"] or "this process")
+        who += f", drawing on {row['draw']}" if row["workers"] and "draw" in row else ""
         lines.append([row["part"], size, row["device"], who, f"{row['seconds']:.1f}", waited])
     titles = ["", "size", "on", "workers", "seconds", "waiting for episodes"]
     return table(titles, lines)

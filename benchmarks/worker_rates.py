@@ -1,17 +1,23 @@
 """Refining a random graph and pre-training, by this process and by several: seconds, and the same?
 
     python benchmarks/worker_rates.py --nodes 200000 --workers 2 4 16
+    python benchmarks/worker_rates.py --nodes 0 --share 0.3 --device cuda --workers 14 --draw cpu
 
 Lines for each number of workers go to ``results/bench_workers.jsonl``; 0 is this process alone.
-``waited`` is the share of pre-training in which the optimiser waits for episodes.
+``waited`` is the share of pre-training in which the optimiser waits for episodes, which workers
+draw on ``--draw``.
 """
 
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 import graphglow
+from graphglow.evidence import pretrain_evidence
 from graphglow.experiments.bench.config import Row, stamped
 from graphglow.experiments.bench.refine import RefineBench, graph_for
 from graphglow.pretrained import evidence_learner
@@ -19,7 +25,7 @@ from graphglow.storage import append_line, checksum
 from graphglow.training.device import resolve_device
 from graphglow.training.sharing import workers_or_here
 
-SHOWN = ("part", "workers", "seconds", "result")
+SHOWN = ("part", "workers", "draw", "seconds", "waited", "result")
 SOURCES = ("digits", "wine", "breast_cancer", "synthetic")
 
 
@@ -34,17 +40,20 @@ def refining(nodes: int, workers: int, device: str) -> Row:
     return {"part": "refine", "nodes": nodes, "seconds": seconds, "result": same}
 
 
-def pretraining(share: float, workers: int, device: str) -> Row:
-    """A share of the usual episodes and steps."""
+def pretraining(share: float, workers: int, device: str, draw: str) -> Row:
+    """A share of the usual episodes and steps; start-up of the workers is on the clock."""
     usual = graphglow.EvidencePretrainConfig()
     names = ("first_episodes", "vote_episodes", "second_episodes", "steps")
-    less = {name: max(2, round(share * getattr(usual, name))) for name in names}
+    config = replace(usual, **{n: max(2, round(share * getattr(usual, n))) for n in names})
     sources = [graphglow.load_graph(name) for name in SOURCES]
-    made = graphglow.pretrain(sources, workers=workers or None, device=device, **less)
-    seconds, drawn = made.provenance["seconds"], made.provenance["seconds_for_episodes"]
+    torch.zeros(1, device=device)  # so that none of them waits for the device to wake up
+    began = time.perf_counter()
+    with workers_or_here(workers or None, None, torch.device(draw)) as each:
+        made = pretrain_evidence(sources, config, device=device, draw_on=draw, each=each)
+    seconds = time.perf_counter() - began
     same = checksum(dict(made.state_dict()))[:16]
-    waited = {"seconds": seconds, "waited": drawn / seconds}
-    return {"part": "pretrain", "share": share, **waited, "result": same}
+    waited = {"seconds": seconds, "waited": made.provenance["seconds_for_episodes"] / seconds}
+    return {"part": "pretrain", "share": share, "draw": draw, **waited, "result": same}
 
 
 def main() -> None:
@@ -53,15 +62,18 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--workers", type=int, nargs="+", default=[2])
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--draw", nargs="+", default=["cpu"])
     parser.add_argument("--out", type=Path, default=Path("results/bench_workers.jsonl"))
     args = parser.parse_args()
+    place = resolve_device(args.device)
     for workers in (0, *args.workers):
         made = [refining(args.nodes, workers, args.device)] if args.nodes else []
-        made += [pretraining(args.share, workers, args.device)] if args.share else []
-        found = [{"workers": workers} | one for one in made]
-        for row in stamped("workers", resolve_device(args.device), found):
+        if args.share:
+            draws = args.draw if workers else [place.type]
+            made += [pretraining(args.share, workers, place.type, draw) for draw in draws]
+        for row in stamped("workers", place, [{"workers": workers} | one for one in made]):
             append_line(args.out, json.dumps(row))
-            print(*(f"{name} {row[name]}" for name in SHOWN), flush=True)
+            print(*(f"{name} {row[name]}" for name in SHOWN if name in row), flush=True)
 
 
 if __name__ == "__main__":

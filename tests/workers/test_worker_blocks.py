@@ -1,8 +1,13 @@
 """Blocks by this process, by others and by Ray: the same results in order, whoever dies."""
 
 import multiprocessing
+import os
+import pickle
 import re
+import signal
 import sys
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -51,6 +56,14 @@ def test_a_tree_of_tensors_goes_and_comes_back():
     said = [one.pair_scores(0, evidence, context[0]) for one in (learner, there["l"])]
     assert torch.equal(*said)
     assert isinstance(tree["l"].vote, torch.nn.Module)  # the original is as it was
+
+
+def test_a_tensor_that_occurs_twice_is_sent_to_ray_once(monkeypatch):
+    sent = []
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(put=sent.append))
+    monkeypatch.setattr(workers_blocks.Blocks, "_workers", None, raising=False)
+    Blocks()._job(total, [NUMBERS, {"again": NUMBERS}])
+    assert NUMBERS.nbytes < len(pickle.dumps(sent)) < 1.5 * NUMBERS.nbytes
 
 
 # Parts, in this process
@@ -127,6 +140,33 @@ def test_a_full_disk_under_what_workers_share_is_one_sentence(monkeypatch):
 
 
 # By others
+
+
+def interrupt(pool, job):
+    """As a terminal does, while the first process of a pool is started."""
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.01)
+    return submit(pool, job)
+
+
+submit = executor.Processes.submit
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_processes_start_ends_the_job_and_them(monkeypatch):
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(executor.Processes, "submit", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        executor.Processes(2)
+    assert not children()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.slow
+def test_processes_do_not_hear_ctrl_c():
+    with executor.Processes(2) as pool:
+        assert signal.SIGINT in pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, []).result()
 
 
 @pytest.mark.slow

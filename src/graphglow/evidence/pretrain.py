@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from itertools import accumulate
@@ -30,6 +31,8 @@ from graphglow.evidence.rounds import (
     vote_inputs,
     voted,
 )
+from graphglow.evidence.stages import made_smaller
+from graphglow.workers.blocks import mapped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,7 @@ def pretrain_evidence(
     *,
     weights: Sequence[float] | None = None,
     device: torch.device | str = "cpu",
+    draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
     each: Each = in_turn,
 ) -> EvidenceLearner:
@@ -97,12 +101,14 @@ def pretrain_evidence(
         config: Settings.
         weights: How often each source is drawn, relative to the others; equal if None.
         device: Where to compute.
+        draw_on: Where to draw the episodes, if elsewhere.
         on_progress: Called with the stage and how far it is.
         each: Who draws the episodes.
     """
     config = config or EvidencePretrainConfig()
     _check_sources(sources, weights)
-    school = _School(list(sources), list(weights or [1.0] * len(sources)), config, device)
+    draw_on = draw_on or device
+    school = _School(list(sources), list(weights or [1.0] * len(sources)), config, draw_on)
     started = time.perf_counter()
     learner = EvidenceLearner(seed=config.seed, trained=True).to(device)
     counts = (config.first_episodes, config.vote_episodes, config.second_episodes)
@@ -113,8 +119,9 @@ def pretrain_evidence(
         nonlocal waited
         lessons, began = [], time.perf_counter()
         episodes = range(ends[number] - counts[number], ends[number])
-        for i, more in zip(episodes, each(stage, step, (school, learner), episodes), strict=True):
-            lessons += more
+        known = school, deepcopy(learner).to(draw_on)
+        for i, more in zip(episodes, each(stage, step, known, episodes), strict=True):
+            lessons += mapped(more, Tensor, lambda tensor: tensor.to(device))
             on_progress(stage, i + 1, ends[-1])
         waited += time.perf_counter() - began
         return lessons
@@ -234,7 +241,7 @@ L = TypeVar("L", PairLesson, VoteLesson)
 def first_lesson(known: Known, index: int) -> list[PairLesson]:
     """What an episode teaches the first scorer."""
     school, _ = known
-    with _one_thread():
+    with _in_an_episode():
         episode, first = school.first(index)
         return school.pair_lesson(episode, first.problem, first)
 
@@ -242,7 +249,7 @@ def first_lesson(known: Known, index: int) -> list[PairLesson]:
 def vote_lesson(known: Known, index: int) -> list[VoteLesson]:
     """What an episode teaches the voter."""
     school, learner = known
-    with _one_thread():
+    with _in_an_episode():
         episode, first = school.first(index)
         return school.vote_lesson(episode, school.second(learner, first))
 
@@ -251,19 +258,20 @@ def vote_lesson(known: Known, index: int) -> list[VoteLesson]:
 def second_lesson(known: Known, index: int) -> list[PairLesson]:
     """What an episode teaches the second scorer."""
     school, learner = known
-    with _one_thread():
+    with _in_an_episode():
         episode, first = school.first(index)
         both = voted(learner, school.second(learner, first))
         return school.pair_lesson(episode, first.problem, both)
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums over several threads round by their number."""
+def _in_an_episode() -> Iterator[None]:
+    """On one thread, since sums over several round by their number."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with made_smaller("--max-nodes 1000"):
+            yield
     finally:
         torch.set_num_threads(threads)
 

@@ -1,5 +1,6 @@
 """Stages of the work on a graph: what is under way, for who watches and where memory runs out."""
 
+import multiprocessing
 import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,6 +12,11 @@ from graphglow.errors import InputError
 
 Watch = Callable[[str], AbstractContextManager[None]]
 _watch: ContextVar[Watch] = ContextVar("_watch", default=lambda name: nullcontext())
+_smaller: ContextVar[str] = ContextVar(
+    "_smaller", default="fewer columns of features (--columns leave_out=NAME)"
+)
+NO_ROOM = re.compile(r"allocate memory|bad_alloc|out of memory|ALLOC_FAILED")
+ASKED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) (\w+)", re.IGNORECASE)
 
 
 @contextmanager
@@ -24,24 +30,47 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 @contextmanager
+def made_smaller(by: str) -> Iterator[None]:
+    """In the block, stages without room for more advise this."""
+    before = _smaller.set(by)
+    try:
+        yield
+    finally:
+        _smaller.reset(before)
+
+
+@contextmanager
 def stage(name: str) -> Iterator[None]:
     """Name what is done, in a ``with`` or above a function.
 
-    An allocator's failure becomes one sentence that says where it was and what was asked for.
+    An allocator's failure becomes one sentence: where, what was asked for, and what needs less.
     """
     try:
         with _watch.get()(name):
             yield
     except (MemoryError, RuntimeError) as error:
-        said = str(error)
-        gpu = isinstance(error, torch.OutOfMemoryError)
-        if not gpu and not isinstance(error, MemoryError) and "allocate memory" not in said:
+        asked = no_room(error)
+        if asked is None:
             raise
-        wanted = re.search(r"tried to allocate ([\d.]+ \w+)", said, re.IGNORECASE)
-        smaller = (
-            "--device cpu has another memory" if gpu else "fewer columns of features need less"
-        )
+        smaller = [_smaller.get()]
+        if multiprocessing.parent_process() is not None:
+            smaller.insert(0, "fewer --workers")
+        if isinstance(error, torch.OutOfMemoryError):
+            smaller.insert(0, "--device cpu")
         raise InputError(
-            f"{name} of this graph must fit in memory; got no room for "
-            f"{wanted[1] if wanted else 'more'} ({smaller})"
+            f"{name} of this graph must fit in memory; got no room for {asked or 'more'} "
+            f"(what helps: {', '.join(smaller)})"
         ) from error
+
+
+def no_room(error: Exception) -> str | None:
+    """What an allocator that failed was asked for, "" if it does not say; None: another error."""
+    said = str(error)
+    if not isinstance(error, MemoryError | torch.OutOfMemoryError) and not NO_ROOM.search(said):
+        return None
+    if (asked := ASKED.search(said)) is None:
+        return ""
+    number, unit = float(asked[1]), asked[2]
+    if unit != "bytes":
+        return f"{number:g} {unit}"
+    return f"{number / 1e9:.3g} GB" if number >= 1e9 else f"{number / 1e6:.3g} MB"

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from graphglow.errors import InputError
+from graphglow.evidence.stages import no_room
 from graphglow.ops import available_backends
 from graphglow.structure import StructureLearner
 from graphglow.training.config import ModelConfig
@@ -104,10 +105,12 @@ def out_of_memory_says(sentence: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        out = isinstance(error, (MemoryError, torch.OutOfMemoryError))
-        if not out and "allocate memory" not in str(error):
+        asked = no_room(error)
+        if asked is None:
             raise
-        raise InputError(sentence) from error
+        raise InputError(
+            f"{sentence}; {asked} more were asked for" if asked else sentence
+        ) from error
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, overload
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -111,10 +112,13 @@ def pretrain(
         problem_of(source)  # one bad graph is said now, and not after minutes
     device = resolve_device(config.device)
     told = on_progress or (lambda stage, done, total: None)
-    with workers_or_here(workers, None, device) as each:
-        return pretrain_evidence(sources, config, device=device, on_progress=told, each=each).to(
-            "cpu"
+    alone = workers is None or workers == 1
+    draw_on = device if alone else torch.device("cpu")  # cores draw faster together than a GPU
+    with workers_or_here(workers, None, draw_on) as each:
+        made = pretrain_evidence(
+            sources, config, device=device, draw_on=draw_on, on_progress=told, each=each
         )
+    return made.to("cpu")
 
 
 def pretrain_structure(

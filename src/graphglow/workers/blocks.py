@@ -16,6 +16,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -152,7 +153,7 @@ class Blocks:
             shared = mapped(known, Tensor, self._stored)
         else:
             ray: Any = sys.modules["ray"]
-            shared = ray.put(mapped(known, Tensor, Stored.of))
+            shared = ray.put(mapped(known, Tensor, cache(Stored.of)))  # each once, as one object
         what = (secrets.token_hex(8), shared, step)
         return lambda block: self._workers.submit(_done, *what, mapped(block, Tensor, Stored.of))
 

@@ -13,9 +13,11 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -117,19 +119,23 @@ class InThisProcess(Workers):
 
 
 class Processes(ProcessPoolExecutor, Workers):
-    """A pool of fresh interpreters, which end with this one."""
+    """A pool of processes that have only libraries loaded, once for all, and end with this one."""
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self.threads = max(1, torch.get_num_threads() // processes)
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["torch", "torch_geometric.data"])
         super().__init__(processes, context, initializer=_begin, initargs=(self.threads,))
         self._others = multiprocessing.active_children()
         if threading.current_thread() is threading.main_thread():
-            before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-            for _ in range(processes):  # each starts one, deaf to Ctrl-C, which is the parent's
-                self.submit(os.getpid)
-            signal.signal(signal.SIGINT, before)
+            try:
+                with _interrupted_later():
+                    for _ in range(processes):  # each starts one
+                        self.submit(os.getpid)
+            except BaseException:
+                self.shutdown()
+                raise
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = True) -> None:
         """End the processes, whatever they are doing."""
@@ -137,6 +143,22 @@ class Processes(ProcessPoolExecutor, Workers):
             if child not in self._others:
                 child.terminate()
         super().shutdown(wait, cancel_futures=True)
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Ctrl-C in the block is heard after it; processes that it starts never hear one."""
+    came: list[int] = []
+    resource_tracker.ensure_running()  # its start would unblock the signal
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which is inherited
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 def _begin(threads: int) -> None:
