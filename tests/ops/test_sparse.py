@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from graphglow.ops import sparse
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.ops.sparse import WIDE, SparseMatrix
 
 
 def random_matrix(rows: int, cols: int, density: float, seed: int = 0) -> sp.csr_array:
@@ -15,11 +15,12 @@ def random_matrix(rows: int, cols: int, density: float, seed: int = 0) -> sp.csr
 
 @pytest.mark.parametrize(("rows", "cols"), [(1, 1), (7, 5), (63, 60), (5, 200)])
 @pytest.mark.parametrize("density", [0.0, 0.1, 1.0])
-def test_matmul_and_gradient_equal_the_dense_ones(rows, cols, density):
+@pytest.mark.parametrize("width", [4, WIDE + 1])
+def test_matmul_and_gradient_equal_the_dense_ones(rows, cols, density, width):
     matrix = SparseMatrix.from_scipy(random_matrix(rows, cols, density)).to("cpu", torch.float64)
     dense = matrix.to_dense()
-    v = torch.randn(cols, 4, dtype=torch.float64, requires_grad=True)
-    g = torch.randn(rows, 4, dtype=torch.float64)
+    v = torch.randn(cols, width, dtype=torch.float64, requires_grad=True)
+    g = torch.randn(rows, width, dtype=torch.float64)
     product = matrix @ v
     torch.testing.assert_close(product, dense @ v)
     (got,) = torch.autograd.grad(product, v, g)
