@@ -4,7 +4,6 @@ The plain form is here, for any device. No gradients are taken of any of it by t
 [2, M] may be of int32 or int64; ``links`` is a symmetric pattern of ones with sorted columns.
 """
 
-import math
 from typing import cast
 
 import scipy.sparse as sp
@@ -134,8 +133,9 @@ def hop_cosines(
 
 
 def _cosine(a: Tensor, b: Tensor) -> Tensor:
-    lengths = (torch.linalg.vector_norm(rows, dim=1).clamp_min_(SHORTEST) for rows in (a, b))
-    return torch.linalg.vecdot(a, b) / math.prod(lengths)
+    one, other = (torch.linalg.vector_norm(rows, dim=1).clamp_min_(SHORTEST) for rows in (a, b))
+    cosine: Tensor = torch.linalg.vecdot(a, b) / (one * other)
+    return cosine
 
 
 def _degrees(links: SparseMatrix, nodes: Tensor) -> Tensor:
