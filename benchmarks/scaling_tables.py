@@ -71,6 +71,7 @@ def tables(results: Path) -> dict[str, str]:
         "sign": sign_table(newest(checks["sign"], "target", "seed", "backbone")),
         **lists_tables(newest(checks["lists"], "target", "seed", "view", "way", "search")),
         "link": link_table(newest(checks["link"], "target", "seed", "solver")),
+        "pairs": pairs_table(newest(checks["pairs"], "target", "seed", "what")),
     }
 
 
@@ -220,6 +221,16 @@ def link_table(rows: Rows) -> str:
             lines.append([target, f"{exact[0]['labels']:,}", *cells, *seconds])
     titles = ["graph", "labels", "exact", "iterative", "CPU seconds, exact", "iterative"]
     return table(titles, lines)
+
+
+def pairs_table(rows: Rows) -> str:
+    lines = [
+        [row["what"], f"{row['nodes']:,}", f"{row['pairs']:,}",
+         *(f"{1e3 * row[way]:.2f}" for way in ("plain_seconds", "fused_seconds")),
+         f"{row['apart']:.0e}"]
+        for row in rows
+    ]  # fmt: skip
+    return table(["", "nodes", "pairs", "ms, plain", "ms, one kernel", "apart"], lines)
 
 
 def by(rows: Rows, name: str) -> dict[Any, Rows]:

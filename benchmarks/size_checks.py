@@ -2,6 +2,7 @@ r"""What the ways of large graphs cost: each against the exact one, on graphs th
 
     python benchmarks/size_checks.py lists link sign bytes
     python benchmarks/size_checks.py sign --targets cora pubmed --seeds 3
+    python benchmarks/size_checks.py pairs --device cuda
 
 ======  ============================================================================
 lists   the 8 nearest by inverted lists against all of them, view by view (and by faiss, where it
@@ -9,6 +10,7 @@ lists   the 8 nearest by inverted lists against all of them, view by view (and b
 link    the link channel by conjugate gradients against the exact kernel
 sign    a whole transfer with backbone ``sign`` against ``gcn``
 bytes   what each stage of a refinement and an audit sends to workers and gets back
+pairs   what is asked of pairs of nodes, by one kernel each against the plain form, on a GPU
 ======  ============================================================================
 
 Graphs are open ones (``open/*.npz`` of the data root), the paper's, or random. Rows are added to
@@ -31,15 +33,17 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 import graphglow
+from graphglow.auditing.ground import ground_of
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
 from graphglow.evidence.problem import problem_of
 from graphglow.experiments.bench.config import Row, stamped
+from graphglow.experiments.bench.measure import median_seconds
 from graphglow.experiments.bench.refine import RefineBench, graph_for
 from graphglow.experiments.open_world.targets import few_labels, find_targets
 from graphglow.graphs.load import data_folder
 from graphglow.inference.audit import load_auditor
-from graphglow.ops.pairs import dots
+from graphglow.ops import pairs as ops
 from graphglow.ops.search import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
@@ -51,6 +55,8 @@ VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")
 QUERIES = 4096
 """Rows, drawn at random, whose nearest are compared with the exact ones."""
 LABELS = 20
+PAIRS, SECONDS = 2**20, 0.5
+"""Half of them edges; each way is timed for so long."""
 LIST, PROBES = 128, 16
 """Of faiss: as many as ours."""
 RANDOM: dict[str, Callable[[torch.Generator], Tensor]] = {
@@ -146,7 +152,7 @@ def by_lists(rows: Tensor) -> Tensor:
     counts = torch.bincount(here, minlength=len(rows))
     rank = torch.arange(len(here), device=rows.device) - (counts.cumsum(0) - counts)[here]
     found = rows.new_full((len(rows), NEAREST), -1.0)
-    found[here, rank] = dots(rows, torch.stack([here, there]))
+    found[here, rank] = ops.dots(rows, torch.stack([here, there]))
     return found
 
 
@@ -227,6 +233,38 @@ def nbytes(tree: Any) -> int:
     return sum(sizes.values())
 
 
+# pairs
+
+
+def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
+    """``name`` is a number of nodes, of the same graph as for ``bytes``."""
+    generator = torch.Generator().manual_seed(seed)
+    problem = problem_of(graph_for(RefineBench(seed=seed), int(name), None), device)
+    known = ground_of(problem, generator)
+    links, some = known.links, min(PAIRS // 2, len(problem.low))
+    free = torch.randint(len(known.x), (2, PAIRS - some), generator=generator).to(device)
+    several = torch.cat([torch.stack([problem.low, problem.high])[:, :some].long(), free], 1)
+    several = several[:, several[0].argsort(stable=True)]
+    edge = ops.is_edge(links, several).float()
+    worth = torch.stack([torch.ones_like(known.degree), problem.rarity], 1)
+    hops = known.x, known.ax, known.around, known.degree
+    total = torch.full_like(edge, max(1, len(links.col)))
+    steps: dict[str, Callable[[], Tensor]] = {
+        "products of rows": lambda: ops.dots(known.x, several),
+        "edges": lambda: ops.is_edge(links, several),
+        "neighbours in common": lambda: ops.common(links, worth, several),
+        "edges between neighbours": lambda: ops.between(links, known.chosen, several, total),
+        "cosines of hops": lambda: ops.hop_cosines(*hops, several, edge),
+    }
+    for what, step in steps.items():
+        fused, seconds = step(), median_seconds(step, SECONDS)
+        with mock.patch.object(ops, "kernels_for", return_value=None):
+            plain, slow = step(), median_seconds(step, SECONDS)
+        apart = float((fused.double() - plain.double()).abs().max())
+        size = {"nodes": int(name), "pairs": PAIRS, "what": what}
+        yield size | {"plain_seconds": slow, "fused_seconds": seconds, "apart": apart}
+
+
 COLLEGES = ("facebook-rice31-year", "facebook-swarthmore42-year")
 PARTS = {
     "lists": (lists, ("dblp", "facebook-pages", *RANDOM)),
@@ -237,6 +275,7 @@ PARTS = {
          "squirrel-filtered", COLLEGES[1], "cora", "pubmed"),
     ),
     "bytes": (travelling, ("20000",)),
+    "pairs": (asked, ("1000000",)),
 }  # fmt: skip
 
 

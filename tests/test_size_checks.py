@@ -14,7 +14,13 @@ from graphglow.experiments.open_world.targets import few_labels
 from graphglow.graphs import synthetic_graph
 from scaling_tables import NO_ROWS
 
-TABLES = {"lists": ("recall", "instant"), "link": ("link",), "sign": ("sign",), "bytes": ("bytes",)}
+TABLES = {
+    "lists": ("recall", "instant"),
+    "link": ("link",),
+    "sign": ("sign",),
+    "bytes": ("bytes",),
+    "pairs": ("pairs",),
+}
 
 
 def test_training_at_size_is_measured(tmp_path):
@@ -33,9 +39,11 @@ def test_every_check_gives_rows_that_become_lines(part, tmp_path, monkeypatch):
     data = few_labels(data, 10, 0)
     monkeypatch.setattr(size_checks, "graph", lambda name, seed: data)
     monkeypatch.setattr(size_checks, "LABELS", 10)
+    monkeypatch.setattr(size_checks, "PAIRS", 64)
+    monkeypatch.setattr(size_checks, "SECONDS", 0.01)
     monkeypatch.setattr(graphglow, "transfer", partial(graphglow.transfer, epochs=2))
     check, _ = size_checks.PARTS[part]
-    name = "600" if part == "bytes" else "tiny"
+    name = "600" if part in ("bytes", "pairs") else "tiny"
     rows = [
         {"part": part, "target": name, "seed": 0} | row
         for row in check(name, 0, torch.device("cpu"))

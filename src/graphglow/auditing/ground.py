@@ -117,7 +117,8 @@ def _whitened(x: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh((double.T @ double / len(x)).cpu())
     values, vectors = values.flip(0)[:RANK], vectors.flip(1)[:, :RANK]
     ridge = 0.02 * values.mean().clamp_min(1e-9)
-    return x @ (vectors / (values + ridge).sqrt()).to(x)
+    white: Tensor = (vectors / (values + ridge).sqrt()).to(x)
+    return x @ white
 
 
 def _linked(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:

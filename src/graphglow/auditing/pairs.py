@@ -71,7 +71,7 @@ def _tastes(
     """
     own = [ground.z[end] for end in pairs]
     near = _near(own, ground.az, pairs, edge, degree)
-    return torch.stack([_bilinear(*rows, ground.taste, folds) for rows in (own, near)], 1)
+    return torch.stack([_bilinear(a, b, ground.taste, folds) for a, b in (own, near)], 1)
 
 
 def _bilinear(a: Tensor, b: Tensor, by_fold: Tensor, folds: list[Tensor]) -> Tensor:
@@ -132,5 +132,5 @@ def _classes(
     mixed = [(a + b) / 2 for a, b in zip(own, near, strict=True)]
     chance = torch.tensor(ground.problem.chance, device=pairs.device).logit()
     over = [(a * b).sum(1).clamp(1e-4, 1 - 1e-4).logit() - chance for a, b in (own, near)]
-    joined = _bilinear(*mixed, ground.affinity, folds).clamp_min(1e-4).log()
+    joined = _bilinear(mixed[0], mixed[1], ground.affinity, folds).clamp_min(1e-4).log()
     return torch.stack([*over, joined], 1)

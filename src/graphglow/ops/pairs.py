@@ -4,7 +4,6 @@ The plain form is here, for any device. No gradients are taken of any of it by t
 [2, M] may be of int32 or int64; ``links`` is a symmetric pattern of ones with sorted columns.
 """
 
-import math
 from typing import cast
 
 import scipy.sparse as sp
@@ -16,7 +15,7 @@ from graphglow.ops.sparse import SparseMatrix, csr_tensor
 from graphglow.ops.triton_support import kernels_for, launching_on
 
 GATHERED = 2**18  # pairs at once on a GPU
-LOOKUPS = {"cpu": 2**21, "cuda": 2**23}  # neighbours looked up at once, by device
+LOOKUPS = {"cpu": 2**18, "cuda": 2**23}  # nodes looked up at once, by device
 LIGHT = 128  # degrees up to which two rows of neighbours are merged
 SHORTEST = 1e-6  # lengths below count as this in a cosine
 
@@ -134,20 +133,27 @@ def hop_cosines(
 
 
 def _cosine(a: Tensor, b: Tensor) -> Tensor:
-    lengths = (torch.linalg.vector_norm(rows, dim=1).clamp_min_(SHORTEST) for rows in (a, b))
-    return torch.linalg.vecdot(a, b) / math.prod(lengths)
+    one, other = (torch.linalg.vector_norm(rows, dim=1).clamp_min_(SHORTEST) for rows in (a, b))
+    cosine: Tensor = torch.linalg.vecdot(a, b) / (one * other)
+    return cosine
 
 
 def _degrees(links: SparseMatrix, nodes: Tensor) -> Tensor:
     return links.crow[nodes + 1] - links.crow[nodes]
 
 
-def _linked(links: SparseMatrix, node: Tensor, wanted: Tensor) -> Tensor:
-    """Whether these are neighbours, by bisection of the node's own: [M], [M] -> [M] of bool."""
-    if len(node) == 0:
-        return torch.zeros_like(node, dtype=torch.bool)
-    if not node.is_cuda:  # SciPy bisects, in a quarter of the time
-        return torch.from_numpy(_matrix(links)[node.numpy().copy(), wanted.numpy().copy()] > 0)
+def _linked(links: SparseMatrix, a: Tensor, b: Tensor) -> Tensor:
+    """Whether these are joined, by bisection of the shorter row: [M], [M] -> [M] of bool.
+
+    SciPy would scan rows of any length unless a tenth as many are asked for as there are edges.
+    """
+    if len(a) == 0:
+        return torch.zeros_like(a, dtype=torch.bool)
+    if len(a) > (most := LOOKUPS[a.device.type]):
+        parts = zip(torch.split(a, most), torch.split(b, most), strict=True)
+        return torch.cat([_linked(links, *part) for part in parts])
+    first = _degrees(links, a) <= _degrees(links, b)
+    node, wanted = torch.where(first, a, b), torch.where(first, b, a)
     place, end = links.crow[node], links.crow[node + 1]
     last = len(links.col) - 1
     step = 1 << int((end - place).max()).bit_length()
@@ -158,13 +164,9 @@ def _linked(links: SparseMatrix, node: Tensor, wanted: Tensor) -> Tensor:
     return (place < end) & (links.col[place.clamp_max(last)] == wanted)
 
 
-def _matrix(links: SparseMatrix) -> sp.csr_array:
-    parts = (links.values.numpy(), links.col.numpy(), links.crow.numpy())
-    return sp.csr_array(parts, shape=links.shape)
-
-
 def _merged(links: SparseMatrix, worth: Tensor, pairs: Tensor) -> Tensor:
-    matrix = _matrix(links)
+    parts = (links.values.numpy(), links.col.numpy(), links.crow.numpy())
+    matrix = sp.csr_array(parts, shape=links.shape)
     both = matrix[pairs[0].numpy()].multiply(matrix[pairs[1].numpy()]).tocsr()
     return torch.from_numpy(both @ worth.numpy())
 
