@@ -155,8 +155,9 @@ def _linked(links: SparseMatrix, a: Tensor, b: Tensor) -> Tensor:
         return _bisected(links, node, wanted)
     light = counts.amin(0) <= LIGHT
     found = torch.empty_like(light)
-    rows, columns = (np.array(nodes[light].numpy()) for nodes in (node, wanted))  # NumPy's own
-    found[light] = torch.from_numpy(np.asarray(_in_scipy(links)[rows, columns]) > 0)
+    if bool(light.any()):
+        rows, columns = (np.array(nodes[light].numpy()) for nodes in (node, wanted))
+        found[light] = torch.from_numpy(_in_scipy(links)[rows, columns] > 0)
     found[~light] = _bisected(links, node[~light], wanted[~light])
     return found
 
