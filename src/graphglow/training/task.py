@@ -33,7 +33,7 @@ from graphglow.structure.objective import (
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig, Runs
 from graphglow.training.device import check_runnable
-from graphglow.training.refine import Refinement, inference, last_refinement, refine
+from graphglow.training.refine import Refinement, last_refinement, refine
 
 
 class Trained(NamedTuple):
@@ -108,9 +108,8 @@ class GraphTask:
         """
         pivots = self._training_pivots()
         self.optimizer.zero_grad()
-        infer = inference(self.learner, pivots, self.runs.shared)
         steps = refine(
-            self.gnn, infer, self.graph, self.runs, self.dropout,
+            self.gnn, self.learner, self.graph, pivots, self.runs, self.dropout,
             wait=self._on_cpu, given=self.given,
         )  # fmt: skip
         if self.trained is None:
