@@ -8,7 +8,6 @@ safetensors file with a checksum, and a lock that one process at a time can hold
 
 import json
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, fields
@@ -19,9 +18,10 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import at_least, number
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import Graph
+from graphglow.graphs.files import note
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
 from graphglow.structure import StructureLearner
@@ -123,7 +123,7 @@ class RunFolder:
         try:
             tensors, meta = load_tensors(path, self.kind, signed=True)
         except InputError as error:
-            _warn(f"a {self.kind} cannot be used, {otherwise}: {error}")
+            note(f"a {self.kind} cannot be used, {otherwise}: {error}")
             return None
         differing = _differences(meta["run"], self._run)
         differing.sort(key=lambda one: one.partition(" ")[0].count("."))  # details last
@@ -147,7 +147,7 @@ class RunFolder:
                 self._warned = True
                 kept = "what was written stays" if self.files() else "there is none yet"
                 reason = str(error) or "no memory left"
-                _warn(f"a {self.kind} was not written, {kept} and the run goes on: {reason}")
+                note(f"a {self.kind} was not written, {kept} and the run goes on: {reason}")
             return False
 
 
@@ -315,7 +315,3 @@ def _differences(there: Any, here: Any, name: str = "") -> list[str]:
 def _remove(path: Path) -> None:
     with suppress(OSError):  # it is no harm where it is
         path.unlink(missing_ok=True)
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(InputWarning(sentence), stacklevel=2)

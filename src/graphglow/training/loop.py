@@ -100,20 +100,15 @@ class Loop:
         epochs: Most epochs of one run.
         patience: Epochs without a better score after which a run stops.
         read_every: Overrides how often scores are read.
-        on_read: Called with the loop whenever scores have been read, and are finite: its
-            :meth:`state` and the task's own are then all that a run goes on from.
     """
 
     def __init__(
-        self,
-        task: Task,
-        epochs: int,
-        patience: int,
-        *,
-        read_every: int | None = None,
-        on_read: Callable[["Loop"], None] | None = None,
+        self, task: Task, epochs: int, patience: int, *, read_every: int | None = None
     ) -> None:
-        self.task, self.epochs, self.on_read = task, epochs, on_read
+        self.task, self.epochs = task, epochs
+        self.on_read: Callable[[Loop], None] | None = None
+        """Called whenever scores have been read, and are finite: :meth:`state` and the task's own
+        are then all that a run goes on from."""
         self._restored = False
         device = task.graph.y.device
         self.read_every = read_every or (1 if device.type == "cpu" else READ_EVERY)
