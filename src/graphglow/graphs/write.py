@@ -125,6 +125,11 @@ def own_classes(data: Data, count: int) -> list[Any]:
     return [int(n) for n in plain] if all(re.fullmatch(NUMBER, n) for n in plain) else plain
 
 
+def class_names(data: Data, count: int) -> list[str]:
+    """The same as text, so many."""
+    return [str(name) for name in own_classes(data, count)[:count]]
+
+
 def _write_pt(data: Data, path: Path) -> None:
     with path.open("wb") as file:  # given a name, torch hides why it cannot write
         torch.save(Data.from_dict(data.clone().detach().cpu().to_dict()), file)

@@ -23,9 +23,9 @@ from torch import Tensor
 from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import LastLayer, backbone_class, backbones_that
-from graphglow.graphs.write import own_ids, write_table
+from graphglow.graphs.write import class_names, own_ids, write_table
 from graphglow.inference.explain_pair import edge_reasons
-from graphglow.inference.own_names import class_names, node_place
+from graphglow.inference.own_names import node_place
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
