@@ -14,8 +14,7 @@ from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.gnn.backbones.backbone import glorots, vectors
 from graphglow.graphs import Graph
 from graphglow.training.config import PaperConfig, RunConfig
-from graphglow.training.loop import Task
-from graphglow.training.task import GraphTask
+from graphglow.training.task import GraphTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ gone when nobody reads it any more, however the process ends. Other backbones ta
 
 import os
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -92,7 +92,7 @@ def check_room(data: Data, config: TransferConfig, device: torch.device) -> None
     check_fits("training on all nodes at once", 4 * nodes * kept, name, device, LIGHTER)
 
 
-class BatchTask(GraphTask, ABC):
+class BatchTask(GraphTask):
     """A :class:`GraphTask` for one run, whose epochs are several updates.
 
     Each goes over all training nodes, in batches drawn anew. Arguments are those of

@@ -3,14 +3,14 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
+from graphglow.training.task import Task
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
@@ -48,44 +48,6 @@ OnEpoch = Callable[[Epoch], None]
 def of_run(on_epoch: OnEpoch | None, run: int) -> OnEpoch | None:
     """``on_epoch`` for the run at this place, where a batch is trained one after another."""
     return None if on_epoch is None else lambda epoch: on_epoch(epoch._replace(run=run))
-
-
-class Task(Protocol):
-    """What a loop trains: one run on one graph, or a batch of runs.
-
-    ``graph`` gives the name and the device, ``count`` the number of runs, ``generators`` all
-    that a step draws from. ``capture`` says whether an epoch may be recorded as a CUDA graph: then
-    it works in place, on tensors that stay where they are, and never waits for the GPU.
-    """
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def capture(self) -> bool: ...
-
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]: ...
-
-    @property
-    def weights(self) -> list[Tensor]:
-        """Everything that is trained, in place, as flat tensors: [S] or [B, S] each."""
-        ...
-
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        """Update the weights once; return loss [..] and number of refinements [..]."""
-        ...
-
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss [..] and accuracy [..] on the validation nodes."""
-        ...
-
-    def logits(self) -> Tensor:
-        """Evaluate all nodes: [.., N, C]."""
-        ...
 
 
 class Loop:
