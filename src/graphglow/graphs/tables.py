@@ -416,15 +416,8 @@ def read_new_nodes(
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Names of columns may differ from those of training in case. A graph that did not come from
-    tables has one column of numbers per feature, in order, where a blank is 0.
-
-    Args:
-        nodes: An id and the features; a label and a split are passed over.
-        edges: Pairs of ids, old or new, each with a new end; optionally a weight.
-        data: The graph of training.
-        columns: Which column is what, where names do not say so, as in ``load_graph``; what was
-            said there holds here too.
-        skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
+    tables has one column of numbers per feature, in order, where a blank is 0. ``data`` is the
+    graph of training; the others are those of ``TransferResult.predict_new_tables``.
     """
     import pandas as pd
 

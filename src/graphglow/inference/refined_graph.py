@@ -101,11 +101,8 @@ def strongest_edges(
 class OperatorRows:
     """Rows of the two parts of M, lambda A and (1 - lambda) L, for any A and any block of rows.
 
-    Args:
-        adj: A.
-        latent: What L is made of; without it lambda is 1.
-        input_weight: lambda.
-        block_elements: Entries of the largest temporary.
+    Without a ``latent``, which L is made of, lambda is 1. The largest temporary has
+    ``block_elements`` entries.
     """
 
     @torch.no_grad()

@@ -184,11 +184,9 @@ class Checkpoints(RunFolder):
         self._began = self._last = 0.0
 
     def begin(self, run: dict[str, Any], restore: Callable[[Saved], object]) -> Saved | None:
-        """Go on from the newest whole checkpoint of ``run``, if there is one; start the clock.
+        """Let ``run`` go on from its newest whole checkpoint, if there is one; start the clock.
 
-        Args:
-            run: All that its result depends on, as JSON can hold it.
-            restore: Lets it go on from what was saved.
+        ``run`` is all that its result depends on, as JSON can hold it.
         """
         self._be(run)
         found = self._newest()
@@ -204,12 +202,7 @@ class Checkpoints(RunFolder):
         return found
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Save the run if it is time to.
-
-        Args:
-            parts: All that changes in it, by name.
-            facts: What else to go on from, as JSON can hold it.
-        """
+        """Save all that changes in the run if it is time to; facts are such as JSON can hold."""
         now = time.monotonic()
         if now - self._last < self.every_seconds:
             return

@@ -292,13 +292,7 @@ CHOSEN: dict[str, Callable[[Any], Any]] = {
 class _Trials:
     """Trains GNNs on what is known of a graph, one line after another.
 
-    Args:
-        graph: On its device.
-        known: What the learner made of it.
-        config: What is not to be chosen.
-        on_epoch: Called for the epochs of each GNN, whose number is the epoch's ``run``.
-        checkpoints: Where the trials save themselves.
-        identity: Of the learner.
+    The number of a GNN is the ``run`` of its epochs.
     """
 
     def __init__(
