@@ -137,8 +137,3 @@ def test_a_grid_of_numpy_is_set_as_plain_numbers():
     for epochs in np.arange(2, 4):
         config = GlowClassifier().set_params(epochs=epochs)._settings()
         assert (config.epochs, type(config.epochs)) == (epochs, int)
-
-
-def test_settings_are_frozen():
-    with pytest.raises(AttributeError):
-        PaperConfig().epochs = 3
