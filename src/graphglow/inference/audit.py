@@ -132,7 +132,7 @@ class Audit:
             columns["weight"] = self.problem.weight[order].cpu().numpy()
         columns["probability_real"] = self.probability_real[order].cpu().numpy()
         columns["probability_same_class"] = self._same_class(pairs)
-        columns["against"] = self._against(pairs, order)
+        columns["against"] = self._against(pairs)
         return pd.DataFrame(columns)
 
     @cached_property
@@ -321,7 +321,7 @@ class Audit:
         found[hit] = refined.pair_probability[order][place].cpu().numpy()[hit]
         return found
 
-    def _against(self, pairs: Tensor, order: Tensor) -> list[str]:
+    def _against(self, pairs: Tensor) -> list[str]:
         """The kinds of evidence against each of the most doubtful pairs; blank for the others."""
         some = pairs[:, :MOST_EXPLAINED]
         shares = self.auditor.explain(self.findings, some, missing=False)
@@ -331,7 +331,7 @@ class Audit:
         for row in values.tolist():
             spoke = sorted((v, n) for v, n in zip(row, names, strict=True) if v < -SPEAKS)
             words.append(", ".join(n for _, n in spoke))
-        return words + [""] * (len(order) - len(words))
+        return words + [""] * (pairs.shape[1] - len(words))
 
 
 def audit(

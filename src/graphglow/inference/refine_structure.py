@@ -210,14 +210,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             if config.encoder == "gcn":
                 for _ in range(config.num_layers):
                     z = adj @ z
-            latent = (
-                copy.deepcopy(learner)
-                .to(device)
-                .structure(
-                    z - z.mean(0),
-                    pivots.to(device),
-                    backend=config.backend,
-                    precision=config.precision,
-                )
+            frozen = copy.deepcopy(learner).to(device)
+            latent = frozen.structure(
+                z - z.mean(0), pivots.to(device), backend=config.backend, precision=config.precision
             )
         return checked, adj, latent
