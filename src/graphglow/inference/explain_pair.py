@@ -185,13 +185,8 @@ def explain_pair(
     first, second = order.argsort()[wanted].tolist()
     pair, where = (first, second), resolve_device(device)
     refined = found.refine(data, seed=seed, device=where, also=torch.tensor(pair)[:, None])
-    classes = None
-    if refined.probabilities is not None:
-        names = class_names(data, refined.probabilities.shape[1])
-        best = refined.probabilities[list(pair)].argmax(1).tolist()
-        classes = names[best[0]], names[best[1]]
     edges = chosen(refined, data, None, 0.0, add=True, drop=True).edge_index
-    return _explanation(found, refined, edges, data, ids, pair, classes)
+    return _explanation(found, refined, edges, data, ids, pair, refined.probabilities)
 
 
 def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> PairExplanation:
@@ -206,12 +201,10 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
     refined = result.looked_over
     if _place(refined, *pair) is None:  # no candidate
         refined = result.looked_at(torch.tensor(pair)[:, None])
-    names = class_names(result.data, result.graph.num_classes)
-    best = result.predict()[list(pair)].tolist()
-    classes = names[best[0]], names[best[1]]
     data = known_to_learner(result.data)
     data.name = result.graph.name
-    return _explanation(result.learner, refined, result.edge_index, data, ids, pair, classes)
+    edges, scores = result.edge_index, result.logits
+    return _explanation(result.learner, refined, edges, data, ids, pair, scores)
 
 
 def edge_reasons(result: TransferResult, node: int, others: list[int]) -> dict[int, dict[str, Any]]:
@@ -262,9 +255,18 @@ def _explanation(
     data: Data,
     ids: list[int | str],
     pair: tuple[int, int],
-    predicted: tuple[str, str] | None,
+    scores: Tensor | None,
 ) -> PairExplanation:
-    """Of a pair that was looked at; ``edge_index`` [2, E] has the edges that were made of it."""
+    """Of a pair that was looked at.
+
+    Shapes:
+        edge_index [2, E] the edges that were made; scores [N, C] of classes, if there are labels
+    """
+    predicted = None
+    if scores is not None:
+        names = class_names(data, scores.shape[1])
+        one, other = scores[list(pair)].argmax(1).tolist()
+        predicted = names[one], names[other]
     place = _place(refined, *pair)
     assert place is not None  # it was asked for
     which = torch.tensor([place], device=refined.pairs.device)
