@@ -79,7 +79,7 @@ def test_contributions_add_up_to_the_log_odds(damaged_audit):
     assert absent.probability == pytest.approx(
         float(audit.findings.pair_log_odds[5].sigmoid()), abs=1e-3
     )
-    with pytest.raises(InputError, match="must be called by its id"):
+    with pytest.raises(InputError, match="must be the id of a node"):
         audit.explain("nobody", IDS[0])
     with pytest.raises(InputError, match="two different nodes"):
         audit.explain(IDS[0], IDS[0])

@@ -215,18 +215,6 @@ def test_an_unknown_method_is_refused_before_the_graph_is_looked_at():
         fit("gnc", None)
 
 
-@pytest.mark.parametrize("stranger", [None, "corra", 3])
-def test_only_a_graph_is_fitted(stranger):
-    with pytest.raises(InputError, match="a graph must be"):
-        fit("gcn", stranger, config_of("gcn"))
-
-
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="device cuda must be present"):
-        fitted("gcn", device="cuda")
-
-
 def test_predictions_are_written_with_the_nodes_own_ids(tmp_path):
     data = small_data()
     data.node_id = [f"node {i}" for i in range(45)]

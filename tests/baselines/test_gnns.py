@@ -62,7 +62,7 @@ def test_gpr_starts_as_appnp(settings):
     assert not torch.equal(gpr.gnn.gamma, before)
 
 
-@EVERY_GNN
+@pytest.mark.parametrize("name", [*sorted(PURE_GNNS), "mlp", "link", "link-features"])
 def test_follows_the_nodes_names(name):
     order, settings = shuffled(), config_of(name, dropout=0.0, epochs=5)
     one = fit(name, small_data(), settings)

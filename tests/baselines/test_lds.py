@@ -157,24 +157,6 @@ def test_memory_grows_with_the_square_of_the_nodes():
     assert need[1] + 9 * 2000**2 <= on_gpu[0] < on_gpu[1]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("hidden", 0),
-        ("window", 0),
-        ("inner_patience", 0),
-        ("samples", 0),
-        ("knn", 0),
-        ("graph_learning_rate", 0.0),
-        ("graph_decay", 0.0),
-        ("graph_decay", 1.5),
-    ],
-)
-def test_bad_settings_are_refused(field, value):
-    with pytest.raises(InputError, match=field):
-        LDSConfig(**{field: value})
-
-
 @pytest.mark.gpu
 def test_recorded_epochs_are_the_same():
     graph = prepare(noisy_data()).to("cuda")

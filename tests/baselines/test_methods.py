@@ -1,5 +1,6 @@
 """The table itself: every line can be read by the doors, the search and people."""
 
+import math
 from dataclasses import FrozenInstanceError
 from typing import get_args
 
@@ -36,7 +37,7 @@ ABSURD = [
     ("epochs", 0),
     ("patience", 0),
     ("learning_rate", 0.0),
-    ("learning_rate", float("nan")),
+    ("learning_rate", math.nan),
     ("weight_decay", -1.0),
     ("dropout", 1.0),
     ("seed", -1),
@@ -46,6 +47,39 @@ ABSURD = [
     ("teleport", 1.5),
     ("attention_heads", 0),
     ("steps", 0),
+    ("estimator", "gcn"),
+    ("adjacency", "dense"),
+    ("propagations", 0),
+    ("co_training", -1),
+    ("pretrain_epochs", -1),
+    ("num_heads", 0),
+    ("refinements", 0),
+    ("threshold", -0.1),
+    ("input_weight", 1.1),
+    ("structure_momentum", -0.1),
+    ("smoothness", -1.0),
+    ("connectivity", math.inf),
+    ("sparsity", math.nan),
+    ("tolerance", -1.0),
+    ("metric_dropout", 1.0),
+    ("num_anchors", 0),
+    ("window", 0),
+    ("inner_patience", 0),
+    ("samples", 0),
+    ("knn", 0),
+    ("graph_learning_rate", 0.0),
+    ("graph_decay", 1.5),
+    ("eval_samples", 0),
+    ("edge_probability", 1.0),
+    ("other_probability", 0.0),
+    ("temperature", 0.0),
+    ("prior_temperature", -1.0),
+    ("kl_weight", -0.1),
+    ("posterior_learning_rate", 0.0),
+    ("embedding_size", 0),
+    ("neighbours", 0),
+    ("delta", 0),
+    ("learner_learning_rate", 0),
 ]
 
 

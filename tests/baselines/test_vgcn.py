@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.baselines.vgcn import METHOD, VGCN, VGCNConfig, unfolded, unfolding
-from graphglow.errors import InputError
 from graphglow.gnn import Dropout
 from graphglow.graphs import prepare, synthetic_graph
 from graphglow.training.loop import Loop
@@ -227,23 +226,3 @@ def test_memory_grows_with_pairs_and_draws():
     assert needed(20_000) / needed(10_000) == pytest.approx(4, rel=1e-3)
     assert needed(10_000, samples=6) > needed(10_000) > needed(10_000, eval_samples=2)
     assert 25e9 < needed(19_717) < 35e9  # PubMed
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("hidden", 0),
-        ("samples", 0),
-        ("eval_samples", 0),
-        ("edge_probability", 1.0),
-        ("other_probability", 0.0),
-        ("temperature", 0.0),
-        ("prior_temperature", -1.0),
-        ("kl_weight", -0.1),
-        ("kl_weight", math.inf),
-        ("posterior_learning_rate", 0.0),
-    ],
-)
-def test_bad_settings_are_refused_by_name(name, value):
-    with pytest.raises(InputError, match=f"{name} must"):
-        config(**{name: value})

@@ -195,14 +195,6 @@ def test_arrays_need_every_feature(tmp_path):
         read(tmp_path, "id,u,v\nn,1,1e99\n", data=plain)
 
 
-def test_what_is_no_table(tmp_path):
-    with pytest.raises(InputError, match="a table must exist"):
-        read_new_nodes(tmp_path / "none.csv", None, graph())
-    (tmp_path / "a.txt").write_text("")
-    with pytest.raises(InputError, match="a table must be one of"):
-        read_new_nodes(tmp_path / "a.txt", None, graph())
-
-
 def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_path):
     columns = {"columns": [{"name": "code", "categories": ["007", "7"]}]}
     data = graph(x=torch.zeros(3, 2), feature_columns=columns)
@@ -210,11 +202,6 @@ def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_p
     assert read(tmp_path, "id,code\nn,7\n", data=data).x.tolist() == [[0, 1]]
     frame = pd.DataFrame({"id": ["n"], "code": np.array([7])})
     assert read_new_nodes(frame, None, data).x.tolist() == [[0, 1]]
-
-
-def test_edges_without_a_header_are_refused(tmp_path):
-    with pytest.raises(InputError, match="must start with a header such as source,target"):
-        read(tmp_path, HEADER + ROW, "n1,a\n")
 
 
 @pytest.mark.parametrize(

@@ -110,15 +110,6 @@ def test_graphml(tmp_path):
     assert torch.equal(data.edge_index, direct.edge_index)
 
 
-@pytest.mark.parametrize("keep", [10, 100, 400, 900])
-def test_truncated_graphml(keep, tmp_path):
-    nx.write_graphml(people(), tmp_path / "p.graphml")
-    content = (tmp_path / "p.graphml").read_bytes()
-    (tmp_path / "p.graphml").write_bytes(content[:keep])
-    with pytest.raises(InputError, match="must be a GraphML file; it is damaged or foreign"):
-        load_graph(tmp_path / "p.graphml")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -88,20 +88,6 @@ def test_each_node_keeps_its_strongest_edges_in_any_block_size(
     assert torch.equal(edges.pairs[1], edges.pairs[1].sort(stable=True)[0])
 
 
-def test_one_layer_of_message_passing_is_multiplication_with_the_refined_graph():
-    v = torch.randn(N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    latent = LATENT["momentum"]
-    edges = strongest_edges(GRAPH.adj, latent, 0.35, N)
-    expected = 0.35 * (GRAPH.adj @ v) + 0.65 * latent.propagate(v)
-    torch.testing.assert_close(as_dense(edges, edges.weight) @ v, expected)
-
-
-def test_without_self_loops_no_node_hears_itself():
-    edges = strongest_edges(GRAPH.adj, LATENT["cosine"], 0.5, 4, self_loops=False)
-    assert (edges.pairs[0] != edges.pairs[1]).all()
-    assert torch.bincount(edges.pairs[1], minlength=N).max() == 4
-
-
 def test_zero_entries_are_no_edges():
     alone = strongest_edges(GRAPH.adj, None, 0.2, N)
     assert len(alone.weight) == len(GRAPH.adj.values)

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import EPS, propagate_over, similarity
-from graphglow.structure import BlendedStructure, LearnerConfig, PivotStructure, StructureLearner
+from graphglow.structure import LearnerConfig, PivotStructure, StructureLearner
 from graphglow.structure.latent import KNNStructure
 
 
@@ -84,32 +84,6 @@ def test_values_and_gradients_are_those_of_the_masked_gamma(neighbours, threshol
         torch.testing.assert_close(got, want)
 
 
-def test_gradients_of_gamma_itself_are_those_of_the_entries_kept():
-    _, q, k = (leaf.clone().requires_grad_() for leaf in factors())
-    found = torch.autograd.grad(knn(q, k, 2).gamma().square().sum(), (q, k))
-    expected = torch.autograd.grad(masked_gamma(q, k, 2).square().sum(), (q, k))
-    for got, want in zip(found, expected, strict=True):
-        torch.testing.assert_close(got, want)
-
-
-def test_gradcheck():
-    v, q, k = (leaf.clone().requires_grad_() for leaf in factors(n=5, p=4))
-    assert torch.autograd.gradcheck(lambda v, q, k: knn(q, k, 2).propagate(v), (v, q, k))
-
-
-@pytest.mark.parametrize("wanted", [0, 1, 2])
-def test_one_gradient_alone_is_the_same(wanted):
-    def gradients(leaves):
-        v, q, k = leaves
-        out = knn(q, k, 3).propagate(v).square().sum()
-        return torch.autograd.grad(out, [leaf for leaf in leaves if leaf.requires_grad])
-
-    together = gradients([leaf.clone().requires_grad_() for leaf in factors()])
-    leaves = [leaf.clone() for leaf in factors()]
-    leaves[wanted].requires_grad_()
-    torch.testing.assert_close(gradients(leaves)[0], together[wanted])
-
-
 def test_layers_share_one_gamma_and_their_gradients_add_up():
     v, q, k = factors()
     q = q.clone().requires_grad_()
@@ -157,24 +131,10 @@ def test_sums_below_the_clamp_pass_no_gradient_as_in_the_dense_form():
         torch.testing.assert_close(got, want)
 
 
-def test_memory_that_was_never_written_does_not_show(nan_filled_memory):
-    v, q, k = (leaf.clone().requires_grad_() for leaf in factors())
-    out = knn(q, k, 2).propagate(v)
-    assert out.isfinite().all()
-    assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (v, q, k)))
-
-
 def test_rows_of_gamma_are_the_rows_of_the_whole():
     _, q, k = factors(batch=(2,))
     structure = knn(q, k, 2)
     assert torch.equal(structure.gamma(slice(3, 8)), structure.gamma()[:, 3:8])
-
-
-def test_it_blends_like_any_structure():
-    v, q, k = factors()
-    first, current = knn(q, k, 1), knn(q, k, 3)
-    out = BlendedStructure(current, first, 0.3).propagate(v)
-    torch.testing.assert_close(out, 0.3 * current.propagate(v) + 0.7 * first.propagate(v))
 
 
 @pytest.mark.parametrize("weighted", [True, False])

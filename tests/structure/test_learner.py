@@ -232,11 +232,6 @@ def test_making_a_learner_leaves_the_global_random_state_alone():
     assert torch.equal(before, torch.random.get_rng_state())
 
 
-def test_the_two_weights_of_an_independent_learner_differ():
-    learner = StructureLearner(config(tied=False), seed=0)
-    assert not torch.equal(learner.node_weight, learner.pivot_weight)
-
-
 def test_attention_with_more_heads_than_width_keeps_one_number_per_head():
     learner = StructureLearner(config(similarity="attention", embedding_size=2, num_heads=5))
     assert learner.structure(torch.ones(4, 2), torch.tensor([0, 1])).gamma().shape == (4, 2)

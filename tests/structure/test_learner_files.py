@@ -126,35 +126,6 @@ def test_a_learner_is_a_few_kilobytes_of_safetensors_with_json(saved):
     assert meta["config"] == META["config"]
 
 
-def test_saving_replaces_what_was_there(learner, tmp_path):
-    path = tmp_path / "l.safetensors"
-    learner.save(path)
-    before = path.read_bytes()
-    other = StructureLearner(CONFIG, seed=4)
-    other.save(path)
-    assert path.read_bytes() != before
-    assert torch.equal(StructureLearner.load(path).node_weight, other.node_weight)
-    assert [p.name for p in path.parent.iterdir()] == ["l.safetensors"]
-
-
-def test_a_failing_save_leaves_the_old_file_and_no_other(saved, learner, monkeypatch):
-    before = saved.read_bytes()
-
-    def full_disk(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("graphglow.storage.tensors_to_bytes", full_disk)
-    with pytest.raises((OSError, InputError)):
-        learner.save(saved)
-    assert saved.read_bytes() == before
-    assert list(saved.parent.iterdir()) == [saved]
-
-
-def test_saving_onto_a_folder_is_refused(learner, tmp_path):
-    with pytest.raises(InputError, match="must be a file; got the folder"):
-        learner.save(tmp_path)
-
-
 def test_every_truncation_is_refused(saved, tmp_path):
     whole = saved.read_bytes()
     cut = tmp_path / "cut.safetensors"
@@ -190,18 +161,6 @@ def test_a_damaged_header_is_refused_or_harmless(saved, tmp_path):
         else:
             assert all(p.isfinite().all() for p in result.parameters())
     assert refused > 25
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    assert "must exist" in refusal(tmp_path / "none.safetensors")
-
-
-def test_a_folder_is_refused(tmp_path):
-    assert "must be a file; got the folder" in refusal(tmp_path)
-
-
-def test_a_name_too_long_for_the_file_system_is_refused(tmp_path):
-    refusal(tmp_path / ("x" * 300))
 
 
 def test_a_foreign_safetensors_file_is_refused(tmp_path):

@@ -109,8 +109,3 @@ def test_numbers_of_numpy_become_those_of_python():
     assert json.loads(json.dumps([asdict(learner), asdict(objective)]))[0]["tied"] is True
     with pytest.raises(InputError, match="num_heads must be an integer; got True"):
         LearnerConfig(num_heads=np.bool_(True))
-
-
-def test_settings_are_frozen():
-    with pytest.raises(AttributeError):
-        LearnerConfig().num_heads = 3

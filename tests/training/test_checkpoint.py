@@ -132,7 +132,9 @@ def test_the_callers_own_state_is_all_that_is_needed():
             parts = (one, one.trained.theta, now)
             states.extend({n: t.clone() for n, t in p.state().items()} for p in parts)
 
-    (history,) = Loop(one, 10, 10, on_read=keep).run()
+    loop = Loop(one, 10, 10)
+    loop.on_read = keep
+    (history,) = loop.run()
     other = task(settings, trained=objective(), theta=learner(seed=9))
     again = Loop(other, 10, 10)
     for part, state in zip((other, other.trained.theta, again), states, strict=True):

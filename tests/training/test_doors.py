@@ -78,6 +78,26 @@ def test_a_split_that_is_none_is_refused(door, val_mask, rule):
         DOORS[door](graph(train_mask=torch.arange(40) < 20, val_mask=val_mask))
 
 
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda **on: graphglow.refine(graph(), **on),
+        lambda **on: graphglow.audit(graph(), **on),
+        lambda **on: graphglow.explain_pair(graph(), 0, 1, **on),
+        lambda **on: graphglow.transfer(graph(), **on),
+        lambda **on: graphglow.transfer(graph(), "paper", **on),
+        lambda **on: graphglow.fit("mlp", graph(), **on),
+        lambda **on: graphglow.pretrain([graph()], **on),
+        lambda **on: graphglow.pretrain([graph()], kind="paper", **on),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*no split of its own")
+def test_a_gpu_that_is_not_there_is_refused(door, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(graphglow.InputError, match="device cuda must be present; got"):
+        door(device="cuda")
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int32])
 def test_small_integers_are_labels_too(dtype):
     found = graphglow.refine(graph(y=graph().y.to(dtype)))

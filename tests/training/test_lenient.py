@@ -53,9 +53,16 @@ def test_names_paths_and_objects_are_graphs(tmp_path):
 
 
 def test_what_is_no_graph_is_one_sentence():
-    for use in (graphglow.transfer, graphglow.refine, lambda x: graphglow.explain_pair(x, 0, 1)):
-        with pytest.raises(graphglow.InputError, match="a graph must be a name, a path"):
-            use(3)
+    doors = (
+        graphglow.transfer,
+        graphglow.refine,
+        lambda x: graphglow.fit("gcn", x),
+        lambda x: graphglow.explain_pair(x, 0, 1),
+    )
+    for use in doors:
+        for stranger in (None, 3, {"x": 1}):
+            with pytest.raises(graphglow.InputError, match="a graph must be a name, a path"):
+                use(stranger)
     with pytest.raises(graphglow.InputError, match="needs a list of source graphs; got a single"):
         graphglow.pretrain("wine")
 

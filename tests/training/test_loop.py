@@ -73,13 +73,6 @@ def test_a_run_stops_after_its_patience(patience):
     assert longer[: len(history)] == history[:40]  # up to there nothing differs
 
 
-def test_the_caller_hears_of_every_epoch_in_order():
-    seen = []
-    (history,) = Loop(task(config()), 5, 5).run(seen.append)
-    assert seen == history
-    assert [epoch.epoch for epoch in seen] == [1, 2, 3, 4, 5]
-
-
 SEVERAL = [config(seed=seed, learning_rate=rate) for seed, rate in ((0, 0.1), (1, 0.5), (2, 0.02))]
 
 

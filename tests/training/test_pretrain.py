@@ -130,17 +130,6 @@ def test_what_is_no_list_of_graphs_is_refused(sources):
         pretrain(sources, pretrain_config())
 
 
-def test_a_loss_that_blows_up_is_refused():
-    with pytest.raises(InputError, match="loss must stay finite"):
-        pretrain(SOURCES[:1], pretrain_config(learning_rate=1e30, epochs=20, patience=20))
-
-
-def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="cuda"):
-        pretrain(SOURCES[:1], pretrain_config(device="cuda"))
-
-
 def test_one_source_and_more_pivots_than_nodes_are_legal():
     made = pretrain(SOURCES[1:2], pretrain_config(num_pivots=1000))
     assert all(p.isfinite().all() for p in made.parameters())

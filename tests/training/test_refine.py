@@ -8,7 +8,7 @@ import torch
 from graphglow.gnn import MixedPropagation, stack
 from graphglow.structure import BlendedStructure
 from graphglow.training.config import Runs
-from graphglow.training.refine import inference, last_refinement, refine
+from graphglow.training.refine import last_refinement, refine
 from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9, 30])
@@ -21,9 +21,9 @@ def gnn(graph, config, seed=1):
 
 def steps(config, data=None, *, wait=True):
     graph, runs = float64(data or small_data()), Runs.of([config])
-    infer = inference(learner().double(), PIVOTS, config)
+    model, theta = gnn(graph, config), learner().double()
     with torch.no_grad():
-        found = list(refine(gnn(graph, config), infer, graph, runs, None, wait=wait))
+        found = list(refine(model, theta, graph, PIVOTS, runs, None, wait=wait))
     return found, graph
 
 
@@ -93,7 +93,7 @@ def test_momentum_zero_keeps_the_first_structure():
 def test_without_a_learner_there_is_one_step_on_the_input_graph():
     config, graph = transfer_config(refinements=5, input_weight=0.1), float64(small_data())
     model = gnn(graph, config)
-    (only,) = refine(model, None, graph, Runs.of([config]), None, wait=True)
+    (only,) = refine(model, None, graph, PIVOTS, Runs.of([config]), None, wait=True)
     assert only.structure is None
     assert only.latent is None
     plain = MixedPropagation(graph.adj, None, 1.0)
@@ -189,14 +189,12 @@ def test_each_run_of_a_batch_settles_where_it_does_alone(wait):
     orders = [torch.randperm(40, generator=torch.Generator().manual_seed(s)) for s in range(4)]
     pivots = torch.stack(orders)[:, :5]
     runs = Runs.of([config] * 4)
-    infer = inference(theta, pivots, config)
-    batch = list(refine(stack(models), infer, graph, runs, None, wait=wait))
+    batch = list(refine(stack(models), theta, graph, pivots, runs, None, wait=wait))
     last = last_refinement(stack(models), theta, graph, pivots, runs, wait=wait)
     counts = []
     for run, model in enumerate(models):
         only = Runs.of([config])
-        infer = inference(theta, pivots[run], config)
-        alone = list(refine(model, infer, graph, only, None, wait=True))
+        alone = list(refine(model, theta, graph, pivots[run], only, None, wait=True))
         counts.append(len(alone))
         active = [step.active is None or bool(step.active[run]) for step in batch]
         assert active == [t < len(alone) for t in range(len(batch))]

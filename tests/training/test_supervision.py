@@ -15,7 +15,7 @@ from graphglow.structure.objective import (
     supervised_loss,
 )
 from graphglow.training.config import Runs
-from graphglow.training.refine import inference, refine
+from graphglow.training.refine import refine
 from graphglow.training.task import LearnerLoss
 from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 
@@ -37,8 +37,8 @@ class Setting:
         self.labels = self.graph.y[self.graph.train]
 
     def steps(self):
-        infer = inference(self.theta, self.pivots, self.config)
-        return list(refine(self.gnn, infer, self.graph, self.runs, self.dropout, wait=True))
+        settings = self.graph, self.pivots, self.runs, self.dropout
+        return list(refine(self.gnn, self.theta, *settings, wait=True))
 
     def loss(self, **changes):
         terms, features = objective(**changes), None

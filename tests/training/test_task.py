@@ -7,7 +7,7 @@ import torch
 
 from graphglow.graphs import prepare
 from graphglow.structure.objective import supervised_loss
-from graphglow.training.refine import inference, refine
+from graphglow.training.refine import refine
 from graphglow.training.task import GraphTask, accuracy
 from tiny_graphs import (
     WIDTH,
@@ -27,8 +27,7 @@ def config(**changes):
 
 def losses_of(made):
     """L_s of each refinement of one pass without dropout."""
-    infer = inference(made.learner, made.pivots, made.runs.shared)
-    steps = refine(made.gnn, infer, made.graph, made.runs, None, wait=True)
+    steps = refine(made.gnn, made.learner, made.graph, made.pivots, made.runs, None, wait=True)
     return [supervised_loss(s.logits, made.graph.train, made.train_labels) for s in steps]
 
 

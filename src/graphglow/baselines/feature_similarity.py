@@ -8,6 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from graphglow.evidence.rows import entries
 from graphglow.gnn import Dropout, drop_features
 from graphglow.ops.embeddings import SHORTEST, unit_heads
 from graphglow.ops.sparse import SparseMatrix
@@ -50,8 +51,8 @@ class SparseFeatures:
 
     @classmethod
     def of(cls, matrix: SparseMatrix) -> "SparseFeatures":
-        rows = torch.arange(matrix.shape[0], device=matrix.crow.device)
-        return cls(matrix, rows.repeat_interleave(matrix.crow.diff().long()), matrix.col.long())
+        row, column, _ = entries(matrix)
+        return cls(matrix, row, column)
 
     def unit(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Entries [H, E] of the unit vectors w_h * x_u over sqrt(H), and their factors [H, N].

@@ -19,7 +19,7 @@ from graphglow.baselines.method import Method
 from graphglow.baselines.variants import VARIANTS
 from graphglow.checks import one_of, with_settings
 from graphglow.errors import InputError
-from graphglow.graphs import Graph, as_graph, check_graph, graph_of
+from graphglow.graphs import as_graph, check_graph, graph_of
 from graphglow.structure.config import LearnerConfig, delta_facts
 from graphglow.training.config import RunConfig, check_same_shape
 from graphglow.training.device import (
@@ -29,7 +29,7 @@ from graphglow.training.device import (
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
+from graphglow.training.loop import Loop, OnEpoch, of_run
 from graphglow.training.result import RunResult
 
 METHODS: dict[str, Method] = {
@@ -44,21 +44,15 @@ METHODS: dict[str, Method] = {
 }
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FitResult(RunResult):
     """A competitor's predictions at its best epoch."""
 
-    data: Data
-    graph: Graph
     method: str
     backbone: str | None
     config: RunConfig
     logits: Tensor
     """[N, C], on the CPU."""
-    history: list[Epoch]
-    train_seconds: float
-    seconds: float
-    peak_memory_bytes: int
     device: str
 
     def _scores(self) -> Tensor:

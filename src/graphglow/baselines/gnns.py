@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from graphglow.baselines.method import GNN_SPACE, SHARED_SPACE, Method, Model, of_model
 from graphglow.checks import at_least
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
+from graphglow.gnn.backbones.backbone import glorots, vectors
 from graphglow.graphs import Graph
 from graphglow.training.config import PaperConfig, RunConfig
-from graphglow.training.loop import Task
-from graphglow.training.task import GraphTask
+from graphglow.training.task import GraphTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,22 +141,15 @@ class LINKConfig(RunConfig):
     """L2 penalty on the weights."""
 
 
-def _layers(
-    widths: Sequence[int], generator: torch.Generator
-) -> tuple[nn.ParameterList, nn.ParameterList]:
-    """Weights and biases of dense layers between these widths."""
-    weights = nn.ParameterList([glorot(a, b, generator) for a, b in pairwise(widths)])
-    return weights, nn.ParameterList([vector(width) for width in widths[1:]])
-
-
 class MLP(Model):
     """L dense layers on the features, relu between them. No edge is read."""
 
     def __init__(self, graph: Graph, config: MLPConfig) -> None:
         super().__init__(graph, config)
         hidden = [config.hidden] * (config.num_layers - 1)
-        widths = [graph.num_features, *hidden, graph.num_classes]
-        self.weights, self.biases = _layers(widths, torch.Generator().manual_seed(config.seed))
+        layers = list(pairwise([graph.num_features, *hidden, graph.num_classes]))
+        self.weights = glorots(layers, torch.Generator().manual_seed(config.seed))
+        self.biases = vectors(layers)
 
     def forward(self, dropout: Dropout | None) -> Tensor:
         hidden: Tensor = drop_features(self.graph.x, dropout) @ self.weights[0] + self.biases[0]
@@ -209,8 +202,8 @@ class LINKX(Model):
         self.weight_x = glorot(graph.num_features, width, generator)
         self.weight_both = glorot(2 * width, width, generator)
         self.bias_adj, self.bias_x, self.bias_both = (vector(width) for _ in range(3))
-        widths = [width] * config.num_layers + [graph.num_classes]
-        self.weights, self.biases = _layers(widths, generator)
+        layers = list(pairwise([width] * config.num_layers + [graph.num_classes]))
+        self.weights, self.biases = glorots(layers, generator), vectors(layers)
 
     def forward(self, dropout: Dropout | None) -> Tensor:
         from_adj = drop_features(self.graph.neighbours, dropout) @ self.weight_adj + self.bias_adj

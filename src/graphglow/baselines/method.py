@@ -1,6 +1,5 @@
 """What a competitor is: a line of the table of methods, and a model with a loss and logits."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,8 +12,7 @@ from graphglow.graphs import Graph
 from graphglow.structure.objective import supervised_loss
 from graphglow.training.adam import Adam
 from graphglow.training.config import RunConfig
-from graphglow.training.loop import Task
-from graphglow.training.task import accuracy
+from graphglow.training.task import Task
 
 Family = Literal["gnn", "control", "structure", "graphglow"]
 Space = Mapping[str, tuple[Any, ...]]
@@ -90,28 +88,14 @@ class Model(nn.Module):
         return supervised_loss(logits, graph.train, graph.y[graph.train])
 
 
-class SingleTask(ABC):
-    """One run of a competitor: what :class:`~graphglow.training.loop.Loop` drives."""
-
-    count = 1
+class SingleTask(Task):
+    """One run of a competitor."""
 
     def __init__(self, graph: Graph, config: RunConfig) -> None:
-        self.graph, self.capture = graph, config.capture
         generator = torch.Generator(graph.y.device).manual_seed(config.seed)
-        self.dropout, self.generators = Dropout((config.dropout,), (generator,)), (generator,)
-        self.val_labels = graph.y[graph.val]
+        super().__init__(graph, (generator,), capture=config.capture)
+        self.dropout = Dropout((config.dropout,), self.generators)
         self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
-
-    @abstractmethod
-    def logits(self) -> Tensor:
-        """Evaluate all nodes: [N, C]."""
-
-    @torch.no_grad()
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss and accuracy on the validation nodes."""
-        logits = self.logits()
-        loss = supervised_loss(logits, self.graph.val, self.val_labels)
-        return loss, accuracy(logits, self.graph.val, self.val_labels)
 
 
 class ModelTask(SingleTask):

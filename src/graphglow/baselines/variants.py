@@ -25,8 +25,7 @@ from graphglow.structure.config import Delta
 from graphglow.structure.learner import stack_learners
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig
-from graphglow.training.loop import Task
-from graphglow.training.task import GraphTask, Trained
+from graphglow.training.task import GraphTask, Task, Trained
 
 
 def shared_settings(config: ModelConfig) -> dict[str, Any]:

@@ -23,7 +23,6 @@ LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
 MADE = ("knn_graph", "knn_table")
 """Say that edges join nearest neighbours: for want of any, or in the package's own tables."""
-CHECKED = ("x", "y", "edge_index", "edge_weight", *MASKS)
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 

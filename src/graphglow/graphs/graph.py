@@ -114,9 +114,9 @@ class Graph:
         )
 
 
-def prepare(data: Data, *, split_seed: int = 0) -> Graph:
+def prepare(data: Data) -> Graph:
     """Check ``data`` and turn it into the :class:`Graph` that models train on."""
-    return graph_of(check_graph(data, split_seed=split_seed))
+    return graph_of(check_graph(data))
 
 
 def graph_of(data: Data) -> Graph:

@@ -3,7 +3,7 @@
 import copy
 import difflib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from graphglow.graphs.files import is_there, note, own_path
 from graphglow.graphs.leaks import say_label_like, say_leaks
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.graphs.table_file import SUFFIXES, is_frame, is_table_file
-from graphglow.graphs.tables import LEAVE_OUT, Columns, read_tables
+from graphglow.graphs.tables import Columns, check_columns, read_tables
 from graphglow.storage import existing_file
 
 READERS: dict[str, Callable[[Path, bool], Data]] = {
@@ -87,12 +87,7 @@ def load_graph(
     Shapes:
         x [N, D], y [N] with -1 for unlabelled, edge_index [2, E], edge_weight [E], masks [N]
     """
-    away = columns.get(LEAVE_OUT, "") if isinstance(columns, Mapping) else ""
-    if not isinstance(columns, Mapping | None) or not isinstance(away, str | Sequence):
-        raise InputError(
-            'columns must map roles to names, as {"id": "person", "leave_out": ["phone"]}; got '
-            f"{columns!r:.60}"
-        )
+    check_columns(columns)
     tables: dict[str, Any] = {
         "columns": columns,
         "need_labels": need_labels,

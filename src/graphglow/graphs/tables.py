@@ -183,12 +183,18 @@ def _as_edges(nodes: Path, edges: Path) -> str | None:
     return None
 
 
+def check_columns(columns: object) -> None:
+    """Raise unless roles are mapped to names; which roles there are depends on the source."""
+    away = columns.get(LEAVE_OUT, "") if isinstance(columns, Mapping) else ""
+    if not isinstance(columns, Mapping | None) or not isinstance(away, str | Sequence):
+        raise InputError(
+            'columns must map roles to names, as {"id": "person", "leave_out": ["phone"]}; got '
+            f"{columns!r:.60}"
+        )
+
+
 def _checked_roles(columns: Columns | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """The name of the column for each role that ``columns`` gives, and those to be left out."""
-    if not isinstance(columns, Mapping | None):
-        raise InputError(
-            f'columns must map roles to names ({{"id": "person"}}); got {type(columns).__name__}'
-        )
     roles = dict(columns or {})
     left_out = roles.pop(LEAVE_OUT, None) or ()
     for role, name in roles.items():
@@ -416,18 +422,12 @@ def read_new_nodes(
     """Read a nodes table and, where given, an edges table: paths or pandas DataFrames.
 
     Names of columns may differ from those of training in case. A graph that did not come from
-    tables has one column of numbers per feature, in order, where a blank is 0.
-
-    Args:
-        nodes: An id and the features; a label and a split are passed over.
-        edges: Pairs of ids, old or new, each with a new end; optionally a weight.
-        data: The graph of training.
-        columns: Which column is what, where names do not say so, as in ``load_graph``; what was
-            said there holds here too.
-        skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
+    tables has one column of numbers per feature, in order, where a blank is 0. ``data`` is the
+    graph of training; the others are those of ``TransferResult.predict_new_tables``.
     """
     import pandas as pd
 
+    check_columns(columns)
     roles, left_out = _checked_roles(columns)
     table, told = _without(open_table(nodes), left_out), data.get("feature_columns")
     with one_sentence("feature_columns of the graph must say how its table became features"):

@@ -75,7 +75,7 @@ def prediction_frame(data: Data, probabilities: Tensor) -> Any:
         labels = [None if c < 0 else names[c] for c in data.y.tolist()]
         whole = None in labels and type(names[0]) is int  # beside blanks they stay whole
         columns["label"] = pd.array(labels, dtype="Int64") if whole else labels
-    if (split := _split_names(data)) is not None:
+    if (split := split_names(data)) is not None:
         columns["split"] = split
     return pd.DataFrame(columns)
 
@@ -100,7 +100,7 @@ def write_table(frame: Any, path: str | Path, what: str) -> None:
             frame.to_parquet(temporary, index=False)
 
 
-def _split_names(data: Data) -> list[str] | None:
+def split_names(data: Data) -> list[str] | None:
     """``train``, ``val``, ``test`` or a blank for each node; None where there is no split."""
     masks = {name: data.get(f"{name}_mask") for name in SPLITS}
     given = {name: _array(mask) for name, mask in masks.items() if mask is not None}
@@ -123,6 +123,11 @@ def own_classes(data: Data, count: int) -> list[Any]:
         return list(range(count))
     plain = [str(name) for name in names]
     return [int(n) for n in plain] if all(re.fullmatch(NUMBER, n) for n in plain) else plain
+
+
+def class_names(data: Data, count: int) -> list[str]:
+    """The same as text, so many."""
+    return [str(name) for name in own_classes(data, count)[:count]]
 
 
 def _write_pt(data: Data, path: Path) -> None:
@@ -205,7 +210,7 @@ def _node_attributes(data: Data) -> dict[str, list[Any]]:
         attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
     if data.get("x") is not None:
         attributes["x"] = data.x.tolist()
-    if (split := _split_names(data)) is not None:
+    if (split := split_names(data)) is not None:
         attributes["split"] = [name or None for name in split]
     return attributes
 

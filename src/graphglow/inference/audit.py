@@ -24,9 +24,10 @@ from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
 from graphglow.graphs import as_graph
 from graphglow.graphs.check import MADE, edges_were_made
-from graphglow.graphs.write import own_classes, own_ids
+from graphglow.graphs.write import class_names, own_ids
+from graphglow.inference.explain_pair import surroundings
+from graphglow.inference.own_names import node_place
 from graphglow.ops.pairs import is_edge
-from graphglow.ops.sparse import SparseMatrix
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
 from graphglow.training.checkpoint import Parts
@@ -44,8 +45,6 @@ MOST_REFINED = 50_000
 """Nodes up to which ``probability_same_class`` is computed."""
 SPEAKS = 0.25
 """Log-odds from which evidence counts as speaking for or against an edge."""
-DRAWN = 6
-"""Neighbours of each sort in the picture of a pair."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +133,7 @@ class Audit:
             columns["weight"] = self.problem.weight[order].cpu().numpy()
         columns["probability_real"] = self.probability_real[order].cpu().numpy()
         columns["probability_same_class"] = self._same_class(pairs)
-        columns["against"] = self._against(pairs, order)
+        columns["against"] = self._against(pairs)
         return pd.DataFrame(columns)
 
     @cached_property
@@ -186,8 +185,7 @@ class Audit:
         chances = chances / chances.sum(1, keepdims=True)
         quality = get_label_quality_scores(given, chances)
         doubtful = find_label_issues(given, chances, n_jobs=1)
-        names = np.array([str(n) for n in own_classes(self.data, problem.num_classes)])
-        names = names[problem.seen.cpu().numpy()]
+        names = np.array(class_names(self.data, problem.num_classes))[problem.seen.cpu().numpy()]
         frame = pd.DataFrame(
             {
                 "id": self._ids(problem.labelled),
@@ -216,10 +214,6 @@ class Audit:
     @cached_property
     def _rank(self) -> Tensor:
         return self.findings.order.argsort().to(self.problem.device)
-
-    @cached_property
-    def _links(self) -> SparseMatrix:
-        return self.problem.neighbours
 
     def repaired(self, drop: float = 0.2, add: float = 0.8) -> Data:
         """The graph without edges below ``drop``, and with pairs above ``add`` as new edges.
@@ -265,8 +259,8 @@ class Audit:
         """:meth:`explain` of several pairs, as node numbers."""
         if not pairs:
             return []
-        problem, ids, device = self.problem, self._ids, self.problem.device
-        both = torch.tensor(pairs, device=device).T
+        problem, ids = self.problem, own_ids(self.data, self.problem.num_nodes)
+        both = torch.tensor(pairs, device=problem.device).T
         both = torch.stack([both.amin(0), both.amax(0)])
         if bool((both[0] == both[1]).any()):
             raise InputError("a pair must be two different nodes; got one twice")
@@ -279,45 +273,27 @@ class Audit:
                 found[i] = {name: float(values[k]) for name, values in shares.items()}
         out = []
         for i, (u, v) in enumerate(pairs):
-            near = [set(self._neighbours(n)) - {u, v} for n in (u, v)]
-            common = sorted(near[0] & near[1])
-            alone = [sorted(n - set(common)) for n in near]
-            shown = [common[:DRAWN], alone[0][:DRAWN], alone[1][:DRAWN]]
-            names = [list(ids(torch.tensor(part, dtype=torch.int64))) for part in shown]
-            every = [n for part in shown for n in part]
-            called = dict(zip(every, [n for part in names for n in part], strict=True))
-            drawn = set(every)
-            among = [(a, b) for a in every for b in self._neighbours(a) if a < b and b in drawn]
+            around, _ = surroundings(problem.links, ids, (u, v))
             mine = {k: c for k, c in found[i].items() if abs(c) > 1e-4}  # what is absent says 0
-            ends = ids(torch.tensor([u, v]))
             out.append(
                 PairEvidence(
-                    source=ends[0],
-                    target=ends[1],
+                    source=ids[u],
+                    target=ids[v],
                     joined=bool(joined[i]),
                     probability=1 / (1 + float(np.exp(-sum(found[i].values())))),
                     contributions=mine,
-                    common=names[0],
-                    of_source=names[1],
-                    of_target=names[2],
-                    edges=[(called[a], called[b]) for a, b in among],
-                    left_out=len(near[0] | near[1]) - len(every),
+                    common=around.common,
+                    of_source=around.of_u,
+                    of_target=around.of_v,
+                    edges=around.edges,
+                    left_out=around.left_out,
                 )
             )
         return out
 
     def node(self, name: Any) -> int:
         """The number of a node by its own id."""
-        places = {str(own): i for i, own in enumerate(own_ids(self.data, self.problem.num_nodes))}
-        if str(name) not in places:
-            raise InputError(f"a node must be called by its id in the graph; got {name!r}")
-        return places[str(name)]
-
-    def _neighbours(self, node: int) -> list[int]:
-        near = self._links
-        start, end = int(near.crow[node]), int(near.crow[node + 1])
-        found: list[int] = near.col[start:end].tolist()
-        return found
+        return node_place(self.data, self.problem.num_nodes, name)
 
     def _ids(self, nodes: Tensor) -> Any:
         ids = np.asarray(own_ids(self.data, self.problem.num_nodes))
@@ -346,7 +322,7 @@ class Audit:
         found[hit] = refined.pair_probability[order][place].cpu().numpy()[hit]
         return found
 
-    def _against(self, pairs: Tensor, order: Tensor) -> list[str]:
+    def _against(self, pairs: Tensor) -> list[str]:
         """The kinds of evidence against each of the most doubtful pairs; blank for the others."""
         some = pairs[:, :MOST_EXPLAINED]
         shares = self.auditor.explain(self.findings, some, missing=False)
@@ -356,7 +332,7 @@ class Audit:
         for row in values.tolist():
             spoke = sorted((v, n) for v, n in zip(row, names, strict=True) if v < -SPEAKS)
             words.append(", ".join(n for _, n in spoke))
-        return words + [""] * (len(order) - len(words))
+        return words + [""] * (pairs.shape[1] - len(words))
 
 
 def audit(

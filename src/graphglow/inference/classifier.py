@@ -158,7 +158,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Class probabilities [n, C], in the order of ``classes_``."""
         check_is_fitted(self)
         probabilities: NDArray[np.float32] = self.result_.predict_proba().numpy()
-        return probabilities if X is None else probabilities[self._index(X)]
+        return probabilities if X is None else probabilities[_node_index(X, self.result_.data)]
 
     def predict(self, X: ArrayLike | None = None) -> NDArray[Any]:
         """Most probable classes [n]."""
@@ -181,7 +181,7 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         graph = self.result_.graph
         held_out = next((part for part in (graph.test, graph.val) if len(part)), graph.train)
-        index = held_out.cpu().numpy() if X is None else self._index(X)
+        index = held_out.cpu().numpy() if X is None else _node_index(X, self.result_.data)
         if len(index) == 0:
             raise InputError("score needs at least one node; got none")
         truth = self.result_.data.y.numpy()[index] if y is None else self._codes(_class_labels(y))
@@ -219,9 +219,6 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             drawn = isinstance(seed, np.random.RandomState)
             given["seed"] = check_random_state(seed).randint(2**31) if drawn else seed
         return with_settings(config_for(load_learner(self.learner), self.config), given)
-
-    def _index(self, nodes: ArrayLike) -> NDArray[np.int64]:
-        return _node_index(nodes, self.result_.data)
 
 
 def _node_index(nodes: Any, data: Data, *, at_least: int = 0) -> NDArray[np.int64]:

@@ -16,16 +16,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import LastLayer, backbone_class, backbones_that
-from graphglow.graphs.write import own_ids, write_table
+from graphglow.graphs.write import class_names, own_ids, split_names, write_table
 from graphglow.inference.explain_pair import edge_reasons
-from graphglow.inference.own_names import class_names, node_place
+from graphglow.inference.own_names import node_place
 from graphglow.inference.refined_graph import OperatorRows
 
 if TYPE_CHECKING:  # which imports this
@@ -193,15 +192,12 @@ class Explainer:
             self.voices.append((layer, rows))
         self.names = class_names(data, graph.num_classes)
         self.predicted = result.predict().numpy()
-        split = np.full(graph.num_nodes, "", dtype=object)
-        for name in ("train", "val", "test"):
-            split[getattr(graph, name).cpu().numpy()] = name
         about = {
             "node": range(graph.num_nodes),
             "id": own_ids(data, graph.num_nodes),
             "label": [None if label < 0 else self.names[label] for label in data.y.tolist()],
             "predicted": [self.names[label] for label in self.predicted],
-            "split": split,
+            "split": split_names(data),
         }
         self.nodes = pd.DataFrame(about, dtype=object)
 

@@ -26,10 +26,10 @@ from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 from graphglow.graphs import as_graph
-from graphglow.graphs.graph import undirected_edges
-from graphglow.graphs.write import own_ids, write_table
-from graphglow.inference.own_names import class_names, node_places
+from graphglow.graphs.write import class_names, own_ids, write_table
+from graphglow.inference.own_names import node_places
 from graphglow.inference.refine import chosen
+from graphglow.ops.sparse import SparseMatrix
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.device import resolve_device
 from graphglow.training.evidence import EvidenceResult, known_to_learner
@@ -185,13 +185,8 @@ def explain_pair(
     first, second = order.argsort()[wanted].tolist()
     pair, where = (first, second), resolve_device(device)
     refined = found.refine(data, seed=seed, device=where, also=torch.tensor(pair)[:, None])
-    classes = None
-    if refined.probabilities is not None:
-        names = class_names(data, refined.probabilities.shape[1])
-        best = refined.probabilities[list(pair)].argmax(1).tolist()
-        classes = names[best[0]], names[best[1]]
     edges = chosen(refined, data, None, 0.0, add=True, drop=True).edge_index
-    return _explanation(found, refined, edges, data, ids, pair, classes)
+    return _explanation(found, refined, edges, data, ids, pair, refined.probabilities)
 
 
 def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> PairExplanation:
@@ -206,12 +201,10 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
     refined = result.looked_over
     if _place(refined, *pair) is None:  # no candidate
         refined = result.looked_at(torch.tensor(pair)[:, None])
-    names = class_names(result.data, result.graph.num_classes)
-    best = result.predict()[list(pair)].tolist()
-    classes = names[best[0]], names[best[1]]
     data = known_to_learner(result.data)
     data.name = result.graph.name
-    return _explanation(result.learner, refined, result.edge_index, data, ids, pair, classes)
+    edges, scores = result.edge_index, result.logits
+    return _explanation(result.learner, refined, edges, data, ids, pair, scores)
 
 
 def edge_reasons(result: TransferResult, node: int, others: list[int]) -> dict[int, dict[str, Any]]:
@@ -262,14 +255,23 @@ def _explanation(
     data: Data,
     ids: list[int | str],
     pair: tuple[int, int],
-    predicted: tuple[str, str] | None,
+    scores: Tensor | None,
 ) -> PairExplanation:
-    """Of a pair that was looked at; ``edge_index`` [2, E] has the edges that were made of it."""
+    """Of a pair that was looked at.
+
+    Shapes:
+        edge_index [2, E] the edges that were made; scores [N, C] of classes, if there are labels
+    """
+    predicted = None
+    if scores is not None:
+        names = class_names(data, scores.shape[1])
+        one, other = scores[list(pair)].argmax(1).tolist()
+        predicted = names[one], names[other]
     place = _place(refined, *pair)
     assert place is not None  # it was asked for
     which = torch.tensor([place], device=refined.pairs.device)
     parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
-    around, joined = _surroundings(data, ids, pair)
+    around, joined = surroundings(refined.known.second.first.problem.links, ids, pair)
     there = bool(((edge_index[0] == pair[0]) & (edge_index[1] == pair[1])).any())
     outcome: Outcome = "added" if there else "absent"
     if joined:
@@ -290,35 +292,26 @@ def _explanation(
     )
 
 
-def _surroundings(
-    data: Data, ids: list[int | str], pair: tuple[int, int]
+def surroundings(
+    links: SparseMatrix, ids: list[int | str], pair: tuple[int, int]
 ) -> tuple[Surroundings, bool]:
-    """The input graph around a pair, and whether it joins the two."""
-    low, high = torch.empty(2, 0, dtype=torch.int64)
-    if data.get("edge_index") is not None:
-        low, high, _ = undirected_edges(data.edge_index, data.get("edge_weight"), len(ids))
-    edges = torch.stack([low, high]).cpu()
-    near = [_neighbours(edges, node) for node in pair]
-    joined = pair[1] in near[0]
-    near = [found - set(pair) for found in near]
-    shared = near[0] & near[1]
-    parts = [sorted(part)[:DRAWN] for part in (shared, near[0] - shared, near[1] - shared)]
-    drawn = torch.tensor([node for part in parts for node in part], dtype=edges.dtype)
-    among = edges[:, torch.isin(edges, drawn).all(0)].T.tolist()
+    """The graph around a pair, of its pattern [N, N], and whether it joins the two."""
+
+    def near(node: int) -> set[int]:
+        return set(links.col[int(links.crow[node]) : int(links.crow[node + 1])].tolist())
+
+    one, other = (near(node) - set(pair) for node in pair)
+    parts = [sorted(part)[:DRAWN] for part in (one & other, one - other, other - one)]
+    drawn = {node for part in parts for node in part}
     named = [[ids[node] for node in part] for part in parts]
     around = Surroundings(
         common=named[0],
         of_u=named[1],
         of_v=named[2],
-        edges=[(ids[a], ids[b]) for a, b in among],
-        left_out=len(near[0] | near[1]) - len(drawn),
+        edges=[(ids[a], ids[b]) for a in sorted(drawn) for b in near(a) & drawn if a < b],
+        left_out=len(one | other) - len(drawn),
     )
-    return around, joined
-
-
-def _neighbours(edges: Tensor, node: int) -> set[int]:
-    mine = edges[:, (edges == node).any(0)]
-    return set(mine.flatten().tolist()) - {node}
+    return around, pair[1] in near(pair[0])
 
 
 def _named(contributions: Mapping[str, float], sign: int, most: int = NAMED) -> str:

@@ -1,4 +1,4 @@
-"""What users call their nodes and classes."""
+"""What users call their nodes."""
 
 import difflib
 from collections.abc import Iterable
@@ -39,11 +39,3 @@ def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.
 def node_place(data: Data, num_nodes: int, node: Any) -> int:
     """The same of one node."""
     return int(node_places(data, num_nodes, [node])[0])
-
-
-def class_names(data: Data, count: int) -> list[str]:
-    """The user's own names; the classes' numbers where there are none."""
-    given = data.get("class_names")
-    if given is None or len(given) < count:
-        return [str(number) for number in range(count)]
-    return [str(name) for name in given[:count]]

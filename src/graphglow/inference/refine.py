@@ -153,8 +153,7 @@ def refine(
     refined.edge_index = order[refined.edge_index]
     if made.probabilities is not None:
         refined.class_probability = made.probabilities.cpu()[order.argsort()]
-    if refined.get("num_nodes") is None or refined.num_nodes != made.num_nodes:
-        refined.num_nodes = made.num_nodes
+    refined.num_nodes = made.num_nodes
     verdict = _verdict(data, refined, judged, min_probability)
     refined.verdict, refined.search = verdict.sentence, made.search
     verdict.warn()

@@ -23,7 +23,6 @@ from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.structure import Structure, StructureLearner
 from graphglow.training.config import PaperConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
-from graphglow.training.refine import inference
 from graphglow.training.transfer import transfer
 
 Mode = Literal["replace", "augment"]
@@ -111,49 +110,57 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
                 "RefineStructure takes one torch_geometric Data at a time; "
                 f"got {type(data).__name__}"
             )
-        from_labels = self._labels_count(data)
+        from_labels, share = self._labels_count(data), self.config.input_weight
         if isinstance(self.learner, EvidenceLearner):
-            return self._by_evidence(self.learner, data, from_labels)
-        if data.x is None:
-            raise InputError("a learner of the paper's kind needs node features x; got none")
-        checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
-        kept, kept_weight = checked.edge_index[:, :0], torch.empty(0)
-        if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
+            (pairs, weight), share = self._by_evidence(self.learner, data, from_labels), 0.5
+        else:
+            pairs, weight = self._by_paper(data, from_labels)
+        kept, kept_weight = pairs[:, :0], weight[:0]
+        if self._keeps_input(data):
             kept, given = data.edge_index.cpu().long(), data.get("edge_weight")
             ones = torch.ones(kept.shape[1])
             kept_weight = ones if given is None else given.detach().cpu().float().flatten()
-        top_k = usual_top_k(checked) if self.top_k is None else self.top_k
-        pairs, weight = self._learned_edges(adj, latent, top_k, has_input=len(kept_weight) > 0)
         total = float(len(weight))  # a mean of 1, or the share that is theirs beside what is kept
         if float(kept_weight.sum()) > 0:
-            share = self.config.input_weight
             total = float(kept_weight.sum()) * (1 - share) / share
         weight = weight * (total / weight.sum().clamp_min(EPS))
         refined = without_edges(copy.copy(data))
-        refined.edge_index = torch.cat([kept, pairs], dim=1).to(data.x.device)
-        refined.edge_weight = torch.cat([kept_weight, weight]).to(data.x.device)
+        device = next(part.device for part in (data.edge_index, data.x, pairs) if part is not None)
+        refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
+        refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
         return refined
 
-    def _by_evidence(self, learner: EvidenceLearner, data: Data, from_labels: bool) -> Data:
+    def _keeps_input(self, data: Data) -> bool:
+        edges = data.edge_index
+        return self.mode == "augment" and edges is not None and edges.shape[1] > 0
+
+    def _by_evidence(
+        self, learner: EvidenceLearner, data: Data, from_labels: bool
+    ) -> tuple[Tensor, Tensor]:
         """The edges of :func:`graphglow.refine`, or those of them that the input does not have."""
         known = copy.copy(data)
         if not from_labels:
             known.pop("y", None)
         made = refine(known.cpu(), learner, top_k=self.top_k)
-        pairs, weight = made.edge_index, made.edge_weight
-        kept, kept_weight = pairs[:, :0], torch.empty(0)
-        if self.mode == "augment" and data.edge_index is not None and data.edge_index.shape[1]:
-            kept, given = data.edge_index.cpu(), data.get("edge_weight")
-            kept_weight = torch.ones(kept.shape[1]) if given is None else given.cpu().float()
+        new = torch.ones_like(made.edge_in_input)
+        if self._keeps_input(data):
             new = ~made.edge_in_input
-            pairs, weight = pairs[:, new], weight[new]
-        total = float(kept_weight.sum()) or float(len(weight))
-        refined = without_edges(copy.copy(data))
-        device = "cpu" if data.edge_index is None else data.edge_index.device
-        refined.edge_index = torch.cat([kept, pairs], dim=1).to(device)
-        weight = weight * (total / weight.sum().clamp_min(EPS))
-        refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
-        return refined
+        return made.edge_index[:, new], made.edge_weight[new]
+
+    def _by_paper(self, data: Data, from_labels: bool) -> tuple[Tensor, Tensor]:
+        """The strongest edges of the mixture, or of the learned graph where the input has none."""
+        if data.x is None:
+            raise InputError("a learner of the paper's kind needs node features x; got none")
+        checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
+        top_k, share = self.top_k or usual_top_k(checked), self.config.input_weight
+        if self.mode == "augment":
+            share = 0.0
+            if self._keeps_input(data):  # -infinity at an input edge: such an entry is never kept
+                adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
+        edges = strongest_edges(adj, latent, share, top_k, self_loops=False)
+        if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
+            return edges.pairs[:, :0].cpu(), torch.empty(0)
+        return edges.pairs.cpu(), edges.weight.cpu().float()
 
     def _labels_count(self, data: Data) -> bool:
         """Whether to train on the labels of ``data``."""
@@ -203,21 +210,8 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             if config.encoder == "gcn":
                 for _ in range(config.num_layers):
                     z = adj @ z
-            infer = inference(copy.deepcopy(learner).to(device), pivots.to(device), config)
-            assert infer is not None  # there is a learner
-            latent = infer(z - z.mean(0))
+            frozen = copy.deepcopy(learner).to(device)
+            latent = frozen.structure(
+                z - z.mean(0), pivots.to(device), backend=config.backend, precision=config.precision
+            )
         return checked, adj, latent
-
-    def _learned_edges(
-        self, adj: SparseMatrix, latent: Structure, top_k: int, *, has_input: bool
-    ) -> tuple[Tensor, Tensor]:
-        """The edges to add, with the weights of one layer: [2, E], [E]."""
-        share = self.config.input_weight
-        if self.mode == "augment":
-            share = 0.0
-            if has_input:  # -infinity where the input has an edge: such an entry is never kept
-                adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        edges = strongest_edges(adj, latent, share, top_k, self_loops=False)
-        if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
-            return edges.pairs[:, :0].cpu(), torch.empty(0)
-        return edges.pairs.cpu(), edges.weight.cpu().float()

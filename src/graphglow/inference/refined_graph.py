@@ -16,7 +16,7 @@ from graphglow.checks import at_least
 from graphglow.graphs.check import MADE
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.ops.sparse import SparseMatrix, csr_tensor
 from graphglow.structure import BlendedStructure, FixedStructure, PivotStructure, Structure
 
 if TYPE_CHECKING:  # which imports this
@@ -101,11 +101,8 @@ def strongest_edges(
 class OperatorRows:
     """Rows of the two parts of M, lambda A and (1 - lambda) L, for any A and any block of rows.
 
-    Args:
-        adj: A.
-        latent: What L is made of; without it lambda is 1.
-        input_weight: lambda.
-        block_elements: Entries of the largest temporary.
+    Without a ``latent``, which L is made of, lambda is 1. The largest temporary has
+    ``block_elements`` entries.
     """
 
     @torch.no_grad()
@@ -152,12 +149,10 @@ class OperatorRows:
 
 def _dense_rows(matrix: SparseMatrix, rows: slice) -> Tensor:
     """A block of rows of a sparse matrix: [rows, N]."""
-    found = matrix.values.new_zeros(rows.stop - rows.start, matrix.shape[1])
     begin, end = int(matrix.crow[rows.start]), int(matrix.crow[rows.stop])
-    degree = matrix.crow[rows.start + 1 : rows.stop + 1] - matrix.crow[rows.start : rows.stop]
-    local = torch.arange(len(found), device=found.device).repeat_interleave(degree)
-    found[local, matrix.col[begin:end]] = matrix.values[begin:end]
-    return found
+    crow = matrix.crow[rows.start : rows.stop + 1] - begin
+    shape = (rows.stop - rows.start, matrix.shape[1])
+    return csr_tensor(crow, matrix.col[begin:end], matrix.values[begin:end], shape).to_dense()
 
 
 def _parts(latent: Structure | None) -> list[tuple[PivotStructure, float]]:

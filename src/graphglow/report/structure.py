@@ -16,7 +16,7 @@ from graphglow.experiments.structure_metrics import (
     heard_over_edges,
     heard_over_latent,
 )
-from graphglow.inference.own_names import class_names
+from graphglow.graphs.write import class_names
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent

@@ -64,14 +64,7 @@ class StructureLearner(nn.Module):
         self.pivot_weight = weights.get("pivot_weight")  # w^2
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
-        return self.factors(z, take_rows(z, pivots))
-
-    def factors(self, z: Tensor, z_pivots: Tensor) -> tuple[Tensor, Tensor]:
-        """The factors from embeddings of nodes and of pivots, which need not be among the nodes.
-
-        Shapes:
-            z [.., N, D], z_pivots [.., P, D]  ->  q [.., N, W], k [.., P, W]
-        """
+        z_pivots = take_rows(z, pivots)
         w1 = z.new_ones(1, z.shape[-1]) if self.node_weight is None else self.node_weight
         w2 = w1 if self.pivot_weight is None else self.pivot_weight
         if self.config.similarity == "cosine":
@@ -108,7 +101,7 @@ class StructureLearner(nn.Module):
     def pivot_structure(
         self, q: Tensor, k: Tensor, *, backend: Backend, precision: Precision
     ) -> PivotStructure:
-        """The latent graph over factors that :meth:`factors` made; all pivots, none left out."""
+        """The latent graph over factors that :meth:`forward` made; all pivots, none left out."""
         kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
         kernel = kernels.get(self.config.similarity, "identity")
         return PivotStructure(

@@ -8,7 +8,7 @@ gone when nobody reads it any more, however the process ends. Other backbones ta
 
 import os
 import tempfile
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -52,13 +52,7 @@ def batched_task(
 ) -> GraphTask:
     """What trains one GNN over the input graph and a given one, by batches or all at once.
 
-    Args:
-        graph: On its device already.
-        hidden: Width of the GNN.
-        config: Model and optimisation.
-        given: The graph that messages pass over besides.
-        batch_nodes: Training nodes in a batch; None takes all.
-        balanced: Let each class count alike.
+    As :class:`GraphTask`; ``batch_nodes`` are the training nodes in a batch, all where it is None.
     """
     settings = graph, hidden, config, given, balanced
     if backbone_class(config.backbone).reads_hops():
@@ -98,7 +92,7 @@ def check_room(data: Data, config: TransferConfig, device: torch.device) -> None
     check_fits("training on all nodes at once", 4 * nodes * kept, name, device, LIGHTER)
 
 
-class BatchTask(GraphTask, ABC):
+class BatchTask(GraphTask):
     """A :class:`GraphTask` for one run, whose epochs are several updates.
 
     Each goes over all training nodes, in batches drawn anew. Arguments are those of
@@ -112,11 +106,17 @@ class BatchTask(GraphTask, ABC):
         config: ModelConfig,
         given: FixedStructure,
         balanced: bool,
+        batch_nodes: int,
     ) -> None:
         super().__init__(graph, None, hidden, [config], given=given, balanced=balanced)
         self.mix = MixedPropagation(graph.adj, given, float(config.input_weight))
         self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
         self.places = torch.arange(graph.num_nodes, device=graph.y.device)
+        self.prepare(config, given, batch_nodes)
+
+    @abstractmethod
+    def prepare(self, config: ModelConfig, given: FixedStructure, batch_nodes: int) -> None:
+        """Do, once, what batches are made from."""
 
     @abstractmethod
     def answers(self) -> Iterator[tuple[slice | Tensor, Tensor]]:
@@ -142,16 +142,8 @@ class HopTask(BatchTask):
         hops [L + 1, train + val, features]
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        hidden: int,
-        config: ModelConfig,
-        given: FixedStructure,
-        balanced: bool,
-        batch_nodes: int,
-    ) -> None:
-        super().__init__(graph, hidden, config, given, balanced)
+    def prepare(self, config: ModelConfig, given: FixedStructure, batch_nodes: int) -> None:
+        graph = self.graph
         nodes = torch.cat([graph.train, graph.val])
         self.hops = hops_of(graph.x, self.mix, config.num_layers, nodes)
         self.batches = -(-len(graph.train) // batch_nodes)
@@ -242,18 +234,10 @@ class SampledTask(BatchTask):
     Which neighbours are drawn is up to the library, and follows no seed of ours.
     """
 
-    def __init__(
-        self,
-        graph: Graph,
-        hidden: int,
-        config: ModelConfig,
-        given: FixedStructure,
-        balanced: bool,
-        batch_nodes: int,
-    ) -> None:
+    def prepare(self, config: ModelConfig, given: FixedStructure, batch_nodes: int) -> None:
         from torch_geometric.loader import NeighborLoader
 
-        super().__init__(graph, hidden, config, given, balanced)
+        graph = self.graph
         self.capture, self.latent = False, given
         self.adj, self.s = _scipy(graph.adj), _scipy(given.matrix)
         self.x = graph.x if isinstance(graph.x, Tensor) else _scipy(graph.x)

@@ -8,7 +8,6 @@ safetensors file with a checksum, and a lock that one process at a time can hold
 
 import json
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict, fields
@@ -19,9 +18,10 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import at_least, number
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graphs import Graph
+from graphglow.graphs.files import note
 from graphglow.ops.sparse import SparseMatrix
 from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
 from graphglow.structure import StructureLearner
@@ -123,7 +123,7 @@ class RunFolder:
         try:
             tensors, meta = load_tensors(path, self.kind, signed=True)
         except InputError as error:
-            _warn(f"a {self.kind} cannot be used, {otherwise}: {error}")
+            note(f"a {self.kind} cannot be used, {otherwise}: {error}")
             return None
         differing = _differences(meta["run"], self._run)
         differing.sort(key=lambda one: one.partition(" ")[0].count("."))  # details last
@@ -147,7 +147,7 @@ class RunFolder:
                 self._warned = True
                 kept = "what was written stays" if self.files() else "there is none yet"
                 reason = str(error) or "no memory left"
-                _warn(f"a {self.kind} was not written, {kept} and the run goes on: {reason}")
+                note(f"a {self.kind} was not written, {kept} and the run goes on: {reason}")
             return False
 
 
@@ -184,11 +184,9 @@ class Checkpoints(RunFolder):
         self._began = self._last = 0.0
 
     def begin(self, run: dict[str, Any], restore: Callable[[Saved], object]) -> Saved | None:
-        """Go on from the newest whole checkpoint of ``run``, if there is one; start the clock.
+        """Let ``run`` go on from its newest whole checkpoint, if there is one; start the clock.
 
-        Args:
-            run: All that its result depends on, as JSON can hold it.
-            restore: Lets it go on from what was saved.
+        ``run`` is all that its result depends on, as JSON can hold it.
         """
         self._be(run)
         found = self._newest()
@@ -204,12 +202,7 @@ class Checkpoints(RunFolder):
         return found
 
     def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Save the run if it is time to.
-
-        Args:
-            parts: All that changes in it, by name.
-            facts: What else to go on from, as JSON can hold it.
-        """
+        """Save all that changes in the run if it is time to; facts are such as JSON can hold."""
         now = time.monotonic()
         if now - self._last < self.every_seconds:
             return
@@ -315,7 +308,3 @@ def _differences(there: Any, here: Any, name: str = "") -> list[str]:
 def _remove(path: Path) -> None:
     with suppress(OSError):  # it is no harm where it is
         path.unlink(missing_ok=True)
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(InputWarning(sentence), stacklevel=2)

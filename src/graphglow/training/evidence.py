@@ -11,7 +11,7 @@ validation nodes. Everything is linear in what the GNNs say, so that it can be e
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
@@ -276,29 +276,18 @@ class EvidenceResult(TransferResult):
             "config": asdict(self.config),
             "learner": self.learner.facts(),
             "answers": [answer.facts() for answer in self.answers],
-            **{name: getattr(self, name) for name in (*CHOSEN, "input_accuracy")},
+            "instant_share": self.instant_share,
+            "instant_sharpness": self.instant_sharpness,
+            "chosen_by": self.chosen_by,
+            "input_accuracy": self.input_accuracy,
         }
         return tensors, facts
-
-
-CHOSEN: dict[str, Callable[[Any], Any]] = {
-    "instant_share": float,
-    "instant_sharpness": float,
-    "chosen_by": str,
-}
-"""What else was chosen, and how it is read back from JSON."""
 
 
 class _Trials:
     """Trains GNNs on what is known of a graph, one line after another.
 
-    Args:
-        graph: On its device.
-        known: What the learner made of it.
-        config: What is not to be chosen.
-        on_epoch: Called for the epochs of each GNN, whose number is the epoch's ``run``.
-        checkpoints: Where the trials save themselves.
-        identity: Of the learner.
+    The number of a GNN is the ``run`` of its epochs.
     """
 
     def __init__(
@@ -458,7 +447,9 @@ def evidence_result(
         known=known,
         answers=tuple(answers),
         shift=shift,
-        **{name: read(meta[name]) for name, read in CHOSEN.items()},
+        instant_share=float(meta["instant_share"]),
+        instant_sharpness=float(meta["instant_sharpness"]),
+        chosen_by=str(meta["chosen_by"]),
         input_accuracy=meta.get("input_accuracy"),  # older files have none
         **measured,
     )

@@ -3,14 +3,14 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
+from graphglow.training.task import Task
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""
@@ -50,44 +50,6 @@ def of_run(on_epoch: OnEpoch | None, run: int) -> OnEpoch | None:
     return None if on_epoch is None else lambda epoch: on_epoch(epoch._replace(run=run))
 
 
-class Task(Protocol):
-    """What a loop trains: one run on one graph, or a batch of runs.
-
-    ``graph`` gives the name and the device, ``count`` the number of runs, ``generators`` all
-    that a step draws from. ``capture`` says whether an epoch may be recorded as a CUDA graph: then
-    it works in place, on tensors that stay where they are, and never waits for the GPU.
-    """
-
-    @property
-    def graph(self) -> Graph: ...
-
-    @property
-    def count(self) -> int: ...
-
-    @property
-    def capture(self) -> bool: ...
-
-    @property
-    def generators(self) -> tuple[torch.Generator, ...]: ...
-
-    @property
-    def weights(self) -> list[Tensor]:
-        """Everything that is trained, in place, as flat tensors: [S] or [B, S] each."""
-        ...
-
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        """Update the weights once; return loss [..] and number of refinements [..]."""
-        ...
-
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss [..] and accuracy [..] on the validation nodes."""
-        ...
-
-    def logits(self) -> Tensor:
-        """Evaluate all nodes: [.., N, C]."""
-        ...
-
-
 class Loop:
     """Train a task for a number of epochs, and put the best weights back.
 
@@ -100,20 +62,15 @@ class Loop:
         epochs: Most epochs of one run.
         patience: Epochs without a better score after which a run stops.
         read_every: Overrides how often scores are read.
-        on_read: Called with the loop whenever scores have been read, and are finite: its
-            :meth:`state` and the task's own are then all that a run goes on from.
     """
 
     def __init__(
-        self,
-        task: Task,
-        epochs: int,
-        patience: int,
-        *,
-        read_every: int | None = None,
-        on_read: Callable[["Loop"], None] | None = None,
+        self, task: Task, epochs: int, patience: int, *, read_every: int | None = None
     ) -> None:
-        self.task, self.epochs, self.on_read = task, epochs, on_read
+        self.task, self.epochs = task, epochs
+        self.on_read: Callable[[Loop], None] | None = None
+        """Called whenever scores have been read, and are finite: :meth:`state` and the task's own
+        are then all that a run goes on from."""
         self._restored = False
         device = task.graph.y.device
         self.read_every = read_every or (1 if device.type == "cpu" else READ_EVERY)

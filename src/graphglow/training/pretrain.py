@@ -128,23 +128,14 @@ def pretrain_structure(
     on_epoch: OnEpoch | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> StructureLearner:
-    """Train a structure learner on ``sources`` and return the best one seen (Algorithm 2).
+    """Train the paper's learner, as :func:`pretrain`, and return the best one seen (Algorithm 2).
 
     In each of E episodes each source is visited in turn: its own GNN and the shared theta are
     trained on it until the validation score stops improving, and go back to where it was best.
     After each visit theta is scored by the mean validation accuracy over all sources, and the
     best theta is kept. Differs from the paper's Algorithm 2 in zeroing both gradients at every
-    step, and in taking the "Delta^(0)" of its sum as the first refinement's.
-
-    Args:
-        sources: The source graphs, each with labels and a split (or a seeded one is made).
-        config: Learner, objective, model and schedule.
-        on_epoch: Called after every epoch; where a run goes on from a checkpoint, for those
-            before it too.
-        checkpoints: Where the run saves itself, to go on from there if it is killed.
-
-    Returns:
-        The learner on the CPU, with ``provenance`` telling how it was made.
+    step, and in taking the "Delta^(0)" of its sum as the first refinement's. Where a run goes on
+    from a checkpoint, ``on_epoch`` hears of the epochs before it too.
     """
     config = config or PretrainConfig()
     graphs = [prepare(data) for data in sources]
@@ -158,12 +149,7 @@ def pretrain_structure(
 
 
 class _Course:
-    """All visits to all sources: what is trained, and how far it has come.
-
-    Args:
-        graphs: The sources.
-        config: Learner, objective, model and schedule.
-    """
+    """All visits to all sources: what is trained, and how far it has come."""
 
     def __init__(self, graphs: Sequence[Graph], config: PretrainConfig) -> None:
         self.graphs, self.config, self.device = graphs, config, resolve_device(config.device)

@@ -1,8 +1,7 @@
 """The inner loop: structure and embeddings refine each other within one forward pass."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation
 from graphglow.graphs import Graph
 from graphglow.ops.embeddings import squared_change
 from graphglow.structure import BlendedStructure, PivotStructure, Structure, StructureLearner
-from graphglow.training.config import ModelConfig, Runs
+from graphglow.training.config import Runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,21 +30,11 @@ class Refinement:
     active: Tensor | None
 
 
-def inference(
-    learner: StructureLearner | None, pivots: Tensor, config: ModelConfig
-) -> Callable[[Tensor], PivotStructure] | None:
-    """How the loop gets a structure from embeddings [.., N, D]; None without a learner."""
-    if learner is None:
-        return None
-    return partial(
-        learner.structure, pivots=pivots, backend=config.backend, precision=config.precision
-    )
-
-
 def refine(
     gnn: Backbone,
-    infer: Callable[[Tensor], PivotStructure] | None,
+    learner: StructureLearner | None,
     graph: Graph,
+    pivots: Tensor,
     runs: Runs,
     dropout: Dropout | None,
     *,
@@ -56,13 +45,14 @@ def refine(
 
     A run has settled when the squared relative change of its embeddings is at most the tolerance;
     its later steps are not active and count for nothing. With a structure momentum below 1,
-    messages mix the current structure with the first. Without an inference there is one step, on
-    the input graph and, if there is one, the given structure.
+    messages mix the current structure with the first. Without a learner there is one step, on the
+    input graph and, if there is one, the given structure.
 
     Args:
         gnn: h_w, of one run or stacked for a batch of them.
-        infer: g_theta: the structure of embeddings [.., N, D], as :func:`inference` gives it.
+        learner: g_theta.
         graph: The graph of all runs.
+        pivots: [.., P].
         runs: Settings.
         dropout: None in evaluation.
         wait: End when all runs have settled. On a GPU that means waiting for the answer in every
@@ -71,7 +61,7 @@ def refine(
     """
     encoded = gnn.encode(graph, dropout)
     z = encoded.z0
-    if infer is None:
+    if learner is None:
         share = 1.0 if given is None else runs.input_weight
         _, logits = gnn(encoded, MixedPropagation(graph.adj, given, share), dropout)
         yield Refinement(z, encoded, None, given, logits, None)
@@ -80,7 +70,7 @@ def refine(
     first: PivotStructure | None = None
     active: Tensor | None = None
     for step in range(config.refinements):
-        structure = infer(z)
+        structure = learner.structure(z, pivots, backend=config.backend, precision=config.precision)
         latent: Structure = structure
         if first is None:
             first = structure
@@ -113,8 +103,7 @@ def last_refinement(
 ) -> Refinement:
     """Run one evaluation pass and return its final step, with each run's last active logits."""
     final: Refinement | None = None
-    infer = inference(learner, pivots, runs.shared)
-    for step in refine(gnn, infer, graph, runs, None, wait=wait, given=given):
+    for step in refine(gnn, learner, graph, pivots, runs, None, wait=wait, given=given):
         if final is None or step.active is None:
             final = step
         else:

@@ -20,7 +20,7 @@ from graphglow.gnn.latent_gnn import Encoded
 from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
 from graphglow.graphs.check import MADE
 from graphglow.graphs.tables import Columns
-from graphglow.graphs.write import prediction_frame
+from graphglow.graphs.write import class_names, prediction_frame
 from graphglow.pretrained import Learner
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.structure import Structure, StructureLearner
@@ -51,6 +51,7 @@ MEASURED: dict[str, Callable[[Any], Any]] = {
 """How a run went, and how each fact is read back from JSON."""
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class RunResult(ABC):
     """What every run gives back, of a transfer or a competitor: predictions at its best epoch.
 
@@ -106,9 +107,8 @@ class RunResult(ABC):
         nodes = self.graph.test.cpu()
         if len(nodes) == 0:
             return None
-        count = self.graph.num_classes
-        names = [str(name) for name in self.data.get("class_names") or range(count)]
-        return metrics_of(self.graph.y.cpu()[nodes], self.predict_proba()[nodes], names[:count])
+        names = class_names(self.data, self.graph.num_classes)
+        return metrics_of(self.graph.y.cpu()[nodes], self.predict_proba()[nodes], names)
 
     @property
     def val_accuracy(self) -> float | None:
@@ -152,12 +152,6 @@ class TransferResult(RunResult):
     same refined graph after loading.
     """
 
-    data: Data
-    graph: Graph
-    history: list[Epoch]
-    train_seconds: float
-    seconds: float
-    peak_memory_bytes: int
     config: TransferConfig | PaperConfig
     learner: Learner
 

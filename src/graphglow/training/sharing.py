@@ -28,15 +28,9 @@ def sharing(
     ray: str | None,
     parts: Parts | None,
 ) -> Iterator[Each]:
-    """Let the blocks of one job be done by others, and kept.
+    """Let the blocks of one job be done by others, and kept: see :func:`graphglow.refine`.
 
-    Args:
-        data: The graph.
-        device: Where blocks are computed.
-        run: What the result depends on, beside the graph and the device.
-        workers: Processes, or tasks at the same time; None: this process, or all of the cluster.
-        ray: The address of a cluster.
-        parts: Where finished blocks are kept.
+    ``run`` is what the result depends on, beside the graph and the device.
     """
     with held(parts, Parts, "parts"):
         if parts is not None:

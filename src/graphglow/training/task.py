@@ -3,6 +3,7 @@
 The loss of one refinement is L_s for the GNN, and L_s + L_r + L_e for the structure learner.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -33,7 +34,7 @@ from graphglow.structure.objective import (
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig, Runs
 from graphglow.training.device import check_runnable
-from graphglow.training.refine import Refinement, inference, last_refinement, refine
+from graphglow.training.refine import Refinement, last_refinement, refine
 
 
 class Trained(NamedTuple):
@@ -43,7 +44,47 @@ class Trained(NamedTuple):
     objective: ObjectiveConfig
 
 
-class GraphTask:
+class Task(ABC):
+    """What a :class:`~graphglow.training.loop.Loop` trains: one run on one graph, or several.
+
+    Args:
+        graph: On its device already.
+        generators: All that a step draws from.
+        capture: Whether an epoch may be recorded as a CUDA graph: then it works in place, on
+            tensors that stay where they are, and never waits for the GPU.
+    """
+
+    count = 1
+    """Runs in a batch."""
+    val_weight: Tensor | None = None
+
+    def __init__(
+        self, graph: Graph, generators: tuple[torch.Generator, ...], *, capture: bool
+    ) -> None:
+        self.graph, self.generators, self.capture = graph, generators, capture
+        self.val_labels = graph.y[graph.val]
+
+    @property
+    @abstractmethod
+    def weights(self) -> list[Tensor]:
+        """Everything that is trained, in place, as flat tensors: [S] or [B, S] each."""
+
+    @abstractmethod
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """Update the weights once; return loss [..] and number of refinements [..]."""
+
+    @abstractmethod
+    def logits(self) -> Tensor:
+        """Evaluate all nodes: [.., N, C]."""
+
+    @torch.no_grad()
+    def validate(self) -> tuple[Tensor, Tensor]:
+        """Loss [..] and accuracy [..] on the validation nodes."""
+        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
+        return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
+
+
+class GraphTask(Task):
     """A graph, the GNN h_w of one run or of a batch of runs, its optimizer, and its pivots.
 
     All work stays on the graph's device: no method waits for a GPU.
@@ -75,21 +116,22 @@ class GraphTask:
         assert given is None or learner is None
         device = graph.y.device
         check_runnable(configs[0], learner, device)
-        self.graph, self.learner, self.given, self.trained = graph, learner, given, trained
+        seeds = seeds or [config.seed for config in configs]
+        drawn = tuple(torch.Generator(device).manual_seed(seed) for seed in seeds)
+        super().__init__(graph, drawn, capture=configs[0].capture)
+        self.learner, self.given, self.trained = learner, given, trained
         self.runs = runs = Runs.of(configs, device)
-        self.count, self.capture = runs.count, runs.shared.capture
+        self.count = runs.count
         self._on_cpu = device.type == "cpu"
         self.degree = graph.adj.crow.diff().to(graph.adj.values.dtype)  # [N], self-loops included
         self.num_pivots = min(runs.shared.num_pivots, graph.num_nodes)
-        gnns, orders, generators = [], [], []
-        for config, seed in zip(configs, seeds or [c.seed for c in configs], strict=True):
+        gnns, orders = [], []
+        for config, seed in zip(configs, seeds, strict=True):
             start = torch.Generator().manual_seed(seed)
             gnns.append(config.build_gnn(graph, hidden, start))
             orders.append(self._first_pivots(start))
-            generators.append(torch.Generator(device).manual_seed(seed))
         self.gnn = stack(gnns).to(device)
         self.pivots = (torch.stack(orders) if runs.count > 1 else orders[0]).to(device)  # [.., P]
-        self.generators = tuple(generators)
         self.dropout = Dropout(runs.dropout, self.generators)
         self.optimizer = Adam(
             self.gnn.parameters(),
@@ -97,7 +139,7 @@ class GraphTask:
             _per_vector(runs.weight_decay),
             runs=runs.count,
         )
-        self.train_labels, self.val_labels = graph.y[graph.train], graph.y[graph.val]
+        self.train_labels = graph.y[graph.train]
         self.train_weight = balancing(self.train_labels) if balanced else None
         self.val_weight = balancing(self.val_labels) if balanced else None
 
@@ -108,9 +150,8 @@ class GraphTask:
         """
         pivots = self._training_pivots()
         self.optimizer.zero_grad()
-        infer = inference(self.learner, pivots, self.runs.shared)
         steps = refine(
-            self.gnn, infer, self.graph, self.runs, self.dropout,
+            self.gnn, self.learner, self.graph, pivots, self.runs, self.dropout,
             wait=self._on_cpu, given=self.given,
         )  # fmt: skip
         if self.trained is None:
@@ -136,18 +177,11 @@ class GraphTask:
         )  # fmt: skip
 
     def logits(self) -> Tensor:
-        """Evaluate all nodes: [.., N, C]."""
         return self.evaluate().logits
 
     def val_logits(self) -> Tensor:
         """Evaluate the validation nodes: [.., K, C]."""
         return self.logits().index_select(-2, self.graph.val)
-
-    @torch.no_grad()
-    def validate(self) -> tuple[Tensor, Tensor]:
-        """Loss [..] and accuracy [..] on the validation nodes."""
-        logits, labelled = self.logits(), (self.graph.val, self.val_labels, self.val_weight)
-        return supervised_loss(logits, *labelled), accuracy(logits, *labelled)
 
     @property
     def weights(self) -> list[Tensor]:

@@ -117,9 +117,9 @@ def transfer(
             raise InputError("an observer needs a learner of the paper's kind; got an evidence one")
         assert isinstance(config, TransferConfig)
         return transfer_evidence(data, found, config, on_epoch=on_epoch, checkpoints=checkpoints)
-    configs = [config]
+    assert isinstance(config, PaperConfig)
     with held(checkpoints):
-        return _train([found], data, _checked([found], configs), on_epoch, observer, checkpoints)[0]
+        return _train([found], data, [config], on_epoch, observer, checkpoints)[0]
 
 
 def config_for(

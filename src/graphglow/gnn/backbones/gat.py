@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch_geometric.utils import softmax
 
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
@@ -106,13 +107,8 @@ class GAT(Backbone):
         score = F.leaky_relu(
             says.index_select(-2, source) + hears.index_select(-2, target), self.SLOPE
         )
-        places = target[:, None].expand_as(score)
-        largest = torch.zeros_like(says).scatter_reduce(
-            -2, places, score.detach(), "amax", include_self=False
-        )  # every node has an entry, its own
-        weight = (score - largest.index_select(-2, target)).exp()
-        total = torch.zeros_like(says).index_add(-2, target, weight)
-        return weight / total.index_select(-2, target)
+        attention: Tensor = softmax(score, target, num_nodes=v.shape[-2], dim=-2)
+        return attention
 
 
 class _WeightedSum(torch.autograd.Function):
