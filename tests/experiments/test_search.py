@@ -202,12 +202,11 @@ def test_optuna_says_nothing(capfd, monkeypatch):
 
 def test_progress_counts_trials():
     seen = []
-    found(on_progress=lambda *now: seen.append(now))
-    assert [(what, done, total) for what, done, total, _ in seen] == [
-        ("gcn on small", done, 3) for done in range(4)
-    ]
-    assert seen[0][-1] is None
-    assert seen[-1][-1] is not None
+    found(told=lambda *now: seen.append(now))
+    assert [now[1:] for now in seen] == [(done, 3) for done in range(4)]
+    assert seen[0][0] == "gcn on small, best -"
+    assert seen[-1][0].startswith("gcn on small, best ")
+    assert seen[-1][0].endswith("%")
 
 
 @pytest.mark.slow

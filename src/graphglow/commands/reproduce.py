@@ -108,15 +108,8 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             note(f"the raw files of {', '.join(absent)} {where}")
         return
     try:
-        with terminal.job_bar() as move:
-
-            def on_progress(now: runs.Progress) -> None:
-                failed = f"{now.failed} failed  " if now.failed else ""
-                move(f"{failed}{shortened(now.running, most=1)}", now.done, now.total)
-
-            outcome = runs.reproduce(
-                cells, out, config, tuned, data_root=data_root, on_progress=on_progress
-            )
+        with terminal.job_bar() as told:
+            outcome = runs.reproduce(cells, out, config, tuned, data_root=data_root, told=told)
     except KeyboardInterrupt:
         note(f"the rows written to {out} are kept; the same command goes on from there")
         raise

@@ -11,7 +11,7 @@ the first conditions with the first seed, and so on. Learners of held-out famili
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 
 from graphglow.checks import at_least, one_of
+from graphglow.experiments import Told, unheard
 from graphglow.experiments.open_world import methods as suite_methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
 from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods, together
@@ -114,9 +115,6 @@ class Plan(NamedTuple):
     jobs: list[Job]
 
 
-Told = Callable[[str, int, int], None]
-
-
 def run_suite(
     out: Path,
     config: SuiteConfig,
@@ -127,7 +125,7 @@ def run_suite(
     conditions: Sequence[str] = (),
     methods: Sequence[str] = (),
     sources_curve: bool = False,
-    told: Told = lambda said, done, total: None,
+    told: Told = unheard,
 ) -> Outcome:
     """Make the rows that ``out`` lacks, as far as there is time.
 
