@@ -127,18 +127,11 @@ def run_suite(
     sources_curve: bool = False,
     told: Told = unheard,
 ) -> Outcome:
-    """Make the rows that ``out`` lacks, as far as there is time.
+    """Make the rows that the file ``out`` lacks, as far as there is time.
 
-    Args:
-        out: The file of rows.
-        config: Seeds, processes, time.
-        learners: The folder of held-out learners.
-        data_root: Where graphs are; open ones in its folder ``open``.
-        targets: Only these.
-        conditions: Only these.
-        methods: Only these.
-        sources_curve: Try learners of few sources instead, under one condition.
-        told: Called as jobs end.
+    Open graphs are in the folder ``open`` of the data root, held-out ``learners`` in a folder of
+    their own. Where targets, conditions or methods are named, there are no others; with
+    ``sources_curve``, learners of few sources are tried instead, under one condition.
     """
     began, root = time.perf_counter(), data_folder(data_root)
     look = partial(plan_suite, out, config, learners, root, targets, conditions, methods,
