@@ -85,13 +85,8 @@ def test_what_did_not_fit_is_said(capsys, monkeypatch):
     assert "out of memory" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_every_benchmark_has_the_shared_flags(capsys, name):
-    assert name in COLUMNS
-    assert main(["bench", name, "--help"]) == 0
-    shown = capsys.readouterr().out
-    for flag in ("--seed", "--device", "--data-root", "--json", "--out"):
-        assert flag in shown
+def test_every_benchmark_has_columns():
+    assert PARTS.keys() == COLUMNS.keys()
 
 
 @pytest.mark.parametrize(
@@ -99,7 +94,6 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
     [
         ([], "expected one of {op, epoch, batch, scale, refine}"),
         (["speed"], "unknown options: speed"),
-        (["op", "--nodez", "3"], "perhaps --nodes"),
         (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),
         (["op", "--nodes", "0"], "nodes must be >= 1; got 0"),
         (["op", "--nodes", "--device", "cpu"], "at least one case; got none"),

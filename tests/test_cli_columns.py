@@ -14,6 +14,13 @@ SMALL = ["--epochs", "3", "--device", "cpu"]
 TARGET = "people.csv+payments.csv"
 GLOW = [*SMALL, "--num-pivots", "8"]
 PAPER = ["--kind", "paper", "--episodes", "1", *GLOW]
+READERS = [
+    ["transfer", "--target", TARGET, *SMALL],
+    ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
+    ["refine", "--target", TARGET, "--out", "r.csv"],
+    ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
+]
+SEARCH = ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL]
 
 
 @pytest.fixture(autouse=True)
@@ -31,16 +38,7 @@ def tables(tmp_path, monkeypatch):
     edges.to_csv("payments.csv", index=False)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["transfer", "--target", TARGET, *SMALL],
-        ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
-        ["refine", "--target", TARGET, "--out", "r.csv"],
-        ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
-    ],
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
 def test_every_command_that_reads_tables_takes_them(run, words):
     status, out, err = run(*words, *COLUMNS, "--json")
     assert (status, err) == (0, "")
@@ -54,16 +52,7 @@ def test_every_command_that_reads_tables_takes_them(run, words):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["transfer", "--target", TARGET, *SMALL],
-        ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
-        ["refine", "--target", TARGET, "--out", "r.csv"],
-        ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
-        pytest.param(
-            ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
-            marks=pytest.mark.slow,
-        ),
-    ],
+    [*READERS, pytest.param(SEARCH, marks=pytest.mark.slow)],
     ids=lambda words: words[0],
 )
 def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):

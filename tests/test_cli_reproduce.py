@@ -119,15 +119,6 @@ def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(capsys, 
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_help_names_the_experiments_and_the_shared_flags(capsys):
-    assert main(["reproduce", "--help-all"]) == 0
-    shown = capsys.readouterr().out
-    for name in [*cells_module.EXPERIMENTS, "all"]:
-        assert name in shown or name == "tiny"
-    for flag in ("--seed", "--device", "--data-root", "--json", "--out", "--dry-run"):
-        assert flag in shown
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
