@@ -14,7 +14,6 @@ from synthetic_rows import (
     row,
     sweep_rows,
     table_rows,
-    variant_rows,
     write_rows,
 )
 
@@ -40,7 +39,6 @@ def address(tmp_path_factory: pytest.TempPathFactory, transfer: graphglow.Transf
     """A page with everything: tables, curves, a hostile row and a hostile transfer."""
     folder = tmp_path_factory.mktemp("page")
     rows = [*table_rows(seeds=3, targets=("reed98", "cora", "citeseer")), *sweep_rows(seeds=2)]
-    rows += variant_rows(seeds=2)
     rows += paper_table_rows(seeds=2)
     rows += [row(experiment=HOSTILE, cell="1", label=HOSTILE, method=HOSTILE, target=HOSTILE)]
     rows += [row(experiment=HOSTILE, cell="2", label="GCN", method="gcn", target=HOSTILE)]
