@@ -144,7 +144,8 @@ def _keys(pairs: Tensor, num_nodes: int) -> Tensor:
 
 def _edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     """Each undirected edge once, by its number, loops left out: [2, E] -> [M]."""
-    return torch.unique(_keys(edge_index[:, edge_index[0] != edge_index[1]], num_nodes))
+    keys: Tensor = torch.unique(_keys(edge_index[:, edge_index[0] != edge_index[1]], num_nodes))
+    return keys
 
 
 def _around(result: EvidenceResult, gone: Tensor, shares: tuple[float, float]) -> Neighbourhood:

@@ -102,7 +102,7 @@ def band(
     high, low = ([a + sign * b for a, b in zip(y, spread, strict=True)] for sign in (1, -1))
     around = x + x[::-1], [round(value, 4) for value in high + low[::-1]]
     filled = {"fill": "toself", "fillcolor": translucent(style.colour, 0.15), "showlegend": False}
-    return scatter("", around, "lines", style, line={"width": 0}, **filled, **more)
+    return scatter("", around, "lines", style, line={"width": 0}, **more) | filled
 
 
 def two_bars(
