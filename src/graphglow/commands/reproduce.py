@@ -9,7 +9,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from graphglow.checks import one_of
 from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import DataRoot, Json
+from graphglow.commands.flags import DataRoot, Json, Names
 from graphglow.commands.terminal import note
 from graphglow.experiments.paper.cells import EXPERIMENTS, select_cells
 from graphglow.experiments.runs import reproduce as runs
@@ -23,8 +23,6 @@ from graphglow.storage import existing_file
 
 ERRORS_SHOWN = 5
 OPEN_WORLD = "open-world"
-
-Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 
 
 def choose(_name: str, arguments: list[str]) -> flags.Command:

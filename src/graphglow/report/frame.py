@@ -159,9 +159,7 @@ def translucent(colour: str, share: float) -> str:
 def series_styles(names: Iterable[str], ours: Sequence[str] = ()) -> dict[str, SeriesStyle]:
     """A style for each name, in order; where colours run out, symbols and dashes differ.
 
-    Args:
-        names: Methods or classes; the same list gives the same styles.
-        ours: Those drawn in the page's own colour, told apart by symbol and dash.
+    Those in ``ours`` have the page's own colour.
     """
     every = dict.fromkeys(names)
     mine = [name for name in every if name in ours]

@@ -50,15 +50,8 @@ def write_results(
 ) -> list[str]:
     """Write the page, whole or not at all; an existing file is replaced.
 
-    Args:
-        files: What :func:`~graphglow.experiments.runs.rows.read_rows` gave.
-        transfers: Saved transfers and where they came from.
-        path: Where to write.
-        title: Heading of the page.
-        settings: The tuned ones that are held today; rows of others are marked.
-
-    Returns:
-        The names of the experiments shown.
+    Saved transfers come with where they came from; rows of other ``settings`` than these, the tuned
+    ones that are held today, are marked. Returns the names of the experiments shown.
     """
     every = by_date(files)
     suite = open_world.section(every)
