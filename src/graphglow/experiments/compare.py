@@ -94,11 +94,11 @@ class Comparison:
 
     def __repr__(self) -> str:
         width = max(len(NAMES[line.method]) for line in self.lines) + 2
-        rows = [
-            f"{NAMES[line.method]:<{width}}{line.mean:7.1%} "
-            f"{'' if line.std is None else f'+- {100 * line.std:.1f}':>8}{line.seconds:8.1f} s"
-            for line in self.lines
-        ]
+        rows = []
+        for line in self.lines:
+            start = f"{NAMES[line.method]:<{width}}{line.mean:7.1%}"
+            spread = "" if line.std is None else f"+- {100 * line.std:.1f}"
+            rows.append(f"{start} {spread:>8}{line.seconds:8.1f} s")
         return "\n".join([*rows, self.how, self.verdict])
 
 

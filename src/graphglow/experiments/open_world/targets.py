@@ -134,9 +134,8 @@ def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
     labelled = data.y >= 0
     if len(both) > MOST_LABELLED * int(labelled.sum()) or len(train) == len(both):
         return None
-    read, nodes, out = torch.zeros_like(labelled), torch.arange(len(data.y)), data.clone()
-    read[both] = True
-    out.train_mask = torch.isin(nodes, train)
+    nodes, out = torch.arange(len(data.y)), data.clone()
+    out.train_mask, read = torch.isin(nodes, train), torch.isin(nodes, both)
     out.val_mask, out.test_mask = read & ~out.train_mask, labelled & ~read
     out.split = f"few labels, seed {seed}"
     return out
