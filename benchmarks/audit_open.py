@@ -10,7 +10,6 @@ graph auto-encoder, which is trained on the very graph. One JSON line per graph 
         --final src/graphglow/pretrained/audit.safetensors
     python benchmarks/audit_open.py --exam data --attacked data/open/attacked
     python benchmarks/audit_open.py --labels data
-    python benchmarks/audit_open.py --scale 1000000 10000000
     python benchmarks/audit_open.py --order breast_cancer cora data/open/acm.npz
     python benchmarks/audit_open.py --table --docs docs/audit.md
 
@@ -21,8 +20,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
-import subprocess
 import time
 import warnings
 from collections import Counter
@@ -61,6 +58,7 @@ from graphglow.evidence.episodes import neighbourhood
 from graphglow.evidence.problem import problem_of
 from graphglow.experiments.open_world.targets import FOLDS
 from graphglow.experiments.open_world.targets import family_of as family
+from graphglow.experiments.provenance import provenance
 from graphglow.inference.audit import audit, load_auditor
 from graphglow.inference.refine import refine
 from graphglow.storage import append_line
@@ -324,25 +322,6 @@ def out_of_fold(data: Data, nodes: Tensor, classes: int, folds: int = 5) -> Tens
     return held
 
 
-def scale_row(nodes: int, edges: int) -> dict:
-    """Time and memory of an audit of a graph of so many nodes in groups of 100, 32 features."""
-    generator = torch.Generator().manual_seed(0)
-    u, v = torch.randint(nodes, (2, edges), generator=generator)
-    v = torch.where(torch.rand(edges, generator=generator) < 0.8, u // 100 * 100 + v % 100, v)
-    x = torch.randn(nodes // 100 + 1, 32, generator=generator)[torch.arange(nodes) // 100]
-    x = x + torch.randn(nodes, 32, generator=generator)
-    data = Data(x=x, edge_index=torch.stack([u, v.clamp_max(nodes - 1)]))
-    began = time.perf_counter()
-    found = audit(data)
-    seconds = time.perf_counter() - began
-    row = {"target": "scale", "condition": f"{nodes:,} nodes, {edges:,} edges", "seed": 0,
-           "seconds": round(seconds, 2), "pairs": found.findings.pairs.shape[1],
-           "device": str(found.problem.device)}  # fmt: skip
-    if torch.cuda.is_available():
-        row["peak_bytes"] = torch.cuda.max_memory_allocated()
-    return row
-
-
 def order_row(data: Data, target: str, by: str, draws: int = 3) -> dict:
     """How far answers move where nodes are listed otherwise (3 draws), and by another seed (3)."""
     nodes, found = int(data.num_nodes), {}
@@ -529,9 +508,6 @@ def all_tables(rows: list[dict]) -> str:
     moved = [r for r in rows if r["condition"].startswith("drawn by")]
     if moved:
         parts.append(("Another order of nodes, another seed", order_table(moved)))
-    for row in rows:
-        if row["target"] == "scale":
-            parts.append(("Time", f"{row['condition']}: {row['seconds']} s on {row['device']}"))
     return "\n\n".join(f"### {title}\n{text}" for title, text in parts if text)
 
 
@@ -566,7 +542,6 @@ def main() -> None:
     parser.add_argument("--exam", type=Path, help="folder of named graphs: Cora and CiteSeer")
     parser.add_argument("--attacked", type=Path, help="folder of attacked graphs")
     parser.add_argument("--labels", type=Path, help="folder of named graphs: labels of Cora")
-    parser.add_argument("--scale", type=int, nargs=2, help="nodes, edges: time of an audit")
     parser.add_argument("--order", nargs="+", help="graphs: how far order and seed move answers")
     parser.add_argument("--auditor", default="audit", help="of the exam")
     parser.add_argument("--targets", nargs="+", help="of --graphs")
@@ -578,7 +553,6 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--config", type=lambda text: AuditPretrainConfig(**json.loads(text)),
                         default=AuditPretrainConfig(), help="of the training, as JSON")  # fmt: skip
-    parser.add_argument("--commit", default=os.environ.get("COMMIT", ""))
     args = parser.parse_args()
     began = time.time()
     rows = []
@@ -592,9 +566,9 @@ def main() -> None:
             text = f"{before}{MARKS[0]}\n{all_tables(rows)}\n{MARKS[1]}{after}"
             args.docs.write_text(text)
         return
-    words = ["git", "rev-parse", "--short", "HEAD"]
-    commit = args.commit or subprocess.run(words, capture_output=True, text=True).stdout.strip()
-    machine = {"commit": commit, "machine": platform.machine(), "torch": str(torch.__version__)}
+    origin = provenance()
+    machine = {"commit": origin["commit"], "machine": origin["machine"]["cpu"]}
+    machine |= {"torch": origin["versions"]["torch"]}
     there = {(r["target"], r["condition"], r["seed"], r["auditor"]) for r in rows}
 
     def row_task(path: Any, target: str, condition: str, seed: int, file: Any, name: str) -> list:
@@ -603,7 +577,7 @@ def main() -> None:
         return [] if known else [(path, condition, file, facts, args.out, args.gae)]
 
     tasks: list[tuple] = []
-    alone = [scale_row(*args.scale)] if args.scale else []
+    alone = []
     if args.labels:
         data = load_graph("cora", data_root=args.labels)
         alone += [label_row(data, 0.1, seed) for seed in range(args.seeds)]

@@ -1,6 +1,6 @@
 """Make the paper's structure learner that comes with the package, and the rows that justify it.
 
-    python benchmarks/make_pretrained.py                         the files of the package
+    python benchmarks/make_pretrained.py                         the file of the package
     python benchmarks/make_pretrained.py --hold-out              rows: one source left out in turn
     python benchmarks/make_pretrained.py --hold-out --targets wine digits
                                                                  rows: graphs that are no sources
@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.paper import NAMES
+from graphglow.experiments.paper import CITATION, NAMES, SOCIAL
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.config import ReproduceConfig, as_compared, merged
 from graphglow.experiments.runs.learners import (
@@ -45,16 +45,9 @@ from graphglow.training import PretrainConfig
 from marked_page import ROOT, markdown, rewrite
 
 # minutes on a CPU; P = 400, T = 4 and 80 epochs did no better (docs/pretrained.md)
-SETTINGS: dict[str, dict[str, Any]] = {
-    PAPER: {"num_pivots": 200, "refinements": 2, "epochs": 40},
-}
-"""Of pre-training, by learner: fields of PretrainConfig that differ from the defaults."""
-SOURCES = {
-    PAPER: (
-        *("cora", "citeseer", "pubmed"),
-        *("cornell5", "johnshopkins55", "amherst41", "reed98"),
-    ),
-}
+SETTINGS: dict[str, Any] = {"num_pivots": 200, "refinements": 2, "epochs": 40}
+"""Of pre-training: fields of PretrainConfig that differ from the defaults."""
+SOURCES = (*CITATION, *SOCIAL)
 FORMER = {"universal": PAPER}
 """What a learner was called in rows that were made before."""
 TRANSFER: dict[str, Any] = {}
@@ -63,29 +56,29 @@ TRANSFER: dict[str, Any] = {}
 METHODS = ("graphglow", "random-theta", "gcn")
 
 
-def lesson_of(name: str, args: argparse.Namespace) -> Lesson:
+def lesson_of(args: argparse.Namespace) -> Lesson:
     """The learner as it is asked for."""
     fixed = {"device": args.device} | ({"epochs": args.epochs} if args.epochs else {})
-    chosen = merged(SETTINGS[name], json.loads(args.set))
-    return Lesson(SOURCES[name], config_of(PretrainConfig, chosen | fixed))
+    chosen = merged(SETTINGS, json.loads(args.set))
+    return Lesson(SOURCES, config_of(PretrainConfig, chosen | fixed))
 
 
-def make(name: str, args: argparse.Namespace) -> None:
-    """One file of the package; nothing if it is there, made in this way."""
-    lesson, path = lesson_of(name, args), args.folder / f"{name}.safetensors"
+def make(args: argparse.Namespace) -> None:
+    """The file of the package; nothing if it is there, made in this way."""
+    lesson, path = lesson_of(args), args.folder / f"{PAPER}.safetensors"
     if not holds(path, lesson):
         print(f"pre-training on {', '.join(lesson.sources)}", flush=True)
         graphs = [load_with_split(source, args.data_root) for source in lesson.sources]
         learner = learner_from(make_learner(lesson, graphs))
-        learner.provenance |= {"name": name, "seed": lesson.config.seed}
+        learner.provenance |= {"name": PAPER, "seed": lesson.config.seed}
         learner.save(path)
     score = StructureLearner.load(path).provenance["validation_accuracy"]
-    print(f"{name}: mean validation accuracy {100 * score:.1f} %", flush=True)
+    print(f"mean validation accuracy {100 * score:.1f} %", flush=True)
 
 
-def cells(name: str, args: argparse.Namespace) -> Iterator[Cell]:
+def cells(args: argparse.Namespace) -> Iterator[Cell]:
     """The learner and its controls on graphs that are none of its sources."""
-    before = merged(SETTINGS[name], json.loads(args.set))
+    before = merged(SETTINGS, json.loads(args.set))
     learner = before.get("learner", {})
     config = config_of(PretrainConfig, before)
     settings = {
@@ -93,9 +86,9 @@ def cells(name: str, args: argparse.Namespace) -> Iterator[Cell]:
         "random-theta": {**TRANSFER, **learner},
         "gcn": {"hidden": config.learner.embedding_size},
     }
-    series = name + otherwise(name, before)
-    for target in args.targets or SOURCES[name]:
-        sources = tuple(source for source in SOURCES[name] if source != target)
+    series = PAPER + otherwise(before)
+    for target in args.targets or SOURCES:
+        sources = tuple(source for source in SOURCES if source != target)
         for method in METHODS:
             ours = method == "graphglow"
             yield Cell(
@@ -111,9 +104,9 @@ def cells(name: str, args: argparse.Namespace) -> Iterator[Cell]:
             )
 
 
-def otherwise(name: str, before: dict[str, Any]) -> str:
+def otherwise(before: dict[str, Any]) -> str:
     """What of a learner's pre-training differs from that of the file in the package."""
-    shipped, found = (as_compared(PretrainConfig, one) for one in (SETTINGS[name], before))
+    shipped, found = (as_compared(PretrainConfig, one) for one in (SETTINGS, before))
     changed = []
     for part, value in found.items():
         inner = value if isinstance(value, dict) else {part: value}
@@ -122,13 +115,12 @@ def otherwise(name: str, before: dict[str, Any]) -> str:
     return "".join(f", {one}" for one in sorted(changed))
 
 
-def hold_out(names: Sequence[str], args: argparse.Namespace) -> None:
+def hold_out(args: argparse.Namespace) -> None:
     """The rows of learners on graphs held out, as far as they miss."""
-    for name in names:  # a graph that is no source gets the shipped file
-        lesson, path = lesson_of(name, args), args.folder / f"{name}.safetensors"
-        folder = learner_folder(args.out)
-        if holds(path, lesson) and find_learner(folder, lesson) is None:
-            keep_learner(folder, lesson, path.read_bytes())
+    lesson, path = lesson_of(args), args.folder / f"{PAPER}.safetensors"
+    folder = learner_folder(args.out)
+    if holds(path, lesson) and find_learner(folder, lesson) is None:
+        keep_learner(folder, lesson, path.read_bytes())  # a graph that is no source gets it
     config = ReproduceConfig(
         seeds=args.seeds,
         epochs=args.epochs,
@@ -137,21 +129,17 @@ def hold_out(names: Sequence[str], args: argparse.Namespace) -> None:
         processes=1,
         batch_seeds=True,
     )
-    wanted = [cell for name in names for cell in cells(name, args)]
-    print(reproduce(wanted, args.out, config, Settings(), data_root=args.data_root), flush=True)
+    done = reproduce(cells(args), args.out, config, Settings(), data_root=args.data_root)
+    print(done, flush=True)
 
 
 def made_table(folder: Path) -> str:
-    """The files of the package, and how each came about."""
-    lines = []
-    for path in sorted(folder.glob("*.safetensors")):
-        if path.stem in SETTINGS:
-            made = StructureLearner.load(path).provenance
-            score, origin = f"{100 * made['validation_accuracy']:.1f}", made["provenance"]
-            sources, where = ", ".join(made["sources"]), origin["machine"]["gpu"] or "CPU"
-            figures = [score, f"{made['seconds']:.0f}", where, origin["commit"]]
-            lines.append([f"`{path.stem}`", sources, *figures])
-    return markdown(["name", "sources", "validation, mean", "seconds", "on", "commit"], lines)
+    """The file of the package, and how it came about."""
+    made = StructureLearner.load(folder / f"{PAPER}.safetensors").provenance
+    score, origin = f"{100 * made['validation_accuracy']:.1f}", made["provenance"]
+    sources, where = ", ".join(made["sources"]), origin["machine"]["gpu"] or "CPU"
+    line = [f"`{PAPER}`", sources, score, f"{made['seconds']:.0f}", where, origin["commit"]]
+    return markdown(["name", "sources", "validation, mean", "seconds", "on", "commit"], [line])
 
 
 def hold_out_table(path: Path) -> str:
@@ -179,7 +167,6 @@ def shown(scores: list[float]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     whole = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=whole)
-    parser.add_argument("--names", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--hold-out", action="store_true", help="make rows, no files")
     graphs = sorted(DATASETS)
     parser.add_argument("--targets", nargs="+", choices=graphs, help="(default: its own sources)")
@@ -199,11 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.tables:
         made = {"made": made_table(args.folder), "held_out": hold_out_table(args.out)}
         return rewrite(args.page, made, check=args.check)
-    if args.hold_out:
-        hold_out(args.names, args)
-    else:
-        for name in args.names:
-            make(name, args)
+    (hold_out if args.hold_out else make)(args)
     return 0
 
 

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from statistics import mean
 
@@ -157,12 +158,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--sources-curve", action="store_true")
     for name in ("targets", "conditions", "methods"):
         parser.add_argument(f"--{name}", nargs="+", default=[])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--small-workers", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--large-workers", type=int, default=1)
-    parser.add_argument("--device", default="auto", choices=["auto", "cpu", "cuda"])
+    for one in fields(SuiteConfig):
+        kind = {"seconds": float, "device": str}.get(one.name, int)
+        parser.add_argument(f"--{one.name.replace('_', '-')}", type=kind, default=one.default)
     args = parser.parse_args(words)
     warnings.simplefilter("ignore")
     if args.docs:
@@ -176,8 +174,7 @@ def main(words: Sequence[str] | None = None) -> int:
         device = resolve_device(args.device).type
         pretrain_on(sources, args.final, device, EvidencePretrainConfig())
         return 0
-    names = ("seeds", "seconds", "small_workers", "workers", "large_workers", "device")
-    given = {name: getattr(args, name) for name in names}
+    given = {one.name: getattr(args, one.name) for one in fields(SuiteConfig)}
     also = ("learners", "data_root", "targets", "conditions", "methods", "sources_curve")
     outcome = run_suite(
         args.out,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from graphglow.experiments.paper.cells import EXPERIMENTS, Cell, select_cells
 from graphglow.experiments.runs.config import ReproduceConfig
-from graphglow.experiments.runs.reproduce import Progress, reproduce
+from graphglow.experiments.runs.reproduce import reproduce
 from graphglow.experiments.search.settings import read_settings
 
 LARGE = ("pubmed", "cornell5")
@@ -59,19 +59,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     began = time.perf_counter()
 
-    def say(now: Progress) -> None:
-        at = time.perf_counter() - began
-        print(f"{at:5.0f} s  {now.done}/{now.total}, {now.failed} failed: {now.running[-1:]}")
+    def say(said: str, done: int, total: int) -> None:
+        print(f"{time.perf_counter() - began:5.0f} s  {done}/{total}: {said}")
 
     if args.seconds:
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.alarm(args.seconds)
     try:
         settings = read_settings(args.settings)
-        done = reproduce(
-            ordered(args), args.out, config, settings, data_root=args.data_root, on_progress=say
-        )
-        print(done)
+        cells = ordered(args)
+        print(reproduce(cells, args.out, config, settings, data_root=args.data_root, told=say))
     except KeyboardInterrupt:
         print("stopped; what had ended is kept")
 

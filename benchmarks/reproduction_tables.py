@@ -22,6 +22,7 @@ from graphglow.experiments.runs.rows import (
     without_repeats,
 )
 from graphglow.experiments.search.settings import Settings, read_settings
+from graphglow.report.comparison import JUDGED as REPORTED
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from marked_page import NO_ROWS, ROOT, markdown, rewrite
 from reproduction_cells import (
@@ -49,13 +50,7 @@ from reproduction_figures import (
     time_table,
 )
 
-JUDGED = {
-    "graphglow": "random-theta",
-    "graphglow-on": "random-on",
-    "graphglow-backbone": "random-backbone",
-    "evidence": "evidence-untrained",
-    "evidence-universal": "evidence-untrained",
-}
+JUDGED = {line: control for line, (_, control) in REPORTED.items() if line != "graphglow-star"}
 """Lines of Tables 1 and 2 that are judged, each with the same model never pre-trained."""
 MAIN = {
     "evidence-universal": "**evidence learner** (`universal`)",

@@ -300,9 +300,6 @@ def test_usage_errors_of_a_process(encoding, colour):
         ("--json transfer", "the command must be one of demo, "),
         ("transfer", "required options are missing: --target NAME|FILE"),
         ("transfer --learner", "--learner"),
-        ("transfer --learner untrained --target wine --bogus 1", "unknown option --bogus"),
-        ("transfer --learner untrained --target wine --log x:y", "unknown option --log"),
-        ("transfer --learner untrained --target wine --epoch 3", "perhaps --epochs"),
         ("transfer --learner untrained --target wine extra", "unknown options: extra"),
         (
             "transfer --learner untrained --target wine --epochs x",
@@ -321,7 +318,6 @@ def test_usage_errors_of_a_process(encoding, colour):
         ),
         ("refine --learner untrained --out g.csv", "--target"),
         ("refine --target wine --result r.st --out g.csv --seed 3", "--target, --seed"),
-        ("refine --target wine --out g.csv --epochs 3", "--epochs has no effect here"),
         ("pretrain --kind nonsense --sources wine --out l.st", "--kind must be one of"),
         ("datasets --epochs 3", "--epochs"),
         ("demo --targets wine", "--targets"),
@@ -399,28 +395,10 @@ def test_absurd_values_are_refused(run, home, flags):
             assert "unknown option" not in line
 
 
-@pytest.mark.parametrize("words", [["fit", "--method", "mlp"], UNTRAINED])
-@pytest.mark.parametrize("seed", ["0", "3"])
-def test_a_split_is_drawn_or_read_but_not_both(run, tmp_path, words, seed):
-    file = tmp_path / "s.npz"
-    np.savez(file, train=np.arange(10), val=np.arange(10, 20), test=np.arange(20, 30))
-    words = [*words, "--target", "wine", "--split-file", file, "--split-seed", seed]
-    assert (
-        run(*words)
-        .refuses()
-        .endswith(f"got --split-seed {seed} and wine, whose split is file:{file}\n")
-    )
-
-
 def test_gpu_that_is_not_there(run, home):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     assert "cuda" in run(*transfer_words(home, "--device", "cuda")).refuses()
-
-
-def test_loss_that_is_not_finite(run, home):
-    words = transfer_words(home, "--learning-rate", "1e30", "--dropout", "0", "--epochs", "20")
-    assert "finite" in run(*words).refuses()
 
 
 # Bad files
@@ -529,14 +507,6 @@ def test_output_is_checked_before_training(run, tmp_path, monkeypatch, words):
         assert ".graphml" in run(*words, "--out", tmp_path / "graph.xlsx").refuses()
     assert taken.read_text() == "mine"
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_overwrite_replaces(run, home, tmp_path):
-    out = tmp_path / "result.st"
-    assert run(*transfer_words(home, "--out", out)).status == 0
-    out.write_text("old")
-    assert run(*transfer_words(home, "--out", out, "--overwrite")).status == 0
-    assert training.TransferResult.load(out).epochs == 2
 
 
 def test_a_file_that_another_run_writes_is_refused(run, home, tmp_path):

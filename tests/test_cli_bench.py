@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from graphglow.cli import main
 from graphglow.commands.bench import COLUMNS, PARTS
 from graphglow.experiments.bench import measure, op, transfers
 
@@ -20,23 +19,21 @@ def small_ceilings(monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)  # other tests' way to run kernels here
 
 
-def test_json_is_one_object_with_the_rows(capsys):
-    assert main([*OP, "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+def test_json_is_one_object_with_the_rows(run):
+    facts = run(*OP, "--json").json
     assert (facts["command"], facts["benchmark"]) == ("bench", "op")
     assert {row["nodes"] for row in facts["rows"]} == {20, 30}
     assert all(row["provenance"]["versions"]["torch"] for row in facts["rows"])
 
 
-def test_rows_are_added_to_the_file_and_shown(capsys, tmp_path):
+def test_rows_are_added_to_the_file_and_shown(run, tmp_path):
     out = tmp_path / "new" / "bench_op.jsonl"
-    assert main([*OP, "--out", str(out)]) == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""
+    shown = run(*OP, "--out", out)
+    assert (shown.status, shown.err) == (0, "")
     assert "eager" in shown.out
     assert "bench_op.jsonl" in shown.out.replace("\n", "")
     first = out.read_text().splitlines()
-    assert main([*OP, "--out", str(out), "--backends", "eager"]) == 0
+    assert run(*OP, "--out", out, "--backends", "eager").status == 0
     lines = out.read_text().splitlines()
     assert lines[: len(first)] == first
     assert len(lines) == len(first) + 2
@@ -47,18 +44,17 @@ def test_rows_are_added_to_the_file_and_shown(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["epoch", "batch"])
-def test_benchmarks_that_train(capsys, name):
+def test_benchmarks_that_train(run, name):
     graph = ["--targets", "synthetic-small"] if name == "epoch" else ["--target", "synthetic-small"]
     more = ["--compare"] if name == "epoch" else ["--seeds", "2"]
-    assert main(["bench", name, *graph, *SMALL, *more, "--no-capture", "--device", "cpu"]) == 0
-    assert "synthetic-small" in capsys.readouterr().out
+    words = ["bench", name, *graph, *SMALL, *more, "--no-capture", "--device", "cpu"]
+    assert "synthetic-small" in run(*words).out
 
 
-def test_stages_of_a_refinement_and_of_an_audit_beside_a_gcn(capsys, monkeypatch):
+def test_stages_of_a_refinement_and_of_an_audit_beside_a_gcn(run, monkeypatch):
     monkeypatch.setattr(measure, "in_fresh_process", lambda step, *given: step(*given))
-    argv = ["bench", "refine", "--targets", "synthetic-small", "--nodes", "300", "--edges", "600"]
-    assert main([*argv, "--gcn-epochs", "2", "--device", "cpu", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out.splitlines()[-1])["rows"]
+    words = ["bench", "refine", "--targets", "synthetic-small", "--nodes", "300", "--edges", "600"]
+    rows = run(*words, "--gcn-epochs", "2", "--device", "cpu", "--json").json["rows"]
     stages = {"reading", "views", "channels", "candidates", "evidence", "scoring", "other", "all"}
     for target in ("synthetic-small", "300"):
         mine = [row for row in rows if (row["target"], row["part"]) == (target, "refine")]
@@ -70,28 +66,21 @@ def test_stages_of_a_refinement_and_of_an_audit_beside_a_gcn(capsys, monkeypatch
     assert [row["ratio"] > 0 for row in rows if row["part"] == "gcn"] == [True]
 
 
-def test_a_fit_is_said(capsys, monkeypatch):
+def test_a_fit_is_said(run, monkeypatch):
     rows = [{"nodes": 10**5, "epoch_ms": 1.0, "backend": "auto"}]
     fit = {"kind": "fit", "exponent": 1.04, "fitted_nodes": [10**5, 10**6]}
     monkeypatch.setattr(transfers, "run_scale", lambda config: [*rows, fit])
-    assert main(["bench", "scale", "--device", "cpu"]) == 0
-    assert "nodes^1.04 from 100,000" in capsys.readouterr().out
+    assert "nodes^1.04 from 100,000" in run("bench", "scale", "--device", "cpu").out
 
 
-def test_what_did_not_fit_is_said(capsys, monkeypatch):
+def test_what_did_not_fit_is_said(run, monkeypatch):
     row = {"nodes": 10**9, "epoch_ms": None, "peak_bytes": None, "out_of_memory": True}
     monkeypatch.setattr(transfers, "run_scale", lambda config: [row])
-    assert main(["bench", "scale", "--device", "cpu"]) == 0
-    assert "out of memory" in capsys.readouterr().out
+    assert "out of memory" in run("bench", "scale", "--device", "cpu").out
 
 
-@pytest.mark.parametrize("name", PARTS)
-def test_every_benchmark_has_the_shared_flags(capsys, name):
-    assert name in COLUMNS
-    assert main(["bench", name, "--help"]) == 0
-    shown = capsys.readouterr().out
-    for flag in ("--seed", "--device", "--data-root", "--json", "--out"):
-        assert flag in shown
+def test_every_benchmark_has_columns():
+    assert PARTS.keys() == COLUMNS.keys()
 
 
 @pytest.mark.parametrize(
@@ -99,34 +88,23 @@ def test_every_benchmark_has_the_shared_flags(capsys, name):
     [
         ([], "expected one of {op, epoch, batch, scale, refine}"),
         (["speed"], "unknown options: speed"),
-        (["op", "--nodez", "3"], "perhaps --nodes"),
         (["op", "--nodes", "many"], "bad value for --nodes; got 'many'"),
-        (["op", "--nodes", "0"], "nodes must be >= 1; got 0"),
         (["op", "--nodes", "--device", "cpu"], "at least one case; got none"),
         (["op", "--out", "rows.csv"], "must end in .jsonl; got rows.csv"),
         (["epoch", "--targets", "corra"], "nearest: cora"),
-        (
-            ["scale", "--backend", "linear"],
-            "backend linear must go with a learner whose delta is affine",
-        ),
         (["batch", "--seeds", "0"], "seeds must be >= 2; got 0"),
     ],
 )
-def test_bad_usage_is_one_line(capsys, argv, message):
-    assert main(["bench", *argv]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert len(shown.err.splitlines()) == 1
-    assert message in shown.err
+def test_bad_usage_is_one_line(run, argv, message):
+    assert message in run("bench", *argv).refuses()
 
 
-def test_a_file_that_cannot_be_written_is_found_before_measuring(capsys, tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_written_is_found_before_measuring(run, tmp_path, monkeypatch):
     def never(config):
         raise AssertionError("measured")
         yield
 
     monkeypatch.setattr(op, "run_op", never)
-    assert main([*OP, "--out", str(tmp_path)]) == 2
+    run(*OP, "--out", tmp_path).refuses()
     (tmp_path / "file").touch()
-    assert main([*OP, "--out", str(tmp_path / "file" / "rows.jsonl")]) == 2
-    assert "writable" in capsys.readouterr().err
+    assert "writable" in run(*OP, "--out", tmp_path / "file" / "rows.jsonl").refuses()

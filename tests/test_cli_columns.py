@@ -14,6 +14,13 @@ SMALL = ["--epochs", "3", "--device", "cpu"]
 TARGET = "people.csv+payments.csv"
 GLOW = [*SMALL, "--num-pivots", "8"]
 PAPER = ["--kind", "paper", "--episodes", "1", *GLOW]
+READERS = [
+    ["transfer", "--target", TARGET, *SMALL],
+    ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
+    ["refine", "--target", TARGET, "--out", "r.csv"],
+    ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
+]
+SEARCH = ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL]
 
 
 @pytest.fixture(autouse=True)
@@ -31,47 +38,27 @@ def tables(tmp_path, monkeypatch):
     edges.to_csv("payments.csv", index=False)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["transfer", "--target", TARGET, *SMALL],
-        ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
-        ["refine", "--target", TARGET, "--out", "r.csv"],
-        ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
-    ],
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
 def test_every_command_that_reads_tables_takes_them(run, words):
-    status, out, err = run(*words, *COLUMNS, "--json")
-    assert (status, err) == (0, "")
-    facts = json.loads(out)
+    outcome = run(*words, *COLUMNS, "--json")
+    assert outcome.err == ""
+    facts = outcome.json
     assert "people" in (facts.get("target"), *facts.get("sources", ()))
-    status, _, err = run(*words, "--overwrite")
-    assert status == 2
+    err = run(*words, "--overwrite").refuses()
     assert "people.csv must have an id column" in err
     assert '(--columns id=NAME, in Python columns={"id": "NAME"}, says which)' in err
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["transfer", "--target", TARGET, *SMALL],
-        ["fit", "--method", "gcn", "--target", TARGET, *SMALL],
-        ["refine", "--target", TARGET, "--out", "r.csv"],
-        ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
-        pytest.param(
-            ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL],
-            marks=pytest.mark.slow,
-        ),
-    ],
+    [*READERS, pytest.param(SEARCH, marks=pytest.mark.slow)],
     ids=lambda words: words[0],
 )
 def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     edges = pd.read_csv("payments.csv", dtype=str)
     edges.loc[3:4, "payee"] = ["zoe", "max"]
     edges.to_csv("payments.csv", index=False)
-    status, out, err = run(*words, *COLUMNS, "--json")
-    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    err = run(*words, *COLUMNS, "--json").refuses()
     assert (
         "'payee' of payments.csv must name nodes of the nodes table; got 'zoe', and 1 more" in err
     )
@@ -83,9 +70,7 @@ def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
 
 def test_a_saved_result_has_its_edges_already(run):
     words = ["refine", "--result", "r.safetensors", "--out", "r.csv", "--skip-unknown-edges"]
-    status, _, err = run(*words)
-    assert status == 2
-    assert "must come alone; got --skip-unknown-edges too" in err
+    assert "must come alone; got --skip-unknown-edges too" in run(*words).refuses()
 
 
 def test_a_result_remembers_them(run):
@@ -123,32 +108,27 @@ def test_a_result_remembers_them(run):
     ],
 )
 def test_bad_choices_are_one_line(run, given, said):
-    status, out, err = run("fit", "--method", "gcn", "--target", TARGET, "--columns", *given)
-    assert (status, out, len(err.splitlines())) == (2, "", 1)
-    assert said in err
+    words = ["fit", "--method", "gcn", "--target", TARGET, "--columns", *given]
+    assert said in run(*words).refuses()
 
 
 def test_a_named_graph_has_no_columns(run):
-    status, _, err = run("fit", "--method", "gcn", "--target", "wine", *COLUMNS)
-    assert (status, len(err.splitlines())) == (2, 1)
-    assert "columns can be chosen in tables only" in err
+    words = ["fit", "--method", "gcn", "--target", "wine", *COLUMNS]
+    assert "columns can be chosen in tables only" in run(*words).refuses()
 
 
 @pytest.mark.parametrize("table", ["people.csv", "payments.csv"])
 def test_a_table_of_a_pair_is_never_overwritten(run, table, tmp_path):
     before = (tmp_path / table).read_bytes()
     words = ["fit", "--method", "gcn", "--target", TARGET, *SMALL, *COLUMNS]
-    status, _, err = run(*words, "--predictions", table, "--overwrite")
-    assert status == 2
-    assert "the output file must not be one of the inputs" in err
+    line = run(*words, "--predictions", table, "--overwrite").refuses()
+    assert "the output file must not be one of the inputs" in line
     assert (tmp_path / table).read_bytes() == before
 
 
 def test_homophily_is_counted_and_weighed(run):
     words = ["refine", "--learner", "paper", "--target", TARGET, *GLOW, *COLUMNS]
-    status, out, _ = run(*words, "--top-k", "8", "--out", "r.npz", "--json")
-    assert status == 0
-    facts = json.loads(out)
+    facts = run(*words, "--top-k", "8", "--out", "r.npz", "--json").json
     refined = load_graph("r.npz")
     source, target = refined.edge_index.tolist()
     heard = [
@@ -181,8 +161,8 @@ def test_a_column_that_is_left_out_has_no_role_either():
 
 
 def test_a_missing_table_is_named_before_its_columns(run):
-    status, _, err = run("transfer", "--target", "people.csv+gone.csv", *COLUMNS, *SMALL)
-    assert (status, err) == (2, "graphglow: both tables of a graph must exist; got no gone.csv\n")
+    line = run("transfer", "--target", "people.csv+gone.csv", *COLUMNS, *SMALL).refuses()
+    assert line == "graphglow: both tables of a graph must exist; got no gone.csv\n"
 
 
 def test_unknown_ends_of_edges_are_counted():
@@ -214,13 +194,10 @@ def test_a_seed_for_a_graph_that_has_a_split_is_refused(run):
     nodes["split"] = ["train"] * 4 + ["val"] * 2 + ["test"] * 2
     nodes.to_csv("n.csv", index=False)
     words = ["fit", "--method", "mlp", "--target", "n.csv", *SMALL, "--json"]
-    status, out, _ = run(*words)
-    assert (status, json.loads(out)["split"]) == (0, "own")
-    assert run(*words, "--split-seed", "0")[::2] == (
-        2,
+    assert run(*words).json["split"] == "own"
+    assert run(*words, "--split-seed", "0").refuses() == (
         "graphglow: --split-seed draws a split and must not go with a graph that has one; got "
-        "--split-seed 0 and n.csv, whose split is own\n",
+        "--split-seed 0 and n.csv, whose split is own\n"
     )
     nodes.drop(columns="split").to_csv("n.csv", index=False)
-    status, out, _ = run(*words, "--split-seed", "2")
-    assert (status, json.loads(out)["split"]) == (0, "random seed 2")
+    assert run(*words, "--split-seed", "2").json["split"] == "random seed 2"

@@ -9,14 +9,12 @@ import pytest
 import torch
 
 import graphglow
-from graphglow.cli import main
-from graphglow.commands import COMMANDS
+from command_line import Outcome
 from graphglow.report import is_report
 
 pytest.importorskip("plotly", reason="needs plotly (the report extra)")
 
-Run = Callable[..., tuple[int, str, str]]
-Refused = Callable[..., str]
+Run = Callable[..., Outcome]
 ROW = {
     "experiment": "synthetic",
     "cell": "gcn/wine",
@@ -32,27 +30,6 @@ ROW = {
     "paper": None,
     "metrics": {},
 }
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*words: object) -> tuple[int, str, str]:
-        return main([str(word) for word in words]), *capsys.readouterr()
-
-    return run
-
-
-@pytest.fixture
-def refused(run: Run) -> Refused:
-    def refused(*words: object) -> str:
-        """Run what must end with status 2 and one line on standard error; return the line."""
-        status, out, err = run(*words)
-        assert (status, out) == (2, "")
-        assert len(err.splitlines()) == 1
-        assert err.startswith("graphglow: ")
-        return err
-
-    return refused
 
 
 @pytest.fixture
@@ -72,16 +49,6 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = graphglow.transfer(graphglow.load_graph("wine"), learner, config)
     result.save(folder / "wine.safetensors")
     return folder
-
-
-def test_help_can_be_acted_on(run: Run) -> None:
-    status, out, err = run("report", "--help")
-    assert (status, err) == (0, "")
-    assert COMMANDS["report"] in out
-    for flag in ("--out", "--title", "--overwrite", "--json"):
-        assert flag in out
-    assert ".safetensors" in out
-    assert "graphglow report results/reproduce/*.jsonl" in out
 
 
 def test_rows_and_transfers_make_one_page(
@@ -169,19 +136,17 @@ def test_runs_of_other_settings_than_the_newest_are_left_out_and_marked(
     assert text.count(legend) == 1
 
 
-def test_what_is_not_a_report_is_kept(
-    run: Run, refused: Refused, rows: Path, tmp_path: Path
-) -> None:
+def test_what_is_not_a_report_is_kept(run: Run, rows: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine.html"
     out.write_text("mine")
-    assert "--overwrite" in refused("report", rows, "--out", out)
+    assert "--overwrite" in run("report", rows, "--out", out).refuses()
     assert out.read_text() == "mine"
     assert run("report", rows, "--out", out, "--overwrite")[0] == 0
     assert is_report(out)
 
 
 def test_bad_files_are_refused_in_one_line(
-    refused: Refused, rows: Path, saved: Path, tmp_path: Path
+    run: Run, rows: Path, saved: Path, tmp_path: Path
 ) -> None:
     out = ["--out", tmp_path / "p.html"]
     (tmp_path / "empty.jsonl").touch()
@@ -198,25 +163,25 @@ def test_bad_files_are_refused_in_one_line(
         ("cut.safetensors", "truncated"),
         (".", "folder"),
     ):
-        assert said in refused("report", tmp_path / name, *out)
-    assert "must exist" in refused("report", rows, tmp_path / "absent.jsonl", *out)
-    assert "'learner'" in refused("report", saved / "learner.safetensors", *out)
+        assert said in run("report", tmp_path / name, *out).refuses()
+    assert "must exist" in run("report", rows, tmp_path / "absent.jsonl", *out).refuses()
+    assert "'learner'" in run("report", saved / "learner.safetensors", *out).refuses()
     assert not (tmp_path / "p.html").exists()
 
 
-def test_bad_usage_is_one_line(refused: Refused, rows: Path, tmp_path: Path) -> None:
-    assert "at least one file" in refused("report", "--out", tmp_path / "p.html")
-    assert "must end in .html" in refused("report", rows, "--out", tmp_path / "p.txt")
+def test_bad_usage_is_one_line(run: Run, rows: Path, tmp_path: Path) -> None:
+    assert "at least one file" in run("report", "--out", tmp_path / "p.html").refuses()
+    assert "must end in .html" in run("report", rows, "--out", tmp_path / "p.txt").refuses()
     (tmp_path / "d.html").mkdir()
-    assert "folder" in refused("report", rows, "--out", tmp_path / "d.html")
-    assert "inputs" in refused("report", tmp_path / "a.html", "--out", tmp_path / "a.html")
-    assert "unknown option --bogus" in refused("report", rows, "--bogus")
+    assert "folder" in run("report", rows, "--out", tmp_path / "d.html").refuses()
+    assert "inputs" in run("report", tmp_path / "a.html", "--out", tmp_path / "a.html").refuses()
+    assert "unknown option --bogus" in run("report", rows, "--bogus").refuses()
 
 
 def test_without_plotly_one_line_says_what_to_install(
-    refused: Refused, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "plotly", None)
-    line = refused("report", rows, "--out", tmp_path / "p.html")
+    line = run("report", rows, "--out", tmp_path / "p.html").refuses()
     assert 'pip install "graphglow[report]"' in line
     assert not (tmp_path / "p.html").exists()

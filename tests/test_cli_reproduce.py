@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from graphglow.cli import main
 from graphglow.experiments.paper import cells as cells_module
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs import run as run_module
@@ -41,13 +40,8 @@ def files(tmp_path):
 SMALL = ["--seeds", "2", "--epochs", "2", "--device", "cpu", "--processes", "1"]
 
 
-def facts(capsys):
-    return json.loads(capsys.readouterr().out.splitlines()[-1])
-
-
-def test_json_is_one_object_and_a_rerun_makes_nothing(capsys, files):
-    assert main(["reproduce", "tiny", *SMALL, *files, "--json"]) == 0
-    first = facts(capsys)
+def test_json_is_one_object_and_a_rerun_makes_nothing(run, files):
+    first = run("reproduce", "tiny", *SMALL, *files, "--json").json
     assert (first["command"], first["experiments"]) == ("reproduce", ["tiny"])
     assert (first["made"], first["copied"], first["failed"], first["errors"]) == (4, 0, 0, {})
     rows = read_rows(Path(first["out"])).rows
@@ -56,39 +50,34 @@ def test_json_is_one_object_and_a_rerun_makes_nothing(capsys, files):
     }  # fmt: skip
     assert {row.config["hidden"] for row in rows if row.method == "gcn"} == {4}
     assert all(row.provenance["versions"]["torch"] for row in rows)
-    assert main(["reproduce", "tiny", *SMALL, *files, "--json"]) == 0
-    assert facts(capsys)["made"] == 0
+    assert run("reproduce", "tiny", *SMALL, *files, "--json").json["made"] == 0
 
 
-def test_people_are_told_what_was_done_and_what_is_next(capsys, files):
-    assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "gcn"]) == 0
-    shown = capsys.readouterr()
+def test_people_are_told_what_was_done_and_what_is_next(run, files):
+    words = ["reproduce", "tiny", *SMALL, *files, "--methods"]
+    shown = run(*words, "gcn")
     assert "2 runs made, in" in shown.out
     assert "graphglow report" in shown.out
     assert shown.err == ""
-    assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "gcn"]) == 0
-    assert "nothing was missing" in capsys.readouterr().out
-    assert main(["reproduce", "tiny", *SMALL, *files, "--methods", "mlp", "--seeds", "1"]) == 0
-    assert "1 run made, in" in capsys.readouterr().out
+    assert "nothing was missing" in run(*words, "gcn").out
+    assert "1 run made, in" in run(*words, "mlp", "--seeds", "1").out
 
 
-def test_failures_are_counted_and_said(capsys, files, tmp_path):
+def test_failures_are_counted_and_said(run, files, tmp_path):
     (tmp_path / "settings.json").write_text(
         json.dumps({"gcn": {TARGET: {"hidden": 4, "learning_rate": 1e30}}})
     )
-    assert main(["reproduce", "tiny", *SMALL, *files, "--epochs", "20"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+    shown = " ".join(run("reproduce", "tiny", *SMALL, *files, "--epochs", "20").out.split())
     assert "4 runs made (2 failed)" in shown
     assert "failed 2 times: the loss must stay finite" in shown
     assert "--retry-failed" in shown
 
 
-def test_a_dry_run_counts_and_runs_nothing(capsys, files, tmp_path):
-    main(["reproduce", "tiny", *SMALL, *files, "--seeds", "1", "--methods", "gcn", "--json"])
-    capsys.readouterr()
+def test_a_dry_run_counts_and_runs_nothing(run, files, tmp_path):
+    words = ["reproduce", "tiny", *SMALL, *files]
+    run(*words, "--seeds", "1", "--methods", "gcn")
     before = (tmp_path / "rows.jsonl").read_bytes()
-    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run", "--json"]) == 0
-    found = facts(capsys)
+    found = run(*words, "--dry-run", "--json").json
     assert found["counts"] == {
         "tiny": {"done": 1, "failed": 0, "copied": 0, "shared": 0, "missing": 3}
     }
@@ -96,20 +85,18 @@ def test_a_dry_run_counts_and_runs_nothing(capsys, files, tmp_path):
     assert {(run["cell"], run["seed"]) for run in found["missing"]} == {
         (f"gcn/{TARGET}", 1), (f"mlp/{TARGET}", 0), (f"mlp/{TARGET}", 1),
     }  # fmt: skip
-    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
-    shown = capsys.readouterr().out
+    shown = run(*words, "--dry-run").out
     assert "3 runs are to be made" in shown
     assert f"2  mlp on {TARGET}" in shown
     assert (tmp_path / "rows.jsonl").read_bytes() == before
 
 
-def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(capsys, files, tmp_path):
-    argv = ["reproduce", "all", *files, "--dry-run", "--json", "--data-root", str(tmp_path)]
-    assert main([*argv, "--seeds", "1"]) == 0
-    shown = capsys.readouterr()
+def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(run, files, tmp_path):
+    words = ["reproduce", "all", *files, "--dry-run", "--json", "--data-root", tmp_path]
+    shown = run(*words, "--seeds", "1")
     assert len(shown.err.splitlines()) == 1
     assert "the raw files of cornell5, johnshopkins55," in shown.err
-    found = json.loads(shown.out)
+    found = shown.json
     assert "citeseer" in found["graphs_without_files"]
     assert "cora" not in found["graphs_without_files"]  # of the package
     assert set(found["counts"]) == {*cells_module.EXPERIMENTS}
@@ -117,15 +104,6 @@ def test_a_dry_run_of_everything_needs_no_data_and_says_what_is_missing(capsys, 
     assert sum(counts["shared"] for counts in found["counts"].values()) > 0
     assert found["learners"] > 0
     assert not (tmp_path / "rows.jsonl").exists()
-
-
-def test_help_names_the_experiments_and_the_shared_flags(capsys):
-    assert main(["reproduce", "--help-all"]) == 0
-    shown = capsys.readouterr().out
-    for name in [*cells_module.EXPERIMENTS, "all"]:
-        assert name in shown or name == "tiny"
-    for flag in ("--seed", "--device", "--data-root", "--json", "--out", "--dry-run"):
-        assert flag in shown
 
 
 @pytest.mark.parametrize(
@@ -142,60 +120,48 @@ def test_help_names_the_experiments_and_the_shared_flags(capsys):
         (["tiny", "--procesess", "2"], "perhaps --processes"),
     ],
 )
-def test_bad_usage_is_one_line(capsys, argv, message):
-    assert main(["reproduce", *argv]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert len(shown.err.splitlines()) == 1
-    assert message in shown.err
+def test_bad_usage_is_one_line(run, argv, message):
+    assert message in run("reproduce", *argv).refuses()
 
 
-def test_missing_data_is_one_line_and_leaves_no_row(capsys, files, tmp_path):
-    argv = ["reproduce", "table1", *SMALL, *files, "--methods", "gcn", "--targets", "reed98"]
-    assert main([*argv, "--data-root", str(tmp_path)]) == 2
-    shown = capsys.readouterr()
-    assert len(shown.err.splitlines()) == 1
+def test_missing_data_is_one_line_and_leaves_no_row(run, files, tmp_path):
+    words = ["reproduce", "table1", *SMALL, *files, "--methods", "gcn", "--targets", "reed98"]
+    run(*words, "--data-root", tmp_path).refuses()
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_bad_settings_are_one_line(capsys, files, tmp_path):
+def test_bad_settings_are_one_line(run, files, tmp_path):
     (tmp_path / "settings.json").write_text('{"gcn": {"synthetic-small": {"wings": 2}}}')
-    assert main(["reproduce", "tiny", *SMALL, *files]) == 2
-    shown = capsys.readouterr().err
+    shown = run("reproduce", "tiny", *SMALL, *files).refuses()
     assert f"gcn on {TARGET} in {tmp_path / 'settings.json'}" in shown
     assert "got 'wings'" in shown
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_settings_that_are_named_must_be_there(capsys, tmp_path, monkeypatch):
+def test_settings_that_are_named_must_be_there(run, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    argv = ["reproduce", "tiny", *SMALL, "--seeds", "1", "--methods", "gcn", "--out", "r.jsonl"]
-    assert main([*argv, "--settings", "absent.json"]) == 2
-    assert capsys.readouterr().err == ("graphglow: the settings file must exist; got absent.json\n")
-    assert main(argv) == 0
-    assert capsys.readouterr().err == (
+    words = ["reproduce", "tiny", *SMALL, "--seeds", "1", "--methods", "gcn", "--out", "r.jsonl"]
+    line = run(*words, "--settings", "absent.json").refuses()
+    assert line == "graphglow: the settings file must exist; got absent.json\n"
+    assert run(*words).err == (
         "graphglow: there is no results/settings.json: every method runs with its default "
         "settings\n"
     )
 
 
-def test_damaged_rows_are_named_and_files_of_others_refused(capsys, files, tmp_path):
-    out = tmp_path / "rows.jsonl"
-    assert main(["reproduce", "tiny", *SMALL, *files]) == 0
-    capsys.readouterr()
+def test_damaged_rows_are_named_and_files_of_others_refused(run, files, tmp_path):
+    out, words = tmp_path / "rows.jsonl", ["reproduce", "tiny", *SMALL, *files]
+    assert run(*words).status == 0
     with out.open("a") as file:
         file.write('{"cut\n[1]\n')
-    assert main(["reproduce", "tiny", *SMALL, *files, "--dry-run"]) == 0
-    assert capsys.readouterr().err == (
-        f"graphglow: {out}: 2 lines skipped (the first: line 5: not JSON)\n"
-    )
+    said = f"graphglow: {out}: 2 lines skipped (the first: line 5: not JSON)\n"
+    assert run(*words, "--dry-run").err == said
     out.write_bytes(b"\x80binary")
-    assert main(["reproduce", "tiny", *SMALL, *files]) == 2
-    assert "no rows in it" in capsys.readouterr().err
+    assert "no rows in it" in run(*words).refuses()
     assert out.read_bytes() == b"\x80binary"
 
 
-def test_ctrl_c_says_what_was_kept(capsys, files, tmp_path, monkeypatch):
+def test_ctrl_c_says_what_was_kept(run, files, tmp_path, monkeypatch):
     fit_many = run_module.fit_many
 
     def interrupted(name, *rest):
@@ -204,20 +170,18 @@ def test_ctrl_c_says_what_was_kept(capsys, files, tmp_path, monkeypatch):
         return fit_many(name, *rest)
 
     monkeypatch.setattr(run_module, "fit_many", interrupted)
-    assert main(["reproduce", "tiny", *SMALL, *files]) == 130
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err == (
+    assert run("reproduce", "tiny", *SMALL, *files) == (
+        130,
+        "",
         f"graphglow: the rows written to {tmp_path / 'rows.jsonl'} are kept; the same command goes "
-        "on from there\ngraphglow: interrupted\n"
+        "on from there\ngraphglow: interrupted\n",
     )
 
 
-def test_cells_without_a_source_are_named(capsys, files, tmp_path):
-    argv = ["reproduce", "table1", *files, "--dry-run", "--methods", "graphglow"]
-    argv += ["--sources", "cora", "--data-root", str(tmp_path)]
-    assert main(argv) == 0  # no data here
-    assert capsys.readouterr().err.splitlines()[0] == (
+def test_cells_without_a_source_are_named(run, files, tmp_path):
+    words = ["reproduce", "table1", *files, "--dry-run", "--methods", "graphglow"]
+    outcome = run(*words, "--sources", "cora", "--data-root", tmp_path)  # no data here
+    assert outcome.err.splitlines()[0] == (
         "graphglow: 15 cells left out, without a source among those given: GraphGLOW on cornell5 "
         "(table1), GraphGLOW on johnshopkins55 (table1), GraphGLOW on amherst41 (table1), "
         "GraphGLOW on reed98 (table1), GraphGLOW on cora (table1) and 10 more"

@@ -1,5 +1,6 @@
 """Tiny cells on graphs that come with the package, and settings under which they take no time."""
 
+from graphglow.experiments import unheard
 from graphglow.experiments.paper.cells import Cell
 from graphglow.experiments.runs.config import ReproduceConfig
 from graphglow.experiments.runs.reproduce import found_rows, reproduce
@@ -42,8 +43,8 @@ def config(**changes):
     return ReproduceConfig(**(settings | changes))
 
 
-def run(cells, out, *, settings=SETTINGS, on_progress=None, **changes):
-    return reproduce(cells, out, config(**changes), settings, on_progress=on_progress)
+def run(cells, out, *, settings=SETTINGS, told=unheard, **changes):
+    return reproduce(cells, out, config(**changes), settings, told=told)
 
 
 def rows(out):

@@ -3,15 +3,12 @@
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections import Counter
-from contextlib import suppress
-from functools import partial
-from pathlib import Path
 
 import pytest
-from small_cells import SETTINGS, cell, config, rows, run, slots
+from reproducing import reproducing
+from small_cells import cell, config, rows, run, slots
 from small_search import drawn, found, work_in
 
 from graphglow.cli import main
@@ -19,7 +16,6 @@ from graphglow.errors import InputError
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.runs.learners import load_with_split
 from graphglow.experiments.runs.reproduce import learner_folder
-from graphglow.experiments.search.settings import write_settings
 from graphglow.experiments.search.space import SearchConfig
 from graphglow.workers import executor
 from graphglow.workers.executor import (
@@ -32,15 +28,6 @@ from killed import killing, members, ray_workers, until
 
 CELLS = [cell(), cell("graphglow"), cell("mlp")]
 MEASURED = ("train_seconds", "total_seconds", "peak_memory_bytes", "pretrain_seconds")
-CHECK = """
-import sys
-from graphglow.cli import main
-from graphglow.experiments.paper.cells import EXPERIMENTS
-from small_cells import cell
-
-EXPERIMENTS["tiny"] = lambda: iter([cell(), cell("mlp")])
-sys.exit(main(["reproduce", "tiny", *sys.argv[1:]]))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -163,30 +150,12 @@ def test_a_search_has_all_its_trials_though_a_worker_is_killed(cluster, tmp_path
 @pytest.mark.slow
 def test_the_command_starts_a_ray_of_its_own_and_ctrl_c_ends_it(tmp_path):
     pytest.importorskip("ray", reason="Ray is not installed")
-    write_settings(tmp_path / "settings.json", SETTINGS)
-    (tmp_path / "script.py").write_text(CHECK)
-    out = tmp_path / "rows.jsonl"
-    words = ["--executor", "ray", "--processes", "2", "--seeds", "50", "--epochs", "300"]
-    words += ["--device", "cpu", "--out", str(out), "--settings", str(tmp_path / "settings.json")]
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [sys.executable, str(tmp_path / "script.py"), *words],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
+    words = ["--executor", "ray", "--seeds", "50", "--epochs", "300"]
+    with reproducing(tmp_path, *words) as (process, out):
         until(lambda: len(rows(out)) >= 2, process)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         stdout, stderr = process.communicate(timeout=60)
         until(lambda: not members(process.pid))
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
     assert (process.returncode, stdout) == (130, "")
     kept = len(rows(out))
     assert 2 <= kept < 100

@@ -2,69 +2,22 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
+from reproducing import reproducing
 from small_cells import cell, rows, run, slots
 
 from graphglow.experiments.runs.rows import read_rows
 from graphglow.workers.executor import Processes, WorkerLost, result_of
 from killed import members, until
 
-HERE = Path(__file__).parent
 CELLS = [cell(), cell("graphglow")]
 SEEDS = 8
 EPOCHS = 20
-SCRIPT = """
-import sys, warnings
-warnings.simplefilter("ignore")
-from pathlib import Path
-from graphglow.cli import main
-from graphglow.experiments.paper.cells import EXPERIMENTS
-from graphglow.experiments.search.settings import write_settings
-from small_cells import SETTINGS, cell
-
-if __name__ == "__main__":
-    EXPERIMENTS["tiny"] = lambda: iter([cell(), cell("graphglow")])
-    folder = Path(sys.argv[1])
-    write_settings(folder / "settings.json", SETTINGS)
-    sys.exit(main([
-        "reproduce", "tiny", "--seeds", "{seeds}", "--epochs", "{epochs}", "--pretrain-epochs", "1",
-        "--device", "cpu", "--processes", "{processes}", "--out", str(folder / "rows.jsonl"),
-        "--settings", str(folder / "settings.json"), "--json",
-    ]))
-"""
-
-
-@contextmanager
-def reproducing(folder, *, epochs=EPOCHS, processes=2):
-    """The command in a session of its own, on an experiment of two cells."""
-    script = folder / "script.py"
-    script.write_text(SCRIPT.replace("{seeds}", str(SEEDS)).replace("{epochs}", str(epochs))
-                      .replace("{processes}", str(processes)))  # fmt: skip
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    process = subprocess.Popen(
-        [sys.executable, str(script), str(folder)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # a suite that runs in the background hands on an ignored Ctrl-C
-        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        yield process, folder / "rows.jsonl"
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # with all that it may have left behind
-        process.communicate()
+WORDS = ["--seeds", SEEDS, "--epochs", EPOCHS, "--json"]
 
 
 def resumed(out, before):
@@ -79,7 +32,7 @@ def resumed(out, before):
 
 @pytest.mark.slow
 def test_killed_in_the_middle_only_what_was_in_flight_is_lost(tmp_path):
-    with reproducing(tmp_path) as (process, out):
+    with reproducing(tmp_path, *WORDS) as (process, out):
         until(lambda: len(rows(out)) >= 2, process)
         workers = len(members(process.pid)) - 1
         process.kill()
@@ -98,7 +51,7 @@ def test_killed_in_the_middle_only_what_was_in_flight_is_lost(tmp_path):
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
 def test_ctrl_c_and_sigterm_end_cleanly_and_keep_what_is_done(tmp_path, sent, status, said):
-    with reproducing(tmp_path) as (process, out):
+    with reproducing(tmp_path, *WORDS) as (process, out):
         until(lambda: len(rows(out)) >= 2, process)
         os.killpg(process.pid, sent)  # to the workers too, as a terminal or a scheduler does
         stdout, stderr = process.communicate(timeout=60)

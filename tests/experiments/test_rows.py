@@ -13,14 +13,15 @@ from graphglow.errors import InputError
 from graphglow.experiments.runs import rows as row_module
 from graphglow.experiments.runs.rows import (
     RowFile,
-    append_row,
     by_date,
+    line_of,
     origins,
     read_rows,
     row_of,
     same_settings,
     without_repeats,
 )
+from graphglow.storage import append_line
 
 PLAIN = {
     "experiment": "table1", "cell": "gcn/cora", "label": "GCN", "method": "gcn", "target": "cora",
@@ -57,7 +58,7 @@ def test_a_row_is_read_as_it_was_written(tmp_path):
     assert read.sources == ("a", "b")
     assert (read.x, read.paper, read.test_accuracy) == (3.0, 0.6, 0.5)
     assert read.metrics == {"m": 1.0, "l": (1.0, None)}
-    append_row(tmp_path / "rows.jsonl", read)
+    append_line(tmp_path / "rows.jsonl", line_of(read))
     assert read_rows(tmp_path / "rows.jsonl").rows == [read]
     (tmp_path / "packed.jsonl.gz").write_bytes(
         gzip.compress((tmp_path / "rows.jsonl").read_bytes())

@@ -38,13 +38,6 @@ def test_the_best_mean_over_the_seeds_is_found(tmp_path):
     assert row["val_accuracy"] == sum(again) / 2
 
 
-def test_every_trial_has_settings_of_its_own(tmp_path, monkeypatch):
-    with_space(monkeypatch, learning_rate=(0.01, 0.05), hidden=(4, 8), dropout=(0.0, 0.5))
-    found(config=replace(FAST, trials=7, seeds_per_trial=1), **work_in(tmp_path))
-    tried = [json.dumps(values, sort_keys=True) for values, _ in drawn(work_in(tmp_path))]
-    assert len(set(tried)) == len(tried) == 7
-
-
 def test_a_space_within_the_budget_is_tried_whole(tmp_path, monkeypatch):
     with_space(monkeypatch, hidden=(4, 8), dropout=(0.0, 0.5), learning_rate=(0.01,))
     row = found(config=replace(FAST, trials=30), **work_in(tmp_path))
@@ -76,36 +69,21 @@ def test_the_runs_of_a_trial_are_one_program_where_the_method_is_batched(monkeyp
 # Going on
 
 
-class Interrupting:
-    """``fit_many`` that is interrupted once, at one of its calls."""
+def test_an_interrupted_search_keeps_its_trials_and_writes_no_settings(tmp_path, monkeypatch):
+    work, calls = work_in(tmp_path), []
 
-    def __init__(self, call, error=KeyboardInterrupt):
-        self.left, self.error = call, error
-
-    def __call__(self, *args, **more):
-        self.left -= 1
-        if self.left == 0:
-            raise self.error
+    def interrupted(*args, **more):
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
         return fit_many(*args, **more)
 
-
-def test_an_interrupted_search_keeps_its_trials_and_writes_no_settings(tmp_path, monkeypatch):
-    work = work_in(tmp_path)
-    monkeypatch.setattr(space, "fit_many", Interrupting(2))
+    monkeypatch.setattr(space, "fit_many", interrupted)
     with pytest.raises(KeyboardInterrupt):
         found(**work)
     assert len(drawn(work)) == 1
     assert not work["settings"].exists()
     assert found(**work)["trials"] == len(drawn(work)) == 3
-
-
-def test_an_interrupted_grid_is_completed(tmp_path, monkeypatch):
-    with_space(monkeypatch, hidden=(4, 8, 16), dropout=(0.0, 0.5))
-    monkeypatch.setattr(space, "fit_many", Interrupting(3))
-    with pytest.raises(KeyboardInterrupt):
-        found(config=replace(FAST, trials=6), **work_in(tmp_path))
-    assert found(config=replace(FAST, trials=6), **work_in(tmp_path))["trials"] == 6
-    assert len({json.dumps(values) for values, _ in drawn(work_in(tmp_path))}) == 6
 
 
 def test_a_rerun_does_what_is_missing(tmp_path, monkeypatch):
@@ -202,12 +180,11 @@ def test_optuna_says_nothing(capfd, monkeypatch):
 
 def test_progress_counts_trials():
     seen = []
-    found(on_progress=lambda *now: seen.append(now))
-    assert [(what, done, total) for what, done, total, _ in seen] == [
-        ("gcn on small", done, 3) for done in range(4)
-    ]
-    assert seen[0][-1] is None
-    assert seen[-1][-1] is not None
+    found(told=lambda *now: seen.append(now))
+    assert [now[1:] for now in seen] == [(done, 3) for done in range(4)]
+    assert seen[0][0] == "gcn on small, best -"
+    assert seen[-1][0].startswith("gcn on small, best ")
+    assert seen[-1][0].endswith("%")
 
 
 @pytest.mark.slow

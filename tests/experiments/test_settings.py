@@ -237,17 +237,7 @@ def test_graphs_of_the_users_own_are_named():
         ),
         ({"graphglow": {"cora": {"wings": 2}}}, "parts must be one of pretrain, .*got 'wings'"),
         ({"gcn": {"cora": {"dropout": "high"}}}, "must be a number; got 'high', for gcn on cora"),
-        ({"gcn": {"cora": {"dropout": True}}}, "must be a number; got True"),
         ({"random-theta": {"cora": {"redraw_pivots": "no"}}}, "true or false; got 'no'"),
-        ({"gcn": {"cora": {"dropout": 2}}}, r"lie in \[0, 1\); got 2, for gcn on cora in mine"),
-        (
-            {"graphglow": {"cora": {"pretrain": {"objective": {"sparks": 1}}}}},
-            "of ObjectiveConfig must be .*got 'sparks', for graphglow on cora in mine.json",
-        ),
-        (
-            {"graphglow": {"cora": {"pretrain": {"objective": 1}}}},
-            "ObjectiveConfig must be made of settings; got 1, for graphglow on cora",
-        ),
     ],
 )
 def test_what_no_run_can_use_is_refused(entries, message):

@@ -34,7 +34,7 @@ class Bench:
 
 @pytest.fixture
 def bench(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(script, "SOURCES", {"paper": ("wine", "synthetic-small")})
+    monkeypatch.setattr(script, "SOURCES", ("wine", "synthetic-small"))
     monkeypatch.setattr(script, "TRANSFER", {"num_pivots": 8, "refinements": 1})
     return Bench(script, tmp_path)
 

@@ -150,33 +150,6 @@ def sweep_rows(seeds: int = 3) -> Iterator[dict[str, Any]]:
             )
 
 
-def variant_rows(seeds: int = 3) -> Iterator[dict[str, Any]]:
-    """Ablations and encoders: several lines of one method."""
-    random = np.random.default_rng(2)
-    variants = {
-        "ablation": {
-            "full": "GraphGLOW",
-            "no-iteration": "no iteration",
-            "no-entropy": "no entropy",
-        },
-        "encoder": {"gcn": "GraphGLOW, GCN encoder", "mlp": "GraphGLOW, MLP encoder"},
-    }
-    for experiment, labels in variants.items():
-        for key, label in labels.items():
-            for target in TARGETS:
-                for seed in range(seeds):
-                    yield row(
-                        experiment=experiment,
-                        cell=f"{key}/{target}",
-                        label=label,
-                        method="graphglow",
-                        target=target,
-                        seed=seed,
-                        test_accuracy=float(0.7 + random.normal(0, 0.02)),
-                        paper=0.71 if experiment == "encoder" else None,
-                    )
-
-
 def paper_table_rows(seeds: int = 3) -> Iterator[dict[str, Any]]:
     """All cells of Table 2: seven graphs, long labels, lambda = 1 on four of them."""
     random = np.random.default_rng(3)

@@ -1,11 +1,11 @@
 """The page in Chromium, with the network off: it draws, sorts and turns dark, and says no error."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from in_chromium import visit
 from synthetic_demo import RESULT
 from synthetic_rows import (
     CLASSES,
@@ -14,7 +14,6 @@ from synthetic_rows import (
     row,
     sweep_rows,
     table_rows,
-    variant_rows,
     write_rows,
 )
 
@@ -23,15 +22,7 @@ from graphglow.experiments.runs.rows import read_rows
 from graphglow.report import write_report
 from graphglow.report.results import write_results
 
-api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)"),
-]
-
+pytestmark = pytest.mark.slow
 REPO = Path(__file__).parents[2]
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
@@ -44,19 +35,10 @@ FIRST = "table.sortable:not(.verdict):not(.standing) >> nth=0"
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory, transfer: graphglow.TransferResult) -> str:
     """A page with everything: tables, curves, a hostile row and a hostile transfer."""
     folder = tmp_path_factory.mktemp("page")
     rows = [*table_rows(seeds=3, targets=("reed98", "cora", "citeseer")), *sweep_rows(seeds=2)]
-    rows += variant_rows(seeds=2)
     rows += paper_table_rows(seeds=2)
     rows += [row(experiment=HOSTILE, cell="1", label=HOSTILE, method=HOSTILE, target=HOSTILE)]
     rows += [row(experiment=HOSTILE, cell="2", label="GCN", method="gcn", target=HOSTILE)]
@@ -64,18 +46,6 @@ def address(tmp_path_factory: pytest.TempPathFactory, transfer: graphglow.Transf
     given = [(folder / "hostile.safetensors", transfer)]
     write_results(files, given, folder / "page.html", title="Synthetic rows, for tests only")
     return (folder / "page.html").as_uri()
-
-
-def visit(browser: Any, address: str, wrong: list[str], **context: Any) -> Any:
-    """Open the page; what it requests, says or asks is ``wrong``."""
-    page = browser.new_context(offline=True, **context).new_page()
-    page.on("console", lambda message: wrong.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
-    own = (address, "data:", "blob:")
-    page.on("request", lambda r: None if r.url.startswith(own) else wrong.append(r.url))
-    page.goto(address)
-    return page
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import json
 import re
-import shutil
 import sys
 
 import pytest
+from in_chromium import visit
 from parsed_page import Page
 from synthetic_rows import CLASSES, NODE
 
@@ -90,31 +90,18 @@ def test_the_suffix_says_what_is_written(why, tmp_path):
         why.write(tmp_path / "why.html")
 
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)")
-def test_it_draws_in_a_browser_with_the_network_off(page):
-    api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_draws_in_a_browser_with_the_network_off(browser, page, width):
     wrong = []
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for width in (1280, 390):
-            context = browser.new_context(offline=True, viewport={"width": width, "height": 900})
-            shown = context.new_page()
-            shown.on("console", lambda message: wrong.append(message.text))
-            shown.on("pageerror", lambda error: wrong.append(str(error)))
-            shown.goto(page.as_uri())
-            for plot in shown.locator(".plot").all():
-                plot.scroll_into_view_if_needed()
-                plot.locator(".main-svg").first.wait_for()
-            assert shown.evaluate("document.documentElement.scrollWidth") <= width
-            shown.click("#theme")
-            shown.click("table.sortable >> nth=0 >> button >> nth=5")
-        browser.close()
+    shown = visit(browser, page.as_uri(), wrong, viewport={"width": width, "height": 900})
+    for plot in shown.locator(".plot").all():
+        plot.scroll_into_view_if_needed()
+        plot.locator(".main-svg").first.wait_for()
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    shown.click("#theme")
+    shown.click("table.sortable >> nth=0 >> button >> nth=5")
+    shown.context.close()
     assert wrong == []
 
 

@@ -1,9 +1,8 @@
 """A pair as a page: hostile ids stay text, the numbers are there, and it opens in a browser."""
 
-import shutil
-
 import pytest
 import torch
+from in_chromium import visit
 from parsed_page import Page
 from synthetic_rows import CLASSES, NODE
 
@@ -11,10 +10,6 @@ import graphglow
 from graphglow.errors import InputError
 from graphglow.report import is_report, write_explanation, write_pair_explanation
 from graphglow.report.page import amount
-
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
 
 
 @pytest.fixture(scope="module")
@@ -80,26 +75,17 @@ def test_a_nodes_page_says_why_refined_edges_are_there(data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium (apt-get install chromium)")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_in_a_browser_with_the_network_off(page, scheme):
-    api = pytest.importorskip("playwright.sync_api", reason="needs playwright (the dev extra)")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_opens_in_a_browser_with_the_network_off(browser, page, width, scheme):
     wrong = []
-    with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        for width in (1280, 390):
-            size = {"width": width, "height": 900}
-            context = browser.new_context(offline=True, viewport=size, color_scheme=scheme)
-            shown = context.new_page()
-            shown.on("console", lambda message: wrong.append(message.text))
-            shown.on("pageerror", lambda error: wrong.append(str(error)))
-            shown.on("request", lambda r: wrong.append(r.url) if r.url[:5] != "file:" else None)
-            shown.goto(page.as_uri())
-            assert shown.evaluate("document.documentElement.scrollWidth") <= width
-            assert shown.locator(".pair svg circle").count() >= 2
-            bars = shown.locator(".bars i")
-            assert max(bars.nth(i).bounding_box()["width"] for i in range(bars.count())) > 20
-            shown.click("summary")
-            assert shown.locator("details dd").first.is_visible()
-        browser.close()
+    size = {"width": width, "height": 900}
+    shown = visit(browser, page.as_uri(), wrong, viewport=size, color_scheme=scheme)
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    assert shown.locator(".pair svg circle").count() >= 2
+    bars = shown.locator(".bars i")
+    assert max(bars.nth(i).bounding_box()["width"] for i in range(bars.count())) > 20
+    shown.click("summary")
+    assert shown.locator("details dd").first.is_visible()
+    shown.context.close()
     assert wrong == []

@@ -99,13 +99,13 @@ def explain(  # noqa: D417 (flags.py says the rest)
                 assert target is not None
                 data, _ = reading.read(target, need_labels=False)
                 why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
-        _tell_pair(why, out, json=json)
+        _tell(why, out, json=json)
         return
     assert trained is not None
     assert node is not None
     with waiting("explaining"):
         decision = trained.explain(node, top_k, label=label, against=against)
-    _tell_node(decision, out, json=json)
+    _tell(decision, out, json=json)
 
 
 def _checked(
@@ -123,26 +123,18 @@ def _checked(
     return out
 
 
-def _tell_pair(why: PairExplanation, out: Path | None, *, json: bool) -> None:
-    from graphglow.report import write_pair_explanation
+def _tell(why: Explanation | PairExplanation, out: Path | None, *, json: bool) -> None:
+    from graphglow.report import write_explanation, write_pair_explanation
 
-    if out is not None:
-        write_pair_explanation(why, out)
-    if json:
-        print_json({"command": "explain", **asdict(why), "text": why.summary(), "out": out})
-        return
-    say(why.text())
-    if out is not None:
-        say(f"written to: {out.absolute()}")
-
-
-def _tell_node(why: Explanation, out: Path | None, *, json: bool) -> None:
-    from graphglow.report import write_explanation
-
-    if out is not None:
+    facts = {"command": "explain", **asdict(why), "out": out}
+    if isinstance(why, PairExplanation):
+        facts["text"] = why.summary()
+        if out is not None:
+            write_pair_explanation(why, out)
+    elif out is not None:
         write_explanation(why, out)
     if json:
-        print_json({"command": "explain", **asdict(why), "out": out})
+        print_json(facts)
         return
     say(why.text())
     if out is not None:

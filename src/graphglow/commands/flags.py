@@ -51,6 +51,7 @@ File = Annotated[Path, said(None, "FILE")]
 SavedTransfer = Annotated[Path, said("A saved transfer, from graphglow transfer --out.", "FILE")]
 Columns = Annotated[tuple[str, ...], said(COLUMNS, "ROLE=NAME ...", "(optional)")]
 SkipUnknownEdges = Annotated[bool, FlagCreatePairsOff, said(SKIP, hint="")]
+Names = Annotated[tuple[str, ...], said(None, "NAME ...", "(default: all)")]
 DataRoot = Annotated[
     Path | None,
     said("Folder of named graphs' files.", "FOLDER", "(default: $GRAPHGLOW_DATA, else data/)"),

@@ -8,6 +8,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
+from graphglow.commands.flags import Names
 from graphglow.errors import InputError
 from graphglow.experiments.open_world.suite import (
     EXPERIMENT,
@@ -19,7 +20,6 @@ from graphglow.experiments.open_world.suite import (
 from graphglow.experiments.runs.rows import counted
 from graphglow.graphs.load import data_folder
 
-Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 Folder = Annotated[Path | None, flags.said(None, "FOLDER", "(optional)")]
 
 

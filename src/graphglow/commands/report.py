@@ -44,7 +44,8 @@ def demo(  # noqa: D417 (flags.py says the rest)
         device: Where to compute: auto takes the GPU if there is one.
     """
     from graphglow.experiments.demo import DEMO, METHODS, run_demo, summarise
-    from graphglow.report.demo import LABELS, headline, write_picture, write_report
+    from graphglow.experiments.open_world.methods import NAMES
+    from graphglow.report.demo import headline, write_picture, write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     if picture is not None:
@@ -57,7 +58,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
         return
     found = summarise(result.rows)
     rows = [
-        (LABELS.get(method, method), *(_score(lines.get(method)) for lines in found.values()))
+        (NAMES[method], *(_score(lines.get(method)) for lines in found.values()))
         for method in METHODS
     ]
     terminal.show_rows(("", *found), rows, "Test accuracy, mean and deviation over the seeds")

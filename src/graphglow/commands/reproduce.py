@@ -9,7 +9,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from graphglow.checks import one_of
 from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
-from graphglow.commands.flags import DataRoot, Json
+from graphglow.commands.flags import DataRoot, Json, Names
 from graphglow.commands.terminal import note
 from graphglow.experiments.paper.cells import EXPERIMENTS, select_cells
 from graphglow.experiments.runs import reproduce as runs
@@ -23,8 +23,6 @@ from graphglow.storage import existing_file
 
 ERRORS_SHOWN = 5
 OPEN_WORLD = "open-world"
-
-Names = Annotated[tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: all)")]
 
 
 def choose(_name: str, arguments: list[str]) -> flags.Command:
@@ -108,15 +106,8 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
             note(f"the raw files of {', '.join(absent)} {where}")
         return
     try:
-        with terminal.job_bar() as move:
-
-            def on_progress(now: runs.Progress) -> None:
-                failed = f"{now.failed} failed  " if now.failed else ""
-                move(f"{failed}{shortened(now.running, most=1)}", now.done, now.total)
-
-            outcome = runs.reproduce(
-                cells, out, config, tuned, data_root=data_root, on_progress=on_progress
-            )
+        with terminal.job_bar() as told:
+            outcome = runs.reproduce(cells, out, config, tuned, data_root=data_root, told=told)
     except KeyboardInterrupt:
         note(f"the rows written to {out} are kept; the same command goes on from there")
         raise

@@ -82,12 +82,8 @@ def search(  # noqa: D417 (the flags and the config say the rest)
     rows: list[dict[str, Any]] = []
     with (
         open_executor(processes or (1 if ray is None else None), ray, device=config.device) as jobs,
-        terminal.job_bar() as move,
+        terminal.job_bar() as told,
     ):
-
-        def on_progress(study: str, done: int, total: int, best: float | None) -> None:
-            move(f"{study}, best {terminal.percent(best)}", done, total)
-
         others = [_read(name, split, reading)[0] for name in sources]
         for target in targets:
             data, called = _read(target, split, reading)
@@ -105,7 +101,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
                     sources=left if has_learner(method) else (),
                     learner=theta if has_learner(method) else None,
                     split=called,
-                    on_progress=on_progress,
+                    told=told,
                     executor=jobs,
                 )
                 rows.append(row)

@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.evidence.refined import RefinedGraph
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
-from graphglow.graphs.graph import undirected_edges
 from graphglow.inference.audit import audit
 from graphglow.training import EvidenceResult
 
@@ -84,20 +82,14 @@ class Audited(NamedTuple):
 
 
 def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Refined:
-    """Set the refined graph beside the input graph.
-
-    Args:
-        result: The transfer.
-        name: Of the target.
-        own_edges: Of the graph before anything was injected: [2, E].
-    """
+    """Set the refined graph beside the input graph, whose ``own_edges`` [2, E] are not injected."""
     data, made = result.data, result.looked_over
-    keys, nodes = _Pairs(made.num_nodes), made.num_nodes
-    own, given = keys.of_edges(own_edges), keys.of_edges(data.edge_index)
+    nodes = made.num_nodes
+    own, given = _edges(own_edges, nodes), _edges(data.edge_index, nodes)
     injected = given[~torch.isin(given, own)]
     dropped = made.dropped()
     gone = made.pairs[:, dropped]
-    gone_keys = keys(gone)
+    gone_keys = _keys(gone, nodes).cpu()
     new = made.edges[~made.pair_in_input[made.edges]]
     refined = Data(y=data.y, edge_index=result.edge_index.cpu(), num_nodes=nodes)
     before, after = graph_facts(data), graph_facts(refined)
@@ -107,7 +99,7 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
         fair = ~data.train_mask[pairs.cpu()].all(0)
         pairs, probability = pairs.cpu()[:, fair], probability.cpu()[fair]
         order = probability.argsort(descending=best, stable=True)[:EDGES_SHOWN]
-        false = torch.isin(keys(pairs[:, order]), injected).tolist()
+        false = torch.isin(_keys(pairs[:, order], nodes), injected).tolist()
         found = zip(pairs[:, order].T.tolist(), probability[order].tolist(), false, strict=True)
         names = data.class_names
         return [
@@ -116,7 +108,7 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
         ]
 
     def share_gone(of: Tensor) -> float:
-        return float(torch.isin(of, gone_keys.cpu()).double().mean())
+        return float(torch.isin(of, gone_keys).double().mean())
 
     return Refined(
         target=name,
@@ -127,17 +119,17 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
         dropped_own=share_gone(own),
         added=listed(made.pairs[:, new], made.pair_probability[new], best=True),
         dropped=listed(gone, made.pair_probability[dropped], best=False),
-        around=_around(result, made, gone_keys, (before.homophily or 0, after.homophily or 0)),
-        audited=_audited(data, keys, injected) if len(injected) else None,
+        around=_around(result, gone_keys, (before.homophily or 0, after.homophily or 0)),
+        audited=_audited(data, injected) if len(injected) else None,
     )
 
 
-def _audited(data: Data, keys: "_Pairs", injected: Tensor) -> Audited:
+def _audited(data: Data, injected: Tensor) -> Audited:
     """Ask the auditor, which knows nothing of what was injected; it reads no labels here."""
     from sklearn.metrics import roc_auc_score
 
     found = audit(Data(x=data.x, edge_index=data.edge_index, num_nodes=data.num_nodes))
-    false = torch.isin(keys(found.edges), injected)
+    false = torch.isin(_keys(found.edges, int(data.num_nodes)), injected)
     real = found.probability_real
     worst = max(1, len(real) // 10)
     share = float(false[real.argsort()[:worst]].double().mean())
@@ -145,39 +137,27 @@ def _audited(data: Data, keys: "_Pairs", injected: Tensor) -> Audited:
     return Audited(auc, worst, share, found.verdict)
 
 
-class _Pairs:
-    """A number for each pair of nodes, whatever its direction."""
-
-    def __init__(self, num_nodes: int) -> None:
-        self.num_nodes = num_nodes
-
-    def __call__(self, pairs: Tensor) -> Tensor:
-        """[2, M] -> [M]."""
-        return pairs.amin(0) * self.num_nodes + pairs.amax(0)
-
-    def of_edges(self, edge_index: Tensor) -> Tensor:
-        """Each undirected edge once, loops left out: [2, E] -> [M]."""
-        low, high, _ = undirected_edges(edge_index, None, self.num_nodes)
-        return low.long() * self.num_nodes + high
+def _keys(pairs: Tensor, num_nodes: int) -> Tensor:
+    """A number for each pair of nodes, whatever its direction: [2, M] -> [M]."""
+    return pairs.amin(0) * num_nodes + pairs.amax(0)
 
 
-def _around(
-    result: EvidenceResult, made: RefinedGraph, gone: Tensor, shares: tuple[float, float]
-) -> Neighbourhood:
+def _edges(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Each undirected edge once, by its number, loops left out: [2, E] -> [M]."""
+    keys: Tensor = torch.unique(_keys(edge_index[:, edge_index[0] != edge_index[1]], num_nodes))
+    return keys
+
+
+def _around(result: EvidenceResult, gone: Tensor, shares: tuple[float, float]) -> Neighbourhood:
     """A test node like the whole graph: as many of its edges, before and after, within a class.
 
     Drawn are its neighbours in the input and the surest of the new ones, the input's edges among
-    all these, and new edges of the node itself.
-
-    Args:
-        result: The transfer.
-        made: Its refined graph, with all candidates.
-        gone: Keys of the input's edges that are dropped.
-        shares: Of edges within a class in the whole graph, before and after.
+    all these, and new edges of the node itself. ``gone`` are the numbers of dropped edges,
+    ``shares`` those of edges within a class in the whole graph.
     """
-    data, keys = result.data, _Pairs(made.num_nodes)
-    given, gone = keys.of_edges(data.edge_index), gone.cpu()
-    both = torch.stack([given // keys.num_nodes, given % keys.num_nodes])
+    data, made = result.data, result.looked_over
+    given = _edges(data.edge_index, made.num_nodes)
+    both = torch.stack([given // made.num_nodes, given % made.num_nodes])
     degree = torch.bincount(both.flatten(), minlength=len(data.y))
     drawable = data.test_mask & (degree >= DEGREES[0]) & (degree <= DEGREES[1])
 
@@ -205,7 +185,7 @@ def _around(
     place = {node: at for at, node in enumerate(nodes)}
 
     def among(some: Tensor) -> list[tuple[int, int]]:
-        ends = torch.stack([some // keys.num_nodes, some % keys.num_nodes])
+        ends = torch.stack([some // made.num_nodes, some % made.num_nodes])
         inside = torch.isin(ends, torch.tensor(nodes)).all(0)
         return [(place[u], place[v]) for u, v in ends[:, inside].T.tolist()]
 

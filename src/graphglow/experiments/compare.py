@@ -6,7 +6,7 @@ graphglow compare --target people.csv+relations.csv
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError, InputWarning
+from graphglow.experiments import Told, unheard
 from graphglow.experiments.open_world.methods import NAMES, run_methods, together
 from graphglow.graphs import as_graph, check_graph
 from graphglow.graphs.split import MASKS, with_random_split
@@ -93,23 +94,18 @@ class Comparison:
 
     def __repr__(self) -> str:
         width = max(len(NAMES[line.method]) for line in self.lines) + 2
-        rows = [
-            f"{NAMES[line.method]:<{width}}{line.mean:7.1%} {_deviation(line.std):>8}"
-            f"{line.seconds:8.1f} s"
-            for line in self.lines
-        ]
+        rows = []
+        for line in self.lines:
+            start = f"{NAMES[line.method]:<{width}}{line.mean:7.1%}"
+            spread = "" if line.std is None else f"+- {100 * line.std:.1f}"
+            rows.append(f"{start} {spread:>8}{line.seconds:8.1f} s")
         return "\n".join([*rows, self.how, self.verdict])
-
-
-def _deviation(std: float | None) -> str:
-    return "" if std is None else f"+- {100 * std:.1f}"
 
 
 def _p(p: float | None) -> str:
     return f"p = {p:.2g}" if p is not None and p >= 1e-3 else "p < 0.001"
 
 
-Told = Callable[[str, int, int], None]
 Runs = list[tuple[Tensor, Tensor]]
 """Of each split the nodes tested [n], and whether they are right [n]."""
 
@@ -122,7 +118,7 @@ def compare(
     seed: int = 0,
     learner: LearnerName = UNIVERSAL,
     device: Device = "auto",
-    told: Told = lambda said, done, total: None,
+    told: Told = unheard,
 ) -> Comparison:
     """Run the methods of the open-world suite on a graph, and say which to use.
 

@@ -5,7 +5,6 @@ graphglow demo
 
 import statistics
 import time
-from collections.abc import Callable
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -13,9 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch_geometric.data import Data
 
-from graphglow.baselines import fit
+from graphglow.baselines import FitResult, fit
 from graphglow.baselines.fit import METHODS as COMPETITORS
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.experiments import Told, unheard
 from graphglow.experiments.before_after import Refined, describe_refined
 from graphglow.experiments.open_world.targets import few_labels
 from graphglow.experiments.provenance import provenance
@@ -23,7 +23,7 @@ from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.perturb import add_edges
 from graphglow.ops.knn import knn_edges
 from graphglow.pretrained import evidence_learner
-from graphglow.training import EvidenceResult, TransferConfig, transfer
+from graphglow.training import EvidenceResult, TransferConfig, TransferResult, transfer
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 from graphglow.workers.executor import open_executor, result_of
@@ -128,12 +128,8 @@ class DemoResult:
     seconds: float
 
 
-Told = Callable[[str, int, int], None]
-"""Told what is done, how many jobs are, and of how many."""
-
-
 def run_demo(
-    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", told: Told | None = None
+    demo: Demo = DEMO, *, seed: int = 0, device: Device = "auto", told: Told = unheard
 ) -> DemoResult:
     """Run every method on every target with several seeds, from ``seed`` on."""
     began = time.perf_counter()
@@ -154,8 +150,7 @@ def run_demo(
             for done in as_completed(futures):
                 target, run_seed = futures[done]
                 found[target.name, run_seed] = result_of(done)
-                if told is not None:
-                    told(f"{target.name}, seed {run_seed}", len(found), len(jobs))
+                told(f"{target.name}, seed {run_seed}", len(found), len(jobs))
     finally:
         torch.set_num_threads(threads)  # a job that ran in this process has changed it
     refined = found[drawn[0].name, seed][1]
@@ -180,9 +175,8 @@ def _run_job(
     torch.set_num_threads(1)
     data = target.draw(seed)
     config = replace(config, seed=seed, device=device)
-    split = str(data.split)
-    rows = []
-    for method in ("gcn", "mlp", "knn"):
+    made: dict[str, FitResult | TransferResult] = {}
+    for method in OTHERS:
         if method == "gcn" and DATASETS[target.graph].kind == "table":
             continue  # a table has no edges but those of knn
         given = data
@@ -190,21 +184,15 @@ def _run_job(
             given = data.clone()
             given.edge_index = knn_edges(data.x)
         competitor = "mlp" if method == "mlp" else "gcn"
-        fitted = fit(competitor, given, _alike(competitor, config))
-        scores = fitted.test_accuracy, fitted.val_accuracy, fitted.seconds
-        rows.append(Row(target.name, method, seed, split, *scores))
-    for method, learner in (
-        ("untrained", EvidenceLearner.untrained(seed)),
-        ("graphglow", evidence_learner()),
-    ):
-        ours = transfer(data, learner, config)
-        scores = ours.test_accuracy, ours.val_accuracy, ours.seconds
-        rows.append(Row(target.name, method, seed, split, *scores))
+        made[method] = fit(competitor, given, _alike(competitor, config))
+    made["untrained"] = transfer(data, EvidenceLearner.untrained(seed), config)
+    made["graphglow"] = ours = transfer(data, evidence_learner(), config)
     assert isinstance(ours, EvidenceResult)
+    scores = {name: (of.test_accuracy, of.val_accuracy, of.seconds) for name, of in made.items()}
     right = (ours.known.instant.argmax(1).cpu() == data.y).double()
     test, val = (float(right[data[mask]].mean()) for mask in ("test_mask", "val_mask"))
-    instant = ours.seconds - ours.train_seconds
-    rows.append(Row(target.name, "instant", seed, split, test, val, instant))
+    scores["instant"] = (test, val, ours.seconds - ours.train_seconds)
+    rows = [Row(target.name, name, seed, str(data.split), *of) for name, of in scores.items()]
     if not describe:
         return rows, None
     return rows, describe_refined(ours, target.name, load_graph(target.graph).edge_index)

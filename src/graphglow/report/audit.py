@@ -35,8 +35,8 @@ def write_audit(audit: Audit, path: str | Path) -> None:
         histogram=histogram(audit.probability_real.tolist()),
         suspects=[picture(one) for one in audit.explained(edges.T.tolist())],
         missing=[picture(one) for one in audit.explained(pairs.T.tolist())],
-        worst=_rows(audit.suspects),
-        best=_rows(audit.missing),
+        worst=audit.suspects.head(LISTED).to_dict("records"),
+        best=audit.missing.head(LISTED).to_dict("records"),
         size=(WIDTH, HEIGHT),
         short=short,
     )
@@ -81,8 +81,3 @@ def _reasons(audit: Audit) -> dict[str, str]:
     spoke = doubtful["against"].str.split(", ").explode()
     counts = spoke[spoke != ""].value_counts()
     return {str(name): f"against {int(n):,} of {len(doubtful):,}" for name, n in counts.items()}
-
-
-def _rows(frame: Any) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = frame.head(LISTED).to_dict("records")
-    return rows

@@ -136,10 +136,7 @@ def compare(
 ) -> Comparison:
     """Group rows into lines, in the order in which they came, and columns, the paper's first.
 
-    Args:
-        rows: Their ``test_accuracy`` is what is compared.
-        column: Of a row.
-        line: Of a row; without it, lines go by :func:`line_names`.
+    What is compared is ``test_accuracy``; without ``line``, lines go by :func:`line_names`.
     """
     if line is None:
         names = line_names(rows, column)

@@ -7,10 +7,9 @@ from typing import Any
 
 from graphglow.experiments.before_after import Neighbourhood
 from graphglow.experiments.demo import METHODS, DemoResult, gains, summarise
+from graphglow.experiments.open_world.methods import NAMES
 from graphglow.report.page import percent, signed, write_page
 
-LABELS = {"gcn": "GCN", "mlp": "MLP", "knn": "kNN graph"}
-"""Of methods that are not called as in the code."""
 COLOURS = ("#3f8fe0", "#d97706", "#12a594", "#a06bf0", "#e0538a", "#6a9e2d", "#a5734f")
 """Of classes, readable on light and dark."""
 SIDE = 320.0
@@ -56,7 +55,7 @@ def _drawing(result: DemoResult) -> Mapping[str, Any]:
         "places": places(refined.around),
         "colours": COLOURS,
         "classes": names,
-        "labels": LABELS,
+        "labels": NAMES,
     }
 
 

@@ -95,6 +95,16 @@ def scatter(
     return {**drawn, "marker": marker, "x": x, "y": y, **told, **more}
 
 
+def band(
+    x: list[float], y: list[float], spread: Sequence[float], style: SeriesStyle, **more: Any
+) -> Trace:
+    """What lies within ``spread`` of a line, filled; all else is Plotly's."""
+    high, low = ([a + sign * b for a, b in zip(y, spread, strict=True)] for sign in (1, -1))
+    around = x + x[::-1], [round(value, 4) for value in high + low[::-1]]
+    filled = {"fill": "toself", "fillcolor": translucent(style.colour, 0.15), "showlegend": False}
+    return scatter("", around, "lines", style, line={"width": 0}, **more) | filled
+
+
 def two_bars(
     names: Iterable[str], labels: list[str], values: Any, *, hover: str, lying: bool = False
 ) -> list[Trace]:
@@ -149,9 +159,7 @@ def translucent(colour: str, share: float) -> str:
 def series_styles(names: Iterable[str], ours: Sequence[str] = ()) -> dict[str, SeriesStyle]:
     """A style for each name, in order; where colours run out, symbols and dashes differ.
 
-    Args:
-        names: Methods or classes; the same list gives the same styles.
-        ours: Those drawn in the page's own colour, told apart by symbol and dash.
+    Those in ``ours`` have the page's own colour.
     """
     every = dict.fromkeys(names)
     mine = [name for name in every if name in ours]

@@ -149,7 +149,8 @@ def _chart(sweep: Sweep) -> Chart:
 
 def _traces(curve: Curve, style: SeriesStyle) -> list[Trace]:
     y = [round(100 * value, 2) for value in curve.y]
-    shown = {} if curve.method in SHOWN else {"visible": "legendonly"}
+    shown: dict[str, Any] = {"legendgroup": curve.method}
+    shown |= {} if curve.method in SHOWN else {"visible": "legendonly"}
     line = frame.scatter(
         LABELS[curve.method],
         (curve.x, y),
@@ -157,16 +158,9 @@ def _traces(curve: Curve, style: SeriesStyle) -> list[Trace]:
         style,
         hover="%{meta}<br>%{y:.1f} %<extra></extra>",
         meta=LABELS[curve.method],
-        legendgroup=curve.method,
         **shown,
     )
-    high, low = (
-        [a + sign * 100 * e for a, e in zip(y, curve.error, strict=True)] for sign in (1, -1)
-    )
-    around = (curve.x + curve.x[::-1], [round(value, 2) for value in high + low[::-1]])
-    band = frame.scatter("", around, "lines", style, line={"width": 0}, showlegend=False, **shown)
-    filled = {"fill": "toself", "fillcolor": frame.translucent(style.colour, 0.14)}
-    return [band | filled | {"legendgroup": curve.method}, line]
+    return [frame.band(curve.x, y, [100 * e for e in curve.error], style, **shown), line]
 
 
 def _calibration(curve: Curve, error: float) -> Chart:
@@ -227,7 +221,7 @@ def _sources(curves: Sequence[Curve]) -> Chart:
 
 
 def _small_panels(sweep: Sweep) -> dict[str, Any]:
-    panels = [_panel(f"{name}", sweep.axis, curves) for name, curves in sweep.targets.items()]
+    panels = [_panel(name, sweep.axis, curves) for name, curves in sweep.targets.items()]
     return {"axis": sweep.axis, **_layout(panels, 5)}
 
 

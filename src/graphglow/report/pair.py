@@ -7,14 +7,14 @@ any page, in light and dark.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 WIDTH, HEIGHT = 320.0, 190.0
 """Of the drawing, in its own units."""
 LONGEST = 14  # letters of a name in the drawing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mark:
+class Mark(NamedTuple):
     """A node of the drawing."""
 
     name: str
@@ -24,8 +24,7 @@ class Mark:
     """``end`` of the pair, neighbour in ``common``, or ``other`` neighbour."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bar:
+class Bar(NamedTuple):
     """One kind of evidence; lengths are percent of the widest bar's half."""
 
     name: str
@@ -68,32 +67,21 @@ def pair_picture(
 ) -> PairPicture:
     """Lay out a pair: the two at the sides, neighbours in common between them, others around.
 
-    Args:
-        source: One end, as the user calls it.
-        target: The other end.
-        probability: Of the answer yes.
-        contributions: What each kind of evidence adds to its log-odds; they are their sum.
-        joined: Whether there is an edge between the two.
-        common: Neighbours of both.
-        of_source: Some other neighbours of the one.
-        of_target: Some other neighbours of the other.
-        edges: Edges among all these besides those that follow from the three lists.
-        left_out: Neighbours that are in none of the lists.
-        question: What the probability is of.
+    ``contributions`` of each kind of evidence add up to the log-odds of what the ``question`` asks;
+    ``edges`` are those besides what follows from the three lists of neighbours, and ``left_out``
+    neighbours are in none of these.
     """
     middle = HEIGHT / 2
-    ends = [Mark(name=str(source), x=78, y=middle, kind="end"),
-            Mark(name=str(target), x=WIDTH - 78, y=middle, kind="end")]  # fmt: skip
+    ends = [Mark(str(source), 78, middle, "end"), Mark(str(target), WIDTH - 78, middle, "end")]
     place = {source: ends[0], target: ends[1]}
     even = _spread(len(common) + len(common) % 2, 24, HEIGHT - 24)  # none on the line itself
     for name, y in zip(common, even, strict=False):
-        place[name] = Mark(name=str(name), x=WIDTH / 2, y=y, kind="common")
+        place[name] = Mark(str(name), WIDTH / 2, y, "common")
     for side, names in ((0, of_source), (1, of_target)):
         for name, angle in zip(names, _spread(len(names), -62, 62), strict=True):
             turn = math.radians(angle)
-            away = -62 * math.cos(turn) if side == 0 else 62 * math.cos(turn)
-            at = ends[side].x + away, middle + 84 * math.sin(turn)
-            place[name] = Mark(name=str(name), x=at[0], y=at[1], kind="other")
+            x = ends[side].x + (62 if side else -62) * math.cos(turn)
+            place[name] = Mark(str(name), x, middle + 84 * math.sin(turn), "other")
     lines = [(end, place[name]) for name in common for end in ends]
     lines += [(ends[0], place[name]) for name in of_source]
     lines += [(ends[1], place[name]) for name in of_target]
@@ -113,7 +101,7 @@ def pair_picture(
         verdict=f"{likely}; what speaks {side_word} it most: {strongest[0]}",
         marks=list(place.values()),
         lines=lines,
-        bars=[Bar(name=n, value=v, length=50 * abs(v) / widest) for n, v in ordered],
+        bars=[Bar(name, value, 50 * abs(value) / widest) for name, value in ordered],
         left_out=left_out,
     )
 

@@ -50,15 +50,8 @@ def write_results(
 ) -> list[str]:
     """Write the page, whole or not at all; an existing file is replaced.
 
-    Args:
-        files: What :func:`~graphglow.experiments.runs.rows.read_rows` gave.
-        transfers: Saved transfers and where they came from.
-        path: Where to write.
-        title: Heading of the page.
-        settings: The tuned ones that are held today; rows of others are marked.
-
-    Returns:
-        The names of the experiments shown.
+    Saved transfers come with where they came from; rows of other ``settings`` than these, the tuned
+    ones that are held today, are marked. Returns the names of the experiments shown.
     """
     every = by_date(files)
     suite = open_world.section(every)
@@ -162,18 +155,16 @@ def page_styles(sections: Sequence[ExperimentSection]) -> dict[str, SeriesStyle]
     return {name: styles[key] for name, key in keys.items()}
 
 
-def weights_of(result: TransferResult) -> dict[str, float]:
-    """Under an evidence learner, how much is owed to which graph and to closed-form predictions."""
-    return result.graph_weights if isinstance(result, EvidenceResult) else {}
-
-
 def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     """What the page shows of a saved transfer, one of ``count``."""
     learned, fewer = structure.LearnedStructure(result), min(count, 4)
     shares = {name: learned.share(edges) for name, edges in learned.edges.items()}
     drawing = learned.drawing(structure.NODES_DRAWN // fewer)
-    more = {"what counts": ", ".join(f"{n} {w:.0%}" for n, w in weights_of(result).items())}
-    if isinstance(result, PaperResult):
+    more = {}
+    if isinstance(result, EvidenceResult):
+        shares_of = result.graph_weights.items()
+        more = {"what counts": ", ".join(f"{name} {share:.0%}" for name, share in shares_of)}
+    elif isinstance(result, PaperResult):
         weight = f"{result.config.input_weight:g}"
         more = {"pivots": f"{len(result.pivots):,}", "input weight": weight}
     beside = {n: v for n, v in (result.metrics() or {}).items() if n != "accuracy"}

@@ -110,8 +110,4 @@ def _curve(
     )
     if len(x) < 2 or not any(spread):
         return [line]
-    high, low = ([a + sign * b for a, b in zip(y, spread, strict=True)] for sign in (1, -1))
-    around = (x + x[::-1], [round(value, 4) for value in high + low[::-1]])
-    band = frame.scatter(name, around, "lines", style, line={"width": 0}, showlegend=False)
-    band |= {"fill": "toself", "fillcolor": frame.translucent(style.colour, 0.16)}
-    return [band | {"legendgroup": line["legendgroup"]}, line]
+    return [frame.band(x, y, spread, style, legendgroup=line["legendgroup"]), line]

@@ -141,9 +141,9 @@ def executed_flop(backend: str, n: int, p: int, w: int, f: int) -> tuple[int, in
     }[backend]
 
 
-def least_bytes(n: int, p: int, w: int, f: int, element: int = 4) -> tuple[int, int]:
-    """Bytes of inputs and outputs, each moved once: forward and backward."""
-    inputs, values = element * (n * f + n * w + p * w), element * n * f
+def least_bytes(n: int, p: int, w: int, f: int) -> tuple[int, int]:
+    """Bytes of inputs and outputs in float32, each moved once: forward and backward."""
+    inputs, values = 4 * (n * f + n * w + p * w), 4 * n * f
     return inputs + values, (inputs + values) + inputs
 
 

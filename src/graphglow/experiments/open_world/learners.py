@@ -44,11 +44,8 @@ class Lesson:
     def sources(self, every: Sequence[Target]) -> list[Target]:
         """Open graphs outside the fold; of few, each from another family as far as can be."""
         others = [target for target in every if target.fold not in (None, self.fold)]
-        seen: Counter[str] = Counter()
-        rank = {}
-        for target in others:
-            rank[target] = seen[target.family]
-            seen[target.family] += 1
+        families = [target.family for target in others]
+        rank = {target: families[:at].count(target.family) for at, target in enumerate(others)}
         return sorted(others, key=lambda t: (rank[t], t.family))[: self.count]
 
     @property
@@ -65,11 +62,10 @@ def curve_lessons(fold: int) -> list[Lesson]:
 
 
 def teach(lessons: Iterable[Lesson], every: Sequence[Target], folder: Path, pool: Workers) -> None:
-    """Make the learners that are missing."""
-    missing = [lesson for lesson in lessons if not lesson.file(folder).exists()]
+    """Make learners, each in a file of its own."""
     jobs = [
         pool.submit(pretrain_on, one.sources(every), one.file(folder), pool.device, one.config)
-        for one in missing
+        for one in lessons
     ]
     for job in jobs:
         result_of(job)

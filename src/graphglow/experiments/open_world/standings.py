@@ -193,6 +193,12 @@ class Curve(NamedTuple):
     y: list[float]
     error: list[float]
 
+    @classmethod
+    def through(cls, method: str, points: dict[float, list[float]]) -> "Curve":
+        """The means of the values at each x, and their standard errors."""
+        values = points.values()
+        return cls(method, [*points], [*map(statistics.mean, values)], [*map(_error, values)])
+
 
 class Sweep(NamedTuple):
     """Curves over an axis: means over targets that have every point, and each of these alone."""
@@ -213,20 +219,14 @@ def sweeps(found: Found) -> list[Sweep]:
         kept = {x: points[x] for x, targets in there.items() if len(targets) > MOSTLY * most}
         shared = sorted(set.intersection(*(there[x] for x in kept))) if kept else []
         if len(kept) > 1 and shared:
-            means = [_mean_curve(found, method, kept, shared) for method in methods]
-            own = {one: [_curve(found, m, kept, one) for m in methods] for one in shared}
-            made.append(Sweep(axis, means, own))
+            made.append(Sweep(axis, [], {target: [] for target in shared}))
+            for m in methods:
+                every = {x: [found.mean((t, c), m) or 0.0 for t in shared] for x, c in kept.items()}
+                made[-1].curves.append(Curve.through(m, every))
+                for target, own in made[-1].targets.items():
+                    seeds = {x: [*found.scores[target, c][m].values()] for x, c in kept.items()}
+                    own.append(Curve.through(m, seeds))
     return made
-
-
-def _mean_curve(found: Found, method: str, points: dict[float, str], targets: list[str]) -> Curve:
-    values = [[found.mean((t, name), method) or 0.0 for t in targets] for name in points.values()]
-    return Curve(method, [*points], [*map(statistics.mean, values)], [*map(_error, values)])
-
-
-def _curve(found: Found, method: str, points: dict[float, str], target: str) -> Curve:
-    values = [[*found.scores[target, name][method].values()] for name in points.values()]
-    return Curve(method, [*points], [*map(statistics.mean, values)], [*map(_error, values)])
 
 
 def _error(values: list[float]) -> float:
@@ -250,15 +250,12 @@ def calibration_curve(found: Found) -> tuple[Curve, float] | None:
                 bins[at][row.target].append((p or 0.0, share or 0.0))
     if not bins:
         return None
-    x, y, spread = [], [], []
-    for at in sorted(bins):
-        each = [[statistics.mean(v) for v in zip(*some, strict=True)] for some in bins[at].values()]
-        x.append(statistics.mean(p for p, _ in each))
-        shares = [share for _, share in each]
-        y.append(statistics.mean(shares))
-        spread.append(_error(shares))
+    points = {}
+    for _, by_target in sorted(bins.items()):
+        each = [[*map(statistics.mean, zip(*some, strict=True))] for some in by_target.values()]
+        points[statistics.mean(p for p, _ in each)] = [share for _, share in each]
     mean_error = statistics.mean(statistics.mean(some) for some in errors.values())
-    return Curve(OURS, x, y, spread), mean_error
+    return Curve.through(OURS, points), mean_error
 
 
 def sources_curves(found: Found, rows: Iterable[ResultRow]) -> list[Curve]:
@@ -278,11 +275,8 @@ def sources_curves(found: Found, rows: Iterable[ResultRow]) -> list[Curve]:
     made = []
     for kind, by_count in sorted(gains.items()):
         shared = set.intersection(*map(set, by_count.values()))
-        values = [
-            [statistics.mean(by_count[count][target]) for target in shared]
-            for count in sorted(by_count)
-        ]
         if shared:
-            means, errors = [*map(statistics.mean, values)], [*map(_error, values)]
-            made.append(Curve(kind, sorted(by_count), means, errors))
+            ordered = sorted(by_count.items())
+            points = {n: [statistics.mean(of[t]) for t in shared] for n, of in ordered}
+            made.append(Curve.through(kind, points))
     return made

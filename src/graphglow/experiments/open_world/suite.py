@@ -11,7 +11,7 @@ the first conditions with the first seed, and so on. Learners of held-out famili
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 
 from graphglow.checks import at_least, one_of
+from graphglow.experiments import Told, unheard
 from graphglow.experiments.open_world import methods as suite_methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
 from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods, together
@@ -114,9 +115,6 @@ class Plan(NamedTuple):
     jobs: list[Job]
 
 
-Told = Callable[[str, int, int], None]
-
-
 def run_suite(
     out: Path,
     config: SuiteConfig,
@@ -127,20 +125,13 @@ def run_suite(
     conditions: Sequence[str] = (),
     methods: Sequence[str] = (),
     sources_curve: bool = False,
-    told: Told = lambda said, done, total: None,
+    told: Told = unheard,
 ) -> Outcome:
-    """Make the rows that ``out`` lacks, as far as there is time.
+    """Make the rows that the file ``out`` lacks, as far as there is time.
 
-    Args:
-        out: The file of rows.
-        config: Seeds, processes, time.
-        learners: The folder of held-out learners.
-        data_root: Where graphs are; open ones in its folder ``open``.
-        targets: Only these.
-        conditions: Only these.
-        methods: Only these.
-        sources_curve: Try learners of few sources instead, under one condition.
-        told: Called as jobs end.
+    Open graphs are in the folder ``open`` of the data root, held-out ``learners`` in a folder of
+    their own. Where targets, conditions or methods are named, there are no others; with
+    ``sources_curve``, learners of few sources are tried instead, under one condition.
     """
     began, root = time.perf_counter(), data_folder(data_root)
     look = partial(plan_suite, out, config, learners, root, targets, conditions, methods,

@@ -14,7 +14,7 @@ from graphglow.experiments.runs.learners import load_with_split, without_files
 from graphglow.graphs import DATASETS, load_graph
 from graphglow.graphs.load import data_folder
 from graphglow.graphs.perturb import add_edges, delete_edges
-from graphglow.graphs.split import MASKS, few_label_split
+from graphglow.graphs.split import few_label_split
 
 TABLES = ("digits", "wine", "breast_cancer")
 """Targets that come with the package, beside Cora."""
@@ -131,17 +131,12 @@ def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
     """
     train, _, _ = few_label_split(data.y, per_class=per_class, seed=seed)
     both, _, _ = few_label_split(data.y, per_class=2 * per_class, seed=seed)
-    labelled = int((data.y >= 0).sum())
-    if len(both) > MOST_LABELLED * labelled or len(train) == len(both):
+    labelled = data.y >= 0
+    if len(both) > MOST_LABELLED * int(labelled.sum()) or len(train) == len(both):
         return None
-    out = data.clone()
-    masks = [torch.zeros(len(data.y), dtype=torch.bool) for _ in MASKS]
-    masks[0][train] = True
-    masks[1][both] = True
-    masks[1] &= ~masks[0]
-    masks[2] = ~(masks[0] | masks[1]) & (data.y >= 0)
-    for name, mask in zip(MASKS, masks, strict=True):
-        out[name] = mask
+    nodes, out = torch.arange(len(data.y)), data.clone()
+    out.train_mask, read = torch.isin(nodes, train), torch.isin(nodes, both)
+    out.val_mask, out.test_mask = read & ~out.train_mask, labelled & ~read
     out.split = f"few labels, seed {seed}"
     return out
 

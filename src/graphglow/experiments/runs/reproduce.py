@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
+from graphglow.experiments import Told, unheard
 from graphglow.experiments.paper import EVIDENCE, PRETRAINED
 from graphglow.experiments.paper.cells import EXPERIMENTS, Cell
 from graphglow.experiments.provenance import provenance
@@ -45,14 +46,16 @@ from graphglow.experiments.runs.learners import (
 from graphglow.experiments.runs.rows import (
     ResultRow,
     RowFile,
-    append_row,
+    line_of,
     read_rows,
     same_run,
     same_settings,
+    shortened,
 )
 from graphglow.experiments.runs.run import cell_facts, failed_row, lesson_of, perform, teach
 from graphglow.experiments.search.settings import Settings
 from graphglow.graphs.load import data_folder
+from graphglow.storage import append_line
 from graphglow.workers.executor import (
     RunFailed,
     Workers,
@@ -66,18 +69,6 @@ Twins = list[Run]
 Job = list[Twins]
 """Runs that are trained together: one, or a batch of those of a cell."""
 COUNTED = ("done", "failed", "copied", "shared", "missing")
-
-
-class Progress(NamedTuple):
-    """Where a reproduction stands; ``running`` says what is being trained."""
-
-    done: int
-    total: int
-    failed: int
-    running: tuple[str, ...]
-
-
-OnProgress = Callable[[Progress], None]
 
 
 class Outcome(NamedTuple):
@@ -236,7 +227,7 @@ def reproduce(
     settings: Settings,
     *,
     data_root: Path | None = None,
-    on_progress: OnProgress | None = None,
+    told: Told = unheard,
 ) -> Outcome:
     """Make the runs of ``cells`` that ``out`` has no rows of, and append a row for each.
 
@@ -248,7 +239,7 @@ def reproduce(
         config: Seeds, processes, and what is fixed in every run.
         settings: The tuned ones.
         data_root: Where the raw files of named graphs are.
-        on_progress: Called as jobs begin and end.
+        told: Called as jobs begin and end.
     """
     began, address = time.perf_counter(), ray_address(config.executor)
     rows = [row for file in found_rows(out) for row in file.rows]
@@ -256,7 +247,7 @@ def reproduce(
         if address is not None:
             config = replace(config, device=workers.device)  # of the nodes, not of this machine
         plan = make_plan(cells, config, settings, rows, learner_folder(out))
-        work = _Work(workers, out, on_progress or (lambda _: None))
+        work = _Work(workers, out, told)
         work.run(plan, data_folder(data_root).absolute())
     errors, seconds = work.errors, time.perf_counter() - began
     return Outcome(work.made, len(plan.copies), errors.total(), dict(errors), seconds)
@@ -265,8 +256,8 @@ def reproduce(
 class _Work:
     """Keeps the workers busy, and writes rows as they come."""
 
-    def __init__(self, workers: Workers, out: Path, tell: OnProgress) -> None:
-        self.workers, self.out, self.tell = workers, out, tell
+    def __init__(self, workers: Workers, out: Path, told: Told) -> None:
+        self.workers, self.out, self.told = workers, out, told
         self.commit = provenance()["commit"]  # once rows are written, the tree may look changed
         self.done = self.total = self.made = 0
         self.errors: Counter[str] = Counter()
@@ -327,11 +318,12 @@ class _Work:
 
     def _append(self, row: ResultRow) -> None:
         single = self.out.suffix == ".jsonl"
-        append_row(self.out if single else self.out / f"{row.experiment}.jsonl", row)
+        path = self.out if single else self.out / f"{row.experiment}.jsonl"
+        append_line(path, line_of(row))
 
     def _tell(self, running: Iterable[Lesson | Job]) -> None:
-        said = tuple(map(_said, running))
-        self.tell(Progress(self.done, self.total, self.errors.total(), said))
+        failed = f"{self.errors.total()} failed  " if self.errors else ""
+        self.told(failed + shortened(map(_said, running), most=1), self.done, self.total)
 
 
 def _said(job: Lesson | Job) -> str:

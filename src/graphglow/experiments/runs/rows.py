@@ -21,7 +21,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from graphglow.errors import InputError
 from graphglow.experiments.runs.config import as_compared, config_kind, source_kind
-from graphglow.storage import append_line, existing_file
+from graphglow.storage import existing_file
 
 Metric = float | tuple[float | None, ...]
 """A number, or numbers with gaps."""
@@ -203,11 +203,6 @@ def _metric(value: Any) -> Metric:
     if isinstance(value, list):
         return tuple(None if item is None else float(item) for item in value)
     return float(value)
-
-
-def append_row(path: Path, row: ResultRow) -> None:
-    """Add a row to a file, whole or not at all."""
-    append_line(path, line_of(row))
 
 
 def line_of(row: ResultRow) -> str:

@@ -148,14 +148,14 @@ class SearchConfig:
         plain_numbers(self)
         for name in ("trials", "trials_at_once", "seeds_per_trial", "pretrain_epochs"):
             at_least(name, getattr(self, name), 1)
-        RunConfig(**self.runs(1)[0])  # checks the rest
+        RunConfig(**self.runs()[0])  # checks the rest
         RunConfig(seed=self.seed + self.seeds_per_trial - 1)
 
-    def runs(self, count: int | None = None) -> list[dict[str, Any]]:
+    def runs(self) -> list[dict[str, Any]]:
         """What is fixed in each run of a trial."""
         epochs = {} if self.epochs is None else {"epochs": self.epochs}
         fixed = {"patience": self.patience, "device": self.device, **epochs}
-        return [{**fixed, "seed": self.seed + i} for i in range(count or self.seeds_per_trial)]
+        return [{**fixed, "seed": self.seed + i} for i in range(self.seeds_per_trial)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

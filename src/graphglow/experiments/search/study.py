@@ -28,6 +28,7 @@ from torch_geometric.data import Data
 
 from graphglow.baselines.method import Space
 from graphglow.errors import InputError
+from graphglow.experiments import Told, unheard
 from graphglow.experiments.provenance import provenance
 from graphglow.experiments.search import space as spaces
 from graphglow.experiments.search.settings import locked, read_settings, write_settings
@@ -65,7 +66,7 @@ def search(
     sources: Sequence[Data] = (),
     learner: StructureLearner | None = None,
     split: str | None = None,
-    on_progress: Callable[[str, int, int, float | None], None] | None = None,
+    told: Told = unheard,
     executor: Workers | None = None,
 ) -> dict[str, Any]:
     """Find the settings of ``method`` with the best mean validation accuracy on ``data``.
@@ -84,7 +85,7 @@ def search(
         sources: For graphglow, to pre-train on.
         learner: For graphglow, instead of sources.
         split: What the split of the target is called, for the row.
-        on_progress: Told what is searched, trials settled, of how many, and the best score so far.
+        told: Told what is searched and the best score so far, trials settled, and of how many.
         executor: What makes the trials, instead of this process, which alone has the storage.
 
     Returns:
@@ -109,9 +110,9 @@ def search(
         known = open_storage(storage)
         trials = Trials(known, candidate.study, candidate.space, config.trials, config.seed)
         for settled in trials.run(candidate.scores, executor, at_once=config.trials_at_once):
-            if on_progress is not None:
-                score = max((t.value for t in settled if t.value is not None), default=None)
-                on_progress(f"{method} on {target.name}", len(settled), trials.budget, score)
+            scores = [trial.value for trial in settled if trial.value is not None]
+            high = f"{max(scores):.1%}" if scores else "-"
+            told(f"{method} on {target.name}, best {high}", len(settled), trials.budget)
     origin, called = {"sources": [graph.name for graph in others]}, None
     if learner is not None:
         origin = learner.provenance
