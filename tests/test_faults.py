@@ -8,8 +8,11 @@ is tested in test_cli_resume.py; a table of all faults is in docs/resuming.md.
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -290,6 +293,40 @@ def test_a_folder_that_takes_no_checkpoints_is_refused_from_python(tmp_path, mon
     assert str(caught.value) == (
         f"the place for checkpoints must be a writable folder; got {folder} ({os.strerror(code)})"
     )
+
+
+# Ctrl-C
+
+STARTED = """
+import runpy, sys
+
+class Saying:
+    @classmethod
+    def find_spec(cls, name, *_):
+        if name == "graphglow.cli":  # from here on the command is responsible
+            print(flush=True)
+
+sys.meta_path.insert(0, Saying)
+sys.argv = ["graphglow", "datasets"]
+runpy.run_module("graphglow", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8])
+def test_ctrl_c_while_a_command_is_imported_is_one_line(seconds):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    process.stdout.readline()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "graphglow: interrupted\n")
 
 
 @pytest.mark.gpu
