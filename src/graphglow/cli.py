@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from graphglow.commands import COMMANDS, HELD, MODULES, NO_ROOM, options
 from graphglow.errors import InputError, InputWarning, StoppedError, nearest
@@ -102,7 +103,10 @@ def _hearing_signals(came: list[int]) -> Iterator[None]:
         came.append(number)
         raise KeyboardInterrupt
 
-    plain = {signal.SIGTERM: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+    plain: dict[int, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
     main_thread = threading.current_thread() is threading.main_thread()
     ours = [one for one, usual in plain.items() if main_thread and signal.getsignal(one) is usual]
     for one in ours:
