@@ -604,7 +604,7 @@ def test_a_stream_that_cannot_show_a_letter_shows_its_number(monkeypatch):
 
 def test_sigterm_stays_ignored_where_it_is(monkeypatch):
     heard = []
-    monkeypatch.setattr(cli, "_run", lambda _: heard.append(signal.getsignal(signal.SIGTERM)))
+    monkeypatch.setattr(cli, "_run", lambda *_: heard.append(signal.getsignal(signal.SIGTERM)))
     kept = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         assert main([]) == 0
@@ -633,7 +633,7 @@ class Full(io.StringIO):
 
 
 def test_a_note_without_room_stops_nothing(monkeypatch, capsys):
-    def run(arguments):
+    def run(*_):
         warnings.warn(InputWarning("not all of it"), stacklevel=1)
         print("done")
 

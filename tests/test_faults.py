@@ -8,8 +8,12 @@ is tested in test_cli_resume.py; a table of all faults is in docs/resuming.md.
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,7 @@ import torch
 import graphglow
 from forked import Forked
 from graphglow.errors import InputError
+from graphglow.evidence.stages import watched
 from graphglow.training.checkpoint import Checkpoints
 
 PRELUDE = """
@@ -216,6 +221,23 @@ run("memory pretrain", *sources, *large)
 resource.setrlimit(resource.RLIMIT_AS, soft)
 report["old"] = (disk / "old.st").read_text()
 
+from graphglow.evidence.stages import watched
+
+@contextlib.contextmanager
+def without_room(name):
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + 2**20, soft[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, soft)
+
+np.savez(disk / "wide.npz", x=np.random.default_rng(0).normal(size=(2000, 4000)).astype(np.float32),
+         y=ring[:2000] % 2, edge_index=np.stack([ring[:1999], ring[1:2000]]))
+with watched(without_room):
+    run("memory: a stage", "refine", "--target", disk / "wide.npz", "--device", "cpu",
+        "--out", disk / "wide.csv")
+
 for name in ("g.npz", "learner.st", "split.npz", "result.st"):
     (disk / name).write_bytes(b"secret")
     (disk / name).chmod(0)
@@ -290,6 +312,86 @@ def test_a_folder_that_takes_no_checkpoints_is_refused_from_python(tmp_path, mon
     assert str(caught.value) == (
         f"the place for checkpoints must be a writable folder; got {folder} ({os.strerror(code)})"
     )
+
+
+# Memory, by stages
+
+COLUMNS = "fewer columns of features by --columns leave_out=NAME"
+HELPS = {
+    "pretrain channels": ("an episode", "a smaller --max-nodes"),
+    "pretrain fitting": ("a scorer", "smaller --pairs, fewer episodes"),
+}
+COMMANDS = {
+    "refine": ["reading", "views", "channels", "candidates", "evidence", "scoring"],
+    "audit": ["reading", "views", "channels", "candidates", "evidence", "scoring"],
+    "pretrain": ["channels", "fitting"],
+}
+
+
+@pytest.mark.slow
+def test_a_stage_without_memory_says_so_on_a_cpu(limited):
+    status, (error,), left = limited["memory: a stage"]
+    assert (status, left) == (2, ["l.st", "large.npz", "old.st", "wide.npz"])
+    rule = "graphglow: reading of this graph must fit in memory; got no room for 32 MB"
+    assert error.startswith(f"{rule} (what helps: ")
+    assert COLUMNS in error
+
+
+@pytest.mark.parametrize(
+    ("command", "stage"), [(c, stage) for c, stages in COMMANDS.items() for stage in stages]
+)
+def test_a_gpu_without_memory_says_what_helps_in_each_stage(command, stage, run, tmp_path):
+    @contextmanager
+    def full(name):
+        if name == stage:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 12.00 GiB. GPU 0")
+        yield
+
+    words = ["--sources" if command == "pretrain" else "--target", "synthetic-small"]
+    words += ["--first-episodes", "1", "--max-nodes", "300"] if command == "pretrain" else []
+    out = tmp_path / {"refine": "o.csv", "audit": "o.html", "pretrain": "o.st"}[command]
+    with watched(full):
+        status, _, said = run(command, *words, "--device", "cpu", "--out", out)
+    of, by = HELPS.get(f"{command} {stage}", ("this graph", COLUMNS))
+    assert (status, said) == (
+        2,
+        f"graphglow: {stage} of {of} must fit in memory; got no room for 12 GiB "
+        f"(what helps: --device cpu, {by})\n",
+    )
+
+
+# Ctrl-C
+
+STARTED = """
+import runpy, sys
+
+class Saying:
+    @classmethod
+    def find_spec(cls, name, *_):
+        if name == "graphglow.cli":  # from here on the command is responsible
+            print(flush=True)
+
+sys.meta_path.insert(0, Saying)
+sys.argv = ["graphglow", "datasets"]
+runpy.run_module("graphglow", run_name="__main__")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8])
+def test_ctrl_c_while_a_command_is_imported_is_one_line(seconds):
+    process = subprocess.Popen(
+        [sys.executable, "-c", STARTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
+    )
+    process.stdout.readline()
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "graphglow: interrupted\n")
 
 
 @pytest.mark.gpu

@@ -2,6 +2,11 @@
 
 import sys
 
-from graphglow.cli import main
+try:
+    from graphglow.cli import main
 
-sys.exit(main())
+    status = main()
+except KeyboardInterrupt:  # before the command could hear it
+    sys.stderr.write("graphglow: interrupted\n")
+    status = 130
+sys.exit(status)

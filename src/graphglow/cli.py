@@ -14,6 +14,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from graphglow.commands import COMMANDS, HELD, MODULES, NO_ROOM, options
 from graphglow.errors import InputError, InputWarning, StoppedError, nearest
@@ -55,15 +56,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
         with suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    terminated: list[int] = []
+    came: list[int] = []
     try:
-        with warnings.catch_warnings(), _hearing_sigterm(terminated), HELD:
+        with warnings.catch_warnings(), _hearing_signals(came), HELD:
             if not _debugging():
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
                 warnings.showwarning = lambda message, *_, **__: _note(f"note: {message}")
                 threading.excepthook = lambda error: None  # of libraries; ours report
-            _run(arguments)
+            _run(arguments, came)
         sys.stdout.flush()
         return 0
     except SystemExit as request:  # --help of a command, or rich on a closed pipe
@@ -71,12 +72,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of a pipe has gone, as in `graphglow datasets | head -1`
         return 1
     except KeyboardInterrupt:
-        return _failed(143, "terminated") if terminated else _failed(130, "interrupted")
+        return _interrupted(came)
     except InputError as error:
         return _failed(2, str(error))
     except StoppedError as error:
         return _failed(1, str(error))
     except Exception as error:
+        if came:  # a library's import took it for an error of its own
+            return _interrupted(came)
         name = type(error).__name__
         if "MemoryError" in name or "allocate memory" in str(error):
             return _failed(2, f"the job must fit in memory; {error}")
@@ -93,26 +96,38 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 @contextmanager
-def _hearing_sigterm(came: list[int]) -> Iterator[None]:
+def _hearing_signals(came: list[int]) -> Iterator[None]:
     """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept."""
 
     def hear(number: int, _frame: object) -> None:
         came.append(number)
         raise KeyboardInterrupt
 
+    plain: dict[int, Any] = {
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGINT: signal.default_int_handler,
+    }
     main_thread = threading.current_thread() is threading.main_thread()
-    plain = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if not main_thread or not plain:
-        yield
-        return
-    signal.signal(signal.SIGTERM, hear)
+    ours = [one for one, usual in plain.items() if main_thread and signal.getsignal(one) is usual]
+    for one in ours:
+        signal.signal(one, hear)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for one in ours:
+            signal.signal(one, plain[one])
 
 
-def _run(arguments: list[str]) -> None:
+def _interrupted(came: list[int]) -> int:
+    status, word = (143, "terminated") if signal.SIGTERM in came else (130, "interrupted")
+    if _debugging():
+        traceback.print_exc()
+    with suppress(OSError):  # imports that were cut off are not tried again, as _note would
+        print(f"graphglow: {word}", file=sys.stderr, flush=True)
+    return status
+
+
+def _run(arguments: list[str], came: list[int]) -> None:
     name, *rest = arguments or ["--help"]
     if name == "help" and rest:  # graphglow help refine
         name, *rest = [*rest, "--help"]
@@ -140,6 +155,8 @@ def _run(arguments: list[str]) -> None:
         from graphglow.commands.flags import parse
 
         module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
+    if came:  # and what was imported has swallowed it
+        raise KeyboardInterrupt
     several = hasattr(module, "choose")  # with one name, and a flag that says which
     command = module.choose(name, rest) if several else getattr(module, name)
     parse(name, command, rest, getattr(module, "PARTS", None))()

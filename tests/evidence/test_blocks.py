@@ -70,11 +70,16 @@ def test_the_shipped_learner_says_what_it_said(name):
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (torch.OutOfMemoryError("Tried to allocate 12.00 GiB."), "12.00 GiB .--device cpu"),
-        (MemoryError(), "no room for more .fewer columns"),
+        (
+            torch.OutOfMemoryError("Tried to allocate 12.00 GiB."),
+            "12 GiB .what helps: --device cpu",
+        ),
+        (MemoryError(), "no room for more .what helps: fewer columns"),
+        (MemoryError("Unable to allocate 1.50 TiB for an array"), "no room for 1.5 TiB "),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "no room for more "),
         (
             RuntimeError("can't allocate memory: you tried to allocate 8000 bytes"),
-            "candidates of this graph must fit in memory; got no room for 8000 bytes",
+            "candidates of this graph must fit in memory; got no room for 0.008 MB ",
         ),
     ],
 )

@@ -63,6 +63,13 @@ def test_several_processes_give_the_bytes_of_one(data, processes):
         assert_same(everything(data, each), everything(data))
 
 
+@pytest.mark.gpu
+def test_workers_draw_on_cpu_cores_for_a_gpu(data):
+    learner = graphglow.pretrain([data], TINY, workers=2, device="cuda")
+    assert learner.provenance["device"] == "cuda"
+    assert all(tensor.isfinite().all() for tensor in learner.state_dict().values())
+
+
 @pytest.mark.slow
 def test_ray_gives_the_bytes_of_one_process(cluster, data):
     alone = evidence_learner().refine(data)

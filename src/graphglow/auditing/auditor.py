@@ -245,7 +245,10 @@ class Auditor(nn.Module):
         return dict(zip((*GROUPS, "this graph"), shares.T, strict=True))
 
     def save(self, path: str | Path) -> None:
-        """Write the weights as safetensors, with how they were made; an old file is replaced."""
+        """Write the weights as safetensors, with how they were made; an old file is replaced.
+
+        The file is whole at all times: of two processes that write it, the last one wins.
+        """
         meta = {"audit_version": AUDIT_VERSION, "provenance": self.provenance}
         save_tensors(path, KIND, dict(self.state_dict()), meta)
 

@@ -74,7 +74,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     Args:
         sources: The source graphs: names (see graphglow datasets) or files.
         out: Where to write the learner, as safetensors.
-        workers: Processes that draw the episodes; the learner is the same.
+        workers: Processes that draw the episodes, on CPU cores; on a CPU the learner is the same.
     """
     began = time.perf_counter()
     out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)

@@ -117,7 +117,10 @@ class EvidenceLearner(nn.Module):
         return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"
 
     def save(self, path: str | Path) -> None:
-        """Write the weights as safetensors, with how they were made; an old file is replaced."""
+        """Write the weights as safetensors, with how they were made; an old file is replaced.
+
+        The file is whole at all times: of two processes that write it, the last one wins.
+        """
         save_tensors(path, KIND, dict(self.state_dict()), self.facts())
 
     @classmethod

@@ -31,7 +31,7 @@ from graphglow.evidence.rounds import (
     vote_inputs,
     voted,
 )
-from graphglow.evidence.stages import made_smaller
+from graphglow.evidence.stages import made_smaller, stage
 from graphglow.workers.blocks import mapped
 
 
@@ -115,14 +115,14 @@ def pretrain_evidence(
     ends = tuple(accumulate(counts))
     waited = 0.0
 
-    def drawn(stage: str, step: Callable[[Known, int], list[L]], number: int) -> list[L]:
+    def drawn(part: str, step: Callable[[Known, int], list[L]], number: int) -> list[L]:
         nonlocal waited
         lessons, began = [], time.perf_counter()
         episodes = range(ends[number] - counts[number], ends[number])
         known = school, deepcopy(learner).to(draw_on)
-        for i, more in zip(episodes, each(stage, step, known, episodes), strict=True):
+        for i, more in zip(episodes, each(part, step, known, episodes), strict=True):
             lessons += mapped(more, Tensor, lambda tensor: tensor.to(device))
-            on_progress(stage, i + 1, ends[-1])
+            on_progress(part, i + 1, ends[-1])
         waited += time.perf_counter() - began
         return lessons
 
@@ -270,12 +270,14 @@ def _in_an_episode() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with made_smaller("--max-nodes 1000"):
+        with made_smaller("an episode", "a smaller --max-nodes"):
             yield
     finally:
         torch.set_num_threads(threads)
 
 
+@made_smaller("a scorer", "smaller --pairs, fewer episodes")
+@stage("fitting")
 def _fit_pairs(
     scorer: nn.Module, lessons: list[PairLesson], config: EvidencePretrainConfig
 ) -> None:
@@ -295,6 +297,8 @@ def _fit_pairs(
     fit_one_cycle(scorer, loss, config)
 
 
+@made_smaller("a scorer", "smaller --nodes, fewer episodes")
+@stage("fitting")
 def _fit_votes(voter: nn.Module, lessons: list[VoteLesson], config: EvidencePretrainConfig) -> None:
     """Cross-entropy of the class, on 12 lessons x 256 nodes a step."""
     if not lessons:

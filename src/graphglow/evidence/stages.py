@@ -12,8 +12,8 @@ from graphglow.errors import InputError
 
 Watch = Callable[[str], AbstractContextManager[None]]
 _watch: ContextVar[Watch] = ContextVar("_watch", default=lambda name: nullcontext())
-_smaller: ContextVar[str] = ContextVar(
-    "_smaller", default="fewer columns of features (--columns leave_out=NAME)"
+_smaller: ContextVar[tuple[str, str]] = ContextVar(
+    "_smaller", default=("this graph", "fewer columns of features by --columns leave_out=NAME")
 )
 NO_ROOM = re.compile(r"allocate memory|bad_alloc|out of memory|ALLOC_FAILED")
 ASKED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) (\w+)", re.IGNORECASE)
@@ -30,9 +30,9 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 @contextmanager
-def made_smaller(by: str) -> Iterator[None]:
-    """In the block, stages without room for more advise this."""
-    before = _smaller.set(by)
+def made_smaller(what: str, by: str) -> Iterator[None]:
+    """In the block, stages are of this, and without room for it they advise that."""
+    before = _smaller.set((what, by))
     try:
         yield
     finally:
@@ -52,13 +52,14 @@ def stage(name: str) -> Iterator[None]:
         asked = no_room(error)
         if asked is None:
             raise
-        smaller = [_smaller.get()]
+        what, by = _smaller.get()
+        smaller = [by]
         if multiprocessing.parent_process() is not None:
             smaller.insert(0, "fewer --workers")
         if isinstance(error, torch.OutOfMemoryError):
             smaller.insert(0, "--device cpu")
         raise InputError(
-            f"{name} of this graph must fit in memory; got no room for {asked or 'more'} "
+            f"{name} of {what} must fit in memory; got no room for {asked or 'more'} "
             f"(what helps: {', '.join(smaller)})"
         ) from error
 

@@ -136,7 +136,10 @@ class StructureLearner(nn.Module):
         return f"StructureLearner({kind}; {history_of(self.provenance)})"
 
     def save(self, path: str | Path) -> None:
-        """Write theta and its configuration as safetensors, atomically; an old file is replaced."""
+        """Write theta and its configuration as safetensors; an old file is replaced.
+
+        The file is whole at all times: of two processes that write it, the last one wins.
+        """
         meta = {"config": asdict(self.config), "provenance": self.provenance}
         save_tensors(path, KIND, dict(self.state_dict()), meta)
 

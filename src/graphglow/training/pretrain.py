@@ -81,8 +81,9 @@ def pretrain(
         on_progress: Of an evidence learner: called with the stage, and how far it is.
         on_epoch: Of the paper's: called after every epoch.
         checkpoints: Of the paper's: where the run saves itself, to go on if it is killed.
-        workers: Of an evidence learner: processes that draw the episodes; None: this one. The
-            learner is the same. See :func:`graphglow.refine` for what a script must begin with.
+        workers: Of an evidence learner: processes that draw the episodes, on their CPU cores; None:
+            this one. On a CPU the learner is the same. See :func:`graphglow.refine` for what a
+            script must begin with.
         settings: Settings by name, which go before those of ``config``.
 
     Returns:
