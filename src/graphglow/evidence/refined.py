@@ -161,6 +161,7 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     edges[0, 0] = edges[1, 1] = ends[0]
     edges[0, 1] = edges[1, 0] = ends[1]
     channels = {**first.channels, **known.second.channels, "vote": known.vote}
+    scores = torch.stack([channel.scores for channel in channels.values()])
     return RefinedGraph(
         edge_index=edges.flatten(1),
         edge_weight=weights_of(excess[kept]).repeat(2),
@@ -168,8 +169,8 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
         edge_in_input=in_input[kept].repeat(2),
         probabilities=_all_classes(problem, known.vote.probabilities),
         channel_scores={
-            name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
-            for name, c in channels.items()
+            name: dict(zip(("accuracy", "likelihood"), both, strict=True))
+            for name, both in zip(channels, scores.tolist(), strict=True)
         },
         context=dict(zip(VOTED_CONTEXT, known.context.tolist(), strict=True)),
         num_nodes=problem.num_nodes,
