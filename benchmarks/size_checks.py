@@ -4,14 +4,16 @@ r"""What the ways of large graphs cost: each against the exact one, on graphs th
     python benchmarks/size_checks.py sign --targets cora pubmed --seeds 3
     python benchmarks/size_checks.py pairs --device cuda
 
-======  ============================================================================
+======= ============================================================================
 lists   the 8 nearest by inverted lists against all of them, view by view (and by faiss, where it
         is installed), and instant accuracy from 20 labels per class with either
 link    the link channel by conjugate gradients against the exact kernel
 sign    a whole transfer with backbone ``sign`` against ``gcn``
+columns what views of fewer columns change, by the share of all squares that is left out: the
+        largest difference of a cosine, and instant accuracy
 bytes   what each stage of a refinement and an audit sends to workers and gets back
 pairs   what is asked of pairs of nodes, by one kernel each against the plain form, on a GPU
-======  ============================================================================
+======= ============================================================================
 
 Graphs are open ones (``open/*.npz`` of the data root), the paper's, or random. Rows are added to
 ``results/size_checks.jsonl``; ``scaling_tables.py`` makes the tables of docs/scaling.md of them.
@@ -206,6 +208,28 @@ def sign(name: str, seed: int, device: torch.device) -> Iterator[Row]:
         }
 
 
+# columns
+
+
+def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
+    data = graph(name, seed)
+    data = few_labels(data, LABELS, seed) or data
+    whole: dict[str, Tensor] = {}
+    for left in (0.0, 1e-6, 1e-4, 1e-3, 1e-2):
+        began = time.process_time()
+        with mock.patch("graphglow.evidence.rows.LEFT", left or -1.0):  # 0: all columns
+            made = evidence_learner().refine(data, seed=seed, device=device)
+        spent = time.process_time() - began
+        assert made.probabilities is not None
+        views = {view: made.known.second.first.views[view] for view in ("x", "link")}
+        whole = whole or views
+        moved = [(rows @ rows.T - whole[view] @ whole[view].T).abs().max()
+                 for view, rows in views.items()]  # fmt: skip
+        kept = {view: rows.shape[1] for view, rows in views.items()}
+        right = {"cosine": float(max(moved)), "accuracy": accuracy(data, made.probabilities)}
+        yield {"left": left, **kept, **right, "cpu_seconds": spent}
+
+
 # bytes
 
 
@@ -273,6 +297,12 @@ PARTS = {
         sign,
         ("airports-europe", "webkb-washington", "german-credit", "acm", "uai2010",
          "squirrel-filtered", COLLEGES[1], "cora", "pubmed"),
+    ),
+    "columns": (
+        columns,
+        ("airports-brazil", "airports-europe", "webkb-washington", "german-credit", "acm",
+         "uai2010", "squirrel-filtered", "facebook-caltech36-year", "facebook-haverford76-dorm",
+         "facebook-swarthmore42-gender", COLLEGES[0]),
     ),
     "bytes": (travelling, ("20000",)),
     "pairs": (asked, ("1000000",)),

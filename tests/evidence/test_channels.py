@@ -1,23 +1,34 @@
 """Channels: closed forms against the same by hand, and why leaving one out matters."""
 
+import math
+
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 
 from graphglow.evidence.channels import (
     BLOCK,
+    FLOOR,
     MOST_LABELS,
     RIDGES,
+    TEMPERATURES,
+    _best,
     _conjugate_gradients,
     _dual,
+    _inverse_factors,
     _primal,
     _spread_rates,
     ridge_channel,
+    scored,
     spread_channel,
 )
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rows import sparse_rows, unit
 from graphglow.graphs import synthetic_graph
+
+ONE = torch.tensor([0])  # the first ridge
 
 
 def problem(nodes=40, classes=3, labels=18, width=7, seed=0):
@@ -44,7 +55,7 @@ def test_leave_one_out_is_a_fit_without_that_node(solve):
         torch.testing.assert_close(loo[0, i].double(), rows[i] @ w, atol=1e-5, rtol=1e-4)
     gram = rows.T @ rows + ridge * torch.eye(rows.shape[1])
     w = torch.linalg.solve(gram, rows.T @ target.double())
-    torch.testing.assert_close(weights[0].double(), w, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(weights(ONE).double(), w, atol=1e-5, rtol=1e-4)
 
 
 def test_conjugate_gradients_of_all_ridges_at_once_are_solutions():
@@ -79,9 +90,10 @@ def test_few_columns_at_once_change_nothing(monkeypatch, labels):
     found = []
     for numbers in (2**26, 5000):
         monkeypatch.setitem(BLOCK, "cpu", numbers)
-        monkeypatch.setattr("graphglow.evidence.channels.ROWS", numbers // 50)
         monkeypatch.setattr("graphglow.evidence.channels.SPREAD_COLUMNS", 1)
-        monkeypatch.setattr("graphglow.evidence.channels.SPREAD_NUMBERS", numbers)
+        monkeypatch.setattr("graphglow.evidence.channels.NUMBERS", numbers)
+        monkeypatch.setattr("graphglow.evidence.channels.INVERSES", numbers)
+        monkeypatch.setattr("graphglow.evidence.channels.TRIANGLE", 5)
         channels = [spread_channel(p, p.adj), ridge_channel(p, p.neighbours)]
         channels += [ridge_channel(p, p.features)]
         found.append([c.probabilities for c in channels])
@@ -110,7 +122,7 @@ def test_labelled_nodes_look_like_others_only_if_their_own_label_is_left_out():
     assert abs(right[:100].mean() - right[100:].mean()) < 0.06
     target = torch.nn.functional.one_hot(p.classes, 2).float() - p.prior
     _, weights = _dual(p.features, p.labelled, target, (RIDGES[1],))
-    out = p.features @ weights[0, 1:] + weights[0, 0] + p.prior
+    out = p.features @ weights(ONE)[1:] + weights(ONE)[0] + p.prior
     fit = (8 * out).softmax(1)[torch.arange(300), y]
     assert fit[:100].mean() - fit[100:].mean() > 0.3  # what goes wrong without
 
@@ -140,3 +152,79 @@ def test_a_class_with_a_single_label_says_nothing_of_that_node():
     channel = ridge_channel(p, p.features)
     torch.testing.assert_close(channel.probabilities[:3], p.prior.expand(3, -1))
     assert channel.scores.tolist() == [0, 0]
+
+
+def test_several_ridges_at_once_are_inverted_as_one_by_one(monkeypatch):
+    g = torch.Generator().manual_seed(0)
+    phi = torch.randn(90, 30, generator=g).double()
+    matrix, scale = phi @ phi.T, torch.tensor(2.0).double()
+    monkeypatch.setattr("graphglow.evidence.channels.TRIANGLE", 8)
+    (together,) = _inverse_factors(matrix, RIDGES, scale)
+    monkeypatch.setattr("graphglow.evidence.channels.INVERSES", 1)
+    for ridge, f, (alone,) in zip(
+        RIDGES, together, _inverse_factors(matrix, RIDGES, scale), strict=True
+    ):
+        exact = torch.linalg.inv(matrix + ridge * scale * torch.eye(90))
+        torch.testing.assert_close(f.T @ f, exact)
+        torch.testing.assert_close(alone, f)
+
+
+def test_a_ridge_grows_where_single_precision_asks_for_it():
+    matrix = torch.diag(torch.tensor([1.0, 1.0, -0.7]))
+    (factors,) = _inverse_factors(matrix, (0.2, 1.0), torch.tensor(1.0))
+    grown = torch.stack([1 / (1 + torch.tensor([0.8, 1.0])), 1 / torch.tensor([0.1, 0.3])])
+    inverse = factors.mT @ factors
+    torch.testing.assert_close(inverse[:, [0, 2], [0, 2]].T, grown)
+
+
+@pytest.mark.parametrize("labels", [4, 9, 18, 30])
+@pytest.mark.parametrize("numbers", [2**22, 400])
+def test_choices_are_those_of_trying_one_after_another(labels, numbers, monkeypatch):
+    monkeypatch.setattr("graphglow.evidence.channels.NUMBERS", numbers)
+    p = problem(labels=labels)
+    fair = scored(p)
+    loo = torch.randn(6, labels, 3, generator=torch.Generator().manual_seed(labels)) / 4
+    loo[3:] += torch.nn.functional.one_hot(p.classes, 3) / 3
+    costs = {
+        (r, t): 0.15 * ((r - 3) ** 2 + (math.log2(t) - 2) ** 2)
+        + float(cross_entropy(t * loo[r, fair], p.classes[fair], reduction="sum"))
+        for r in range(6)
+        for t in TEMPERATURES
+    }
+    found = tuple(float(choice) for choice in _best(p, loo))
+    assert found == min(costs, key=costs.__getitem__)
+
+    rates = _spread_rates(p, p.adj)
+    nodes = p.labelled[fair]
+
+    def logits(i, s, t):
+        return p.prior.log() + t * (s + rates[i]).log()
+
+    costs = {
+        (i, s, t): 0.3 * (i + abs(j - 2) + abs(k - 1))
+        + float(cross_entropy(logits(i, s, t)[nodes], p.classes[fair], reduction="sum"))
+        for i in range(3)
+        for j, s in enumerate((1e-3, 1e-2, 1e-1, 1.0, 10.0))
+        for k, t in enumerate((0.5, 1.0, 2.0))
+    }
+    best = logits(*min(costs, key=costs.__getitem__)).softmax(1)
+    torch.testing.assert_close(
+        spread_channel(p, p.adj).probabilities[labels:], best.lerp(p.prior, FLOOR)[labels:]
+    )
+
+
+@pytest.mark.parametrize("labels", [6, 30])
+def test_a_ridge_channel_never_waits_for_the_device(labels):
+    p = problem(labels=labels)
+    asked = []
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            asked.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    ridge_channel(p, p.features)  # constants are brought there once
+    with Watch():
+        ridge_channel(p, p.features)
+    assert "softmax" in str(asked)
+    assert not {"_local_scalar_dense", "nonzero", "cholesky_inverse"} & set(asked)

@@ -12,13 +12,15 @@ rows of more than :data:`MOST_LABELS` labels K is never made: conjugate gradient
 once, and an eighth of the labels left out at a time.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from itertools import product
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import Rows, as_dense, take, times, transposed
@@ -35,11 +37,20 @@ NARROW = 2048
 """Up to so many columns, many labels are solved by columns even if rows are sparse."""
 FOLDS, ITERATIONS, TOLERANCE = 8, 100, 1e-3  # of conjugate gradients
 BLOCK = {"cpu": 2**26, "cuda": 2**29}  # numbers in memory at once, by device
-ROWS = 2**13  # labelled rows at once
+NUMBERS = 2**22  # in a few tensors at once: where several ridges or other choices are tried
+TRIANGLE = 128  # half the columns that are solved for at once
+INVERSES = 2**20  # numbers of the matrices that are inverted at once
 FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
+SPREAD_FLOORS, SPREAD_POWERS = (1e-3, 1e-2, 1e-1, 1.0, 10.0), (0.5, 1.0, 2.0)
 EXACT_SPREAD, SPREAD_GROUPS = 512, 16
-SPREAD_COLUMNS, SPREAD_NUMBERS = 64, 2**22  # at once: columns at least, numbers if more fit
+SPREAD_COLUMNS = 64  # at once, if not more fit
+
+Solution: TypeAlias = tuple[Tensor, Callable[[Tensor], Tensor]]
+"""Leave-one-out outputs [R, L, C], and weights of one ridge, the constant first: [1] -> [1 + D, C].
+
+What is chosen stays on the device: to look at it there is to wait for the device.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,48 +78,51 @@ def ridge_channel(problem: Problem, rows: Rows | None) -> Channel:
     if len(problem.seen) < 2 or rows is None or rows.shape[1] == 0:
         return absent(problem)
     labels, width = len(problem.labelled), rows.shape[1]
-    target = F.one_hot(problem.classes, len(problem.seen)).float() - problem.prior  # [L, C] Yc
+    one_hot = torch.eye(len(problem.seen), device=problem.device)
+    target = one_hot[problem.classes] - problem.prior  # [L, C] Yc
     solve = _primal if width < labels else _dual
     many = labels > MOST_LABELS[target.device.type] and width > NARROW
     if many and isinstance(rows, SparseMatrix):
         solve = _iterative
     ridges = RIDGES if labels <= MANY_LABELS else RIDGES[1:]
     loo, weights = solve(rows, problem.labelled, target, ridges)
-    ridge, temperature = _best(problem, loo + problem.prior)
-    out = times(rows, weights[ridge, 1:]) + weights[ridge, 0] + problem.prior
-    out[problem.labelled] = loo[ridge] + problem.prior
+    loo += problem.prior
+    ridge, temperature = _best(problem, loo)
+    chosen = weights(ridge)
+    out = times(rows, chosen[1:]) + (chosen[0] + problem.prior)
+    out[problem.labelled] = loo[ridge][0]
     return _channel(problem, (temperature * out).softmax(1))
 
 
-def _dual(
-    rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]
-) -> tuple[Tensor, Tensor]:
-    """Leave-one-out outputs [R, L, C] and weights, the constant first [R, 1 + D, C]."""
+def _dual(rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]) -> Solution:
     here = take(rows, labelled)
-    back = transposed(here)
     step = max(1, BLOCK[target.device.type] // rows.shape[1])
-    parts = torch.split(torch.arange(len(labelled), device=target.device), step)
-    kernel = torch.cat(
-        [times(here, as_dense(transposed(take(here, p))).contiguous()) for p in parts], 1
-    )
+    parts = [here]
+    if step < len(labelled):
+        places = torch.arange(len(labelled), device=target.device)
+        parts = [take(here, some) for some in torch.split(places, step)]
+    kernel = torch.cat([times(here, as_dense(part).T.contiguous()) for part in parts], 1)
     kernel = (kernel + 1).to(_precision(len(target)))
-    scale = kernel.diagonal().mean()
     target = target.to(kernel)
-    loo, weights = [], []
-    for ridge in ridges:
-        inverse = _inverse(kernel, ridge * scale)
-        alpha = inverse @ target
-        loo.append((target - alpha / inverse.diagonal()[:, None]).float())
-        alpha = alpha.float()
-        weights.append(torch.cat([alpha.sum(0, keepdim=True), times(back, alpha)]))
-    return torch.stack(loo), torch.stack(weights)
+    loo, alphas = [], []
+    for factor in _inverse_factors(kernel, ridges, kernel.diagonal().mean()):
+        alpha = factor.mT @ (factor @ target)  # [r, L, C]
+        own = torch.linalg.vector_norm(factor, dim=1).square()  # [r, L] G_ii
+        loo.append((target - alpha / own[..., None]).float())
+        alphas.append(alpha.float())
+    return torch.cat(loo), partial(_by_columns, here, torch.cat(alphas))
 
 
-def _primal(
-    rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]
-) -> tuple[Tensor, Tensor]:
-    parts = list(zip(torch.split(labelled, ROWS), torch.split(target, ROWS), strict=True))
-    precision = _precision(1 + rows.shape[1])
+def _by_columns(here: Rows, alphas: Tensor, ridge: Tensor) -> Tensor:
+    alpha = alphas[ridge][0]
+    return torch.cat([alpha.sum(0, keepdim=True), times(transposed(here), alpha)])
+
+
+def _primal(rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]) -> Solution:
+    width = 1 + rows.shape[1]
+    step = max(1, NUMBERS // (width * len(ridges)))
+    parts = list(zip(torch.split(labelled, step), torch.split(target, step), strict=True))
+    precision = _precision(width)
 
     def with_constant(nodes: Tensor) -> Tensor:
         phi = as_dense(take(rows, nodes))
@@ -119,21 +133,30 @@ def _primal(
         phi = with_constant(nodes)
         gram, moment = gram + phi.T @ phi, moment + phi.T @ wanted.to(phi)
     scale = gram.diagonal().sum() / len(labelled)
-    inverses = [_inverse(gram, ridge * scale) for ridge in ridges]
-    weights = [inverse @ moment for inverse in inverses]
-    found = []
+    if target.is_cuda or precision == torch.float32:
+        factors = torch.cat(list(_inverse_factors(gram, ridges, scale)))  # [R, 1 + D, 1 + D]
+        weights = factors.mT @ (factors @ moment)
+
+        def leverages(phi: Tensor) -> Tensor:  # [K, 1 + D] -> [R, K]
+            return (phi @ factors.mT).square_().sum(-1)
+
+    else:  # one product for all ridges; on a GPU the decomposition takes longer than it saves
+        values, vectors = torch.linalg.eigh(gram)
+        shares = 1 / (values + constant(ridges, gram.device)[:, None] * scale)  # [R, 1 + D]
+        weights = vectors @ (shares[..., None] * (vectors.T @ moment))
+
+        def leverages(phi: Tensor) -> Tensor:
+            return shares @ (phi @ vectors).square_().T
+
+    loo = []
     for nodes, wanted in parts:
-        phi, loo = with_constant(nodes), []
-        for inverse, weight in zip(inverses, weights, strict=True):
-            leverage = ((phi @ inverse) * phi).sum(1, keepdim=True).clamp(0, 1 - 1e-6)
-            loo.append(((phi @ weight - leverage * wanted) / (1 - leverage)).float())
-        found.append(torch.stack(loo))
-    return torch.cat(found, 1), torch.stack(weights).float()
+        phi = with_constant(nodes)
+        leverage = leverages(phi)[..., None].clamp_max_(1 - 1e-6)
+        loo.append(((phi @ weights - leverage * wanted) / (1 - leverage)).float())
+    return torch.cat(loo, 1), lambda ridge: weights[ridge][0].float()
 
 
-def _iterative(
-    rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]
-) -> tuple[Tensor, Tensor]:
+def _iterative(rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]) -> Solution:
     here = take(rows, labelled)
     assert isinstance(here, SparseMatrix)
     back = transposed(here)
@@ -144,7 +167,6 @@ def _iterative(
         return kept * (times(here, times(back, v)) + v.sum(0))
 
     alphas = _conjugate_gradients(kernel, target, shifts)
-    weights = [torch.cat([a.sum(0, keepdim=True), times(back, a)]) for a in alphas]
     loo = torch.zeros_like(alphas)
     fold = torch.arange(len(labelled), device=target.device) % FOLDS
     for k in range(FOLDS):
@@ -152,7 +174,7 @@ def _iterative(
         held = _conjugate_gradients(partial(kernel, kept=kept), kept * target, shifts)
         for i, alpha in enumerate(held):
             loo[i] += (1 - kept) * kernel(alpha)
-    return loo, torch.stack(weights)
+    return loo, partial(_by_columns, here, alphas)
 
 
 def _conjugate_gradients(
@@ -193,18 +215,47 @@ def _precision(size: int) -> torch.dtype:
     return torch.float64 if size <= MANY_LABELS else torch.float32
 
 
-def _inverse(matrix: Tensor, ridge: Tensor) -> Tensor:
-    """``(matrix + ridge I)^-1`` by Cholesky; the ridge grows where rounding asks for it."""
-    shifted = matrix.clone()
-    shifted.diagonal().add_(ridge)
-    factor, failed = torch.linalg.cholesky_ex(shifted)
-    for _ in range(8):
-        if not bool(failed):
-            break
-        shifted.diagonal().add_(ridge)
-        ridge = 2 * ridge
+def _inverse_factors(matrix: Tensor, ridges: tuple[float, ...], scale: Tensor) -> Iterator[Tensor]:
+    """F with ``F^T F = (matrix + ridge scale I)^-1`` by Cholesky, of several ridges at once.
+
+    In single precision a ridge grows where rounding asks for it; in double precision it never
+    does, the largest eigenvalue being at most L scale.
+
+    Shapes:
+        matrix [D, D], R ridges -> [r, D, D], R in all
+    """
+    shifts = constant(ridges, matrix.device) * scale
+    for shift in torch.split(shifts, max(1, INVERSES // matrix.numel())):
+        shifted = matrix.repeat(len(shift), 1, 1)
+        shifted.diagonal(dim1=1, dim2=2).add_(shift[:, None])
         factor, failed = torch.linalg.cholesky_ex(shifted)
-    return torch.cholesky_inverse(factor)
+        for _ in range(0 if matrix.dtype == torch.float64 else 8):
+            if not bool(failed.any()):
+                break
+            more = shift * (failed > 0)
+            shifted.diagonal(dim1=1, dim2=2).add_(more[:, None])
+            shift = shift + more
+            factor, failed = torch.linalg.cholesky_ex(shifted)
+        del shifted
+        yield _inverted(factor)
+
+
+def _inverted(lower: Tensor) -> Tensor:
+    """The inverses of lower triangular matrices, in their place, by halves: [.., D, D]."""
+    half = lower.shape[-1] // 2
+    if half < TRIANGLE:
+        eye = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device)
+        return lower.copy_(torch.linalg.solve_triangular(lower, eye, upper=False))
+    first, second = (_inverted(lower[..., h, h]) for h in (slice(half), slice(half, None)))
+    corner = lower[..., half:, :half]
+    corner.copy_(second @ (corner @ first)).neg_()
+    return lower
+
+
+@cache
+def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """Brought to a device once: each time it would wait."""
+    return torch.tensor(values, device=device)
 
 
 def scored(problem: Problem) -> Tensor:
@@ -212,47 +263,61 @@ def scored(problem: Problem) -> Tensor:
     return problem.counts[problem.classes] >= 2
 
 
-def _best(problem: Problem, loo: Tensor) -> tuple[int, float]:
+def log_loss(problem: Problem, tried: Callable[[slice], Tensor], ways: int) -> Tensor:
+    """The leave-one-out log-loss of so many ways to answer, summed over fair tests.
+
+    Shapes:
+        ``tried`` of a part of the labels [.., K, C]  ->  [..]
+    """
+    fair, total = scored(problem).float(), torch.zeros((), device=problem.device)
+    step = max(1, NUMBERS // (ways * len(problem.seen)))
+    for start in range(0, len(fair), step):
+        some = slice(start, start + step)
+        logits = tried(some)
+        own = problem.classes[some].expand(logits.shape[:-1])[..., None]
+        loss = -logits.log_softmax(-1).gather(-1, own)[..., 0]
+        total = total + loss @ fair[some]
+    return total
+
+
+def _best(problem: Problem, loo: Tensor) -> tuple[Tensor, Tensor]:
     """Ridge and temperature of the least leave-one-out log-loss; the middle ones without a test.
 
     Few labels choose badly: half a nat or two, in all, hold the choice near the middle.
+
+    Shapes:
+        [R, L, C] -> [1], [1]
     """
-    ridges = loo.shape[0]
-    t = torch.tensor(TEMPERATURES, device=loo.device)
-    middle = ridges - 3  # ridge 1
-    away = torch.arange(ridges, device=loo.device)[:, None] - middle
-    cost = 0.15 * (away.square() + (t.log2() - 2).square())  # [R, T]
-    fair = scored(problem)
-    if bool(fair.any()):
-        logits = loo[:, None, fair] * t[:, None, None]  # [R, T, L, C]
-        own = problem.classes[fair].expand(*logits.shape[:-1])[..., None]
-        nll = -logits.log_softmax(-1).gather(-1, own)[..., 0]
-        cost = cost + nll.sum(-1)
-    best = int(cost.flatten().argmin())
-    return best // len(TEMPERATURES), TEMPERATURES[best % len(TEMPERATURES)]
+    ridges = len(loo)
+    t = constant(TEMPERATURES, loo.device)
+    away = tuple(0.15 * ((r - ridges + 3) ** 2 + (math.log2(t) - 2) ** 2)
+                 for r, t in product(range(ridges), TEMPERATURES))  # from ridge 1  # fmt: skip
+    cost = log_loss(problem, lambda some: loo[:, None, some] * t[:, None, None], len(away))
+    best = (cost.flatten() + constant(away, loo.device)).argmin()[None]
+    return best // len(TEMPERATURES), t[best % len(TEMPERATURES)]
 
 
 def _channel(problem: Problem, probabilities: Tensor) -> Channel:
     """With the floor, and pi for labelled nodes that are the only ones of their class."""
-    probabilities = probabilities + FLOOR * (problem.prior - probabilities)
-    alone = problem.labelled[~scored(problem)]
-    probabilities[alone] = problem.prior
+    probabilities = probabilities.lerp(problem.prior.expand_as(probabilities), FLOOR)
+    fair = scored(problem)[:, None]
+    own = probabilities[problem.labelled]
+    probabilities[problem.labelled] = torch.where(fair, own, problem.prior)
     return Channel(probabilities, leave_one_out_scores(problem, probabilities))
 
 
 def leave_one_out_scores(problem: Problem, probabilities: Tensor) -> Tensor:
     """Accuracy over the majority class and log-loss gain, shrunk by two labels: [N, C] -> [2]."""
-    fair = scored(problem)
-    n = int(fair.sum())
-    majority = float(problem.prior.max())
-    if n == 0 or majority > 0.999:
-        return torch.zeros(2, device=problem.device)
-    loo, own = probabilities[problem.labelled[fair]], problem.classes[fair]
-    accuracy = (loo.argmax(1) == own).float().mean()
+    fair, own = scored(problem).float(), problem.classes
+    n, majority = fair.sum(), problem.prior.max()
+    loo = probabilities[problem.labelled]
+    right = (loo.argmax(1) == own).float()
+    sure = loo.gather(1, own[:, None])[:, 0].clamp_min(1e-6).log()
+    accuracy, likelihood = torch.stack([right, sure]) @ fair / n.clamp_min(1)
     entropy = -(problem.prior * problem.prior.clamp_min(1e-9).log()).sum()
-    nll = F.nll_loss(loo.clamp_min(1e-6).log(), own)
-    gains = torch.stack([(accuracy - majority) / (1 - majority), (entropy - nll) / entropy])
-    return gains.clamp(-1, 1) * n / (n + 2)
+    gains = [(accuracy - majority) / (1 - majority), (entropy + likelihood) / entropy]
+    scores = torch.stack(gains).clamp(-1, 1) * n / (n + 2)
+    return torch.where(majority > 0.999, 0.0, scores)
 
 
 @stage("channels")
@@ -265,26 +330,25 @@ def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
     """
     if len(problem.seen) < 2 or graph.col.numel() <= problem.num_nodes:
         return absent(problem)
-    fair = scored(problem)
-    nodes, own = problem.labelled[fair], problem.classes[fair]
     rates = _spread_rates(problem, graph)
-    costs = {
-        (i, s, t): 0.3 * (i + abs(j - 2) + abs(k - 1))
-        + float(F.cross_entropy(_spread_logits(problem, rate[nodes], s, t), own, reduction="sum"))
-        for i, rate in enumerate(rates)
-        for j, s in enumerate((1e-3, 1e-2, 1e-1, 1.0, 10.0))
-        for k, t in enumerate((0.5, 1.0, 2.0))
-    }
-    i, s, t = min(costs, key=costs.__getitem__)
-    return _channel(problem, _spread_logits(problem, rates[i], s, t).softmax(1))
+    ways = list(product(range(len(rates)), SPREAD_FLOORS, SPREAD_POWERS))
+    numbers = product(range(len(rates)), range(-2, 3), range(-1, 2))
+    away = tuple(0.3 * (i + abs(j) + abs(k)) for i, j, k in numbers)
+    floors, powers = (
+        constant(c, problem.device)[:, None, None] for c in (SPREAD_FLOORS, SPREAD_POWERS)
+    )
+
+    def tried(some: slice) -> Tensor:
+        near = (floors + rates[:, None, problem.labelled[some]]).log()  # [I, S, K, C]
+        return problem.prior.log() + powers * near[:, :, None]
+
+    cost = log_loss(problem, tried, len(ways)).flatten() + constant(away, problem.device)
+    i, s, t = ways[int(cost.argmin())]
+    return _channel(problem, (problem.prior.log() + t * (s + rates[i]).log()).softmax(1))
 
 
-def _spread_logits(problem: Problem, rate: Tensor, s: float, t: float) -> Tensor:
-    return problem.prior.log() + t * (s + rate).log()
-
-
-def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
-    """``T_k / n_k`` relative to its mean, one for each of :data:`SPREAD_STEPS`: [N, C].
+def _spread_rates(problem: Problem, graph: SparseMatrix) -> Tensor:
+    """``T_k / n_k`` relative to its mean, for each of the :data:`SPREAD_STEPS`: [I, N, C].
 
     Each column starts at labels of one group and class, and what a label's own group brings is
     left out of what reaches it; so many columns are spread at once as memory allows.
@@ -297,13 +361,11 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
         column = group * num_classes + problem.classes
         every = torch.arange(SPREAD_GROUPS * num_classes, device=problem.device)
         groups, classes = every // num_classes, every % num_classes
-    one_hot = F.one_hot(classes, num_classes).float()
-    reached = [
-        torch.zeros(problem.num_nodes, num_classes, device=problem.device) for _ in SPREAD_STEPS
-    ]
-    width = max(SPREAD_COLUMNS, SPREAD_NUMBERS // problem.num_nodes)
+    one_hot = torch.eye(num_classes, device=problem.device)[classes]
+    reached = torch.zeros(len(SPREAD_STEPS), problem.num_nodes, num_classes, device=problem.device)
+    width = max(SPREAD_COLUMNS, NUMBERS // problem.num_nodes)
     for some in torch.split(torch.arange(len(groups), device=problem.device), width):
-        mine = (column >= some[0]) & (column <= some[-1])
+        mine = ((column >= some[0]) & (column <= some[-1])).nonzero()[:, 0]
         now = torch.zeros(problem.num_nodes, len(some), device=problem.device)
         now[problem.labelled[mine], column[mine] - some[0]] = 1
         total = torch.zeros_like(now)
@@ -315,5 +377,6 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> list[Tensor]:
                 whole = reached[SPREAD_STEPS.index(step)]
                 whole += total @ one_hot[some]
                 whole[problem.labelled] -= (total[problem.labelled] * theirs) @ one_hot[some]
-    rates = [whole.clamp_min(0) / problem.counts for whole in reached]
-    return [rate / (rate @ problem.prior).mean().clamp_min(1e-12) for rate in rates]
+    rates = reached.clamp_min_(0).div_(problem.counts)
+    mean = (rates @ problem.prior).mean(1).clamp_min(1e-12)
+    return rates.div_(mean[:, None, None])

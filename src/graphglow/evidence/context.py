@@ -30,13 +30,11 @@ def first_context(problem: Problem, channels: dict[str, Channel], candidates: Te
     num_classes, edges = len(problem.seen), len(problem.low)
     pairs = torch.stack([problem.low.long(), problem.high.long()])
     p = channels["x"].probabilities
-    believed = 0.0
+    believed = torch.zeros((), device=problem.device)
     if edges and num_classes > 1:
-        believed = float(dots(p, pairs).mean()) - problem.chance
+        believed = dots(p, pairs).mean() - problem.chance
+    homophily = [labelled_homophily(problem, some) for some in (pairs, candidates)]
     facts = [
-        believed,
-        labelled_homophily(problem, pairs),
-        labelled_homophily(problem, candidates),
         math.log1p(len(problem.labelled) / max(1, num_classes)) / 4,
         math.log(max(1, num_classes)) / 3,
         problem.chance,
@@ -46,7 +44,8 @@ def first_context(problem: Problem, channels: dict[str, Channel], candidates: Te
         float(num_classes > 1),
     ]
     scores = [channels[c].scores for c in FIRST_CHANNELS]
-    return torch.cat([*scores, torch.tensor(facts, device=problem.device)])
+    found = torch.stack([believed, *homophily])
+    return torch.cat([*scores, found, torch.tensor(facts, device=problem.device)])
 
 
 def second_context(
@@ -55,7 +54,7 @@ def second_context(
     """:data:`SECOND_CONTEXT`, from that of the first round and its weighted pairs [2, M], [M]."""
     refined = labelled_homophily(problem, pairs, weight)
     scores = [channels[c].scores for c in SECOND_CHANNELS]
-    return torch.cat([first, *scores, torch.tensor([refined], device=problem.device)])
+    return torch.cat([first, *scores, refined[None]])
 
 
 def labelled_pairs(problem: Problem, pairs: Tensor) -> tuple[Tensor, Tensor]:
@@ -67,11 +66,11 @@ def labelled_pairs(problem: Problem, pairs: Tensor) -> tuple[Tensor, Tensor]:
     return both, (own[pairs[0, both]] == own[pairs[1, both]]).float()
 
 
-def labelled_homophily(problem: Problem, pairs: Tensor, weight: Tensor | None = None) -> float:
+def labelled_homophily(problem: Problem, pairs: Tensor, weight: Tensor | None = None) -> Tensor:
     """Share of one class among pairs with two labels, over chance, shrunk by 5 pseudo-pairs."""
     both, same = labelled_pairs(problem, pairs)
     share = torch.ones_like(same)
     if weight is not None and len(both):
         share = weight[both] / weight[both].mean().clamp_min(1e-9)
-    total = float(share.sum()) + PSEUDO_PAIRS
-    return (float((share * same).sum()) + PSEUDO_PAIRS * problem.chance) / total - problem.chance
+    total = share.sum() + PSEUDO_PAIRS
+    return ((share * same).sum() + PSEUDO_PAIRS * problem.chance) / total - problem.chance

@@ -180,12 +180,13 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     excess = excess + shift
     in_input = torch.cat([is_edge(problem.links, some) for some in torch.split(pairs, PAIRS, 1)])
     channels = {**first.channels, **known.second.channels, "vote": known.vote}
+    scores = torch.stack([channel.scores for channel in channels.values()])
     return RefinedGraph(
         edges=(excess > 0).nonzero()[:, 0],
         probabilities=_all_classes(problem, known.vote.probabilities),
         channel_scores={
-            name: {"accuracy": float(c.scores[0]), "likelihood": float(c.scores[1])}
-            for name, c in channels.items()
+            name: dict(zip(("accuracy", "likelihood"), both, strict=True))
+            for name, both in zip(channels, scores.tolist(), strict=True)
         },
         context=dict(zip(VOTED_CONTEXT, known.context.tolist(), strict=True)),
         num_nodes=problem.num_nodes,

@@ -13,6 +13,8 @@ PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to fou
 MANY = 2**17
 """Rows above which a product is made of few columns at once, and draws are made on a GPU."""
 ROWS = 2**14  # of a Gram matrix at once
+LEFT = 1e-6
+"""Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
 DEPENDENT = 1e-13  # squared length below which a column is the others' sum, over the mean
 
 
@@ -75,7 +77,8 @@ def _in_order(row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) 
 def entries(matrix: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
     """Row, column and value of each entry: [E], [E], [E]."""
     node = torch.arange(matrix.shape[0], device=matrix.crow.device)
-    return node.repeat_interleave(matrix.crow.diff().long()), matrix.col.long(), matrix.values
+    row = node.repeat_interleave(matrix.crow.diff().long(), output_size=matrix.col.numel())
+    return row, matrix.col.long(), matrix.values
 
 
 def times(rows: Rows, dense: Tensor) -> Tensor:
@@ -132,27 +135,27 @@ def as_dense(rows: Rows) -> Tensor:
 def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     """``U diag(s)`` of a randomised SVD with two power iterations: [N, D] -> [N, <= width].
 
-    Halko, Martinsson and Tropp, 2011. Narrow rows are returned as they are.
+    Halko, Martinsson and Tropp, 2011. As few columns as leave out at most :data:`LEFT` of all
+    squares, what the iterations missed among it. Narrow rows are returned as they are.
     """
     columns = rows.shape[1]
     if columns <= width:
         return as_dense(rows)
     assert not isinstance(rows, SideBySide)
-    device = rows.device if isinstance(rows, Tensor) else rows.values.device
+    numbers = rows if isinstance(rows, Tensor) else rows.values
+    device = numbers.device
     wide = min(width + 8, rows.shape[0], columns)
     back = transposed(rows)
-    z = drawn((columns, wide), generator, device)
-    q = orthonormal(moved(rows, z))
+    q = moved(rows, drawn((columns, wide), generator, device))
     for _ in range(2):
-        z = orthonormal(moved(back, q))
-        q = orthonormal(moved(rows, z))
-    q = orthonormal(q)
+        q = moved(rows, moved(back, orthonormal(q)))
+    q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
-    values, vectors = torch.linalg.eigh(gram(z).cpu())
+    values, vectors = (found.flip(-1) for found in torch.linalg.eigh(gram(z).cpu()))
     del z
-    keep = values.argsort(descending=True)[:width]
-    scale = values[keep].clamp_min(0).sqrt()
-    mixing: Tensor = vectors[:, keep] * scale
+    total = torch.linalg.vector_norm(numbers, dtype=torch.float64).square().cpu()
+    keep = min(width, 1 + int((total - values.cumsum(0) > LEFT * total).sum()))
+    mixing: Tensor = vectors[:, :keep] * values[:keep].clamp_min(0).sqrt()
     return q @ mixing.to(q)
 
 
@@ -182,8 +185,9 @@ def orthonormal(columns: Tensor) -> Tensor:
     """
     square = gram(columns)
     square.diagonal().add_((DEPENDENT * square.diagonal().mean()).clamp_min(1e-30))
-    factor = torch.linalg.cholesky(square, upper=True)
-    mixing = torch.linalg.solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=True)
+    factor, _ = torch.linalg.cholesky_ex(square, upper=True)
+    eye = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
+    mixing = torch.linalg.solve_triangular(factor, eye, upper=True)
     for part in torch.split(columns, ROWS):
         part.copy_(part.double() @ mixing)
     return columns

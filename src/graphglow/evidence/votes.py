@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.evidence.channels import Channel, leave_one_out_scores, scored
+from graphglow.evidence.channels import Channel, constant, leave_one_out_scores, log_loss
 from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.evidence.problem import Problem
 
@@ -71,14 +71,12 @@ def vote_channel(problem: Problem, logits: Tensor) -> Channel:
 
     Labelled nodes are voted on by leave-one-out predictions, so their votes are such as well.
     """
-    fair = scored(problem)
-    nodes, own = problem.labelled[fair], problem.classes[fair]
-    sharpness = torch.tensor(SHARPNESS, device=logits.device)
-    cost = 2 * sharpness.log().square()
-    if len(nodes):
-        tried = sharpness[:, None, None] * logits[nodes] + problem.prior.log()  # [S, L, C]
-        nll = -tried.log_softmax(2).gather(2, own.expand(len(tried), -1)[..., None])
-        cost = cost + nll.sum((1, 2))
-    best = sharpness[cost.argmin()]
+    sharpness, own = constant(SHARPNESS, logits.device), logits[problem.labelled]
+
+    def tried(some: slice) -> Tensor:
+        return sharpness[:, None, None] * own[some] + problem.prior.log()  # [S, K, C]
+
+    cost = 2 * sharpness.log().square() + log_loss(problem, tried, len(SHARPNESS))
+    best = sharpness[cost.argmin()[None]]
     probabilities = (best * logits + problem.prior.log()).softmax(1)
     return Channel(probabilities, leave_one_out_scores(problem, probabilities))
