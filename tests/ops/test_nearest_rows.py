@@ -34,11 +34,12 @@ def test_exact_ones_are_exact():
 
 
 @pytest.mark.parametrize("cell", [512, 16])
-@pytest.mark.parametrize("together", [1, 2**25])
+@pytest.mark.parametrize("together", [0, 2**16, 2**25])
 def test_lists_find_nine_of_ten(cell, together, monkeypatch):
     """In one cell or three, list by list or many at once; 16 lists hold a third of the rows."""
     monkeypatch.setattr(search, "CELL", cell)
     monkeypatch.setitem(search.TOGETHER, "cpu", together)
+    monkeypatch.setattr(search, "PART", 1024)
     monkeypatch.setitem(search.SIMILARITIES, "cpu", 2**22)
     rows = clustered()
     found = Search.of(rows, exact=1000)
@@ -55,7 +56,7 @@ def test_lists_find_nine_of_ten(cell, together, monkeypatch):
 
 
 def test_threads_share_parts_and_find_the_same(monkeypatch):
-    monkeypatch.setitem(search.SIMILARITIES, "cpu", 2**20)
+    monkeypatch.setattr(search, "PART", 256)
     found, threads = Search.of(clustered(3000), exact=1000), torch.get_num_threads()
     alone = []
     for count in (1, 3):
@@ -73,6 +74,17 @@ def test_lists_at_once_find_what_they_find_one_by_one(monkeypatch):
     at_once = found.nearest(range(3000), 8)
     missed = set(map(tuple, one_by_one.T.tolist())) ^ set(map(tuple, at_once.T.tolist()))
     assert len(missed) < 10  # products differ in their last digit
+
+
+def test_half_precision_finds_the_same(monkeypatch):
+    """Rows on one side, whose products are nearly alike."""
+    monkeypatch.setitem(search.TOGETHER, "cpu", 2**25)
+    rows = F.normalize(clustered(3000) + torch.ones(48), dim=1)
+    whole, half = (
+        set(map(tuple, Search.of(rows, 1000, half).nearest(range(3000), 8).T.tolist()))
+        for half in (False, True)
+    )
+    assert len(whole ^ half) < 0.005 * len(whole)
 
 
 def test_the_largest_are_the_largest():

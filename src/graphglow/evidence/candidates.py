@@ -20,6 +20,7 @@ NEAREST = 8
 """k: neighbours of a node in each view."""
 NODES, PAIRS = {"cpu": 2**15, "cuda": 2**20}, {"cpu": 2**17, "cuda": 2**20}
 """Nodes whose nearest are looked for, and pairs that are scored, in one block, by device."""
+JOINED = {"cpu": 2**13, "cuda": 2**20}  # nodes whose pairs are brought together at once
 
 Known = TypeVar("Known")
 Block = TypeVar("Block")
@@ -87,14 +88,33 @@ def candidate_pairs(
         views [N, D], others [2, K] as ``u < v`` -> [2, M] of the same type
     """
     nodes, how = len(views[0]), ""
-    found = [others[0].long() * nodes + others[1]]
+    keys = others[0].long().mul_(nodes).add_(others[1])
+    found = [keys if bool((keys.diff() > 0).all()) else torch.unique(keys)]
+    del keys
     for number, view in enumerate(views):
         known = Search.of(view)
         how = how or str(known)
         found += each(f"{stage} {number}", find, known, node_blocks(view))
-    key = torch.unique(torch.cat(found))
-    low = key.div(nodes, rounding_mode="floor").to(others.dtype)
-    return torch.stack([low, key.remainder_(nodes).to(others.dtype)]), how
+    return _joined(found, nodes, others.dtype), how
+
+
+def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype) -> Tensor:
+    """Sorted keys as pairs, each once, some nodes at a time: what is sorted is small.
+
+    Shapes:
+        [K] each -> [2, M]
+    """
+    step, device = JOINED[found[0].device.type], found[0].device
+    bounds = torch.arange(0, nodes + step, step, device=device) * nodes
+    cuts = [torch.searchsorted(keys, bounds).tolist() for keys in found]
+    pairs = []
+    for i in range(len(bounds) - 1):
+        some = [keys[cut[i] : cut[i + 1]] for keys, cut in zip(found, cuts, strict=True)]
+        key = torch.unique(torch.cat(some))
+        low = key.div(nodes, rounding_mode="floor")
+        pairs.append(torch.stack([low, key - low * nodes]).to(dtype))
+    found.clear()
+    return torch.cat(pairs, 1)
 
 
 def nearest(rows: Tensor, k: int) -> Tensor:

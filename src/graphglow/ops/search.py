@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,8 +28,12 @@ PROBES = 16
 AROUND = 128
 """Lists that a row chooses from: those nearest to its own, by centroid."""
 SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how often
-SIMILARITIES = {"cpu": 2**25, "cuda": 2**28}  # in memory at once
-TOGETHER = {"cpu": 1, "cuda": 2**25}  # numbers of the rows that one product of many lists reads
+LEAST = 1e-4
+"""Products of near rows are above it."""
+SIMILARITIES = {"cpu": 2**20, "cuda": 2**28}  # in memory at once, of a CPU in its cache
+TOGETHER = {"cpu": 0, "cuda": 2**25}  # numbers that a product of many lists reads; 0: one by one
+WIDE, AGAIN = 96, 8  # columns from which on half precision pays, and what it finds besides
+PART, TIE = 2**13, 1e-6  # rows that go through lists one by one, and what is as near
 CHUNK = 16  # columns whose largest is looked at first
 
 
@@ -48,9 +53,11 @@ class Search:
     starts: Tensor | None = None
     centroids: Tensor | None = None
     around: Tensor | None = None
+    short: Tensor | None = None
+    """The rows less their mean in half precision, for a GPU: what is found is compared again."""
 
     @classmethod
-    def of(cls, rows: Tensor, exact: int | None = None) -> "Search":
+    def of(cls, rows: Tensor, exact: int | None = None, half: bool | None = None) -> "Search":
         """Exact up to ``exact`` rows, by default as many as pays on this device."""
         exact = EXACT[rows.device.type] if exact is None else exact
         many = len(rows)
@@ -65,7 +72,11 @@ class Search:
         centroids = centroids[piece_of]
         near = min(AROUND, len(centroids))
         around = [(some @ centroids.T).topk(near, 1)[1] for some in torch.split(centroids, 2**12)]
-        return cls(rows[order], members[order], many, starts, centroids, torch.cat(around))
+        rows = rows[order]
+        if half is None:
+            half = rows.is_cuda and rows.shape[1] >= WIDE and torch.__version__ >= "2.8"
+        short = (rows - rows.mean(0)).half() if half else None
+        return cls(rows, members[order], many, starts, centroids, torch.cat(around), short)
 
     def __str__(self) -> str:
         if self.centroids is None:
@@ -85,13 +96,14 @@ class Search:
         every = torch.arange(len(self.rows), device=self.rows.device)[places.start : places.stop]
         if k < 1 or len(every) == 0:
             return every.new_empty(2, 0)
+        device, threads = self.rows.device.type, torch.get_num_threads()
+        one_by_one = self.starts is not None and not TOGETHER[device]
         width = len(self.rows) if self.starts is None else PROBES * LONGEST
-        parts = torch.split(every, max(1, SIMILARITIES[self.rows.device.type] // width))
-        find = partial(self._pairs, k=k)
-        threads = torch.get_num_threads()
-        if self.starts is None or self.rows.is_cuda or threads == 1:
+        parts = torch.split(every, PART if one_by_one else max(1, SIMILARITIES[device] // width))
+        find = partial(self._one_by_one if one_by_one else self._pairs, k=k)
+        if threads == 1 or not one_by_one:
             found = [find(part) for part in parts]
-        else:  # products of lists are too small to be shared out, so parts are
+        else:  # products of a list are too small to be shared out, so parts are
             try:
                 with ThreadPoolExecutor(threads, "", torch.set_num_threads, (1,)) as pool:
                     found = list(pool.map(find, parts))
@@ -102,11 +114,14 @@ class Search:
     @torch.no_grad()
     def _pairs(self, here: Tensor, k: int) -> Tensor:
         """Places and the ``k`` nearest of each: [n] -> [2, <= n k]."""
-        value, there = self._closest(here, k + 1)
+        value, there = self._closest(here, k + 1 + (0 if self.short is None else AGAIN))
+        if self.short is not None:
+            are, there = value > 0, there.clamp_max_(len(self.rows) - 1)
+            value = torch.einsum("nd,nkd->nk", self.rows[here], self.rows[there]) * are
         value[there == here[:, None]] = -1
         value, best = value.topk(min(k, value.shape[1]), 1)
         pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
-        return pairs[:, value > 1e-4]
+        return pairs[:, value > LEAST]
 
     def _closest(self, here: Tensor, k: int) -> tuple[Tensor, Tensor]:
         """The largest products of rows at some places, and where: [n] -> [n, k], [n, k]."""
@@ -120,20 +135,68 @@ class Search:
         probes = min(PROBES, near.shape[1])
         asked = self.around[own].gather(1, near.topk(probes, 1)[1])  # [n, P]
         similar = queries.new_zeros(asked.numel(), LONGEST)
+        rows = self.rows if self.short is None else self.short
+        queries = queries.to(rows.dtype)
         for lists, asking in _grouped(asked.flatten(), queries.shape[1]):
-            _fill(similar, asking, queries[asking // probes] @ self._members(lists).mT)
+            places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
+            members = rows[places].masked_fill_(~are[:, :, None], 0)
+            _fill(similar, asking, _products(queries[asking // probes], members))
         value, column = largest(similar.view(len(here), -1), k)
         return value, self.starts[asked.gather(1, column // LONGEST)] + column % LONGEST
 
-    def _members(self, lists: Tensor) -> Tensor:
-        """The rows of some lists, then zeros: [G] -> [G, longest, D]."""
+    @torch.no_grad()
+    def _one_by_one(self, here: Tensor, k: int) -> Tensor:
+        """As :meth:`_pairs`, one list at a time: what is above the floor of a row is kept."""
         assert self.starts is not None
-        if len(lists) == 1:
-            return self.rows[None, self.starts[lists[0]] : self.starts[lists[0] + 1]]
-        places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
-        rows = self.rows[places]
-        rows[~are] = 0
-        return rows
+        queries, starts = self.rows[here[0] : here[-1] + 1], self.starts.tolist()
+        own = torch.searchsorted(self.starts, here, right=True) - 1
+        lists, floor = self._probes(queries, own, k)
+        asked, order = lists.flatten().sort(stable=True)
+        asker, floor = order // lists.shape[1], floor.view(-1, 1).index_select(0, order)
+        found = []
+        for number, asking in _runs(asked):
+            first, stop = starts[number : number + 2]
+            similar = (queries.index_select(0, asker[asking]) @ self.rows[first:stop].T).numpy()
+            hit = np.flatnonzero(similar > floor[asking].numpy())
+            row, column = np.divmod(hit, stop - first)
+            found.append((row + asking.start, column + first, similar.reshape(-1)[hit]))
+        parts = (np.concatenate(part) for part in zip(*found, strict=True))
+        asks, there, value = (torch.from_numpy(part) for part in parts)
+        who = asker.index_select(0, asks)
+        value[there == here.index_select(0, who)] = 0  # itself
+        by_value = ((who << 31) - value.view(torch.int32)).argsort()  # of each, the largest first
+        count = torch.bincount(who, minlength=len(here))[:, None]
+        place = count.cumsum(0) - count + torch.arange(k)
+        best = by_value[place[torch.arange(k) < count]]
+        best = best[value[best] > 0]
+        return torch.stack([here[who[best]], there[best]])
+
+    def _probes(self, queries: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """The lists that rows look through, their own first, and a floor for each.
+
+        It lets through the ``k`` best of the own list, and of others what is above these.
+
+        Shapes:
+            [n, D], sorted [n] -> [n, P], [n, P]
+        """
+        assert self.starts is not None
+        assert self.around is not None
+        assert self.centroids is not None
+        near = queries.new_empty(len(own), self.around.shape[1])
+        floor = queries.new_full((len(own), 1), LEAST)
+        for number, asking in _runs(own):
+            centroids = self.centroids.index_select(0, self.around[number])
+            torch.mm(queries[asking], centroids.T, out=near[asking])
+            similar = queries[asking] @ self.rows[self.starts[number] : self.starts[number + 1]].T
+            if similar.shape[1] > k:  # the row itself is among them
+                kth = np.partition(similar.numpy(), -k - 1, axis=1)[:, -k - 1, None]
+                floor[asking] = torch.from_numpy(kth).clamp_min_(LEAST)
+        around = self.around.index_select(0, own)
+        near[around == own[:, None]] = -2
+        rest = max(near.shape[1] - PROBES, 0) + 1
+        chosen = torch.from_numpy(np.argpartition(near.numpy(), rest - 1, axis=1)[:, rest:])
+        lists = torch.cat([own[:, None], around.gather(1, chosen)], 1)
+        return lists, torch.cat([floor - TIE, (floor + TIE).expand_as(chosen)], 1)
 
 
 def _lists(rows: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -168,7 +231,11 @@ def _means(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
     sample = rows[drawn.to(rows.device)]
     means, number = sample[:count], torch.arange(count, device=rows.device)
     for _ in range(MOVES if count > 1 else 1):
-        moved = (number[:, None] == _closest(sample, means)).to(rows) @ sample
+        own = _closest(sample, means)
+        if rows.is_cuda:  # where a sum by index has no fixed order
+            moved = (number[:, None] == own).to(rows) @ sample
+        else:
+            moved = torch.zeros_like(means).index_add_(0, own, sample)
         empty = moved.norm(dim=1, keepdim=True) < 1e-6
         means = torch.where(empty, means, F.normalize(moved, dim=1))
     return means
@@ -177,7 +244,10 @@ def _means(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
 def _closest(rows: Tensor, means: Tensor) -> Tensor:
     """The mean that each row is nearest to: [N, D], [M, D] -> [N]."""
     step = max(1, SIMILARITIES[rows.device.type] // len(means))
-    return torch.cat([(part @ means.T).argmax(1) for part in torch.split(rows, step)])
+    products = (part @ means.T for part in torch.split(rows, step))
+    if rows.is_cuda:
+        return torch.cat([product.argmax(1) for product in products])
+    return torch.from_numpy(np.concatenate([p.numpy().argmax(1) for p in products]))  # is quick
 
 
 def _pieces(own: Tensor) -> tuple[Tensor, Tensor]:
@@ -188,6 +258,14 @@ def _pieces(own: Tensor) -> tuple[Tensor, Tensor]:
     number -= (pieces.cumsum(0) - pieces).repeat_interleave(pieces)
     starts = (sizes.cumsum(0) - sizes).repeat_interleave(pieces) + LONGEST * number
     return F.pad(starts, (0, 1), value=len(own)), lists.repeat_interleave(pieces)
+
+
+def _runs(numbers: Tensor) -> Iterator[tuple[int, slice]]:
+    """Each number and where it stands: sorted [n]."""
+    values, counts = torch.unique_consecutive(numbers, return_counts=True)
+    stops = counts.cumsum(0)
+    runs = torch.stack([values, stops - counts, stops], 1).tolist()
+    return ((value, slice(start, stop)) for value, start, stop in runs)
 
 
 def _grouped(asked: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -205,10 +283,7 @@ def _grouped(asked: Tensor, width: int) -> Iterator[tuple[Tensor, Tensor]]:
         while stop < len(longest) and longest[stop] * (stop + 1 - at) <= most:
             stop += 1
         some = by_count[at:stop]
-        if stop == at + 1:
-            yield lists[some], order[None, ends[some[0]] - longest[at] : ends[some[0]]]
-        else:
-            yield lists[some], order[_laid_out(ends[some] - counts[some], ends[some])[0]]
+        yield lists[some], order[_laid_out(ends[some] - counts[some], ends[some])[0]]
         at = stop
 
 
@@ -226,6 +301,13 @@ def _laid_out(start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
 def _fill(table: Tensor, rows: Tensor, values: Tensor) -> None:
     """Write to the first columns of some rows: [n, w], [G, q], [G, q, m <= w]."""
     table[:, : values.shape[2]].index_copy_(0, rows.flatten(), values.flatten(0, 1))
+
+
+def _products(rows: Tensor, others: Tensor) -> Tensor:
+    """Sums in single precision of what may be half: [G, q, D], [G, m, D] -> [G, q, m]."""
+    if rows.dtype == torch.float16 and rows.is_cuda:
+        return torch.bmm(rows, others.mT, out_dtype=torch.float32)
+    return rows.float() @ others.float().mT
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
