@@ -147,7 +147,8 @@ def _primal(rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, .
         weights = vectors @ (shares[..., None] * (vectors.T @ moment))
 
         def leverages(phi: Tensor) -> Tensor:
-            return shares @ (phi @ vectors).square_().T
+            squares: Tensor = (phi @ vectors).square_()
+            return shares @ squares.T
 
     loo = []
     for nodes, wanted in parts:
