@@ -50,6 +50,6 @@ def test_every_check_gives_rows_that_become_lines(part, tmp_path, monkeypatch):
     ]
     (tmp_path / "size_checks.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
     made = scaling_tables.tables(tmp_path)
-    for table in TABLES[part]:
+    for table in TABLES.get(part, ()):
         assert made[table] != NO_ROWS
         assert "nan" not in made[table]

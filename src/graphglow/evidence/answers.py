@@ -38,11 +38,11 @@ def balancing(labels: Tensor) -> Tensor:
     return each[labels]
 
 
-def validation_score(answer: Tensor, labels: Tensor, weight: Tensor) -> float:
-    """Accuracy, ties by the log-loss: [K, C], [K], [K] of mean 1."""
+def validation_score(answer: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
+    """Accuracy, ties by the log-loss: [K, C], [K], [K] of mean 1 -> []."""
     right = (answer.argmax(1) == labels).float()
     sure = answer.gather(1, labels[:, None])[:, 0].clamp_min(1e-9).log()
-    return float((weight * (right + 1e-3 * sure)).mean())
+    return (weight * (right + 1e-3 * sure)).mean()
 
 
 def graph_by_leave_one_out(
@@ -101,15 +101,15 @@ def shares_by_validation(
     shares = (counts + PSEUDO_LABELS * prior) / (counts.sum() + PSEUDO_LABELS)
     ratio = torch.where(seen, (shares.clamp_min(1e-4) / prior.clamp_min(1e-4)).log(), 0.0)
     sharpness, scores = [], []
+    tried = torch.tensor(SHARPNESS).to(prior)
     for one in logits:
-        tried = torch.tensor(SHARPNESS, device=one.device)
         cost = [F.cross_entropy(by * one, labels, reduction="none") @ weight for by in tried]
-        sharp = SHARPNESS[int((torch.stack(cost) + 2 * tried.log().square()).argmin())]
+        sharp = tried[(torch.stack(cost) + 2 * tried.log().square()).argmin()[None]]
         sharpness.append(sharp)
         for strength in STRENGTHS:
             answer = (sharp * one + strength * ratio).softmax(1)
             scores.append(validation_score(answer, labels, weight))
     worth = float(weight.sum().square() / weight.square().sum())  # nodes, if all counted alike
-    weights = mixing_weights(scores, worth).view(count, len(STRENGTHS)).to(prior)
+    weights = mixing_weights(torch.stack(scores).tolist(), worth).view(count, -1).to(prior)
     moved = (weights * torch.tensor(STRENGTHS).to(prior)).sum()
-    return Mixture(weights.sum(1), torch.tensor(sharpness).to(prior), moved * ratio)
+    return Mixture(weights.sum(1), torch.cat(sharpness), moved * ratio)

@@ -142,11 +142,13 @@ def _primal(rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, .
 
     else:  # one product for all ridges; on a GPU the decomposition takes longer than it saves
         values, vectors = torch.linalg.eigh(gram)
-        shares = 1 / (values + constant(ridges, gram.device)[:, None] * scale)  # [R, 1 + D]
+        shifts = constant(ridges, gram.device) * scale
+        shares: Tensor = 1 / (values + shifts[:, None])  # [R, 1 + D]
         weights = vectors @ (shares[..., None] * (vectors.T @ moment))
 
         def leverages(phi: Tensor) -> Tensor:
-            return shares @ (phi @ vectors).square_().T
+            squares: Tensor = (phi @ vectors).square_()
+            return shares @ squares.T
 
     loo = []
     for nodes, wanted in parts:
