@@ -28,9 +28,8 @@ PROBES = 16
 AROUND = 128
 """Lists that a row chooses from: those nearest to its own, by centroid."""
 SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how often
-LEAST = 1e-4
-"""Products of near rows are above it."""
-SIMILARITIES = {"cpu": 2**20, "cuda": 2**28}  # in memory at once, of a CPU in its cache
+LEAST = 1e-4  # products of near rows are above it
+SIMILARITIES = {"cpu": 2**21, "cuda": 2**28}  # in memory at once, of a CPU in its cache
 TOGETHER = {"cpu": 0, "cuda": 2**25}  # numbers that a product of many lists reads; 0: one by one
 WIDE, AGAIN = 96, 8  # columns from which on half precision pays, and what it finds besides
 PART, TIE = 2**13, 1e-6  # rows that go through lists one by one, and what is as near
@@ -164,11 +163,11 @@ class Search:
         asks, there, value = (torch.from_numpy(part) for part in parts)
         who = asker.index_select(0, asks)
         value[there == here.index_select(0, who)] = 0  # itself
-        by_value = ((who << 31) - value.view(torch.int32)).argsort()  # of each, the largest first
+        by_value = ((who << 31) - value.float().view(torch.int32)).argsort(stable=True)
         count = torch.bincount(who, minlength=len(here))[:, None]
         place = count.cumsum(0) - count + torch.arange(k)
         best = by_value[place[torch.arange(k) < count]]
-        best = best[value[best] > 0]
+        best = best[value[best] > LEAST]
         return torch.stack([here[who[best]], there[best]])
 
     def _probes(self, queries: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
