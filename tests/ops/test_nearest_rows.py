@@ -76,17 +76,6 @@ def test_lists_at_once_find_what_they_find_one_by_one(monkeypatch):
     assert len(missed) < 10  # products differ in their last digit
 
 
-def test_half_precision_finds_the_same(monkeypatch):
-    """Rows on one side, whose products are nearly alike."""
-    monkeypatch.setitem(search.TOGETHER, "cpu", 2**25)
-    rows = F.normalize(clustered(3000) + torch.ones(48), dim=1)
-    whole, half = (
-        set(map(tuple, Search.of(rows, 1000, half).nearest(range(3000), 8).T.tolist()))
-        for half in (False, True)
-    )
-    assert len(whole ^ half) < 0.005 * len(whole)
-
-
 def test_the_largest_are_the_largest():
     rows = torch.randn(50, 500, generator=torch.Generator().manual_seed(0))
     value, column = search.largest(rows, 9)

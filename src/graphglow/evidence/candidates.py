@@ -78,11 +78,12 @@ def find(known: Search, places: range) -> Tensor:
 
 @stage("candidates")
 def candidate_pairs(
-    stage: str, views: list[Tensor], others: Tensor, each: Each
+    stage: str, views: list[Tensor], others: Tensor, each: Each, fresh: bool = False
 ) -> tuple[Tensor, str]:
     """Pairs that are the ``others`` or near in a view, once, as ``u < v``, sorted.
 
-    Also how they were found. One view after another: the rows of its search are a copy.
+    Also how they were found. ``fresh``: without the others. One view after another: the rows of
+    its search are a copy.
 
     Shapes:
         views [N, D], others [2, K] as ``u < v`` -> [2, M] of the same type
@@ -95,11 +96,13 @@ def candidate_pairs(
         known = Search.of(view)
         how = how or str(known)
         found += each(f"{stage} {number}", find, known, node_blocks(view))
-    return _joined(found, nodes, others.dtype), how
+    return _joined(found, nodes, others.dtype, fresh), how
 
 
-def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype) -> Tensor:
+def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype, fresh: bool) -> Tensor:
     """Sorted keys as pairs, each once, some nodes at a time: what is sorted is small.
+
+    ``fresh``: without the first keys.
 
     Shapes:
         [K] each -> [2, M]
@@ -111,6 +114,10 @@ def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype) -> Tensor:
     for i in range(len(bounds) - 1):
         some = [keys[cut[i] : cut[i + 1]] for keys, cut in zip(found, cuts, strict=True)]
         key = torch.unique(torch.cat(some))
+        if fresh:
+            new = torch.ones_like(key, dtype=torch.bool)
+            new[torch.searchsorted(key, some[0])] = False
+            key = key[new]
         low = key.div(nodes, rounding_mode="floor")
         pairs.append(torch.stack([low, key - low * nodes]).to(dtype))
     found.clear()

@@ -178,8 +178,8 @@ def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
     vote = _vote(learner, second)
     near = [second.views[name] for name in SECOND]
     near = with_beliefs(near, [*second.channels.values(), vote])
-    both, _ = candidate_pairs("find second", near, first.pairs, each)
-    pairs = _first_ones_first(first.pairs, both, first.problem.num_nodes)
+    fresh, _ = candidate_pairs("find second", near, first.pairs, each, fresh=True)
+    pairs = torch.cat([first.pairs, fresh], 1)
     earlier = replace(first, pairs=pairs[:, : first.pairs.shape[1]])  # the same memory
     second = replace(second, first=earlier)
     return Voted(learner, second, vote, pairs, torch.cat([second.context, vote.scores]))
@@ -193,16 +193,6 @@ def _vote(learner: Learner, second: SecondRound) -> Channel:
     every = torch.arange(problem.num_nodes, device=problem.device)
     parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, VOTERS)]
     return vote_channel(problem, torch.cat(parts))
-
-
-@stage("candidates")
-def _first_ones_first(first: Tensor, both: Tensor, num_nodes: int) -> Tensor:
-    """Sorted pairs [2, M], those that are among the ``first`` [2, K] before the others."""
-    key, wanted = (pairs[0].long().mul_(num_nodes).add_(pairs[1]) for pairs in (both, first))
-    fresh = torch.ones_like(key, dtype=torch.bool)
-    fresh[torch.searchsorted(key, wanted)] = False
-    del key, wanted
-    return torch.cat([first, both[:, fresh]], 1)
 
 
 def vote_inputs(second: SecondRound, nodes: Tensor) -> tuple[Tensor, Tensor]:

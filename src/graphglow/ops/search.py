@@ -31,7 +31,6 @@ SAMPLE, MOVES = 32, 5  # rows per centroid that centroids are moved by, and how 
 LEAST = 1e-4  # products of near rows are above it
 SIMILARITIES = {"cpu": 2**21, "cuda": 2**28}  # in memory at once, of a CPU in its cache
 TOGETHER = {"cpu": 0, "cuda": 2**25}  # numbers that a product of many lists reads; 0: one by one
-WIDE, AGAIN = 96, 8  # columns from which on half precision pays, and what it finds besides
 PART, TIE = 2**13, 1e-6  # rows that go through lists one by one, and what is as near
 CHUNK = 16  # columns whose largest is looked at first
 
@@ -52,11 +51,9 @@ class Search:
     starts: Tensor | None = None
     centroids: Tensor | None = None
     around: Tensor | None = None
-    short: Tensor | None = None
-    """The rows less their mean in half precision, for a GPU: what is found is compared again."""
 
     @classmethod
-    def of(cls, rows: Tensor, exact: int | None = None, half: bool | None = None) -> "Search":
+    def of(cls, rows: Tensor, exact: int | None = None) -> "Search":
         """Exact up to ``exact`` rows, by default as many as pays on this device."""
         exact = EXACT[rows.device.type] if exact is None else exact
         many = len(rows)
@@ -71,11 +68,7 @@ class Search:
         centroids = centroids[piece_of]
         near = min(AROUND, len(centroids))
         around = [(some @ centroids.T).topk(near, 1)[1] for some in torch.split(centroids, 2**12)]
-        rows = rows[order]
-        if half is None:
-            half = rows.is_cuda and rows.shape[1] >= WIDE and torch.__version__ >= "2.8"
-        short = (rows - rows.mean(0)).half() if half else None
-        return cls(rows, members[order], many, starts, centroids, torch.cat(around), short)
+        return cls(rows[order], members[order], many, starts, centroids, torch.cat(around))
 
     def __str__(self) -> str:
         if self.centroids is None:
@@ -113,10 +106,7 @@ class Search:
     @torch.no_grad()
     def _pairs(self, here: Tensor, k: int) -> Tensor:
         """Places and the ``k`` nearest of each: [n] -> [2, <= n k]."""
-        value, there = self._closest(here, k + 1 + (0 if self.short is None else AGAIN))
-        if self.short is not None:
-            are, there = value > 0, there.clamp_max_(len(self.rows) - 1)
-            value = torch.einsum("nd,nkd->nk", self.rows[here], self.rows[there]) * are
+        value, there = self._closest(here, k + 1)
         value[there == here[:, None]] = -1
         value, best = value.topk(min(k, value.shape[1]), 1)
         pairs = torch.stack([here[:, None].expand_as(best), there.gather(1, best)])
@@ -134,12 +124,10 @@ class Search:
         probes = min(PROBES, near.shape[1])
         asked = self.around[own].gather(1, near.topk(probes, 1)[1])  # [n, P]
         similar = queries.new_zeros(asked.numel(), LONGEST)
-        rows = self.rows if self.short is None else self.short
-        queries = queries.to(rows.dtype)
         for lists, asking in _grouped(asked.flatten(), queries.shape[1]):
             places, are = _laid_out(self.starts[lists], self.starts[lists + 1])
-            members = rows[places].masked_fill_(~are[:, :, None], 0)
-            _fill(similar, asking, _products(queries[asking // probes], members))
+            members = self.rows[places].masked_fill_(~are[:, :, None], 0)
+            _fill(similar, asking, queries[asking // probes] @ members.mT)
         value, column = largest(similar.view(len(here), -1), k)
         return value, self.starts[asked.gather(1, column // LONGEST)] + column % LONGEST
 
@@ -300,13 +288,6 @@ def _laid_out(start: Tensor, stop: Tensor) -> tuple[Tensor, Tensor]:
 def _fill(table: Tensor, rows: Tensor, values: Tensor) -> None:
     """Write to the first columns of some rows: [n, w], [G, q], [G, q, m <= w]."""
     table[:, : values.shape[2]].index_copy_(0, rows.flatten(), values.flatten(0, 1))
-
-
-def _products(rows: Tensor, others: Tensor) -> Tensor:
-    """Sums in single precision of what may be half: [G, q, D], [G, m, D] -> [G, q, m]."""
-    if rows.dtype == torch.float16 and rows.is_cuda:
-        return torch.bmm(rows, others.mT, out_dtype=torch.float32)
-    return rows.float() @ others.float().mT
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:

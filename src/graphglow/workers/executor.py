@@ -119,12 +119,17 @@ class InThisProcess(Workers):
 
 
 class Processes(ProcessPoolExecutor, Workers):
-    """A pool of processes that have only libraries loaded, once for all, and end with this one."""
+    """A pool of processes that end with this one.
+
+    They are forked from one that has libraries loaded; not where there is a GPU, which such a
+    process cannot use.
+    """
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self.threads = max(1, torch.get_num_threads() // processes)
-        context = multiprocessing.get_context("forkserver")
+        start = "spawn" if torch.cuda.is_available() else "forkserver"
+        context = multiprocessing.get_context(start)
         context.set_forkserver_preload(["torch", "torch_geometric.data"])
         super().__init__(processes, context, initializer=_begin, initargs=(self.threads,))
         self._others = multiprocessing.active_children()
