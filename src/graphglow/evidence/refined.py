@@ -98,6 +98,11 @@ class RefinedGraph:
         return self.pair_in_input[self.edges].repeat(2)
 
     @property
+    def input_edges(self) -> int:
+        """Different undirected edges of the input, self-loops left out."""
+        return len(self.known.second.first.problem.low)
+
+    @property
     def link(self) -> Tensor:
         return self.known.second.first.views["link"]
 

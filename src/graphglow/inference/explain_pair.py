@@ -185,7 +185,7 @@ def explain_pair(
     first, second = order.argsort()[wanted].tolist()
     pair, where = (first, second), resolve_device(device)
     refined = found.refine(data, seed=seed, device=where, also=torch.tensor(pair)[:, None])
-    edges = chosen(refined, data, None, 0.0, add=True, drop=True).edge_index
+    edges = chosen(refined, None, 0.0, add=True, drop=True).edge_index
     return _explanation(found, refined, edges, data, ids, pair, refined.probabilities)
 
 

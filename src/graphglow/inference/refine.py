@@ -145,7 +145,7 @@ def refine(
         order = by_content(data)
         made = found.refine(reordered(data, order), seed=seed, device=place, each=each)
     judged = _closed_form(made, data, order)
-    made = chosen(made, data, top_k, min_probability, add=add, drop=drop)
+    made = chosen(made, top_k, min_probability, add=add, drop=drop)
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()
     refined = RefinedData(**of_nodes)
     for name in EDGES:
@@ -154,7 +154,7 @@ def refine(
     if made.probabilities is not None:
         refined.class_probability = made.probabilities.cpu()[order.argsort()]
     refined.num_nodes = made.num_nodes
-    verdict = _verdict(data, refined, judged, min_probability)
+    verdict = _verdict(data, refined, judged, min_probability, made.input_edges)
     refined.verdict, refined.search = verdict.sentence, made.search
     verdict.warn()
     return refined
@@ -163,7 +163,6 @@ def refine(
 @stage("scoring")
 def chosen(
     made: RefinedGraph,
-    data: Data,
     top_k: int | None,
     min_probability: float,
     *,
@@ -175,7 +174,7 @@ def chosen(
         made = replace(made, edges=torch.cat([made.edges, made.dropped()]))
     if not add:
         made = made.only(made.pair_in_input[made.edges])
-    edges = input_edges(data)
+    edges = made.input_edges
     if top_k is not None or edges == 0:
         kept = (made.ranks() < (top_k or WITHOUT_EDGES)).any(0)
     elif add:
@@ -203,7 +202,7 @@ def _best_first(made: RefinedGraph, count: int) -> Tensor:
 def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:
     """Accuracy on validation nodes, over the input graph (A^2 x) and of all there is."""
     mask = data.get("val_mask")
-    if made.probabilities is None or mask is None or input_edges(data) == 0:
+    if made.probabilities is None or mask is None or made.input_edges == 0:
         return None
     nodes = (mask & (data.y >= 0)).nonzero()[:, 0]
     if len(nodes) == 0:
@@ -217,7 +216,11 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:
 
 
 def _verdict(
-    data: Data, refined: RefinedData, judged: Share | None, min_probability: float
+    data: Data,
+    refined: RefinedData,
+    judged: Share | None,
+    min_probability: float,
+    edges_before: int,
 ) -> Verdict:
     labels = data.get("y") is not None and bool((data.y >= 0).any())
     edges = refined.edge_index
@@ -225,7 +228,7 @@ def _verdict(
         limit = f"reaches min_probability {min_probability:g}"
         why = f"no pair {limit if min_probability else 'is above chance'}"
         return Verdict(f"cannot tell: no edges are left, as {why}", True)
-    if edges.shape[1] == 2 * input_edges(data) and bool(refined.edge_in_input.all()):
+    if edges.shape[1] == 2 * edges_before and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)
     nodes = judged.cases if judged else 0
     return verdict_of(
