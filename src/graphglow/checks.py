@@ -75,6 +75,12 @@ def number(name: str, value: float) -> float:
     return value
 
 
+def true_or_false(name: str, value: bool) -> None:
+    """Refuse what only counts as one of the two, such as the word "no"."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False; got {value!r}")
+
+
 def one_of(name: str, value: str, known: Collection[str]) -> None:
     """Raise unless ``value`` is a known choice; the nearest one is named."""
     if not isinstance(value, str) or value not in known:

@@ -108,7 +108,9 @@ def test_a_graph_without_an_edge_left_is_not_better(wine, refined):
     with pytest.warns(graphglow.InputWarning, match="no edges are left"):
         none = graphglow.refine(wine, device="cpu", min_probability=1)
     assert none.edge_index.shape[1] == 0
-    assert none.verdict == ("cannot tell: no edges are left, as no pair reaches min_probability 1")
+    assert none.verdict == (
+        "cannot tell: no edges are left, as none is above chance and reaches min_probability 1"
+    )
     assert torch.equal(none.class_probability, refined.class_probability)
     assert "over the input graph, whichever edges are kept" in refined.verdict
 
@@ -262,3 +264,9 @@ def test_a_node_keeps_about_as_many_edges_as_the_graph_has(wine, refined):
     assert few.edge_index[0].bincount(minlength=wine.num_nodes).min() >= 1
     with pytest.raises(graphglow.InputError, match="top_k must be >= 1"):
         graphglow.refine(wine, top_k=0)
+
+
+@pytest.mark.parametrize("name", ["add", "drop"])
+def test_the_word_no_is_not_taken_for_true(wine, name):
+    with pytest.raises(graphglow.InputError, match=f"{name} must be True or False; got 'no'"):
+        graphglow.refine(wine, device="cpu", **{name: "no"})

@@ -142,24 +142,23 @@ def test_a_full_disk_under_what_workers_share_is_one_sentence(monkeypatch):
 # By others
 
 
-def interrupt(pool, job):
-    """As a terminal does, while the first process of a pool is started."""
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.01)
-    return submit(pool, job)
-
-
 submit = executor.Processes.submit
 
 
 @pytest.mark.slow
-def test_ctrl_c_while_processes_start_ends_the_job_and_them(monkeypatch):
-    before = signal.getsignal(signal.SIGINT)
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_processes_start_ends_the_job_and_them(monkeypatch, sent):
+    def interrupt(pool, job):
+        os.kill(os.getpid(), sent)
+        time.sleep(0.01)
+        return submit(pool, job)
+
+    usual = signal.signal(sent, signal.default_int_handler)
     monkeypatch.setattr(executor.Processes, "submit", interrupt)
     with pytest.raises(KeyboardInterrupt):
         executor.Processes(2)
     assert not children()
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.signal(sent, usual) is signal.default_int_handler
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 

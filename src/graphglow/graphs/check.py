@@ -193,7 +193,10 @@ def checked_labels(
     if len(classes) < 2 and need_labels:
         names = class_names or range(num_nodes)
         got = f"only class {names[classes[0]]}" if classes else "no label at all"
-        raise InputError(f"y must label at least two classes; got {got}")
+        raise InputError(
+            f"y must label at least two classes; got {got} (refine and audit need none; "
+            "load_graph takes need_labels=False)"
+        )
     return y
 
 

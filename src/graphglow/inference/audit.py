@@ -16,7 +16,7 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphglow.auditing import Auditor, FalseShare, Findings
-from graphglow.checks import at_least, in_unit_interval
+from graphglow.checks import at_least, in_unit_interval, true_or_false
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
@@ -367,6 +367,7 @@ def audit(
     """
     if top is not None:
         at_least("top", top, 0)
+    true_or_false("missing", missing)
     if not isinstance(data, Data):
         data = as_graph(data, need_labels=False, split=False)
     seed = at_least("seed", seed, 0)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, in_unit_interval, one_of
+from graphglow.checks import at_least, in_unit_interval, one_of, true_or_false
 from graphglow.errors import InputError
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import RefinedGraph
@@ -134,6 +134,8 @@ def refine(
         instant predictions.
     """
     in_unit_interval("min_probability", min_probability)
+    true_or_false("add", add)
+    true_or_false("drop", drop)
     seed = at_least("seed", seed, 0)
     if top_k is not None:
         at_least("top_k", top_k, 1)
@@ -225,8 +227,8 @@ def _verdict(
     labels = data.get("y") is not None and bool((data.y >= 0).any())
     edges = refined.edge_index
     if edges.shape[1] == 0 and int(data.num_nodes) > 1:
-        limit = f"reaches min_probability {min_probability:g}"
-        why = f"no pair {limit if min_probability else 'is above chance'}"
+        limit = f" and reaches min_probability {min_probability:g}" if min_probability else ""
+        why = f"none is above chance{limit}"
         return Verdict(f"cannot tell: no edges are left, as {why}", True)
     if edges.shape[1] == 2 * edges_before and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)

@@ -152,18 +152,22 @@ class Processes(ProcessPoolExecutor, Workers):
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Ctrl-C in the block is heard after it; processes that it starts never hear one."""
+    """Ctrl-C and SIGTERM in the block are heard after it, when what it starts can be ended;
+    processes that it starts never hear the first.
+    """
     came: list[int] = []
     resource_tracker.ensure_running()  # its start would unblock the signal
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    both = (signal.SIGINT, signal.SIGTERM)
+    before = {one: signal.signal(one, lambda number, _: came.append(number)) for one in both}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which is inherited
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, before)
+        for one, heard in before.items():
+            signal.signal(one, heard)
     if came:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(came[0])
 
 
 def _begin(threads: int) -> None:
