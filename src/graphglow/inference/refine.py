@@ -117,7 +117,7 @@ def refine(
         top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
             default as many edges are kept in all as the input has: each node's strongest, then
             each one's second, and so on; the strongest of every node even if that is more.
-        min_probability: Leave out edges below this probability too.
+        min_probability: Leave out edges below this probability too; without ``drop``, of new ones.
         add: False: only edges of the input are kept, and none is added.
         drop: False: all edges of the input are kept, and others are added.
         seed: Of the random projections, and of the untrained control.
