@@ -67,8 +67,8 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
             of the weight came by the input graph, and how much was learned.
         predictions: Where to write every node's class and probabilities too, made in closed form
             (.csv or .parquet; not with --result).
-        min_probability: Leave out edges below this probability, with --no-drop only new ones (not with
-            --result).
+        min_probability: Leave out edges below this probability, with --no-drop only new ones
+            (not with --result).
         add: Add no edge: only leave some of the graph's out (not with --result).
         drop: Leave no edge of the graph out: only add some (not with --result).
         top_k: Edges kept for each node, the strongest, and those that its neighbours keep. By
