@@ -270,13 +270,12 @@ def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     several = torch.cat([torch.stack([problem.low, problem.high])[:, :some].long(), free], 1)
     several = several[:, several[0].argsort(stable=True)]
     edge = ops.is_edge(links, several).float()
-    worth = torch.stack([torch.ones_like(known.degree), problem.rarity], 1)
     hops = known.x, known.ax, known.around, known.degree
     total = torch.full_like(edge, max(1, len(links.col)))
     steps: dict[str, Callable[[], Tensor]] = {
         "products of rows": lambda: ops.dots(known.x, several),
         "edges": lambda: ops.is_edge(links, several),
-        "neighbours in common": lambda: ops.common(links, worth, several),
+        "neighbours in common": lambda: ops.common(links, problem.worth, several),
         "edges between neighbours": lambda: ops.between(links, known.chosen, several, total),
         "cosines of hops": lambda: ops.hop_cosines(*hops, several, edge),
     }

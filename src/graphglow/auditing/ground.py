@@ -7,6 +7,7 @@ pair follows from its two nodes alone, be there an edge or not.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -60,6 +61,17 @@ class Ground:
     @property
     def links(self) -> SparseMatrix:
         return self.problem.links
+
+    @cached_property
+    def worth(self) -> Tensor:
+        """What a neighbour in common counts: 1, by Adamic-Adar, by resource allocation: [N, 3]."""
+        share = self.degree.clamp_min(1).reciprocal()
+        return torch.cat([self.problem.worth, share[:, None]], 1)
+
+    @cached_property
+    def ways(self) -> Tensor:
+        """Ways of two steps, there and on to another node: []."""
+        return (self.degree * (self.degree - 1)).sum()
 
 
 def ground_of(problem: Problem, generator: torch.Generator) -> Ground:

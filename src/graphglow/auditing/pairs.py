@@ -92,13 +92,10 @@ def _spectrum(ground: Ground, pairs: Tensor, degree: Tensor, fold: Tensor) -> Te
 
 def _common(ground: Ground, pairs: Tensor, edge: Tensor, degree: Tensor) -> Tensor:
     """log(1 + common), Jaccard, Adamic-Adar, resource allocation, common over chance: [M, 5]."""
-    whole = ground.degree
-    shares = whole.clamp_min(1).reciprocal()
-    worth = torch.stack([torch.ones_like(whole), ground.problem.rarity, shares], 1)
-    count, adamic, allocation = common(ground.links, worth, pairs).unbind(1)
+    count, adamic, allocation = common(ground.links, ground.worth, pairs).unbind(1)
     both = degree.sum(0)
-    total = (whole.sum() - 2 * edge).clamp_min(1)
-    ways = (whole * (whole - 1)).sum() - 2 * edge * both
+    total = (len(ground.links.col) - 2 * edge).clamp_min(1)
+    ways = ground.ways - 2 * edge * both
     expected = degree.prod(0) * ways / total.square()
     return torch.stack(
         [

@@ -75,8 +75,7 @@ def agreement(problem: Problem, channel: Channel, pairs: Tensor) -> Tensor:
 
 def common_neighbours(problem: Problem, pairs: Tensor) -> Tensor:
     """log(1 + common), their share of the two degrees, and Adamic-Adar: [M, 3]."""
-    worth = torch.stack([torch.ones_like(problem.rarity), problem.rarity], 1)
-    count, rarity = common(problem.links, worth, pairs).unbind(1)
+    count, rarity = common(problem.links, problem.worth, pairs).unbind(1)
     share = count / problem.degree[pairs].prod(0).sqrt().clamp_min(1)
     return torch.stack([count.log1p() / 2, share, rarity.log1p()], 1)
 

@@ -73,9 +73,10 @@ class Problem:
         return self.links.crow.diff().float()
 
     @cached_property
-    def rarity(self) -> Tensor:
-        """What a neighbour counts for, by how many it has itself: [N]."""
-        return (self.degree + 1).log().clamp_min(0.5).reciprocal()
+    def worth(self) -> Tensor:
+        """What a neighbour in common counts: 1, and by how many it has itself: [N, 2]."""
+        rarity = (self.degree + 1).log().clamp_min(0.5).reciprocal()
+        return torch.stack([torch.ones_like(rarity), rarity], 1)
 
     @cached_property
     def links(self) -> SparseMatrix:
@@ -100,7 +101,7 @@ class Problem:
 
     def for_pairs(self) -> "Problem":
         """Without what evidence about pairs does not read; it may travel to other processes."""
-        names = ("counts", "prior", "chance", "degree", "rarity", "links")
+        names = ("counts", "prior", "chance", "degree", "worth", "links")
         known = {name: getattr(self, name) for name in names}
         of_adj = {name: getattr(self.adj, name)[:0] for name in ("crow", "col", "values")}
         adj = replace(self.adj, **of_adj, crow_t=of_adj["crow"], col_t=of_adj["col"])

@@ -185,7 +185,7 @@ def orthonormal(columns: Tensor) -> Tensor:
     """
     square = gram(columns)
     square.diagonal().add_((DEPENDENT * square.diagonal().mean()).clamp_min(1e-30))
-    factor, _ = torch.linalg.cholesky_ex(square, upper=True)
+    factor, _ = torch.linalg.cholesky_ex(square, upper=True)  # no failure: the diagonal is raised
     eye = torch.eye(len(factor), dtype=factor.dtype, device=factor.device)
     mixing = torch.linalg.solve_triangular(factor, eye, upper=True)
     for part in torch.split(columns, ROWS):
