@@ -44,6 +44,7 @@ FLOOR = 1e-3  # share of pi in each prediction: no class is ever impossible
 SPREAD_STEPS, SPREAD_DAMPING = (2, 5, 12), 0.9
 SPREAD_FLOORS, SPREAD_POWERS = (1e-3, 1e-2, 1e-1, 1.0, 10.0), (0.5, 1.0, 2.0)
 EXACT_SPREAD, SPREAD_GROUPS = 512, 16
+COMMUNITY_PSEUDO = (0.1, 0.3, 1.0, 3.0, 10.0)
 SPREAD_COLUMNS = 64  # at once, if not more fit
 
 Solution: TypeAlias = tuple[Tensor, Callable[[Tensor], Tensor]]
@@ -64,6 +65,14 @@ class Channel:
 
     probabilities: Tensor
     scores: Tensor
+    weight: Tensor | None = None
+    """Of a ridge channel: ``P = softmax([1, row] weight)``, temperature and pi in it: [1 + D, C]."""
+
+    def at(self, rows: Tensor, prior: Tensor) -> Tensor:
+        """Class probabilities of other rows of the same view: [K, D] -> [K, C]."""
+        if self.weight is None:
+            return prior.expand(len(rows), -1)
+        return (rows @ self.weight[1:] + self.weight[0]).softmax(1).lerp(prior, FLOOR)
 
 
 def absent(problem: Problem) -> Channel:
@@ -89,9 +98,44 @@ def ridge_channel(problem: Problem, rows: Rows | None) -> Channel:
     loo += problem.prior
     ridge, temperature = _best(problem, loo)
     chosen = weights(ridge)
-    out = times(rows, chosen[1:]) + (chosen[0] + problem.prior)
+    chosen[0] += problem.prior
+    out = times(rows, chosen[1:]) + chosen[0]
     out[problem.labelled] = loo[ridge][0]
-    return _channel(problem, (temperature * out).softmax(1))
+    return _channel(problem, (temperature * out).softmax(1), temperature * chosen)
+
+
+def best_channel(channels: list[Channel]) -> Channel:
+    """That of the least leave-one-out log-loss; the first of those that are level."""
+    return channels[int(torch.stack([channel.scores[1] for channel in channels]).argmax())]
+
+
+@stage("channels")
+def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
+    """Class shares among the labels of a node's community, its own label left out.
+
+    ``P_c = (n_c + s pi_c) / (n + s)``; which partition, and s, are by leave-one-out.
+
+    Shapes:
+        members: of each partition, the community of each node [N]
+    """
+    if len(problem.seen) < 2 or len(problem.low) == 0:
+        return absent(problem)
+    one_hot = torch.eye(len(problem.seen), device=problem.device)[problem.classes]
+    pseudo = constant(COMMUNITY_PSEUDO, problem.device)[:, None, None]
+    channels = []
+    for member in members:
+        counts = problem.prior.new_zeros(int(member.max()) + 1, len(problem.seen))
+        counts.index_add_(0, member[problem.labelled], one_hot)
+        near = counts[member]
+        near[problem.labelled] -= one_hot
+
+        def shares(some: Tensor | slice, near: Tensor = near) -> Tensor:  # [S, K, C]
+            number = near[some]
+            return (number + pseudo * problem.prior) / (number.sum(1, keepdim=True) + pseudo)
+
+        cost = log_loss(problem, lambda k, f=shares: f(problem.labelled[k]).log(), len(pseudo))
+        channels.append(_channel(problem, shares(slice(None))[int(cost.argmin())]))
+    return best_channel(channels)
 
 
 def _dual(rows: Rows, labelled: Tensor, target: Tensor, ridges: tuple[float, ...]) -> Solution:
@@ -299,13 +343,13 @@ def _best(problem: Problem, loo: Tensor) -> tuple[Tensor, Tensor]:
     return best // len(TEMPERATURES), t[best % len(TEMPERATURES)]
 
 
-def _channel(problem: Problem, probabilities: Tensor) -> Channel:
+def _channel(problem: Problem, probabilities: Tensor, weight: Tensor | None = None) -> Channel:
     """With the floor, and pi for labelled nodes that are the only ones of their class."""
     probabilities = probabilities.lerp(problem.prior.expand_as(probabilities), FLOOR)
     fair = scored(problem)[:, None]
     own = probabilities[problem.labelled]
     probabilities[problem.labelled] = torch.where(fair, own, problem.prior)
-    return Channel(probabilities, leave_one_out_scores(problem, probabilities))
+    return Channel(probabilities, leave_one_out_scores(problem, probabilities), weight)
 
 
 def leave_one_out_scores(problem: Problem, probabilities: Tensor) -> Tensor:

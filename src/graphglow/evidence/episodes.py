@@ -8,8 +8,8 @@ from torch_geometric.data import Data
 
 from graphglow.graphs.graph import undirected_edges
 
-BUDGETS = (0, 1, 2, 3, 5, 10, 20, 0.1, 0.5)
-BUDGET_WEIGHTS = (0.05, 0.08, 0.05, 0.1, 0.16, 0.12, 0.14, 0.12, 0.18)
+BUDGETS = (0, 1, 2, 3, 5, 6, 10, 20, 40, 0.05, 0.1, 0.2, 0.5, 0.75)
+BUDGET_WEIGHTS = (0.04, 0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.08, 0.08, 0.05, 0.05, 0.05, 0.08, 0.07)
 MOST_CLASSES = 20
 
 

@@ -13,6 +13,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import FIRST_EVIDENCE, SECOND_EVIDENCE
+from graphglow.evidence.predictor import Predictor
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph, refine_problem
 from graphglow.evidence.scorer import Scorer
@@ -21,7 +22,7 @@ from graphglow.storage import fill, load_tensors, save_tensors
 from graphglow.structure.learner import history_of
 
 AT_ONCE = 2**13  # pairs whose hidden numbers lie in a processor's cache
-EVIDENCE_VERSION = 1
+EVIDENCE_VERSION = 2
 """Of what the evidence is: a learner reads only the evidence that it was trained on."""
 KIND = "evidence learner"
 LOGIT_SCALE = ((1.04, 1.20), (1.14, 1.32))
@@ -31,8 +32,8 @@ LOGIT_SCALE = ((1.04, 1.20), (1.14, 1.32))
 class EvidenceLearner(nn.Module):
     """Turns evidence about pairs of nodes into the probability that they belong together.
 
-    Two small scorers of pairs, one for each round, and a voter between them that mixes the
-    channels' answers into instant predictions. Nothing is trained on the
+    Two small scorers of pairs, one for each round, a voter between them that mixes the channels'
+    answers, and the predictor, which answers what class a node is of. Nothing is trained on the
     graph that it is used on.
 
     Args:
@@ -47,6 +48,7 @@ class EvidenceLearner(nn.Module):
         self.first = Scorer(len(FIRST_EVIDENCE), len(FIRST_CONTEXT), seed=3 * seed)
         self.vote = Voter(seed=3 * seed + 1)
         self.second = Scorer(len(SECOND_EVIDENCE), len(VOTED_CONTEXT), seed=3 * seed + 2)
+        self.predictor = Predictor(seed=seed)
         self.register_buffer("logit_scale", torch.tensor(LOGIT_SCALE))
         self.provenance: dict[str, Any] = {"trained": trained, "seed": seed}
 

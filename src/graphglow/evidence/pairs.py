@@ -10,8 +10,11 @@ from graphglow.evidence.problem import Problem
 from graphglow.evidence.views import FIRST, SECOND
 from graphglow.ops.pairs import common, dots, is_edge
 
-FIRST_CHANNELS = ("x", "ax", "aax", "diff", "link", "all", "spread")
-SECOND_CHANNELS = ("sx", "ssx", "again", "spread_s")
+FIRST_CHANNELS = (
+    "x", "ax", "aax", "diff", "link", "all", "spread", "role", "alink", "spectral", "community",
+    "hidden_x", "hidden_all",
+)  # fmt: skip
+SECOND_CHANNELS = ("sx", "ssx", "again", "spread_s", "hidden_again")
 
 FIRST_EVIDENCE = (
     *(f"cosine_{v}" for v in FIRST),
@@ -31,14 +34,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "own features": ("cosine_x", "standing_x", "cosine_diff", "standing_diff"),
     "features around": ("cosine_ax", "standing_ax", "cosine_aax", "standing_aax",
                         "cosine_sx", "standing_sx", "cosine_ssx", "standing_ssx"),
-    "neighbours in common": ("cosine_link", "standing_link", "common", "overlap", "rare_common"),
-    "classes by features": ("agree_x", "agree_diff"),
+    "neighbours in common": ("cosine_link", "standing_link", "cosine_spectral", "standing_spectral",
+                             "common", "overlap", "rare_common"),
+    "classes by features": ("agree_x", "agree_diff", "agree_hidden_x"),
     "classes by surroundings": ("agree_ax", "agree_aax", "agree_spread", "agree_sx", "agree_ssx",
                                 "agree_spread_s"),
-    "classes by neighbours": ("agree_link",),
-    "classes by all": ("agree_all", "agree_again", "agree_vote"),
+    "classes by neighbours": ("agree_link", "agree_alink", "agree_spectral", "agree_community"),
+    "classes by all": ("agree_all", "agree_again", "agree_vote", "agree_hidden_all",
+                       "agree_hidden_again"),
     "edge in the input": ("edge",),
-    "degrees": ("degree_low", "degree_high"),
+    "degrees": ("degree_low", "degree_high", "cosine_role", "standing_role", "agree_role"),
     "first round": ("first_round",),
 }  # fmt: skip
 """Named kinds of evidence, for explanations; every number is in one of them."""

@@ -12,36 +12,58 @@ from graphglow.graphs.graph import normalised_adjacency
 
 
 def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:
-    """A graph of 300 to ``max_nodes`` nodes, 2 to 10 classes and mean degree 1.5 to 80.
+    """A graph of 300 to ``max_nodes`` nodes, 2 to 16 classes and mean degree 1.5 to 80.
 
-    Half of them are homophilous to a random degree, half have a random class-to-class matrix;
-    degrees are heavy-tailed in half; a third have labels that are diffused over the graph instead
-    of drawn before it. Features: Gaussian or words, of random signal, diffused or not.
+    Edges follow *groups* of nodes. A third have more groups than classes, of uneven sizes, as
+    communities are; in the others a group is a class, joined to itself by a random degree, to the
+    next ones of a ring, or by a random matrix. Degrees are heavy-tailed in half; a quarter have
+    labels that are diffused over the graph instead of drawn before it, a sixth a rare class. A
+    fifth have no features; others are Gaussian or words, of random signal, diffused or not.
 
     Shapes:
-        x [N, D], edge_index [2, E], y [N]
+        x [N, D] or None, edge_index [2, E], y [N]
     """
 
     def draw(low: float, high: float) -> float:
         return low + (high - low) * float(torch.rand((), generator=generator))
 
-    nodes = int(torch.tensor(draw(5.7, torch.tensor(float(max_nodes)).log().item())).exp())
-    classes = int(draw(2, 10.99))
+    nodes = int(math.exp(draw(5.7, math.log(max_nodes))))
+    classes = int(draw(2, 10.99) if draw(0, 1) < 0.8 else draw(2, 16.99))
     share = torch.rand(classes, generator=generator) + draw(0.05, 1.0)
-    y = torch.multinomial(share, nodes, replacement=True, generator=generator)
-    degree = min(torch.tensor(draw(0.4, 4.4)).exp().item(), nodes / 12)
-    homophily = draw(0, 1)
-    if draw(0, 1) < 0.5:
-        mixing = torch.full((classes, classes), (1 - homophily) / classes)
-        mixing += homophily * torch.eye(classes)
-    else:
-        mixing = torch.rand(classes, classes, generator=generator) ** draw(1, 6)
-    edge_index = _edges(y, mixing, int(nodes * degree / 2), draw(0, 1) < 0.5, generator)
-    if draw(0, 1) < 0.33:  # labels follow the graph
+    if draw(0, 1) < 0.17:  # a rare class, as fraud is
+        classes = 2
+        rare = draw(0.03, 0.15)
+        share = torch.tensor([1 - rare, rare])
+    group_class = torch.arange(classes)
+    communities = draw(0, 1) < 0.33
+    if communities:
+        many = int(classes * draw(1, 5.99))
+        group_class = torch.cat([group_class, torch.randint(classes, (many,), generator=generator)])
+        share = share[group_class] * torch.rand(len(group_class), generator=generator) ** draw(0, 2)
+        share += 0.02 * share.mean()
+    group = torch.multinomial(share, nodes, replacement=True, generator=generator)
+    mixing = _mixing(len(group_class), draw(0.4, 1) if communities else None, generator)
+    degree = min(math.exp(draw(0.4, 4.4)), nodes / 12)
+    edge_index = _edges(group, mixing, int(nodes * degree / 2), draw(0, 1) < 0.5, generator)
+    y = group_class[group]
+    if draw(0, 1) < 0.25:  # labels follow the graph
         field = torch.randn(nodes, classes, generator=generator)
         y = _diffused(edge_index, field, int(draw(2, 8))).argmax(1)
-    x = _features(y, edge_index, generator)
+    x = None if draw(0, 1) < (0.5 if communities else 0.1) else _features(y, edge_index, generator)
     return Data(x=x, edge_index=edge_index, y=y, num_nodes=nodes, name="random")
+
+
+def _mixing(groups: int, homophily: float | None, generator: torch.Generator) -> Tensor:
+    """How often nodes of each group are joined to those of each other one: [G, G]."""
+    kind, strength = torch.rand(2, generator=generator).tolist()
+    eye = torch.eye(groups)
+    if homophily is not None or kind < 0.45:
+        strength = strength if homophily is None else homophily
+        return (1 - strength) / groups + strength * eye
+    if kind < 0.55:  # a ring of classes
+        return (1 - strength) / groups + strength * (eye.roll(1, 1) + eye.roll(-1, 1)) / 2
+    power = 1 + 5 * float(torch.rand((), generator=generator))
+    return torch.rand(groups, groups, generator=generator) ** power
 
 
 def _edges(

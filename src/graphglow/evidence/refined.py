@@ -1,14 +1,15 @@
 """A refined graph: what the two rounds make of a problem, in closed form."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from graphglow.evidence.candidates import Each, in_turn, pair_blocks
+from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
+from graphglow.evidence.predictor import FinalRound, final_round, predict_classes
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
     CARRIED,
@@ -24,7 +25,6 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.evidence.scorer import contributions
 from graphglow.evidence.stages import stage
-from graphglow.evidence.views import role_view
 from graphglow.graphs.graph import normalised_adjacency
 from graphglow.ops.pairs import is_edge
 from graphglow.ops.sparse import SparseMatrix
@@ -71,6 +71,8 @@ class RefinedGraph:
     scale: Tensor
     known: Voted
     """What both rounds know of the graph: evidence about any pair comes from it."""
+    final: FinalRound | None = None
+    """What the predictor read; None without two classes."""
 
     @property
     def pairs(self) -> Tensor:
@@ -106,9 +108,9 @@ class RefinedGraph:
     def link(self) -> Tensor:
         return self.known.second.first.views["link"]
 
-    @cached_property
+    @property
     def role(self) -> Tensor:
-        return role_view(self.known.second.first.problem)
+        return self.known.second.first.views["role"]
 
     def pair_evidence(self, which: Tensor) -> Tensor:
         """What the second round reads of pairs, by their positions: [K] -> [K, F]."""
@@ -170,11 +172,37 @@ def refine_problem(
     first = first_round(problem, generator, each)
     known = voted(learner, second_round(learner, first, generator, each), each)
     del first  # known has all of it
+    refined = refine_known(learner, known, each)
+    return refined if also is None else _with_pairs(refined, also)
+
+
+def refine_known(learner: Learner, known: Voted, each: Each = in_turn) -> RefinedGraph:
+    """Score the candidates of both rounds, and predict classes over the graph that they make."""
+    problem = known.second.first.problem
     blocks = pair_blocks(known.pairs)
     scores = joined(each("score second", score_second, known.for_pairs(), blocks), problem)
     scale = learner.scale(1, scores)
     refined = _refined(problem, known, scale[0] * scores + scale[1], scale)
-    return refined if also is None else _with_pairs(refined, also)
+    return _predicted(learner, refined) if len(problem.seen) > 1 else refined
+
+
+def _predicted(learner: Learner, refined: RefinedGraph) -> RefinedGraph:
+    """With the predictor's answer over the refined graph."""
+    final = final_round(refined.known, refined.adjacency())
+    answer = predict_classes(learner.predictor, final)
+    channels = {**final.channels, "prediction": answer}
+    return replace(
+        refined,
+        probabilities=_all_classes(final.problem, answer.probabilities),
+        channel_scores=_scores(channels),
+        final=final,
+    )
+
+
+def _scores(channels: dict[str, Channel]) -> dict[str, dict[str, float]]:
+    scores = torch.stack([channel.scores for channel in channels.values()]).tolist()
+    names = ("accuracy", "likelihood")
+    return {c: dict(zip(names, both, strict=True)) for c, both in zip(channels, scores, strict=True)}
 
 
 @stage("scoring")
@@ -185,14 +213,10 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     excess = excess + shift
     in_input = torch.cat([is_edge(problem.links, some) for some in torch.split(pairs, PAIRS, 1)])
     channels = {**first.channels, **known.second.channels, "vote": known.vote}
-    scores = torch.stack([channel.scores for channel in channels.values()])
     return RefinedGraph(
         edges=(excess > 0).nonzero()[:, 0],
         probabilities=_all_classes(problem, known.vote.probabilities),
-        channel_scores={
-            name: dict(zip(("accuracy", "likelihood"), both, strict=True))
-            for name, both in zip(channels, scores.tolist(), strict=True)
-        },
+        channel_scores=_scores(channels),
         context=dict(zip(VOTED_CONTEXT, known.context.tolist(), strict=True)),
         num_nodes=problem.num_nodes,
         chance=problem.chance,

@@ -8,19 +8,38 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, with_beliefs
-from graphglow.evidence.channels import Channel, absent, ridge_channel, spread_channel
+from graphglow.evidence.channels import (
+    Channel,
+    absent,
+    best_channel,
+    community_channel,
+    ridge_channel,
+    spread_channel,
+)
+from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import SideBySide
+from graphglow.evidence.rows import SideBySide, times, unit
 from graphglow.evidence.stages import stage
-from graphglow.evidence.views import AGAIN, ALL, FIRST, SECOND, first_views, second_views
-from graphglow.evidence.votes import vote_channel, vote_evidence
+from graphglow.evidence.views import (
+    AGAIN,
+    ALL,
+    FIRST,
+    RANKS,
+    SECOND,
+    first_views,
+    hidden_layer,
+    second_views,
+)
+from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
 from graphglow.graphs.graph import adjacency_of
 from graphglow.ops.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0
-VOTERS = 2**14  # nodes voted on at once
+RESOLUTIONS = (1.0, 4.0)
+"""Of the communities: those of the greatest modularity, and smaller ones."""
+AT_ONCE = 2**14  # nodes voted on at once
 CARRIED = 4  # the second round reads the first one's log-odds over this
 
 
@@ -29,6 +48,9 @@ class Learner(Protocol):
 
     @property
     def vote(self) -> nn.Module: ...
+
+    @property
+    def predictor(self) -> nn.Module: ...
 
     def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor: ...
 
@@ -113,17 +135,33 @@ class Voted:
 def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
     views = first_views(problem, generator)
     scales = {name: moments(views[name], generator) for name in FIRST}
-    channels = {name: ridge_channel(problem, views[name]) for name in ("ax", "aax", "diff")}
-    channels["all"] = ridge_channel(problem, SideBySide.of([views[name] for name in ALL]))
-    channels["x"] = ridge_channel(problem, problem.features)
-    channels["link"] = ridge_channel(problem, problem.neighbours if len(problem.low) else None)
-    channels["spread"] = spread_channel(problem, problem.adj)
+    channels = first_channels(problem, views)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     edges = torch.stack([problem.low, problem.high])
     near = with_beliefs(near, list(channels.values()))
     pairs, search = candidate_pairs("find first", near, edges, each)
     context = first_context(problem, channels, pairs)
     return FirstRound(problem, views, scales, channels, pairs, context, search)
+
+
+def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Channel]:
+    """:data:`~graphglow.evidence.pairs.FIRST_CHANNELS`, over the graph as it is given."""
+    link = views["link"]
+    ranks = [ridge_channel(problem, unit(link[:, :rank])) for rank in RANKS]
+    edges = problem.low, problem.high, problem.weight, problem.num_nodes
+    members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(problem.low) else []
+    return {
+        **{name: ridge_channel(problem, views[name]) for name in ("ax", "aax", "diff", "role")},
+        "all": ridge_channel(problem, SideBySide.of([views[name] for name in ALL])),
+        "x": ridge_channel(problem, problem.features),
+        "link": ridge_channel(problem, problem.neighbours if len(problem.low) else None),
+        "alink": ridge_channel(problem, unit(times(problem.adj, link))),
+        "spectral": best_channel(ranks),
+        "community": community_channel(problem, members),
+        "spread": spread_channel(problem, problem.adj),
+        "hidden_x": ridge_channel(problem, hidden_layer(views, ("x",))),
+        "hidden_all": ridge_channel(problem, hidden_layer(views, ALL)),
+    }
 
 
 def score_first(known: tuple[Learner, FirstRound], pairs: Tensor) -> Tensor:
@@ -161,6 +199,7 @@ def second_round(
     every = first.views | views
     channels["again"] = ridge_channel(problem, SideBySide.of([every[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(problem, graph)
+    channels["hidden_again"] = ridge_channel(problem, hidden_layer(every, AGAIN))
     context = second_context(problem, first.context, channels, first.pairs, weight)
     return SecondRound(first, scale, views, scales, channels, context)
 
@@ -191,8 +230,8 @@ def _vote(learner: Learner, second: SecondRound) -> Channel:
     if len(problem.seen) < 2:
         return absent(problem)
     every = torch.arange(problem.num_nodes, device=problem.device)
-    parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, VOTERS)]
-    return vote_channel(problem, torch.cat(parts))
+    parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, AT_ONCE)]
+    return sharpened(problem, torch.cat(parts))
 
 
 def vote_inputs(second: SecondRound, nodes: Tensor) -> tuple[Tensor, Tensor]:
@@ -200,7 +239,8 @@ def vote_inputs(second: SecondRound, nodes: Tensor) -> tuple[Tensor, Tensor]:
     first = second.first
     place = FIRST_CONTEXT.index("labels_per_class")
     channels = first.channels | second.channels
-    return vote_evidence(first.problem, channels, first.context[place : place + 2], nodes)
+    voters = [channels[name] for name in VOTERS]
+    return vote_evidence(first.problem, voters, first.context[place : place + 2], nodes)
 
 
 def joined(parts: Iterable[Tensor], problem: Problem) -> Tensor:

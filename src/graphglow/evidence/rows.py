@@ -1,6 +1,6 @@
 """Rows of a view, dense or sparse, and the few products that closed forms need of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -15,6 +15,10 @@ MANY = 2**17
 ROWS = 2**14  # of a Gram matrix at once
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
+ITERATIONS = 4  # of the subspace, by A A^T
+FLAT = 0.1
+SHORT = 0.1
+"""Rows shorter than this share of the mean after the SVD are not made longer: they are noise."""
 DEPENDENT = 1e-13  # squared length below which a column is the others' sum, over the mean
 
 
@@ -40,7 +44,48 @@ class SideBySide:
         return len(self.parts[0]), sum(part.shape[1] for part in self.parts)
 
 
-Rows: TypeAlias = Tensor | SparseMatrix | SideBySide
+@dataclass(frozen=True, eq=False)
+class HiddenLayer:
+    """``relu(R W + b)`` less its mean, of unit rows: a hidden layer whose weights are drawn.
+
+    Its cosines are near an arc-cosine kernel's (Cho and Saul, 2009), so that a ridge regression on
+    it is a closed-form neural network. Rows are computed when they are asked for.
+
+    Shapes:
+        rows [N, D], weight [D, H], bias [H], mean [H] -> [N, H]
+    """
+
+    rows: "Rows"
+    weight: Tensor
+    bias: Tensor
+    mean: Tensor
+
+    @classmethod
+    def of(cls, rows: "Rows", width: int, gain: float) -> "HiddenLayer":
+        """Draw the weights: always the same ones for rows of so many columns."""
+        generator = torch.Generator().manual_seed(rows.shape[1])
+        weight = gain * torch.randn(rows.shape[1], width, generator=generator)
+        bias = torch.randn(width, generator=generator)
+        device = rows.parts[0].device if isinstance(rows, SideBySide) else _numbers(rows).device
+        layer = cls(rows, weight.to(device), bias.to(device), torch.zeros(width, device=device))
+        every = torch.arange(rows.shape[0], device=device)
+        total = sum((layer.raw(some).sum(0) for some in torch.split(every, ROWS)), layer.mean)
+        return replace(layer, mean=total / rows.shape[0])
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rows.shape[0], self.weight.shape[1]
+
+    def raw(self, nodes: Tensor) -> Tensor:
+        """Before the mean is taken off: [K] -> [K, H]."""
+        return (as_dense(take(self.rows, nodes)) @ self.weight).add_(self.bias).relu_()
+
+    def of_nodes(self, nodes: Tensor) -> Tensor:
+        """[K] -> [K, H]."""
+        return unit_(self.raw(nodes) - self.mean)
+
+
+Rows: TypeAlias = Tensor | SparseMatrix | SideBySide | HiddenLayer
 """One row per node: [N, D]."""
 
 
@@ -89,6 +134,9 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
         weights = torch.split(dense, [part.shape[1] for part in rows.parts])
         products = (part @ w for part, w in zip(rows.parts, weights, strict=True))
         return sum(products, dense.new_zeros(())) * rows.scale
+    if isinstance(rows, HiddenLayer):
+        every = torch.arange(rows.shape[0], device=dense.device)
+        return torch.cat([rows.of_nodes(some) @ dense for some in torch.split(every, ROWS)])
     width = dense.shape[1]
     if dense.device.type == "cpu" or width == 0:
         return rows @ dense
@@ -118,6 +166,8 @@ def take(rows: Rows, nodes: Tensor) -> Rows:
         return rows[nodes]
     if isinstance(rows, SideBySide):
         return rows.scale[nodes] * torch.cat([part[nodes] for part in rows.parts], 1)
+    if isinstance(rows, HiddenLayer):
+        return rows.of_nodes(nodes)
     counts = rows.crow.diff().long()[nodes]
     position = torch.arange(len(nodes), device=nodes.device).repeat_interleave(counts)
     first = counts.cumsum(0) - counts
@@ -128,35 +178,45 @@ def take(rows: Rows, nodes: Tensor) -> Rows:
 
 def as_dense(rows: Rows) -> Tensor:
     """For few rows or columns: [N, D]."""
-    assert not isinstance(rows, SideBySide)
+    assert isinstance(rows, Tensor | SparseMatrix)
     return rows if isinstance(rows, Tensor) else rows.to_dense()
 
 
-def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
-    """``U diag(s)`` of a randomised SVD with two power iterations: [N, D] -> [N, <= width].
+def _numbers(rows: "Rows") -> Tensor:
+    assert isinstance(rows, Tensor | SparseMatrix)
+    return rows if isinstance(rows, Tensor) else rows.values
 
-    Halko, Martinsson and Tropp, 2011. As few columns as leave out at most :data:`LEFT` of all
-    squares, what the iterations missed among it. Narrow rows are returned as they are.
+
+def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
+    """Columns of the leading singular vectors, unit rows: [N, D] -> [N, <= width].
+
+    Randomised subspace iteration (Halko, Martinsson and Tropp, 2011) with twice the columns that
+    are kept. Singular values are shrunk, ``s^2 - t s_cut^2`` with s_cut the first that is left
+    out: columns near the cut, which no iteration separates, hardly count, so that another draw
+    gives the same cosines. t is 1, and 0.9 where all singular values are alike. Rows of which
+    next to nothing is left stay short (:data:`SHORT`). Narrow rows are returned as they are.
     """
     columns = rows.shape[1]
     if columns <= width:
-        return as_dense(rows)
-    assert not isinstance(rows, SideBySide)
-    numbers = rows if isinstance(rows, Tensor) else rows.values
-    device = numbers.device
-    wide = min(width + 8, rows.shape[0], columns)
+        return unit(as_dense(rows))
+    numbers = _numbers(rows)
+    wide = min(2 * width, rows.shape[0], columns)
     back = transposed(rows)
-    q = moved(rows, drawn((columns, wide), generator, device))
-    for _ in range(2):
+    q = moved(rows, drawn((columns, wide), generator, numbers.device))
+    for _ in range(ITERATIONS):
         q = moved(rows, moved(back, orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
-    values, vectors = (found.flip(-1) for found in torch.linalg.eigh(gram(z).cpu()))
+    values, vectors = (part.flip(-1) for part in torch.linalg.eigh(gram(z).cpu()))
     del z
     total = torch.linalg.vector_norm(numbers, dtype=torch.float64).square().cpu()
     keep = min(width, 1 + int((total - values.cumsum(0) > LEFT * total).sum()))
-    mixing: Tensor = vectors[:, :keep] * values[:keep].clamp_min(0).sqrt()
-    return q @ mixing.to(q)
+    cut = values[keep] if keep < len(values) else values.new_zeros(())
+    cut = cut * (1 - FLAT * cut / values[0].clamp_min(1e-30))
+    mixing: Tensor = vectors[:, :keep] * (values[:keep] - cut).clamp_min(0).sqrt()
+    made = q @ mixing.to(q)
+    length = torch.linalg.vector_norm(made, dim=1, keepdim=True)
+    return made.div_(length.maximum(SHORT * length.square().mean().sqrt()).clamp_min_(1e-9))
 
 
 def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.device) -> Tensor:

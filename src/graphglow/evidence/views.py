@@ -4,16 +4,21 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import Rows, entries, low_rank, times, unit_
+from graphglow.evidence.rows import HiddenLayer, Rows, SideBySide, entries, low_rank, times, unit, unit_
 from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
 WIDTH = 192
 """q: columns of the features and of the adjacency after a randomised SVD."""
-FIRST = ("x", "ax", "aax", "diff", "link")
-"""Features, their one- and two-hop means, what sets a node apart there, and its neighbours."""
+FIRST = ("x", "ax", "aax", "diff", "link", "spectral", "role")
+"""Features, their one- and two-hop means, what sets a node apart there, its neighbours, the leading
+directions of these, and the part that it plays."""
 SECOND = ("sx", "ssx")
 """One- and two-hop means over the graph of the first round."""
+RANKS = (8, 16, 32)
+"""Leading columns of ``link`` that a regression on few labels is better off with."""
+HIDDEN = 1024
+"""Columns of a random hidden layer."""
 ALL, AGAIN = ("x", "ax", "aax", "link"), ("x", "sx", "ssx", "aax", "link")
 """What the channels of these names read side by side."""
 ROLE_WAVES, ROLE_RATE = 64, 0.7
@@ -33,7 +38,18 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     ax = times(problem.adj, x)
     aax, diff = unit_(times(problem.adj, ax)), unit_(x - ax)
     link = _or_none(problem, _link_rows(problem), generator)
-    return {"x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link}
+    spectral, role = unit(link[:, : RANKS[1]]), role_view(problem)
+    return {
+        "x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link, "spectral": spectral,
+        "role": role,
+    }  # fmt: skip
+
+
+def hidden_layer(views: dict[str, Tensor], names: tuple[str, ...]) -> Rows:
+    """A random hidden layer over views side by side: [N, HIDDEN], or no columns."""
+    rows = SideBySide.of([views[name] for name in names])
+    width = rows.shape[1]
+    return HiddenLayer.of(rows, HIDDEN if width else 0, 0.5 * width**0.5)
 
 
 @stage("views")
@@ -46,7 +62,7 @@ def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Ten
 
 @stage("views")
 def role_view(problem: Problem) -> Tensor:
-    """The part a node plays (hub, leaf, between hubs), for GNNs to read; no evidence yet.
+    """The part a node plays: hub, leaf, between hubs.
 
     Degrees of the node, of its neighbours (mean, deviation) and of theirs, on a log scale, as
     waves whose cosine falls with their distance, so that any level can be told from any
@@ -74,7 +90,7 @@ def _or_none(problem: Problem, rows: Rows | None, generator: torch.Generator) ->
         return torch.zeros(problem.num_nodes, 0, device=problem.device)
     if isinstance(rows, Tensor) and rows.shape[1] <= WIDTH:
         return rows  # unit rows already
-    return unit_(low_rank(rows, WIDTH, generator))
+    return low_rank(rows, WIDTH, generator)
 
 
 def _link_rows(problem: Problem) -> SparseMatrix | None:

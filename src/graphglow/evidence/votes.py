@@ -29,34 +29,38 @@ class Voter(nn.Module):
         odds [.., C, V], trust [.., V, T]  ->  [.., C]
     """
 
-    def __init__(self, *, seed: int = 0) -> None:
+    def __init__(self, channels: int = len(VOTERS), *, seed: int = 0) -> None:
         super().__init__()
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randn(len(TRUST), HIDDEN, generator=generator)
         self.trust = nn.Parameter(drawn / len(TRUST) ** 0.5)
-        self.channel = nn.Parameter(torch.zeros(len(VOTERS), HIDDEN))
+        self.channel = nn.Parameter(torch.zeros(channels, HIDDEN))
         self.out = nn.Parameter(torch.randn(HIDDEN, generator=generator) / HIDDEN**0.5)
-        self.preference = nn.Parameter(torch.zeros(len(VOTERS)))
+        self.preference = nn.Parameter(torch.zeros(channels))
         self.log_tau = nn.Parameter(torch.tensor(0.7))
         self.tau_trust = nn.Parameter(torch.zeros(len(TRUST)))
 
-    def forward(self, odds: Tensor, trust: Tensor) -> Tensor:
+    def weights(self, trust: Tensor) -> Tensor:
+        """How much each channel counts at each node: [.., V, T] -> [.., V]."""
         h = F.gelu(trust @ self.trust + self.channel)  # [.., V, H]
-        alpha = (h @ self.out + self.preference).softmax(-1)  # [.., V]
+        alpha = (h @ self.out + self.preference).softmax(-1)
         tau = (self.log_tau + trust.mean(-2) @ self.tau_trust).clamp(-3, 3).exp()  # [..]
-        return tau[..., None] * (odds @ alpha[..., None])[..., 0]
+        return tau[..., None] * alpha
+
+    def forward(self, odds: Tensor, trust: Tensor) -> Tensor:
+        return (odds @ self.weights(trust)[..., None])[..., 0]
 
 
 def vote_evidence(
-    problem: Problem, channels: dict[str, Channel], context: Tensor, nodes: Tensor
+    problem: Problem, channels: list[Channel], context: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What the voter reads of nodes [K]: log P / pi within -8 .. 8 [K, C, V], trust [K, V, T].
+    """What is read of V channels at nodes [K]: log P / pi in -8 .. 8 [K, C, V], trust [K, V, T].
 
     ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`.
     """
-    p = torch.stack([channels[c].probabilities[nodes] for c in VOTERS], 2).clamp_min(1e-6)
-    odds = (p / problem.prior[:, None]).log().clamp(-8, 8)
-    scores = torch.stack([channels[c].scores for c in VOTERS])  # [V, 2]
+    p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
+    odds = log_odds(p, problem.prior)
+    scores = torch.stack([channel.scores for channel in channels])  # [V, 2]
     behind = scores - scores.amax(0)
     fixed = torch.cat([scores, behind], 1).expand(len(p), -1, -1)  # [K, V, 4]
     sureness = p.amax(1)  # [K, V]
@@ -66,10 +70,15 @@ def vote_evidence(
     return odds, trust
 
 
-def vote_channel(problem: Problem, logits: Tensor) -> Channel:
-    """The mixed answer as a channel; its sharpness by leave-one-out: [N, C] over class shares.
+def log_odds(p: Tensor, prior: Tensor) -> Tensor:
+    """``log P / pi`` within -8 .. 8: [K, C, V], [C] -> [K, C, V]."""
+    return (p.clamp_min(1e-6) / prior[:, None]).log().clamp(-8, 8)
 
-    Labelled nodes are voted on by leave-one-out predictions, so their votes are such as well.
+
+def sharpened(problem: Problem, logits: Tensor) -> Channel:
+    """Logits over the class shares as a channel; their sharpness by leave-one-out: [N, C].
+
+    Labelled nodes are answered from leave-one-out predictions, so their answers are such as well.
     """
     sharpness, own = constant(SHARPNESS, logits.device), logits[problem.labelled]
 
