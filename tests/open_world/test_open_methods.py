@@ -7,6 +7,7 @@ from torch_geometric.data import Data
 from graphglow.experiments.open_world import methods
 from graphglow.experiments.open_world.methods import NAMES, run_methods, without_unlike_edges
 from graphglow.pretrained import evidence_learner
+from graphglow.training import transfer
 from graphglow.training.evidence import instant_predictions
 from tiny_graphs import small_data
 
@@ -25,11 +26,15 @@ def test_a_method_scores_every_node(name):
     assert entry.seconds > 0
 
 
-def test_without_features_others_get_columns_that_tell_nodes_apart():
+def test_without_features_gnns_get_columns_that_tell_nodes_apart(monkeypatch):
     data = small_data()
     data.x = torch.ones(40, 1)
-    found = [entry.method for entry in run_methods(data, ["gcn", "knn", "instant"], device="cpu")]
-    assert found == ["gcn", "instant"]
+    seen = []
+    monkeypatch.setattr(methods, "transfer", lambda data, *_: seen.append(data) or transfer(data))
+    asked = ["gcn", "knn", "instant", "graphglow"]
+    found = [entry.method for entry in run_methods(data, asked, device="cpu")]
+    assert found == ["gcn", "instant", "graphglow"]
+    assert [one.x.shape for one in seen] == [(40, 40)]
 
 
 def test_instant_is_the_closed_form_and_graphglow_says_how_true_it_is():

@@ -100,8 +100,8 @@ def run_methods(
 ) -> Iterator[Entry]:
     """Run methods on a graph with a split, one after another.
 
-    Methods that need features are left out where these say nothing. Others then read columns that
-    tell nodes apart, which is the most that they can be given.
+    Methods that need features are left out where these say nothing. GNNs, ours too, then read
+    columns that tell nodes apart, which is the most that they can be given.
 
     Args:
         data: With features, training and validation nodes.
@@ -123,7 +123,7 @@ def run_methods(
             config = TransferConfig(
                 epochs=EPOCHS, patience=PATIENCE, hidden=HIDDEN, seed=seed, device=device
             )
-            result = transfer(data, which, config)
+            result = transfer(told, which, config)
             assert isinstance(result, EvidenceResult)
             scores, seconds = result.logits.cpu(), time.perf_counter() - began
             if method == "graphglow" and calibrate:
