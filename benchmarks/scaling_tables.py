@@ -4,7 +4,7 @@
 
 Rates are those of the largest random graph in ``results/bench_refine.jsonl`` (``graphglow bench
 refine --nodes ..``), a device each; seconds are taken to grow like nodes. Bytes and checks are of
-``results/size_checks.jsonl``, training of ``results/train_scale.jsonl``; the newest row counts.
+``results/size_checks.jsonl``; the newest row counts.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from marked_page import NO_ROWS, markdown, write_page
@@ -24,7 +24,6 @@ NODES = 100_000_000
 WORKERS = (1, 8, 64)
 REFINE = ("find first", "score first", "find second", "score second")
 """Stages of a refinement; workers get anew what is known, for each of them."""
-EXAM = ("cora", "pubmed")
 
 
 def read(path: Path) -> Rows:
@@ -67,8 +66,6 @@ def tables(results: Path) -> dict[str, str]:
         **bytes_tables(travelled),
         "measured": measured_table(read(results / "bench_refine.jsonl")),
         "workers": workers_table(read(results / "bench_workers.jsonl")),
-        "training": training_table(read(results / "train_scale.jsonl")),
-        "sign": sign_table(newest(checks["sign"], "target", "seed", "backbone")),
         **lists_tables(newest(checks["lists"], "target", "seed", "view", "way", "search")),
         "link": link_table(newest(checks["link"], "target", "seed", "solver")),
         "pairs": pairs_table(newest(checks["pairs"], "target", "seed", "what")),
@@ -146,41 +143,6 @@ def workers_table(rows: Rows) -> str:
         who += f", drawing on {row['draw']}" if row["workers"] and "draw" in row else ""
         lines.append([row["part"], size, row["device"], who, f"{row['seconds']:.1f}", waited])
     titles = ["", "size", "on", "workers", "seconds", "waiting for episodes"]
-    return table(titles, lines)
-
-
-def training_table(rows: Rows) -> str:
-    names = ("device", "threads", "backbone", "batch_nodes", "nodes")
-    rows = sorted(newest(rows, *names), key=lambda row: [str(row[n]) for n in names[:4]])
-    titles = ["nodes", "backbone", "batch", "epochs", "on", "CPU seconds", "GB, peak"]
-    lines = [
-        [f"{row['nodes']:,}", row["backbone"], str(row["batch_nodes"] or "all"),
-         str(row["epochs"]), f"{row['device']}, {row['threads']} threads",
-         f"{row['cpu_seconds']:.0f}", f"{row['peak_bytes'] / 1e9:.1f}"]
-        for row in rows
-    ]  # fmt: skip
-    return table(titles, lines)
-
-
-def sign_table(rows: Rows) -> str:
-    """Means over seeds that both backbones have; over open graphs, with its standard error."""
-    lines, apart = [], []
-    for target, some in by(rows, "target").items():
-        pairs = [pair for pair in by(some, "seed").values() if len(pair) == 2]
-        if not pairs:
-            continue
-        both = [sorted(pair, key=lambda row: row["backbone"]) for pair in pairs]
-        cells = [
-            [points([pair[i][field] for pair in both]) for i in (0, 1)]
-            for field in ("accuracy", "input_accuracy")
-        ]
-        more = [100 * (sign["accuracy"] - gcn["accuracy"]) for gcn, sign in both]
-        apart += [mean(more)] if target not in EXAM else []
-        lines.append([target, str(len(pairs)), *cells[0], f"{mean(more):+.2f}", *cells[1]])
-    if len(apart) > 1:
-        error = stdev(apart) / len(apart) ** 0.5
-        lines.append(["open graphs", "", "", "", f"{mean(apart):+.2f} +- {error:.2f}", "", ""])
-    titles = ["graph", "seeds", "GCN", "sign", "apart", "GCN, input alone", "sign, input alone"]
     return table(titles, lines)
 
 

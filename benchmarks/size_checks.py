@@ -1,14 +1,12 @@
 r"""What the ways of large graphs cost: each against the exact one, on graphs that both can do.
 
-    python benchmarks/size_checks.py lists link sign bytes
-    python benchmarks/size_checks.py sign --targets cora pubmed --seeds 3
+    python benchmarks/size_checks.py lists link bytes
     python benchmarks/size_checks.py pairs --device cuda
 
 ======= ============================================================================
 lists   the 8 nearest by inverted lists against all of them, view by view (and by faiss, where it
         is installed), and instant accuracy from 20 labels per class with either
 link    the link channel by conjugate gradients against the exact kernel
-sign    a whole transfer with backbone ``sign`` against ``gcn``
 columns what views of fewer columns change, by the share of all squares that is left out: the
         largest difference of a cosine, and instant accuracy
 bytes   what each stage of a refinement and an audit sends to workers and gets back
@@ -34,7 +32,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-import graphglow
 from graphglow.auditing.ground import ground_of
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
@@ -192,22 +189,6 @@ def link(name: str, seed: int, device: torch.device) -> Iterator[Row]:
         yield {"solver": solver, **right, "cpu_seconds": spent}
 
 
-# sign
-
-
-def sign(name: str, seed: int, device: torch.device) -> Iterator[Row]:
-    data = graph(name, seed)
-    for backbone in ("gcn", "sign"):
-        began = time.process_time()
-        made: Any = graphglow.transfer(data, backbone=backbone, seed=seed, device=device.type)
-        yield {
-            "backbone": backbone,
-            "accuracy": made.test_accuracy,
-            "input_accuracy": made.input_accuracy,  # of the GNN on features and input graph alone
-            "cpu_seconds": time.process_time() - began,
-        }
-
-
 # columns
 
 
@@ -292,11 +273,6 @@ COLLEGES = ("facebook-rice31-year", "facebook-swarthmore42-year")
 PARTS = {
     "lists": (lists, ("dblp", "facebook-pages", *RANDOM)),
     "link": (link, ("acm", "uai2010", "flickr", COLLEGES[0], "amazon-computers", "cornell5")),
-    "sign": (
-        sign,
-        ("airports-europe", "webkb-washington", "german-credit", "acm", "uai2010",
-         "squirrel-filtered", COLLEGES[1], "cora", "pubmed"),
-    ),
     "columns": (
         columns,
         ("airports-brazil", "airports-europe", "webkb-washington", "german-credit", "acm",

@@ -1,4 +1,4 @@
-"""What measures training and the ways of large graphs runs on tiny ones, and becomes tables."""
+"""What measures the ways of large graphs runs on tiny ones, and becomes tables."""
 
 import json
 from functools import partial
@@ -9,7 +9,6 @@ import torch
 import graphglow
 import scaling_tables
 import size_checks
-import train_scale
 from graphglow.experiments.open_world.targets import few_labels
 from graphglow.graphs import synthetic_graph
 from scaling_tables import NO_ROWS
@@ -17,20 +16,9 @@ from scaling_tables import NO_ROWS
 TABLES = {
     "lists": ("recall", "instant"),
     "link": ("link",),
-    "sign": ("sign",),
     "bytes": ("bytes",),
     "pairs": ("pairs",),
 }
-
-
-def test_training_at_size_is_measured(tmp_path):
-    row = train_scale.measured(400, "sign", 64, 2)
-    assert row["epochs_of_all"] == 10
-    classes = [train_scale.drawn(400, share, 4, width).y for share, width in ((0.3, 9), (0.6, 1))]
-    assert torch.equal(*classes)
-    line = json.dumps(row | {"device": "cpu", "threads": 1})
-    (tmp_path / "train_scale.jsonl").write_text(line)
-    assert "| 400 | sign | 64 |" in scaling_tables.tables(tmp_path)["training"]
 
 
 @pytest.mark.parametrize("part", sorted(size_checks.PARTS))

@@ -15,11 +15,6 @@ from graphglow.evidence import (
     pretrain_evidence,
     random_graph,
 )
-from graphglow.evidence.answers import (
-    graph_by_leave_one_out,
-    mixing_weights,
-    shares_by_validation,
-)
 from graphglow.storage import load_tensors, save_tensors
 
 SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "universal.safetensors"
@@ -237,46 +232,6 @@ def test_bad_sources_get_a_sentence():
         pretrain_evidence([graph()], TINY, weights=[1.0, 2.0])
     with pytest.raises(InputError, match="steps must be >= 2"):
         EvidencePretrainConfig(steps=0)
-
-
-def test_answers_as_good_as_the_best_are_mixed():
-    weights = mixing_weights([0.8, 0.8, 0.2], 400)
-    torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.0]), atol=1e-3, rtol=0)
-
-
-def test_answers_move_to_the_class_shares_of_validation_where_that_pays():
-    y = torch.tensor([0] * 80 + [1] * 20)
-    prior, unsure = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([[0.4, 0.6, 0.0]]).repeat(100, 1)
-    unsure = unsure.clamp_min(1e-6).log()
-    nodes = torch.arange(0, 100, 2)
-
-    def mixed(*answers):
-        mix = shares_by_validation([one[nodes] for one in answers], prior, y[nodes])
-        torch.testing.assert_close(mix.shares.sum(), torch.tensor(1.0))
-        scaled = zip(mix.shares, mix.sharpness, answers, strict=True)
-        return mix, sum(share * sharp * one for share, sharp, one in scaled) + mix.shift
-
-    mix, logits = mixed(unsure)
-    assert (logits.argmax(1) == 0).all()
-    assert mix.shift[0] > 0 > mix.shift[1]
-    assert mix.shift[2] == 0
-    right = (torch.eye(3)[y] * 0.9 + 0.05).log()
-    mix, logits = mixed(right, unsure)
-    assert (logits.argmax(1) == y).all()
-    assert mix.shares[0] > mix.shares[1]
-    even = shares_by_validation([right[:0], unsure[:0]], prior, y[:0])
-    assert even.shares.tolist() == [0.5, 0.5]
-    assert not even.shift.any()
-
-
-@pytest.mark.parametrize(
-    ("none", "given", "refined", "expected"),
-    [(0.5, 0.1, 0.2, None), (0.1, 0.5, 0.2, 1.0), (0.1, 0.2, 0.5, 0.0), (0.1, 0.3, 0.32, 0.5)],
-)
-def test_lambda_by_leave_one_out(none, given, refined, expected):
-    gains = {"x": none, "aax": given, "ssx": refined}
-    scores = {name: {"likelihood": gain} for name, gain in gains.items()}
-    assert graph_by_leave_one_out(scores) == expected
 
 
 def test_the_shipped_learner_loads_and_says_where_it_is_from():

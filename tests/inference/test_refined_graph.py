@@ -1,12 +1,15 @@
 """The refined graph against the dense operator lambda A + (1 - lambda) R(G) R(G^T)."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphglow.graphs.graph import normalised_adjacency
 from graphglow.inference.refined_graph import strongest_edges
-from graphglow.structure import BlendedStructure
+from graphglow.structure import BlendedStructure, FixedStructure
 from tiny_graphs import float64, learner, small_data
 
 N = 24
@@ -25,7 +28,15 @@ def row_norm(matrix):
     return matrix / matrix.sum(1, keepdim=True).clamp_min(1e-12)
 
 
+def fixed(seed):
+    edges = torch.randint(N, (2, 60), generator=torch.Generator().manual_seed(seed))
+    matrix = normalised_adjacency(edges, None, N)
+    return FixedStructure(replace(matrix, values=matrix.values.double()))
+
+
 def dense_latent(latent):
+    if isinstance(latent, FixedStructure):
+        return latent.matrix.to_dense()
     if isinstance(latent, BlendedStructure):
         return latent.eta * dense_latent(latent.current) + (1 - latent.eta) * dense_latent(
             latent.first
@@ -44,6 +55,7 @@ LATENT = {
     "momentum": BlendedStructure(structure(1), structure(2), 0.3),
     "rbf": structure(1, similarity="rbf", threshold=0.3),
     "affine": structure(1, delta="affine"),
+    "fixed": fixed(1),
     "nested momentum": BlendedStructure(
         BlendedStructure(structure(1), structure(2), 0.3), structure(3), 0.6
     ),

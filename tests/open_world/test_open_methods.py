@@ -6,6 +6,9 @@ from torch_geometric.data import Data
 
 from graphglow.experiments.open_world import methods
 from graphglow.experiments.open_world.methods import NAMES, run_methods, without_unlike_edges
+from graphglow.pretrained import evidence_learner
+from graphglow.training import transfer
+from graphglow.training.evidence import instant_predictions
 from tiny_graphs import small_data
 
 
@@ -23,20 +26,23 @@ def test_a_method_scores_every_node(name):
     assert entry.seconds > 0
 
 
-def test_without_features_others_get_columns_that_tell_nodes_apart():
+def test_without_features_gnns_get_columns_that_tell_nodes_apart(monkeypatch):
     data = small_data()
     data.x = torch.ones(40, 1)
-    found = [entry.method for entry in run_methods(data, ["gcn", "knn", "instant"], device="cpu")]
-    assert found == ["gcn", "instant"]
+    seen = []
+    monkeypatch.setattr(methods, "transfer", lambda data, *_: seen.append(data) or transfer(data))
+    asked = ["gcn", "knn", "instant", "graphglow"]
+    found = [entry.method for entry in run_methods(data, asked, device="cpu")]
+    assert found == ["gcn", "instant", "graphglow"]
+    assert [one.x.shape for one in seen] == [(40, 40)]
 
 
-def test_instant_is_what_graphglow_begins_with():
+def test_instant_is_the_closed_form_and_graphglow_says_how_true_it_is():
     data = small_data()
-    alone = next(run_methods(data, ["instant"], device="cpu"))
-    both = [*run_methods(data, ["instant", "graphglow"], device="cpu", calibrate=True)]
-    assert [entry.method for entry in both] == ["graphglow", "instant"]
-    assert torch.allclose(alone.scores, both[1].scores)
-    metrics = both[0].metrics
+    instant, trained = run_methods(data, ["instant", "graphglow"], device="cpu", calibrate=True)
+    expected = instant_predictions(evidence_learner(), data, 0, torch.device("cpu"))
+    assert torch.equal(instant.scores, expected)
+    metrics = trained.metrics
     assert 0 <= metrics["ece"] <= 1
     assert len(metrics["pairs"]) == len(metrics["said"]) == methods.BINS
 

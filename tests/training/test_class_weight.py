@@ -4,10 +4,9 @@ import pytest
 import torch
 
 from graphglow import InputError, TransferConfig, transfer
-from graphglow.evidence.answers import balancing, shares_by_validation
 from graphglow.graphs import graph_of
 from graphglow.structure.objective import supervised_loss
-from graphglow.training.task import accuracy
+from graphglow.training.task import accuracy, balancing
 from tiny_graphs import small_data
 
 
@@ -33,16 +32,6 @@ def test_each_class_counts_alike():
     always_0 = torch.eye(3)[torch.zeros(4, dtype=torch.int64)]
     assert float(accuracy(always_0, nodes, labels, weight)) == pytest.approx(0.5)
     assert torch.equal(balancing(torch.tensor([1, 0, 1, 0])), torch.ones(4))
-
-
-def test_weights_of_one_change_nothing_in_a_mixture():
-    y = torch.arange(30) % 3
-    answers = [torch.eye(3)[y] * scale for scale in (0.3, 3.0)]
-    plain, weighted = (
-        shares_by_validation(answers, torch.full((3,), 1 / 3), y, weight)
-        for weight in (None, torch.ones(30))
-    )
-    assert all(torch.equal(a, b) for a, b in zip(plain, weighted, strict=True))
 
 
 def test_a_rare_class_is_found_more_often():

@@ -67,7 +67,7 @@ SHARED = [
     [
         (config, field, value)
         for config in (PretrainConfig, PaperConfig, TransferConfig)
-        for field, value in [*SHARED, ("hidden", 0), ("top_k", 0), ("batch_nodes", 0)]
+        for field, value in [*SHARED, ("hidden", 0), ("top_k", 0)]
         if field in config.__dataclass_fields__
     ],
 )

@@ -6,10 +6,12 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.training.metrics import metrics_of
-from graphglow.training.verdict import Share, homophily, verdict_of
+from graphglow.training.verdict import Accuracies, Share, homophily, verdict_of
 from tiny_graphs import small_data
 
 WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
+RISE = Accuracies(0.8, 0.81, gained=3, lost=2, nodes=100)
+FALL = Accuracies(0.8, 0.3, gained=1, lost=26, nodes=50)
 
 
 @pytest.mark.parametrize(
@@ -17,20 +19,33 @@ WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
     [
         ((0.5, 0.9, 100), None, "better: 90.0% of 1,200 labelled pairs among the refined edges"),
         ((0.737, 0.549, 900), None, "worse: 54.9% of 1,200 labelled pairs"),
-        ((0.7, 0.5, 900), (0.8, 0.81, 50), "worse: 50.0% of 1,200 labelled"),  # not by the rise
-        ((0.5, 0.51, 90), (0.8, 0.3, 50), "worse: new 30.0%"),
-        ((0.5, 0.9, 100), (0.8, 0.81, 50), "better: 90.0%"),
-        ((0.5, 0.51, 100), (0.8, 0.81, 50), "no clear difference: new 81.0% against 80.0%; 51"),
-        ((0.5, 0.9, 100), (0.8, 0.3, 50), "better in one way and worse in another: 90.0% of"),
+        ((0.7, 0.5, 900), RISE, "worse: 50.0% of 1,200 labelled"),  # not by the rise
+        ((0.5, 0.51, 90), FALL, "worse: new 30.0%"),
+        ((0.5, 0.9, 100), RISE, "better: 90.0%"),
+        ((0.5, 0.51, 100), RISE, "no clear difference: new 81.0% against 80.0%; 51"),
+        ((0.5, 0.9, 100), FALL, "better in one way and worse in another: 90.0% of"),
         (None, None, "cannot tell: no labels"),
     ],
 )
 def test_a_verdict_says_by_what(edges, right, begins):
-    found = verdict_of(edges and Share(*edges, (70, 1200)), right and Share(*right), **WORDS)
+    found = verdict_of(edges and Share(*edges, (70, 1200)), right, **WORDS)
     assert found.sentence.startswith(begins)
     if edges:
         assert f"{edges[0]:.1%} of 70 of the input's" in found.sentence
     assert found.worse == begins.startswith("worse")
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "sign"),
+    [(0, 0, 0), (5, 0, 0), (6, 0, 1), (0, 6, -1), (15, 25, 0), (25, 10, 1), (10, 25, -1)],
+)  # 2 * 0.5**5 = 0.0625, 2 * 0.5**6 = 0.031
+def test_accuracies_are_compared_by_the_nodes_that_one_of_the_two_gets_right(gained, lost, sign):
+    before = torch.tensor([True] * 30 + [False] * gained + [True] * lost)
+    after = torch.tensor([True] * 30 + [True] * gained + [False] * lost)
+    found = Accuracies.of(before, after)
+    assert (found.gained, found.lost, found.nodes) == (gained, lost, 30 + gained + lost)
+    assert found.after - found.before == pytest.approx((gained - lost) / found.nodes)
+    assert found.sign == sign
 
 
 def test_a_bad_verdict_is_a_warning():
@@ -60,7 +75,9 @@ def result(data):
 
 
 def test_a_transfer_is_judged_by_a_gnn_on_the_input_graph(result, tmp_path):
-    assert f"against {result.input_accuracy:.1%} of a GNN on the input graph" in result.verdict
+    assert (
+        f"against {result.against_input.before:.1%} of a GNN on the input graph" in result.verdict
+    )
     assert result.summary()["verdict"] == result.verdict
     result.save(tmp_path / "r.safetensors")
     assert graphglow.TransferResult.load(tmp_path / "r.safetensors").verdict == result.verdict

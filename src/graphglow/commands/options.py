@@ -47,7 +47,6 @@ ELSEWHERE = {
     "--hidden-dim --hidden-size --hidden-channels": "--hidden",
     "--layers --n-layers": "--num-layers",
     "--early-stopping": "--patience",
-    "--batch-size": "--batch-nodes",
     "--random-state --random-seed": "--seed",
     "--gpu --cuda --cpu": "--device",
     "--model --gnn": "--backbone --method --methods",

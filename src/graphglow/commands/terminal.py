@@ -115,8 +115,7 @@ NOT_SHOWN = ("command", "visit_scores")
 LABELS = {
     "val_accuracy": "validation accuracy",
     "input_weight": "lambda, weight of the input graph",
-    "graph_weights": "what counts, by graph",
-    "answers": "what counts, by answer",
+    "chosen_by": "lambda chosen by",
     "peak_memory_bytes": "peak memory",
     "target_was_source": "pre-trained on a graph of this name",
     "out": "written to",

@@ -24,7 +24,7 @@ from graphglow.pretrained import (
 from graphglow.training import PaperConfig, PretrainConfig, TransferConfig, TransferResult
 from graphglow.training.checkpoint import Checkpoints
 from graphglow.training.device import peak_memory_bytes, resolve_device
-from graphglow.training.evidence import LINES
+from graphglow.training.evidence import INPUT_WEIGHTS
 from graphglow.training.pretrain import pretrain_structure
 
 
@@ -176,10 +176,10 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
     ) -> None:
         """Train a small GNN on a new graph under a frozen learner.
 
-        The graph is refined first, without training; then small GNNs over the input graph, the
-        refined one and none are mixed by validation. Under a learner of the paper's kind (--learner
-        paper, which has flags of its own) this is Algorithm 3. With --out, a run that is stopped or
-        killed at any moment goes on with --resume, and ends as it would have.
+        The graph is refined first, without training; then the GNN is trained over the input graph
+        and the refined one, whose shares are chosen by validation. Under a learner of the paper's
+        kind (--learner paper, which has flags of its own) this is Algorithm 3. With --out, a run
+        that is stopped or killed at any moment goes on with --resume, and ends as it would have.
 
         Example: graphglow transfer --target breast_cancer --json
 
@@ -221,7 +221,7 @@ def transferred(
     """Read the target and train in this process; also say which split was used."""
     with waiting(f"loading {target}"):
         data, split = reading.read(target)
-    visits = 1 if isinstance(config, PaperConfig) else len(LINES)
+    visits = 1 if config.input_weight is not None else len(INPUT_WEIGHTS)
     with epoch_bar("training", config.epochs, visits) as on_epoch:
         return training.transfer(data, theta, config, on_epoch=on_epoch, checkpoints=kept), split
 

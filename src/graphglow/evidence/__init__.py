@@ -5,7 +5,6 @@
 ``rounds``. ``episodes`` and ``random_graphs`` are what it learns from.
 """
 
-from graphglow.evidence.answers import graph_by_leave_one_out, shares_by_validation
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
 from graphglow.evidence.random_graphs import random_graph
@@ -17,8 +16,6 @@ __all__ = [
     "EvidencePretrainConfig",
     "RefinedGraph",
     "explain_pairs",
-    "graph_by_leave_one_out",
     "pretrain_evidence",
     "random_graph",
-    "shares_by_validation",
 ]

@@ -54,7 +54,7 @@ class Refined:
     class_names: list[str]
     before: GraphFacts
     after: GraphFacts
-    """Of the edges that GNNs see: the strongest of each node."""
+    """Of the edges that the GNN sees: the strongest of each node."""
     dropped_injected: float | None
     """The share of injected edges that are gone; None where none was injected."""
     dropped_own: float
@@ -83,7 +83,7 @@ class Audited(NamedTuple):
 
 def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Refined:
     """Set the refined graph beside the input graph, whose ``own_edges`` [2, E] are not injected."""
-    data, made = result.data, result.looked_over
+    data, made = result.data, result.refined
     nodes = made.num_nodes
     own, given = _edges(own_edges, nodes), _edges(data.edge_index, nodes)
     injected = given[~torch.isin(given, own)]
@@ -155,7 +155,7 @@ def _around(result: EvidenceResult, gone: Tensor, shares: tuple[float, float]) -
     all these, and new edges of the node itself. ``gone`` are the numbers of dropped edges,
     ``shares`` those of edges within a class in the whole graph.
     """
-    data, made = result.data, result.looked_over
+    data, made = result.data, result.refined
     given = _edges(data.edge_index, made.num_nodes)
     both = torch.stack([given // made.num_nodes, given % made.num_nodes])
     degree = torch.bincount(both.flatten(), minlength=len(data.y))

@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.experiments import Told, unheard
-from graphglow.experiments.open_world.methods import NAMES, run_methods, together
+from graphglow.experiments.open_world.methods import NAMES, run_methods
 from graphglow.graphs import as_graph, check_graph
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.pretrained import UNIVERSAL, LearnerName
@@ -143,18 +143,18 @@ def compare(
     right: dict[str, Runs] = {}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
-    jobs = [(number, asked) for number in range(len(splits)) for asked in together(methods)]
-    for done, (number, asked) in enumerate(jobs):
-        told(f"{NAMES[asked[0]]}, run {number + 1}", done, len(jobs))
+    jobs = [(number, method) for number in range(len(splits)) for method in methods]
+    for done, (number, method) in enumerate(jobs):
+        told(f"{NAMES[method]}, run {number + 1}", done, len(jobs))
         one = splits[number]
         nodes = one.test_mask.nonzero()[:, 0]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # the table says it
-                entries = [*run_methods(one, asked, seed=seed + number, device=device,
+                entries = [*run_methods(one, [method], seed=seed + number, device=device,
                                         learner=learner)]  # fmt: skip
         except InputError as error:
-            failed |= dict.fromkeys(asked, str(error))
+            failed[method] = str(error)
             continue
         for entry in entries:
             found = (entry.scores.argmax(1) == one.y)[nodes].double()

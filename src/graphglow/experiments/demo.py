@@ -26,6 +26,7 @@ from graphglow.pretrained import evidence_learner
 from graphglow.training import EvidenceResult, TransferConfig, TransferResult, transfer
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+from graphglow.training.evidence import instant_predictions
 from graphglow.workers.executor import open_executor, result_of
 
 METHODS = ("gcn", "mlp", "knn", "untrained", "graphglow", "instant")
@@ -189,9 +190,11 @@ def _run_job(
     made["graphglow"] = ours = transfer(data, evidence_learner(), config)
     assert isinstance(ours, EvidenceResult)
     scores = {name: (of.test_accuracy, of.val_accuracy, of.seconds) for name, of in made.items()}
-    right = (ours.known.instant.argmax(1).cpu() == data.y).double()
+    began = time.perf_counter()
+    instant = instant_predictions(ours.learner, ours.data, seed, ours.device)
+    right = (instant.argmax(1) == data.y).double()
     test, val = (float(right[data[mask]].mean()) for mask in ("test_mask", "val_mask"))
-    scores["instant"] = (test, val, ours.seconds - ours.train_seconds)
+    scores["instant"] = (test, val, time.perf_counter() - began)
     rows = [Row(target.name, name, seed, str(data.split), *of) for name, of in scores.items()]
     if not describe:
         return rows, None

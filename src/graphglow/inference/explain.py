@@ -16,12 +16,11 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.gnn import LastLayer, backbone_class, backbones_that
+from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graphs.write import class_names, own_ids, split_names, write_table
 from graphglow.inference.explain_pair import edge_reasons
 from graphglow.inference.own_names import node_place
@@ -66,7 +65,7 @@ class Contribution:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassVoice:
+class ClassTotal:
     """What all nodes of one predicted class added to the score together."""
 
     predicted: str
@@ -104,8 +103,7 @@ class Explanation:
     bias: float
     """The same for all nodes."""
     own: float
-    """What the node adds without any message: 0 with gcn and gat under the paper's learner; under
-    an evidence learner also the closed-form predictions, by their share."""
+    """What the node adds without any message: 0 with gcn and gat."""
     input_total: float
     """What all nodes add by the input graph, the node's own self-loop included."""
     latent_total: float
@@ -117,7 +115,7 @@ class Explanation:
     others_latent: float
     num_others: int
     """Other nodes that are heard at all."""
-    by_class: tuple[ClassVoice, ...]
+    by_class: tuple[ClassTotal, ...]
     """All nodes that are heard, by their predicted class."""
 
     def __repr__(self) -> str:
@@ -182,14 +180,8 @@ class Explainer:
                 f"got {result.backbone}"
             )
         self.result = result
-        own, alike = result.unvoiced()
-        self.voices: list[tuple[LastLayer, OperatorRows]] = []
-        for voice in result.voices(graph):
-            layer = voice.last_layer()
-            if not self.voices:  # what is said without any GNN is said once
-                layer = layer._replace(own=layer.own + own, bias=layer.bias + alike)
-            rows = OperatorRows(layer.adj, voice.latent, voice.input_weight)
-            self.voices.append((layer, rows))
+        self.layer = result.last_layer()
+        self.operator = OperatorRows(self.layer.adj, *result.message_graph)
         self.names = class_names(data, graph.num_classes)
         self.predicted = result.predict().numpy()
         about = {
@@ -211,7 +203,7 @@ class Explainer:
     ) -> Explanation:
         """See :meth:`TransferResult.explain`."""
         at_least("top_k", top_k, 1)
-        result, layers = self.result, [layer for layer, _ in self.voices]
+        result, layer = self.result, self.layer
         at = node_place(result.data, len(self.nodes), node)
         chosen = int(self.predicted[at]) if label is None else self._class(label)
         other = None if against is None else self._class(against)
@@ -223,7 +215,7 @@ class Explainer:
             kept = values[..., chosen].double()
             return kept if other is None else kept - values[..., other].double()
 
-        heard = self._heard(at, [towards(layer.said) for layer in layers])
+        heard = self._heard(at, towards(layer.said))
         order = heard.contribution.abs().sort_values(ascending=False, kind="stable").index
         listed, others = heard.loc[order[:top_k]], heard.loc[order[top_k:]]
         reasons = edge_reasons(result, at, listed.node.tolist())
@@ -235,8 +227,8 @@ class Explainer:
             against=None if other is None else self.names[other],
             probability=float(logits.softmax(0)[chosen]),
             score=float(towards(logits)),
-            bias=float(sum(towards(layer.bias) for layer in layers)),
-            own=float(sum(towards(layer.own[at]) for layer in layers)),
+            bias=float(towards(layer.bias)),
+            own=float(towards(layer.own[at])),
             input_total=float(heard.input_part.sum()),
             latent_total=float(heard.latent_part.sum()),
             contributions=tuple(
@@ -249,38 +241,34 @@ class Explainer:
             by_class=self._by_class(heard),
         )
 
-    def _heard(self, at: int, said: list[Tensor]) -> Any:
+    def _heard(self, at: int, messages: Tensor) -> Any:
         """All nodes that ``at`` hears at all, as a frame with the fields of a contribution.
 
-        Of several voices the weights are means and the parts are sums, so that the message is what
-        the node says to all of them together.
+        Shapes:
+            messages [N]
         """
-        adj = self.voices[0][0].adj
+        adj = self.layer.adj
         joined = adj.col[int(adj.crow[at]) : int(adj.crow[at + 1])].tolist()
-        weights = torch.zeros(2, len(self.nodes), dtype=torch.float64)
-        parts = torch.zeros_like(weights)
-        for (_, operator), says in zip(self.voices, said, strict=True):
-            rows = torch.stack([part[0].double() for part in operator.parts(slice(at, at + 1))])
-            weights += rows.cpu() / len(said)
-            parts += (rows * says).cpu()
-        total = weights.sum(0)
+        rows = self.operator.parts(slice(at, at + 1))
+        weights = [part[0].double().cpu().numpy() for part in rows]
+        said = messages.cpu().numpy()
         frame = self.nodes.assign(
             input_edge=self.nodes.node.isin([at, *joined]),
-            message=(parts.sum(0) / torch.where(total == 0, 1.0, total)).numpy(),
-            input_weight=weights[0].numpy(),
-            latent_weight=weights[1].numpy(),
-            input_part=parts[0].numpy(),
-            latent_part=parts[1].numpy(),
+            message=said,
+            input_weight=weights[0],
+            latent_weight=weights[1],
+            input_part=weights[0] * said,
+            latent_part=weights[1] * said,
         )
         frame["contribution"] = frame.input_part + frame.latent_part
         frame["share"] = frame.contribution / (frame.contribution.abs().sum() or 1.0)
         return frame[(frame.input_weight != 0) | (frame.latent_weight != 0)]
 
-    def _by_class(self, heard: Any) -> tuple[ClassVoice, ...]:
+    def _by_class(self, heard: Any) -> tuple[ClassTotal, ...]:
         """Sums over the nodes of each predicted class; classes that are not heard are left out."""
         sums = ["input_weight", "latent_weight", "input_part", "latent_part"]
         return tuple(
-            ClassVoice(predicted=self.names[label], nodes=len(nodes), **nodes[sums].sum().to_dict())
+            ClassTotal(predicted=self.names[label], nodes=len(nodes), **nodes[sums].sum().to_dict())
             for label, nodes in heard.groupby(self.predicted[heard.index])
         )
 

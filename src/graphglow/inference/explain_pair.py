@@ -198,9 +198,9 @@ def explain_result_pair(result: TransferResult, u: int | str, v: int | str) -> P
         )
     ids = own_ids(result.data, result.graph.num_nodes)
     pair = _pair(result.data, len(ids), u, v)
-    refined = result.looked_over
+    refined = result.refined
     if _place(refined, *pair) is None:  # no candidate
-        refined = result.looked_at(torch.tensor(pair)[:, None])
+        refined = result.refined_with(torch.tensor(pair)[:, None])
     data = known_to_learner(result.data)
     data.name = result.graph.name
     edges, scores = result.edge_index, result.logits
@@ -219,7 +219,7 @@ def edge_reasons(result: TransferResult, node: int, others: list[int]) -> dict[i
     joined = {end: p for end, p in zip(ends.tolist(), odds.tolist(), strict=True) if end in others}
     if not joined:
         return {}
-    refined = result.looked_over
+    refined = result.refined
     places = {end: _place(refined, node, end) for end in joined}
     which = {end: place for end, place in places.items() if place is not None}
     where = torch.tensor(list(which.values()), dtype=torch.int64, device=refined.pairs.device)

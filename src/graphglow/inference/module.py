@@ -46,7 +46,7 @@ class ResultModule(nn.Module):
     def __init__(self, result: "TransferResult") -> None:
         super().__init__()
         self.result = result
-        self.gnns = nn.ModuleList([voice.gnn for voice in result.voices(result.graph)])
+        self.gnn = result.gnn
         self.layer = SimpleConv(aggr="sum")
         with torch.no_grad():  # what cannot be done is said now
             self(result.data.x.to(result.device), result.data.edge_index.to(result.device))
@@ -62,7 +62,7 @@ class ResultModule(nn.Module):
         edges, weight = remove_self_loops(edge_index, edge_weight)
         norm = gcn_norm(edges, weight, len(x), dtype=x.dtype)
         adj: Any = Messages(self.result.backbone, self.layer, *norm)
-        unread = 0 * (adj @ x).sum(1, keepdim=True)  # gradients of 0 where no GNN that counts reads
+        unread = 0 * (adj @ x).sum(1, keepdim=True)  # gradients of 0 where lambda is 0
         graph = replace(self.result.graph, x=F.normalize(x, dim=1), adj=adj)
         scores: Tensor = self.result.scores_on(graph) + unread
         return scores

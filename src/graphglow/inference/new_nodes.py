@@ -163,7 +163,7 @@ def grown_result(
         grown.edge_weight = torch.cat([known, weight])
     grown = check_graph(grown, need_validation=False)
     graph = graph_of(grown).to(result.device, result.graph.adj.values.dtype)
-    return result.grown(grown, replace(graph, num_classes=result.graph.num_classes))
+    return result.on_graph(grown, replace(graph, num_classes=result.graph.num_classes))
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

@@ -25,7 +25,7 @@ from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
 from graphglow.training.device import resolve_device
 from graphglow.training.sharing import sharing
-from graphglow.training.verdict import NO_PAIRS, Share, Verdict, homophily, verdict_of
+from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""
@@ -201,7 +201,7 @@ def _best_first(made: RefinedGraph, count: int) -> Tensor:
     return kept
 
 
-def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:
+def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Accuracies | None:
     """Accuracy on validation nodes, over the input graph (A^2 x) and of all there is."""
     mask = data.get("val_mask")
     if made.probabilities is None or mask is None or made.input_edges == 0:
@@ -213,14 +213,13 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Share | None:
     given = first.problem.seen[first.channels["aax"].probabilities.argmax(1)].cpu()
     found = made.probabilities.argmax(1).cpu()
     here = order.argsort()[nodes]
-    before, after = (float((p[here] == truth).double().mean()) for p in (given, found))
-    return Share(before, after, len(nodes))
+    return Accuracies.of(given[here] == truth, found[here] == truth)
 
 
 def _verdict(
     data: Data,
     refined: RefinedData,
-    judged: Share | None,
+    judged: Accuracies | None,
     min_probability: float,
     edges_before: int,
 ) -> Verdict:
@@ -232,7 +231,7 @@ def _verdict(
         return Verdict(f"cannot tell: no edges are left, as {why}", True)
     if edges.shape[1] == 2 * edges_before and bool(refined.edge_in_input.all()):
         return Verdict("no change: every edge is as it was", False)
-    nodes = judged.cases if judged else 0
+    nodes = judged.nodes if judged else 0
     return verdict_of(
         homophily(data, edges),
         judged,

@@ -1,8 +1,9 @@
 """The learned message-passing graph as edges: the strongest of each node, found in blocks.
 
 One layer of message passing multiplies by ``M = lambda A_norm + (1 - lambda) L``, with
-``L = RowNorm(Gamma) RowNorm(Gamma^T)``. M[u, v] is how much u hears of v. A block of its rows is
-formed at a time: [rows, N] and never [N, N].
+``L = RowNorm(Gamma) RowNorm(Gamma^T)`` under the paper's learner and ``L = S`` under an evidence
+learner. M[u, v] is how much u hears of v. With S, which is sparse, M is a sparse sum; of the
+paper's L a block of rows is formed at a time: [rows, N] and never [N, N].
 """
 
 from collections.abc import Iterator
@@ -75,6 +76,8 @@ def strongest_edges(
     block_elements: int = BLOCK_ELEMENTS,
 ) -> WeightedEdges:
     """Return each node's ``top_k`` strongest incoming edges of M; zero entries are no edges."""
+    if latent is None or isinstance(latent, FixedStructure):
+        return _strongest_sparse(adj, latent, input_weight, top_k, self_loops=self_loops)
     num_nodes = adj.shape[0]
     operator = OperatorRows(adj, latent, input_weight, block_elements)
     found: list[WeightedEdges] = []
@@ -96,6 +99,44 @@ def strongest_edges(
             )
         )
     return WeightedEdges(*(torch.cat(part, dim=-1) for part in zip(*found, strict=True)))
+
+
+def _strongest_sparse(
+    adj: SparseMatrix,
+    latent: FixedStructure | None,
+    input_weight: float,
+    top_k: int,
+    *,
+    self_loops: bool,
+) -> WeightedEdges:
+    """The same where both graphs are sparse, without a dense row."""
+    parts = [(adj, 1.0 if latent is None else input_weight)]
+    if latent is not None:
+        parts.append((latent.matrix, 1 - input_weight))
+    num_nodes = adj.shape[0]
+    keys = [_row_of_entries(matrix) * num_nodes + matrix.col for matrix, _ in parts]
+    key, place = torch.unique(torch.cat(keys), return_inverse=True)
+    weights = adj.values.new_zeros(2, len(key))  # by the input graph, by the learned one
+    for row, of, (matrix, share) in zip(
+        weights, place.split([len(key) for key in keys]), parts, strict=False
+    ):
+        row[of] = share * matrix.values
+    target, source, total = key // num_nodes, key % num_nodes, weights.sum(0)
+    kept = (total > 0) & (self_loops | (source != target))
+    order = kept.nonzero()[:, 0]
+    order = order[total[order].argsort(descending=True, stable=True)]
+    order = order[target[order].argsort(stable=True)]  # by node, the strongest first
+    counts = torch.bincount(target[order], minlength=num_nodes)
+    first = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    order = order[torch.arange(len(order), device=order.device) - first < top_k]
+    pairs = torch.stack([source[order], target[order]])
+    return WeightedEdges(pairs, total[order], *weights[:, order])
+
+
+def _row_of_entries(matrix: SparseMatrix) -> Tensor:
+    """[E]."""
+    rows = torch.arange(matrix.shape[0], device=matrix.crow.device)
+    return rows.repeat_interleave(matrix.crow.diff())
 
 
 class OperatorRows:
@@ -140,9 +181,7 @@ class OperatorRows:
             for block in self._blocks(structure):
                 learned[:, block] += left @ structure.gamma(block).mT
         if self.fixed is not None:
-            own = self.fixed.own
-            learned += (1 - own) * _dense_rows(self.fixed.matrix, rows)
-            learned.diagonal(rows.start).add_(own)
+            learned += _dense_rows(self.fixed.matrix, rows)
         learned *= 1 - self.input_weight
         return _dense_rows(self.adj, rows).mul_(self.input_weight), learned
 

@@ -18,7 +18,7 @@ from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import percent, write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
-from graphglow.training import EvidenceResult, PaperResult, TransferResult
+from graphglow.training import PaperResult, TransferResult
 
 
 class ExperimentSection:
@@ -160,13 +160,9 @@ def _transfer(path: Path, result: TransferResult, count: int) -> dict[str, Any]:
     learned, fewer = structure.LearnedStructure(result), min(count, 4)
     shares = {name: learned.share(edges) for name, edges in learned.edges.items()}
     drawing = learned.drawing(structure.NODES_DRAWN // fewer)
-    more = {}
-    if isinstance(result, EvidenceResult):
-        shares_of = result.graph_weights.items()
-        more = {"what counts": ", ".join(f"{name} {share:.0%}" for name, share in shares_of)}
-    elif isinstance(result, PaperResult):
-        weight = f"{result.config.input_weight:g}"
-        more = {"pivots": f"{len(result.pivots):,}", "input weight": weight}
+    more = {"input weight": f"{result.message_graph[1]:g}"}
+    if isinstance(result, PaperResult):
+        more = {"pivots": f"{len(result.pivots):,}"} | more
     beside = {n: v for n, v in (result.metrics() or {}).items() if n != "accuracy"}
     more |= {n.replace("_", " "): percent(v) for n, v in beside.items() if isinstance(v, float)}
     if sources := result.provenance.get("sources"):

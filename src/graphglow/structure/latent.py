@@ -81,20 +81,14 @@ class PivotStructure:
 class FixedStructure:
     """A graph that is given, S, as the evidence learner makes one before anything is trained.
 
-    ``own`` is how much of its own message a node hears instead: with 1 there is no graph at all.
-
     Shapes:
         matrix [N, N]
     """
 
     matrix: SparseMatrix
-    own: float = 0.0
 
     def propagate(self, v: Tensor) -> Tensor:
-        if self.own == 1:
-            return v
-        through = self.matrix @ v
-        return through if self.own == 0 else torch.lerp(through, v, self.own)
+        return self.matrix @ v
 
 
 @dataclass(frozen=True)

@@ -204,31 +204,25 @@ class PaperConfig(ModelConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TransferConfig(RunConfig, Model):
-    """Small GNNs on a new graph and on what an evidence learner makes of it."""
+    """A GNN on a new graph, over that graph and the one that an evidence learner makes of it."""
 
     epochs: int = 200
     """Training epochs; the one with the best validation accuracy is kept."""
     patience: int = 40
     """End after this many epochs without a better validation score."""
     hidden: int = 64
-    """Width of the GNNs."""
+    """Width of the GNN."""
     input_weight: float | None = None
     """lambda: weight of the input graph in message passing; the refined graph has 1 - lambda.
-    None: GNNs on either graph and on none are mixed, by validation."""
+    None: 0, 0.5 or 1, by validation accuracy."""
     top_k: int = 16
     """Edges of the refined graph that a node keeps, the strongest; more where others keep them."""
     class_weight: ClassWeight = "none"
     """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
     whose score is then the balanced accuracy. For rare classes that matter as much as others."""
 
-    batch_nodes: int | None = None
-    """Train by batches of so many nodes; None takes all at once. With sign, memory is then bounded;
-    with another backbone PyG's NeighborLoader draws around them, where pyg-lib is installed."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch_nodes is not None:
-            at_least("batch_nodes", self.batch_nodes, 1)
         at_least("patience", self.patience, 1)
         at_least("hidden", self.hidden, 1)
         at_least("top_k", self.top_k, 1)

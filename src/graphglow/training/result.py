@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +31,10 @@ from graphglow.training.loop import Epoch
 from graphglow.training.metrics import metrics_of
 from graphglow.training.refine import Refinement, last_refinement
 from graphglow.training.task import accuracy
-from graphglow.training.verdict import Share, Verdict, verdict_of
+from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 
-if TYPE_CHECKING:  # inference is the floor above; a result opens it on demand
+if TYPE_CHECKING:  # baselines and inference are floors above; a result opens them on demand
+    from graphglow.baselines import FitResult
     from graphglow.inference.explain import Explainer, Explanation
     from graphglow.inference.explain_pair import PairExplanation
     from graphglow.inference.new_nodes import NewPredictions
@@ -154,6 +155,7 @@ class TransferResult(RunResult):
 
     config: TransferConfig | PaperConfig
     learner: Learner
+    gnn: Backbone
 
     @property
     def backbone(self) -> str:
@@ -175,22 +177,24 @@ class TransferResult(RunResult):
         """The learned graph, and lambda: together the graph that messages went over."""
 
     @abstractmethod
-    def grown(self, data: Data, graph: Graph) -> "TransferResult":
-        """The same GNNs on a graph that has grown since, checked and on the device."""
-
-    @abstractmethod
-    def voices(self, graph: Graph) -> "list[Voice]":
-        """The GNNs, as far as they count, on a graph of the same nodes; S stays as it is."""
-
-    def unvoiced(self) -> tuple[Tensor, Tensor]:
-        """What is said of each node, and of all alike, without any GNN: [N, C], [C]."""
-        nothing = self.logits.new_zeros(self.logits.shape)
-        return nothing, nothing[0]
+    def on_graph(self, data: Data, graph: Graph) -> "TransferResult":
+        """The same GNN on a graph with more nodes, checked and on the device."""
 
     def scores_on(self, graph: Graph) -> Tensor:
-        """``sum over voices of scale GNN + unvoiced``, differentiable: [N, C]."""
-        own, alike = self.unvoiced()
-        return sum((voice.scale * voice.logits() for voice in self.voices(graph)), own + alike)
+        """Logits on a graph of the same nodes, with the learned graph as it is: [N, C].
+
+        Differentiable in the graph's features.
+        """
+        scores: Tensor = self.gnn(*self._encoded(graph), None)[1]
+        return scores
+
+    @torch.no_grad()
+    def last_layer(self) -> LastLayer:
+        """The last propagation of an evaluation pass; only of explainable backbones."""
+        return self.gnn.last_layer(*self._encoded(self.graph))
+
+    def _encoded(self, graph: Graph) -> tuple[Encoded, MixedPropagation]:
+        return self.gnn.encode(graph, None), MixedPropagation(graph.adj, *self.message_graph)
 
     def _scores(self) -> Tensor:
         return self.logits
@@ -208,10 +212,7 @@ class TransferResult(RunResult):
         return self._verdict().sentence
 
     def _verdict(self) -> Verdict:
-        before, after = self._input_accuracy(), self.val_accuracy
-        right = None
-        if before is not None and after is not None:
-            right = Share(before, after, len(self.graph.val))
+        right = self._against_input()
         return verdict_of(
             self._homophily() if right is None else None,
             right,
@@ -219,10 +220,14 @@ class TransferResult(RunResult):
             unknown="no GNN was trained on the input graph alone",
         )
 
-    def _input_accuracy(self) -> float | None:
-        """Validation accuracy of a GNN on the input graph; None where there is none."""
-        controls: dict[str, Any] = self.__dict__.get("_controls", {})
-        return controls["gcn"]["val_accuracy"] if "gcn" in controls else None
+    def _against_input(self) -> Accuracies | None:
+        """On validation nodes, against a GNN on the input graph; None where there is none."""
+        run: FitResult | None = self.__dict__.get("_control_runs", {}).get("gcn")
+        if run is None:
+            return None
+        nodes = self.graph.val.cpu()
+        right = [of.predict()[nodes] == self.data.y[nodes] for of in (run, self)]
+        return Accuracies.of(*right)
 
     def _homophily(self) -> Share | None:
         """Of the refined edges and the input's, where they are edges."""
@@ -238,22 +243,28 @@ class TransferResult(RunResult):
 
     @cached_property
     def _controls(self) -> dict[str, dict[str, float | None]]:
-        from graphglow.baselines import METHODS, fit
-
         most = int(self.graph.y[self.graph.train].bincount().argmax())
         parts = {"test_accuracy": self.graph.test, "val_accuracy": self.graph.val}
         right = {name: (self.graph.y[nodes] == most).double() for name, nodes in parts.items()}
-        found = {
-            "majority": {n: float(hits.mean()) if len(hits) else None for n, hits in right.items()}
+        majority = {n: float(hits.mean()) if len(hits) else None for n, hits in right.items()}
+        trained = {
+            method: {name: getattr(run, name) for name in parts}
+            for method, run in self._control_runs.items()
         }
+        return {"majority": majority} | trained
+
+    @cached_property
+    def _control_runs(self) -> "dict[str, FitResult]":
+        from graphglow.baselines import METHODS, fit
+
         if len(self.graph.val) == 0:
-            return found
+            return {}
         shared = ("epochs", "patience", "seed", "device")
         settings = {name: getattr(self.config, name) for name in shared}
-        for method in ("mlp", "gcn"):
-            made = fit(method, self.data, METHODS[method].config(**settings))
-            found[method] = {name: getattr(made, name) for name in parts}
-        return found
+        return {
+            method: fit(method, self.data, METHODS[method].config(**settings))
+            for method in ("mlp", "gcn")
+        }
 
     def predict_new(
         self,
@@ -334,7 +345,7 @@ class TransferResult(RunResult):
         return self._explainer.explain(node, top_k=top_k, label=label, against=against)
 
     def module(self) -> nn.Module:
-        """The trained GNNs as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
+        """The trained GNN as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
 
         Other features and edges of the same nodes give other scores; what the learner made of the
         graph stays. For ``torch_geometric.explain``, and whatever else asks for gradients; with
@@ -418,42 +429,12 @@ class TransferResult(RunResult):
             raise InputError(f"{path} must be a whole graphglow result; {text}") from error
 
 
-class Voice(NamedTuple):
-    """One GNN of a result: what it reads, over what it passes messages, and how much it counts.
-
-    Messages go over ``M = lambda A + (1 - lambda) L``.
-    """
-
-    gnn: Backbone
-    graph: Graph
-    latent: Structure | None
-    input_weight: float
-    scale: float = 1.0
-
-    def _pass(self) -> tuple[Encoded, MixedPropagation]:
-        mix = MixedPropagation(self.graph.adj, self.latent, self.input_weight)
-        return self.gnn.encode(self.graph, None), mix
-
-    def logits(self) -> Tensor:
-        """Before it is scaled: [N, C]."""
-        scores: Tensor = self.gnn(*self._pass(), None)[1]
-        return scores
-
-    @torch.no_grad()
-    def last_layer(self) -> LastLayer:
-        """Scaled; only of explainable backbones."""
-        layer = self.gnn.last_layer(*self._pass())
-        said, own, bias = (self.scale * part for part in (layer.said, layer.own, layer.bias))
-        return LastLayer(layer.adj, said, own, bias)
-
-
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PaperResult(TransferResult):
     """A transfer under the paper's structure learner, with its fixed pivots."""
 
     config: PaperConfig
     learner: StructureLearner
-    gnn: Backbone
     pivots: Tensor
 
     @cached_property
@@ -474,11 +455,8 @@ class PaperResult(TransferResult):
     def message_graph(self) -> tuple[Structure | None, float]:
         return self.refinement.latent, self.config.input_weight
 
-    def grown(self, data: Data, graph: Graph) -> "PaperResult":
+    def on_graph(self, data: Data, graph: Graph) -> "PaperResult":
         return replace(self, data=data, graph=graph)
-
-    def voices(self, graph: Graph) -> list[Voice]:
-        return [Voice(self.gnn, graph, *self.message_graph)]
 
     def _about(self) -> dict[str, Any]:
         return {

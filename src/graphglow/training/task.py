@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.evidence.answers import balancing
 from graphglow.gnn import Backbone, Dropout, MixedPropagation, stack
 from graphglow.graphs import Graph
 from graphglow.storage import prefixed, within
@@ -179,10 +178,6 @@ class GraphTask(Task):
     def logits(self) -> Tensor:
         return self.evaluate().logits
 
-    def val_logits(self) -> Tensor:
-        """Evaluate the validation nodes: [.., K, C]."""
-        return self.logits().index_select(-2, self.graph.val)
-
     @property
     def weights(self) -> list[Tensor]:
         along = [] if self.trained is None else [self.trained.theta.flat]
@@ -333,6 +328,13 @@ def accuracy(logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | Non
     """
     right = (logits.index_select(-2, nodes).argmax(-1) == labels).double()
     return (right if weight is None else right * weight).mean(-1)
+
+
+def balancing(labels: Tensor) -> Tensor:
+    """A weight per node, by which each class that occurs counts alike: [M] -> [M], of mean 1."""
+    counts = torch.bincount(labels)
+    each = len(labels) / (counts.clamp_min(1) * (counts > 0).sum())
+    return each[labels]
 
 
 def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:

@@ -89,13 +89,13 @@ def transfer(
 ) -> TransferResult:
     """Train a small GNN on ``data`` under a frozen learner, which is never changed.
 
-    An evidence learner (``universal``) refines the graph first, in closed form; then GNNs are
-    trained on the input graph, the refined one and none, and mixed by validation. Labels of
-    validation nodes count for that, and for when to stop; without any, all GNNs count alike, and
-    leave-one-out says whether a graph helps at all. A learner of the paper's kind (``paper``)
-    infers the structure from the GNN's own embeddings in every pass (Algorithm 3). (GraphGLOW*, the
-    oracle of the paper, whose learner is trained on the target, is ``fit("graphglow-star",
-    data)``.)
+    An evidence learner (``universal``) refines the graph first, in closed form; then a GNN is
+    trained over ``lambda A + (1 - lambda) S``, with A the input graph and S the refined one. Labels
+    of validation nodes choose the epoch, and lambda (0, 0.5 or 1) where ``input_weight`` is None;
+    without validation nodes the training nodes choose lambda, by leave-one-out. A learner of the
+    paper's kind (``paper``) infers the structure from the GNN's own embeddings in every pass
+    (Algorithm 3). (GraphGLOW*, the oracle of the paper, whose learner is trained on the target, is
+    ``fit("graphglow-star", data)``.)
 
     Args:
         data: The target graph: a ``Data``, or anything else that :func:`load_graph` takes.
@@ -151,8 +151,7 @@ def transfer_many(
     learning rate, weight decay, dropout, lambda and momentum, and on a GPU, ten take three to four
     times as long as one. A run whose loss is not finite ends them all, with its place in the
     message. ``seconds`` of a result are those of the whole batch. With several learners that do not
-    compare by cosine, and under evidence learners, whose every run is a batch by itself, the runs
-    are made one after another.
+    compare by cosine, and under evidence learners, the runs are made one after another.
 
     Args:
         data: The target graph of all runs.

@@ -1,8 +1,9 @@
 """Whether what was made of a graph is better than the graph was, in one line.
 
 Two things are compared: how many edges join nodes of one class, and how often the classes are
-predicted right. Edges are judged by training and validation labels; where edges have validation
-nodes at an end, by those alone, whose labels the learner has not read. Test labels are not read.
+predicted right, on the same nodes. Edges are judged by training and validation labels; where edges
+have validation nodes at an end, by those alone, whose labels the learner has not read. Test labels
+are not read.
 """
 
 import math
@@ -15,18 +16,20 @@ from graphglow.graphs.files import note
 from graphglow.graphs.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
-"""A smaller difference is none."""
+"""A smaller difference between the shares of two sets of edges is none."""
+SIGNIFICANT = 0.05
 NO_PAIRS = "no labelled pairs among the edges"
 
 
 class Share(NamedTuple):
-    """A share before and after, and the number of cases that the smaller of them is by."""
+    """The share of edges within a class, before and after."""
 
     before: float
     after: float
     cases: int
+    """Independent cases that the smaller of the two sets of edges stands for."""
     pairs: tuple[int, int] = (0, 0)
-    """Of edges: how many each share is of."""
+    """How many edges each share is of."""
 
     @property
     def sign(self) -> int:
@@ -36,6 +39,42 @@ class Share(NamedTuple):
         if abs(change) <= STANDARD_ERRORS * math.sqrt(p * (1 - p) / self.cases):
             return 0
         return 1 if change > 0 else -1
+
+
+class Accuracies(NamedTuple):
+    """The accuracies of two predictors on the same nodes."""
+
+    before: float
+    after: float
+    gained: int
+    """Nodes that only the second gets right."""
+    lost: int
+    """Nodes that only the first gets right."""
+    nodes: int
+
+    @classmethod
+    def of(cls, before: Tensor, after: Tensor) -> "Accuracies":
+        """Compare which nodes the first and the second predictor get right: [M] of bool each."""
+        return cls(
+            before=float(before.double().mean()),
+            after=float(after.double().mean()),
+            gained=int((after & ~before).sum()),
+            lost=int((before & ~after).sum()),
+            nodes=len(before),
+        )
+
+    @property
+    def sign(self) -> int:
+        """1 if the second is better, -1 if it is worse, 0 if that may be chance.
+
+        By McNemar's exact test: only nodes that one of the two gets right can tell them apart.
+        """
+        from scipy.stats import binomtest
+
+        differing = self.gained + self.lost
+        if differing == 0 or binomtest(self.gained, differing).pvalue >= SIGNIFICANT:
+            return 0
+        return 1 if self.gained > self.lost else -1
 
 
 class Verdict(NamedTuple):
@@ -81,13 +120,13 @@ def homophily(data: Data, edge_index: Tensor) -> Share | None:
 
 
 def verdict_of(
-    edges: Share | None, right: Share | None, *, whose: str = "", unknown: str
+    edges: Share | None, right: Accuracies | None, *, whose: str = "", unknown: str
 ) -> Verdict:
     """Put the two in one line; what decided comes first.
 
     Args:
         edges: Homophily.
-        right: Accuracy.
+        right: Accuracies on the same nodes.
         whose: What has the accuracies, after and before, as ``"new {} against {} of the old"``.
         unknown: Why there is neither.
     """

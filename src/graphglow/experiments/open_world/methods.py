@@ -24,7 +24,7 @@ from graphglow.structure import FixedStructure
 from graphglow.training import EvidenceResult, PaperConfig, TransferConfig, transfer
 from graphglow.training.config import Device, ModelConfig
 from graphglow.training.device import resolve_device
-from graphglow.training.evidence import refined_by
+from graphglow.training.evidence import instant_predictions
 from graphglow.training.loop import Loop
 from graphglow.training.task import GraphTask
 
@@ -42,7 +42,8 @@ NAMES = {
     "graphglow": "graphglow",
 }
 """What people call them. ``instant`` is the learner's closed form, with nothing trained on the
-graph; ``graphglow`` trains GNNs besides; ``untrained`` does so under weights never trained."""
+graph; ``graphglow`` is :func:`graphglow.transfer`, which trains a GNN over the input graph and the
+refined one; ``untrained`` does so under a learner never trained."""
 OURS = ("instant", "graphglow")
 CONTROL = "untrained"
 OTHERS = tuple(name for name in NAMES if name not in (*OURS, CONTROL))
@@ -88,13 +89,6 @@ def settings_of(method: str) -> dict[str, Any]:
     return shared | dict(own)
 
 
-def together(methods: Sequence[str]) -> list[list[str]]:
-    """Methods one by one, but for ours, of which one makes the other: as they may fail."""
-    both = [name for name in ("graphglow", "instant") if name in methods]
-    alone = [[name] for name in methods if name not in both]
-    return [*alone, both] if both else alone
-
-
 def run_methods(
     data: Data,
     methods: Sequence[str],
@@ -104,10 +98,10 @@ def run_methods(
     learner: LearnerName = UNIVERSAL,
     calibrate: bool = False,
 ) -> Iterator[Entry]:
-    """Run methods on a graph with a split, one after another; ours share what they can.
+    """Run methods on a graph with a split, one after another.
 
-    Methods that need features are left out where these say nothing. Others then read columns that
-    tell nodes apart, which is the most that they can be given.
+    Methods that need features are left out where these say nothing. GNNs, ours too, then read
+    columns that tell nodes apart, which is the most that they can be given.
 
     Args:
         data: With features, training and validation nodes.
@@ -119,9 +113,6 @@ def run_methods(
     """
     bare = bool((data.x == data.x[:1]).all())
     told = _with_columns(data, seed) if bare else data
-    done: EvidenceResult | None = None
-    if "graphglow" in methods:
-        methods = sorted(methods, key=lambda name: name == "instant")  # which it makes, too
     for method in methods:
         began = time.perf_counter()
         metrics: dict[str, Any] = {}
@@ -132,15 +123,15 @@ def run_methods(
             config = TransferConfig(
                 epochs=EPOCHS, patience=PATIENCE, hidden=HIDDEN, seed=seed, device=device
             )
-            result = transfer(data, which, config)
+            result = transfer(told, which, config)
             assert isinstance(result, EvidenceResult)
             scores, seconds = result.logits.cpu(), time.perf_counter() - began
-            if method == "graphglow":
-                done = result
-                if calibrate:
-                    metrics = calibration(result.looked_over, data)
+            if method == "graphglow" and calibrate:
+                metrics = calibration(result.refined, data)
         elif method == "instant":
-            scores, seconds = _instant(data, learner, seed, device, done)
+            found, place = evidence_learner(learner), resolve_device(device)
+            scores = instant_predictions(found, data, seed, place)
+            seconds = time.perf_counter() - began
         else:
             scores = _competitor(method, told, seed, device)
             seconds = time.perf_counter() - began
@@ -152,17 +143,6 @@ def _untrained_like(learner: LearnerName, seed: int) -> EvidenceLearner:
     control = EvidenceLearner.untrained(seed)
     control.logit_scale.copy_(evidence_learner(learner).logit_scale.cpu())
     return control
-
-
-def _instant(
-    data: Data, learner: LearnerName, seed: int, device: Device, done: EvidenceResult | None
-) -> tuple[Tensor, float]:
-    if done is not None:
-        return done.known.instant.cpu(), done.seconds - done.train_seconds
-    began = time.perf_counter()
-    found = refined_by(evidence_learner(learner), data, seed, resolve_device(device))
-    assert found.probabilities is not None  # there are training labels
-    return found.probabilities.cpu(), time.perf_counter() - began
 
 
 def _competitor(method: str, data: Data, seed: int, device: Device) -> Tensor:
@@ -185,7 +165,7 @@ def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
     graph = graph_of(data).to(device)
     near = normalised_adjacency(_nearest(data.x.to(device)), None, graph.num_nodes)
     configs = [ModelConfig(**given, input_weight=w, refinements=1) for w in INPUT_WEIGHTS]
-    task = GraphTask(graph, None, HIDDEN, configs, given=FixedStructure(near, 0.0))
+    task = GraphTask(graph, None, HIDDEN, configs, given=FixedStructure(near))
     Loop(task, configs[0].epochs, PATIENCE).run()
     logits = task.logits()  # [B, N, C]
     right = (logits[:, graph.val].argmax(-1) == graph.y[graph.val]).double().mean(1)

@@ -26,7 +26,7 @@ from graphglow.checks import at_least, one_of
 from graphglow.experiments import Told, unheard
 from graphglow.experiments.open_world import methods as suite_methods
 from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
-from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods, together
+from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
 from graphglow.experiments.open_world.targets import (
     AS_IT_IS,
     CONDITIONS,
@@ -44,6 +44,7 @@ from graphglow.storage import append_line
 from graphglow.training.checkpoint import learner_identity
 from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
+from graphglow.training.evidence import INPUT_WEIGHTS
 from graphglow.workers.executor import Workers, open_executor, result_of
 
 EXPERIMENT = "open-world"
@@ -267,8 +268,6 @@ def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
         for method in methods
         if _key(job.cell(method), job.seed, made_with(method, job.learner)) not in done
     ]
-    if {"graphglow", "instant"} & {*lacking} and {*OURS} <= {*methods}:
-        lacking = [m for m in methods if m in lacking or m in OURS]  # one makes the other
     return job._replace(methods=tuple(lacking))
 
 
@@ -281,7 +280,8 @@ def made_with(method: str, learner: str) -> dict[str, Any]:
     if method in (*OURS, CONTROL):
         there = learner == UNIVERSAL or Path(learner).exists()
         identity = _identity(learner) if there else None  # of a plan alone
-        return {"learner": Path(learner).stem, "identity": identity}
+        made = {"learner": Path(learner).stem, "identity": identity}
+        return made if method == "instant" else made | {"input_weights": list(INPUT_WEIGHTS)}
     return suite_methods.settings_of(method)
 
 
@@ -300,10 +300,10 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
     if data is None:
         return []
     rows = []
-    for asked in together(job.methods):
+    for method in job.methods:
         try:
             entries = run_methods(
-                data, asked, seed=job.seed, device=device, learner=job.learner,
+                data, [method], seed=job.seed, device=device, learner=job.learner,
                 calibrate=job.seed == 0 and job.condition in CALIBRATED,
             )  # fmt: skip
             for entry in entries:
@@ -320,7 +320,7 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
                 )
                 rows.append(row)
         except Exception as error:
-            rows += [_row(job, name, error=_sentence(error)) for name in asked]
+            rows.append(_row(job, method, error=_sentence(error)))
     if device == "cuda":
         torch.cuda.empty_cache()
     return rows

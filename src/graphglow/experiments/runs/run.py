@@ -136,10 +136,10 @@ def _rows(
 
 
 def _chosen(result: TransferResult | FitResult) -> dict[str, Any]:
-    """Under an evidence learner: the GNN's share, and lambda unless no graph at all was best."""
+    """Under an evidence learner: lambda."""
     if not isinstance(result, EvidenceResult):
         return {}
-    return {f"{name}_share": share for name, share in result.graph_weights.items()}
+    return {"input_weight": result.input_weight}
 
 
 def _learner(content: bytes | str) -> Learner:

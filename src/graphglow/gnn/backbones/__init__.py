@@ -11,7 +11,6 @@ from graphglow.gnn.backbones.h2gcn import H2GCN
 from graphglow.gnn.backbones.linkx import LINKX
 from graphglow.gnn.backbones.propagated_mlp import APPNP, GPR
 from graphglow.gnn.backbones.sage import SAGE
-from graphglow.gnn.backbones.sign import SIGN
 
 BACKBONES: dict[str, type[Backbone]] = {
     "appnp": APPNP,
@@ -22,7 +21,6 @@ BACKBONES: dict[str, type[Backbone]] = {
     "h2gcn": H2GCN,
     "linkx": LINKX,
     "sage": SAGE,
-    "sign": SIGN,
 }
 
 

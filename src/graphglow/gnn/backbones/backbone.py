@@ -99,21 +99,9 @@ class Backbone(nn.Module, ABC):
         """
         raise NotImplementedError
 
-    def of_hops(self, hops: Tensor, dropout: Dropout | None) -> Tensor:
-        """Logits of some nodes by their rows of X, M X, M^2 X, .., where these are all it reads.
-
-        Shapes:
-            hops [L + 1, M, features] -> [M, C]
-        """
-        raise NotImplementedError
-
     @classmethod
     def explainable(cls) -> bool:
         return cls.last_layer is not Backbone.last_layer
-
-    @classmethod
-    def reads_hops(cls) -> bool:
-        return cls.of_hops is not Backbone.of_hops
 
 
 def glorot(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
