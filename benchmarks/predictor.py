@@ -25,6 +25,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch_geometric.data import Data
+
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretrain import (
     ALL_SOURCES,
@@ -37,7 +39,6 @@ from graphglow.experiments.open_world.targets import Target, draw, find_targets
 from graphglow.experiments.provenance import provenance
 from graphglow.graphs import load_graph
 from graphglow.graphs.load import data_folder
-from torch_geometric.data import Data
 
 CONDITIONS = (
     "as it is", "1 label per class", "3 labels per class", "5 labels per class",
@@ -73,7 +74,9 @@ def _small(batch: ClassBatch) -> dict[str, np.ndarray]:
     """A third of an episode's nodes in half precision."""
     given = {name: getattr(batch, name) for name in ("odds", "trust", "more", "truth")}
     small = {name: value[:96].numpy() for name, value in given.items()}
-    small = {n: v.astype(np.float16 if v.dtype == np.float32 else np.int8) for n, v in small.items()}
+    small = {
+        n: v.astype(np.float16 if v.dtype == np.float32 else np.int8) for n, v in small.items()
+    }
     return small | {"log_prior": batch.log_prior.numpy(), "fold": np.array(batch.fold)}
 
 

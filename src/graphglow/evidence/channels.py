@@ -66,7 +66,7 @@ class Channel:
     probabilities: Tensor
     scores: Tensor
     weight: Tensor | None = None
-    """Of a ridge channel: ``P = softmax([1, row] weight)``, temperature and pi in it: [1 + D, C]."""
+    """Of a ridge channel: ``P = softmax([1, row] weight)``: [1 + D, C]."""
 
     def at(self, rows: Tensor, prior: Tensor) -> Tensor:
         """Class probabilities of other rows of the same view: [K, D] -> [K, C]."""
@@ -133,7 +133,10 @@ def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
             number = near[some]
             return (number + pseudo * problem.prior) / (number.sum(1, keepdim=True) + pseudo)
 
-        cost = log_loss(problem, lambda k, f=shares: f(problem.labelled[k]).log(), len(pseudo))
+        def tried(some: slice, shares: Callable[[Tensor], Tensor] = shares) -> Tensor:
+            return shares(problem.labelled[some]).log()
+
+        cost = log_loss(problem, tried, len(pseudo))
         channels.append(_channel(problem, shares(slice(None))[int(cost.argmin())]))
     return best_channel(channels)
 

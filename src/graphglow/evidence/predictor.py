@@ -76,7 +76,8 @@ class Predictor(nn.Module):
         self, odds: Tensor, trust: Tensor, more: Tensor, present: Tensor | None = None
     ) -> Tensor:
         backbone = self.attention(odds, trust)  # [.., C]
-        return backbone + self.correction(odds, backbone, more, present)
+        answer: Tensor = backbone + self.correction(odds, backbone, more, present)
+        return answer
 
     def correction(
         self, odds: Tensor, backbone: Tensor, more: Tensor, present: Tensor | None = None

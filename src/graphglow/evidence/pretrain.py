@@ -87,7 +87,7 @@ class EvidencePretrainConfig:
         at_least("seed", self.seed, 0)
         in_unit_interval("random_share", self.random_share)
         step_size("learning_rate", self.learning_rate)
-        if not 0 <= self.weight_decay:
+        if self.weight_decay < 0:
             raise InputError(f"weight_decay must be 0 or more; got {self.weight_decay}")
         one_of("device", self.device, ("auto", "cpu", "cuda"))
 
@@ -137,7 +137,7 @@ def _new_learner(config: EvidencePretrainConfig) -> EvidenceLearner:
     return EvidenceLearner(seed=config.seed, trained=True)
 
 
-def pretrain_folds(
+def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
     sources: Sequence[Data],
     folds: Sequence[int],
     config: EvidencePretrainConfig | None = None,
@@ -153,7 +153,7 @@ def pretrain_folds(
     """Train learners by the fold of sources that each has not seen, and one that has seen all.
 
     Args:
-        sources: As of :func:`pretrain_evidence`, and so are the others.
+        sources: As of :func:`pretrain_evidence`, and so are those not named here.
         folds: The number of the fold that each source belongs to, from 0.
         learners: By fold, those to go on with; new ones if None, one for each fold and one of all.
         stages: Which networks to train, in this order.
@@ -167,7 +167,7 @@ def pretrain_folds(
     started = time.perf_counter()
     if learners is None:
         learners = {fold: _new_learner(config) for fold in (ALL_SOURCES, *sorted(set(folds)))}
-    learners = {fold: learner.to(device) for fold, learner in learners.items()}
+    made = {fold: learner.to(device) for fold, learner in learners.items()}
     counts = [getattr(config, name) for name in EPISODES]
     ends = list(accumulate(counts))
     waited = 0.0
@@ -176,7 +176,7 @@ def pretrain_folds(
         nonlocal waited
         batches, began, number = [], time.perf_counter(), STAGES.index(part)
         episodes = range(ends[number] - counts[number], ends[number])
-        known = sampler, {fold: deepcopy(one).to(draw_on) for fold, one in learners.items()}
+        known = sampler, {fold: deepcopy(one).to(draw_on) for fold, one in made.items()}
         for i, more in zip(episodes, each(part, step, known, episodes), strict=True):
             batches += mapped(more, Tensor, lambda tensor: tensor.to(device))
             on_progress(part, i + 1, ends[-1])
@@ -184,18 +184,18 @@ def pretrain_folds(
         return batches
 
     def networks(name: str) -> dict[int, nn.Module]:
-        return {fold: getattr(learner, name) for fold, learner in learners.items()}
+        return {fold: getattr(learner, name) for fold, learner in made.items()}
 
     for part in stages:
         if part in ("first", "second"):
             pairs = drawn(part, first_batch if part == "first" else second_batch)
             _fit_pairs(networks(part), pairs, config)
-            _set_logit_scale(learners, part, pairs)
+            _set_logit_scale(made, part, pairs)
             del pairs
         else:
             nodes = drawn(part, vote_batch if part == "vote" else predict_batch)
             _fit_classes(networks(part), nodes, config)
-    for fold, learner in learners.items():
+    for fold, learner in made.items():
         learner.provenance = {
             "trained": True,
             "evidence_version": EVIDENCE_VERSION,
@@ -212,7 +212,7 @@ def pretrain_folds(
             "torch": str(torch.__version__),
         }
         learner.frozen()
-    return learners
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,12 +302,12 @@ class EpisodeSampler:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        read: tuple[Tensor, ...] = (
-            (*vote_inputs(known, some), None)  # type: ignore[assignment]
-            if isinstance(known, SecondRound)
-            else known.inputs(some)
-        )
-        return [ClassBatch(fold, *read, problem.prior.log(), truth[some])]  # type: ignore[arg-type]
+        if isinstance(known, SecondRound):
+            odds, trust = vote_inputs(known, some)
+            more = None
+        else:
+            odds, trust, more = known.inputs(some)
+        return [ClassBatch(fold, odds, trust, more, problem.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -390,7 +390,7 @@ class Together(nn.Module):
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
         self.networks = list(networks)  # kept out of the parameters
-        stacked, _ = stack_module_state(self.networks)  # type: ignore[arg-type]
+        stacked, _ = stack_module_state(self.networks)
         self.names = list(stacked)
         self.weights = nn.ParameterList(stacked[name].detach() for name in self.names)
 
@@ -459,9 +459,8 @@ def _fit_classes(
     prior = torch.stack([F.pad(batch.log_prior, (0, n), value=ABSENT) for batch, n in padded])
     trust = torch.stack([batch.trust for batch in batches])
     truth = torch.stack([batch.truth for batch in batches])
-    more = None
-    if batches[0].more is not None:
-        more = torch.stack([F.pad(batch.more, (0, 0, 0, n)) for batch, n in padded])  # type: ignore[arg-type]
+    read = [(batch.more, n) for batch, n in padded if batch.more is not None]
+    more = torch.stack([F.pad(part, (0, 0, 0, n)) for part, n in read]) if read else None
     together = Together(list(networks.values()))
 
     def loss(generator: torch.Generator) -> Tensor:

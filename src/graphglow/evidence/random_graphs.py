@@ -59,11 +59,12 @@ def _mixing(groups: int, homophily: float | None, generator: torch.Generator) ->
     eye = torch.eye(groups)
     if homophily is not None or kind < 0.45:
         strength = strength if homophily is None else homophily
-        return (1 - strength) / groups + strength * eye
+        return eye.mul(strength).add((1 - strength) / groups)
     if kind < 0.55:  # a ring of classes
-        return (1 - strength) / groups + strength * (eye.roll(1, 1) + eye.roll(-1, 1)) / 2
+        beside: Tensor = (eye.roll(1, 1) + eye.roll(-1, 1)) / 2
+        return beside.mul(strength).add((1 - strength) / groups)
     power = 1 + 5 * float(torch.rand((), generator=generator))
-    return torch.rand(groups, groups, generator=generator) ** power
+    return torch.rand(groups, groups, generator=generator).pow(power)
 
 
 def _edges(

@@ -202,7 +202,9 @@ def _predicted(learner: Learner, refined: RefinedGraph) -> RefinedGraph:
 def _scores(channels: dict[str, Channel]) -> dict[str, dict[str, float]]:
     scores = torch.stack([channel.scores for channel in channels.values()]).tolist()
     names = ("accuracy", "likelihood")
-    return {c: dict(zip(names, both, strict=True)) for c, both in zip(channels, scores, strict=True)}
+    return {
+        c: dict(zip(names, both, strict=True)) for c, both in zip(channels, scores, strict=True)
+    }
 
 
 @stage("scoring")

@@ -4,7 +4,16 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import HiddenLayer, Rows, SideBySide, entries, low_rank, times, unit, unit_
+from graphglow.evidence.rows import (
+    HiddenLayer,
+    Rows,
+    SideBySide,
+    entries,
+    low_rank,
+    times,
+    unit,
+    unit_,
+)
 from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
