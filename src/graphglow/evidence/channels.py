@@ -14,7 +14,7 @@ once, and an eighth of the labels left out at a time.
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import product
 from typing import TypeAlias
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import Rows, as_dense, take, times, transposed
+from graphglow.evidence.rows import HiddenLayer, Rows, as_dense, take, times, transposed
 from graphglow.evidence.stages import stage
 from graphglow.ops.sparse import SparseMatrix
 
@@ -67,12 +67,14 @@ class Channel:
     scores: Tensor
     weight: Tensor | None = None
     """Of a ridge channel: ``P = softmax([1, row] weight)``: [1 + D, C]."""
+    chosen: dict[str, Tensor] = field(default_factory=dict)
+    """What a node that is not in the graph needs besides: what was chosen for all others."""
 
-    def at(self, rows: Tensor, prior: Tensor) -> Tensor:
+    def at(self, rows: Rows, prior: Tensor) -> Tensor:
         """Class probabilities of other rows of the same view: [K, D] -> [K, C]."""
         if self.weight is None:
-            return prior.expand(len(rows), -1)
-        return (rows @ self.weight[1:] + self.weight[0]).softmax(1).lerp(prior, FLOOR)
+            return prior.expand(rows.shape[0], -1)
+        return (times(rows, self.weight[1:]) + self.weight[0]).softmax(1).lerp(prior, FLOOR)
 
 
 def absent(problem: Problem) -> Channel:
@@ -101,7 +103,8 @@ def ridge_channel(problem: Problem, rows: Rows | None) -> Channel:
     chosen[0] += problem.prior
     out = times(rows, chosen[1:]) + chosen[0]
     out[problem.labelled] = loo[ridge][0]
-    return _channel(problem, (temperature * out).softmax(1), temperature * chosen)
+    hidden = {"mean": rows.mean} if isinstance(rows, HiddenLayer) else {}
+    return _channel(problem, (temperature * out).softmax(1), temperature * chosen, hidden)
 
 
 def best_channel(channels: list[Channel]) -> Channel:
@@ -123,7 +126,7 @@ def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
     one_hot = torch.eye(len(problem.seen), device=problem.device)[problem.classes]
     pseudo = constant(COMMUNITY_PSEUDO, problem.device)[:, None, None]
     channels = []
-    for member in members:
+    for number, member in enumerate(members):
         counts = problem.prior.new_zeros(int(member.max()) + 1, len(problem.seen))
         counts.index_add_(0, member[problem.labelled], one_hot)
         near = counts[member]
@@ -137,7 +140,9 @@ def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
             return shares(problem.labelled[some]).log()
 
         cost = log_loss(problem, tried, len(pseudo))
-        channels.append(_channel(problem, shares(slice(None))[int(cost.argmin())]))
+        best = cost.argmin()
+        chosen = {"member": member, "partition": torch.tensor(number), "pseudo": pseudo[best, 0]}
+        channels.append(_channel(problem, shares(slice(None))[int(best)], chosen=chosen))
     return best_channel(channels)
 
 
@@ -346,13 +351,19 @@ def _best(problem: Problem, loo: Tensor) -> tuple[Tensor, Tensor]:
     return best // len(TEMPERATURES), t[best % len(TEMPERATURES)]
 
 
-def _channel(problem: Problem, probabilities: Tensor, weight: Tensor | None = None) -> Channel:
+def _channel(
+    problem: Problem,
+    probabilities: Tensor,
+    weight: Tensor | None = None,
+    chosen: dict[str, Tensor] | None = None,
+) -> Channel:
     """With the floor, and pi for labelled nodes that are the only ones of their class."""
     probabilities = probabilities.lerp(problem.prior.expand_as(probabilities), FLOOR)
     fair = scored(problem)[:, None]
     own = probabilities[problem.labelled]
     probabilities[problem.labelled] = torch.where(fair, own, problem.prior)
-    return Channel(probabilities, leave_one_out_scores(problem, probabilities), weight)
+    scores = leave_one_out_scores(problem, probabilities)
+    return Channel(probabilities, scores, weight, chosen or {})
 
 
 def leave_one_out_scores(problem: Problem, probabilities: Tensor) -> Tensor:
@@ -379,7 +390,7 @@ def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
     """
     if len(problem.seen) < 2 or graph.col.numel() <= problem.num_nodes:
         return absent(problem)
-    rates = _spread_rates(problem, graph)
+    rates, means = _spread_rates(problem, graph)
     ways = list(product(range(len(rates)), SPREAD_FLOORS, SPREAD_POWERS))
     numbers = product(range(len(rates)), range(-2, 3), range(-1, 2))
     away = tuple(0.3 * (i + abs(j) + abs(k)) for i, j, k in numbers)
@@ -393,14 +404,24 @@ def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
 
     cost = log_loss(problem, tried, len(ways)).flatten() + constant(away, problem.device)
     i, s, t = ways[int(cost.argmin())]
-    return _channel(problem, (problem.prior.log() + t * (s + rates[i]).log()).softmax(1))
+    chosen = {"steps": torch.tensor(SPREAD_STEPS[i]), "floor": torch.tensor(s),
+              "power": torch.tensor(t), "mean": means[i]}  # fmt: skip
+    return _channel(problem, spread_shares(problem, rates[i], s, t), chosen=chosen)
 
 
-def _spread_rates(problem: Problem, graph: SparseMatrix) -> Tensor:
-    """``T_k / n_k`` relative to its mean, for each of the :data:`SPREAD_STEPS`: [I, N, C].
+def spread_shares(problem: Problem, rates: Tensor, floor: float, power: float) -> Tensor:
+    """``P_k ~ pi_k (s + r_k)^t``: [K, C] -> [K, C]."""
+    return (problem.prior.log() + power * (floor + rates).log()).softmax(1)
+
+
+def _spread_rates(problem: Problem, graph: SparseMatrix) -> tuple[Tensor, Tensor]:
+    """``T_k / n_k`` relative to its mean, for each of the :data:`SPREAD_STEPS`; the means.
 
     Each column starts at labels of one group and class, and what a label's own group brings is
     left out of what reaches it; so many columns are spread at once as memory allows.
+
+    Shapes:
+        [I, N, C], [I]
     """
     labels, num_classes = len(problem.labelled), len(problem.seen)
     group = column = torch.arange(labels, device=problem.device)
@@ -428,4 +449,4 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> Tensor:
                 whole[problem.labelled] -= (total[problem.labelled] * theirs) @ one_hot[some]
     rates = reached.clamp_min_(0).div_(problem.counts)
     mean = (rates @ problem.prior).mean(1).clamp_min(1e-12)
-    return rates.div_(mean[:, None, None])
+    return rates.div_(mean[:, None, None]), mean

@@ -20,6 +20,45 @@ UNLABELLED_PRIOR = 0.25
 
 
 @dataclass(frozen=True, eq=False)
+class Columns:
+    """What :func:`feature_rows` has found of the columns of features; gives rows of other nodes.
+
+    Shapes:
+        kept [D] of F columns; table [1, D]: idf of words, or [3, D]: the largest, and mean and
+        deviation over it, of numbers
+    """
+
+    words: bool
+    width: int
+    """F, the columns that were given."""
+    kept: Tensor
+    table: Tensor
+
+    def rows(self, x: Tensor) -> Rows | None:
+        """Unit rows of other nodes with the same columns; None if none counts: [M, F] -> [M, D]."""
+        if len(self.kept) == 0:
+            return None
+        x = _checked_x(x).to(self.kept.device)
+        if self.words:
+            return self.word_rows(*_present(x), x.shape[0])
+        largest, mean, spread = self.table
+        dense = (x if x.layout == torch.strided else x.to_dense())[:, self.kept]
+        return unit_((dense / largest).sub_(mean).div_(spread))
+
+    def word_rows(self, row: Tensor, col: Tensor, num_nodes: int) -> SparseMatrix | None:
+        """Rows of the words that are there: [E], [E] -> [M, D]."""
+        if len(self.kept) == 0:
+            return None
+        place = self.kept.new_full((self.width,), -1)
+        place[self.kept] = torch.arange(len(self.kept), device=self.kept.device)
+        row, col = row[place[col] >= 0], place[col]
+        col = col[col >= 0]
+        values = self.table[0][col]
+        total = torch.zeros(num_nodes, device=row.device).index_add_(0, row, values.square())
+        return sparse_rows(row, col, values / total.sqrt()[row], (num_nodes, len(self.kept)))
+
+
+@dataclass(frozen=True, eq=False)
 class Problem:
     """A graph with the labels of its training nodes and no others.
 
@@ -41,6 +80,8 @@ class Problem:
     seen: Tensor
     num_classes: int
     """As the user counts: those without a label too."""
+    columns: Columns | None = None
+    """Of the features as they were given; None without features."""
 
     @property
     def num_nodes(self) -> int:
@@ -105,7 +146,9 @@ class Problem:
         known = {name: getattr(self, name) for name in names}
         of_adj = {name: getattr(self.adj, name)[:0] for name in ("crow", "col", "values")}
         adj = replace(self.adj, **of_adj, crow_t=of_adj["crow"], col_t=of_adj["col"])
-        bare = replace(self, features=None, adj=adj, low=self.low[:0], high=self.high[:0])
+        bare = replace(
+            self, features=None, columns=None, adj=adj, low=self.low[:0], high=self.high[:0]
+        )
         vars(bare).update(known)
         return bare
 
@@ -128,8 +171,9 @@ def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
     edge_index, labelled, classes = (t.to(device) for t in (edge_index, labelled, classes))
     weight = None if weight is None else weight.to(device)
     low, high, weights = undirected_edges(edge_index, weight, num_nodes)
+    features, columns = fitted_rows(data.x, num_nodes, device)
     return Problem(
-        features=feature_rows(data.x, num_nodes, device),
+        features=features,
         adj=adjacency_of(low, high, weights, num_nodes),
         low=low,
         high=high,
@@ -138,6 +182,7 @@ def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:
         classes=classes,
         seen=seen.to(device),
         num_classes=max(largest, len(names) if names else 0),
+        columns=columns,
     )
 
 
@@ -151,46 +196,64 @@ def feature_rows(x: Tensor | None, num_nodes: int, device: torch.device | str) -
     Shapes:
         x [N, F] dense or sparse, or None -> [N, D], D <= F
     """
+    return fitted_rows(x, num_nodes, device)[0]
+
+
+def fitted_rows(
+    x: Tensor | None, num_nodes: int, device: torch.device | str
+) -> tuple[Rows | None, Columns | None]:
+    """:func:`feature_rows`, and what it has found of the columns; None without features."""
     if x is not None and not isinstance(x, Tensor):
         raise InputError(f"x must be a tensor [N, F]; got {type(x).__name__}")
     if x is None or x.numel() == 0:
-        return None
+        return None, None
     if x.ndim != 2 or x.shape[0] != num_nodes:
         raise InputError(f"x must have one row per node ({num_nodes}); got {tuple(x.shape)}")
+    x = _checked_x(x).to(device)
+    width = x.shape[1]
+    entries = x.to_sparse().coalesce() if x.layout != torch.strided else None
+    values = x if entries is None else entries.values()
+    if values.numel() == 0:
+        return None, Columns(True, width, *torch.zeros(2, 0, device=device).long())
+    if bool((values >= 0).all()) and int(torch.count_nonzero(values)) < 0.5 * x.numel():
+        row, col = _present(x)
+        count = torch.bincount(col, minlength=width)
+        kept = ((count >= 2) & (count < num_nodes)).nonzero()[:, 0]
+        columns = Columns(True, width, kept, (num_nodes / count[kept].float()).log()[None])
+        return columns.word_rows(row, col, num_nodes), columns
+    dense = x if entries is None else entries.to_dense()
+    largest = dense.abs().amax(0).clamp_min(1e-30)
+    dense = dense / largest
+    mean = dense.mean(0)
+    dense -= mean
+    spread = dense.square().mean(0).sqrt()
+    kept = (spread > 1e-6).nonzero()[:, 0]
+    columns = Columns(False, width, kept, torch.stack([largest, mean, spread])[:, kept])
+    if len(kept) < width:
+        dense = dense[:, kept]
+    return (unit_(dense.div_(spread[kept])) if len(kept) else None), columns
+
+
+def _checked_x(x: Tensor) -> Tensor:
+    """Finite real numbers, as float32; coalesced if they are sparse: [N, F]."""
     if x.is_complex():
         raise InputError(f"x must hold real numbers; got {x.dtype}")
-    x = x.to(device)
-    entries = x.to_sparse().coalesce() if x.layout != torch.strided else None
-    values = (x if entries is None else entries.values()).float()
-    if values.numel() == 0:
-        return None
-    least, most = torch.stack(values.aminmax()).tolist()
-    if not math.isfinite(least + most):  # NaN is passed on
+    x = x.float() if x.layout == torch.strided else x.to_sparse().coalesce().float()
+    values = x if x.layout == torch.strided else x.values()
+    # NaN is passed on by the least and the greatest
+    if values.numel() and not math.isfinite(sum(torch.stack(values.aminmax()).tolist())):
         raise InputError("x must be finite; got NaN or infinity")
-    if least >= 0 and int(torch.count_nonzero(values)) < 0.5 * x.numel():
-        index = values.nonzero().T if entries is None else entries.indices()[:, values != 0]
-        return _words(index, num_nodes, x.shape[1])
-    dense = values if entries is None else entries.to_dense().float()
-    dense = dense / dense.abs().amax(0).clamp_min(1e-30)
-    dense -= dense.mean(0)
-    spread = dense.square().mean(0).sqrt()
-    if not bool((spread > 1e-6).all()):
-        dense, spread = dense[:, spread > 1e-6], spread[spread > 1e-6]
-    return unit_(dense.div_(spread)) if dense.shape[1] else None
+    return x
 
 
-def _words(index: Tensor, num_nodes: int, num_columns: int) -> SparseMatrix | None:
-    row, col = index
-    count = torch.bincount(col, minlength=num_columns)
-    useful = (count >= 2) & (count < num_nodes)
-    keep = useful[col]
-    if not bool(keep.any()):
-        return None
-    row, col = row[keep], (useful.cumsum(0) - 1)[col[keep]]
-    count = count[useful].float()
-    values = (num_nodes / count).log()[col]
-    total = torch.zeros(num_nodes, device=row.device).index_add_(0, row, values.square())
-    return sparse_rows(row, col, values / total.sqrt()[row], (num_nodes, len(count)))
+def _present(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Row and column of each entry that is not zero: [E], [E]."""
+    if x.layout == torch.strided:
+        row, col = x.nonzero(as_tuple=True)
+        return row, col
+    x = x.to_sparse().coalesce()
+    row, col = x.indices()[:, x.values() != 0]
+    return row, col
 
 
 def _num_nodes(data: Data) -> int:

@@ -73,6 +73,8 @@ class RefinedGraph:
     """What both rounds know of the graph: evidence about any pair comes from it."""
     final: FinalRound | None = None
     """What the predictor read; None without two classes."""
+    sharpness: float = 1.0
+    """Of the predictor's answer, by leave-one-out."""
 
     @property
     def pairs(self) -> Tensor:
@@ -196,6 +198,7 @@ def _predicted(learner: Learner, refined: RefinedGraph) -> RefinedGraph:
         probabilities=_all_classes(final.problem, answer.probabilities),
         channel_scores=_scores(channels),
         final=final,
+        sharpness=float(answer.chosen["sharpness"]),
     )
 
 

@@ -1,7 +1,7 @@
 """The two rounds: from a problem to scored pairs, and from their graph to better ones."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
@@ -20,7 +20,7 @@ from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import SideBySide, times, unit
+from graphglow.evidence.rows import LowRank, SideBySide, times, unit
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
@@ -28,8 +28,8 @@ from graphglow.evidence.views import (
     FIRST,
     RANKS,
     SECOND,
-    first_views,
     hidden_layer,
+    mapped_views,
     second_views,
 )
 from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
@@ -73,6 +73,8 @@ class FirstRound:
     context: Tensor
     search: str
     """How the nearest nodes were found."""
+    maps: dict[str, LowRank] = field(default_factory=dict)
+    """From features and adjacency rows to the views ``x`` and ``link``."""
 
     def evidence(self, pairs: Tensor) -> Tensor:
         """:data:`~graphglow.evidence.pairs.FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
@@ -81,7 +83,7 @@ class FirstRound:
 
     def for_pairs(self) -> "FirstRound":
         """What evidence about given pairs needs of it."""
-        return replace(self, problem=self.problem.for_pairs(), pairs=self.pairs[:, :0])
+        return replace(self, problem=self.problem.for_pairs(), pairs=self.pairs[:, :0], maps={})
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +91,8 @@ class SecondRound:
     """What the refined graph of the first round lets the channels say.
 
     Shapes:
-        context [G2]; scale [2]: slope and intercept, of the first round's scores
+        context [G2]; scale [2]: slope and intercept, of the first round's scores; weight [M] of
+        the first round's pairs in S
     """
 
     first: FirstRound
@@ -98,6 +101,9 @@ class SecondRound:
     scales: dict[str, tuple[float, float]]
     channels: dict[str, Channel]
     context: Tensor
+    weight: Tensor
+    calibration: float
+    """Added to the first round's log-odds, by the pairs that have two labels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,12 +134,13 @@ class Voted:
 
     def for_pairs(self) -> "Voted":
         """What evidence about given pairs needs of it."""
-        second = replace(self.second, first=self.second.first.for_pairs())
+        second = self.second
+        second = replace(second, first=second.first.for_pairs(), weight=second.weight[:0])
         return replace(self, second=second, pairs=self.pairs[:, :0])
 
 
 def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
-    views = first_views(problem, generator)
+    views, maps = mapped_views(problem, generator)
     scales = {name: moments(views[name], generator) for name in FIRST}
     channels = first_channels(problem, views)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
@@ -141,7 +148,7 @@ def first_round(problem: Problem, generator: torch.Generator, each: Each = in_tu
     near = with_beliefs(near, list(channels.values()))
     pairs, search = candidate_pairs("find first", near, edges, each)
     context = first_context(problem, channels, pairs)
-    return FirstRound(problem, views, scales, channels, pairs, context, search)
+    return FirstRound(problem, views, scales, channels, pairs, context, search, maps)
 
 
 def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Channel]:
@@ -190,7 +197,8 @@ def second_round(
     scores = joined(each("score first", score_first, known, pair_blocks(first.pairs)), problem)
     scale = learner.scale(0, scores)
     excess = scale[0] * scores + scale[1]
-    weight = weights_of(excess + calibration(problem, first.pairs, excess))
+    shift = calibration(problem, first.pairs, excess)
+    weight = weights_of(excess + shift)
     del scores, excess
     graph = graph_of(first.pairs, weight, problem.num_nodes)
     views = second_views(first.views, graph)
@@ -201,7 +209,7 @@ def second_round(
     channels["spread_s"] = spread_channel(problem, graph)
     channels["hidden_again"] = ridge_channel(problem, hidden_layer(every, AGAIN))
     context = second_context(problem, first.context, channels, first.pairs, weight)
-    return SecondRound(first, scale, views, scales, channels, context)
+    return SecondRound(first, scale, views, scales, channels, context, weight, shift)
 
 
 @stage("views")

@@ -1,6 +1,7 @@
 """Rows of a view, dense or sparse, and the few products that closed forms need of them."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeAlias
 
 import torch
@@ -61,13 +62,17 @@ class HiddenLayer:
     mean: Tensor
 
     @classmethod
-    def of(cls, rows: "Rows", width: int, gain: float) -> "HiddenLayer":
-        """Draw the weights: always the same ones for rows of so many columns."""
-        generator = torch.Generator().manual_seed(rows.shape[1])
-        weight = gain * torch.randn(rows.shape[1], width, generator=generator)
-        bias = torch.randn(width, generator=generator)
+    def of(cls, rows: "Rows", width: int, gain: float, mean: Tensor | None = None) -> "HiddenLayer":
+        """Draw the weights: always the same ones for rows of so many columns.
+
+        ``mean`` is that of the rows themselves, unless the one of other rows [H] is given.
+        """
+        weight, bias = _drawn_layer(rows.shape[1], width)
         device = rows.parts[0].device if isinstance(rows, SideBySide) else _numbers(rows).device
-        layer = cls(rows, weight.to(device), bias.to(device), torch.zeros(width, device=device))
+        weight, bias = gain * weight.to(device), bias.to(device)
+        if mean is not None:
+            return cls(rows, weight, bias, mean)
+        layer = cls(rows, weight, bias, torch.zeros(width, device=device))
         every = torch.arange(rows.shape[0], device=device)
         total = sum((layer.raw(some).sum(0) for some in torch.split(every, ROWS)), layer.mean)
         return replace(layer, mean=total / rows.shape[0])
@@ -83,6 +88,31 @@ class HiddenLayer:
     def of_nodes(self, nodes: Tensor) -> Tensor:
         """[K] -> [K, H]."""
         return unit_(self.raw(nodes) - self.mean)
+
+
+@lru_cache(maxsize=8)
+def _drawn_layer(columns: int, width: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(columns)
+    weight = torch.randn(columns, width, generator=generator)
+    return weight, torch.randn(width, generator=generator)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """The map that :func:`low_rank` has found, which can be used on other rows.
+
+    Shapes:
+        matrix [D, q], or None: rows stay as they are; rows [K, D] -> [K, q]
+    """
+
+    matrix: Tensor | None
+    shortest: float = 0.0
+    """Rows that come out shorter are not made longer than by this."""
+
+    def __call__(self, rows: "Rows") -> Tensor:
+        if self.matrix is None:
+            return unit(as_dense(rows))
+        return _lengthened(times(rows, self.matrix), self.shortest)
 
 
 Rows: TypeAlias = Tensor | SparseMatrix | SideBySide | HiddenLayer
@@ -196,9 +226,14 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     gives the same cosines. t is 1, and 0.9 where all singular values are alike. Rows of which
     next to nothing is left stay short (:data:`SHORT`). Narrow rows are returned as they are.
     """
+    return low_rank_map(rows, width, generator)[0]
+
+
+def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Tensor, LowRank]:
+    """:func:`low_rank`, and the map that gives the same row to a node of the same row."""
     columns = rows.shape[1]
     if columns <= width:
-        return unit(as_dense(rows))
+        return unit(as_dense(rows)), LowRank(None)
     numbers = _numbers(rows)
     wide = min(2 * width, rows.shape[0], columns)
     back = transposed(rows)
@@ -207,16 +242,24 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
         q = moved(rows, moved(back, orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
+    del q
     values, vectors = (part.flip(-1) for part in torch.linalg.eigh(gram(z).cpu()))
-    del z
     total = torch.linalg.vector_norm(numbers, dtype=torch.float64).square().cpu()
     keep = min(width, 1 + int((total - values.cumsum(0) > LEFT * total).sum()))
     cut = values[keep] if keep < len(values) else values.new_zeros(())
     cut = cut * (1 - FLAT * cut / values[0].clamp_min(1e-30))
-    mixing: Tensor = vectors[:, :keep] * (values[:keep] - cut).clamp_min(0).sqrt()
-    made = q @ mixing.to(q)
-    length = torch.linalg.vector_norm(made, dim=1, keepdim=True)
-    return made.div_(length.maximum(SHORT * length.square().mean().sqrt()).clamp_min_(1e-9))
+    shrunk = (values[:keep] - cut).clamp_min(0).sqrt() / values[:keep].clamp_min(1e-30)
+    matrix: Tensor = z @ (vectors[:, :keep] * shrunk).to(z)
+    del z
+    made = times(rows, matrix)
+    shortest = SHORT * float(torch.linalg.vector_norm(made)) / len(made) ** 0.5
+    return _lengthened(made, shortest), LowRank(matrix, shortest)
+
+
+def _lengthened(rows: Tensor, shortest: float) -> Tensor:
+    """Rows of unit length, in their place; those below ``shortest`` stay shorter: [N, D]."""
+    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows.div_(length.clamp_min_(max(shortest, 1e-9)))
 
 
 def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.device) -> Tensor:

@@ -6,10 +6,11 @@ from torch import Tensor
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rows import (
     HiddenLayer,
+    LowRank,
     Rows,
     SideBySide,
     entries,
-    low_rank,
+    low_rank_map,
     times,
     unit,
     unit_,
@@ -34,7 +35,6 @@ ROLE_WAVES, ROLE_RATE = 64, 0.7
 """Random Fourier features of a node's part, and the deviation of their frequencies."""
 
 
-@stage("views")
 def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
     """The views of :data:`FIRST`.
 
@@ -43,22 +43,36 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     Shapes:
         each [N, <= WIDTH]
     """
-    x = _or_none(problem, problem.features, generator)
+    return mapped_views(problem, generator)[0]
+
+
+@stage("views")
+def mapped_views(
+    problem: Problem, generator: torch.Generator
+) -> tuple[dict[str, Tensor], dict[str, LowRank]]:
+    """:func:`first_views`, and the maps of features and of adjacency rows to ``x`` and ``link``."""
+    x, x_map = _or_none(problem, problem.features, generator)
     ax = times(problem.adj, x)
     aax, diff = unit_(times(problem.adj, ax)), unit_(x - ax)
-    link = _or_none(problem, _link_rows(problem), generator)
+    link, link_map = _or_none(problem, _link_rows(problem), generator)
     spectral, role = unit(link[:, : RANKS[1]]), role_view(problem)
-    return {
+    views = {
         "x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link, "spectral": spectral,
         "role": role,
     }  # fmt: skip
+    return views, {"x": x_map, "link": link_map}
 
 
-def hidden_layer(views: dict[str, Tensor], names: tuple[str, ...]) -> Rows:
-    """A random hidden layer over views side by side: [N, HIDDEN], or no columns."""
+def hidden_layer(
+    views: dict[str, Tensor], names: tuple[str, ...], mean: Tensor | None = None
+) -> Rows:
+    """A random hidden layer over views side by side: [N, HIDDEN], or no columns.
+
+    ``mean`` is that of the views themselves, unless the one of other nodes [HIDDEN] is given.
+    """
     rows = SideBySide.of([views[name] for name in names])
     width = rows.shape[1]
-    return HiddenLayer.of(rows, HIDDEN if width else 0, 0.5 * width**0.5)
+    return HiddenLayer.of(rows, HIDDEN if width else 0, 0.5 * width**0.5, mean)
 
 
 @stage("views")
@@ -79,14 +93,24 @@ def role_view(problem: Problem) -> Tensor:
     """
     if len(problem.low) == 0:
         return torch.zeros(problem.num_nodes, 0, device=problem.device)
+    part = role_degrees(problem)
+    return role_waves(part, part.mean(0), part.std(0))
+
+
+def role_degrees(problem: Problem) -> Tensor:
+    """Log degrees: a node's, its neighbours' mean, that of their means, the deviation: [N, 4]."""
     own = problem.degree.log1p()[:, None]
     pattern = problem.links
     row, _, _ = entries(pattern)
     mean = pattern.with_values(problem.degree.reciprocal()[row])
     once = times(mean, own)
     spread = (times(mean, own.square()) - once.square()).clamp_min(0).sqrt()
-    part = torch.cat([own, once, times(mean, once), spread], 1)
-    part = (part - part.mean(0)) / part.std(0).clamp_min(1e-6)
+    return torch.cat([own, once, times(mean, once), spread], 1)
+
+
+def role_waves(part: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Rows of the role view: [N, 4], [4], [4] -> [N, 2 * ROLE_WAVES]."""
+    part = (part - mean) / deviation.clamp_min(1e-6)
     fixed = torch.Generator().manual_seed(0)  # the same waves on every graph
     waves = ROLE_RATE * torch.randn(part.shape[1], ROLE_WAVES, generator=fixed)
     phase = part @ waves.to(part)
@@ -94,12 +118,14 @@ def role_view(problem: Problem) -> Tensor:
     return rows
 
 
-def _or_none(problem: Problem, rows: Rows | None, generator: torch.Generator) -> Tensor:
+def _or_none(
+    problem: Problem, rows: Rows | None, generator: torch.Generator
+) -> tuple[Tensor, LowRank]:
     if rows is None:
-        return torch.zeros(problem.num_nodes, 0, device=problem.device)
+        return torch.zeros(problem.num_nodes, 0, device=problem.device), LowRank(None)
     if isinstance(rows, Tensor) and rows.shape[1] <= WIDTH:
-        return rows  # unit rows already
-    return low_rank(rows, WIDTH, generator)
+        return rows, LowRank(None)  # unit rows already
+    return low_rank_map(rows, WIDTH, generator)
 
 
 def _link_rows(problem: Problem) -> SparseMatrix | None:

@@ -88,4 +88,5 @@ def sharpened(problem: Problem, logits: Tensor) -> Channel:
     cost = 2 * sharpness.log().square() + log_loss(problem, tried, len(SHARPNESS))
     best = sharpness[cost.argmin()[None]]
     probabilities = (best * logits + problem.prior.log()).softmax(1)
-    return Channel(probabilities, leave_one_out_scores(problem, probabilities))
+    scores = leave_one_out_scores(problem, probabilities)
+    return Channel(probabilities, scores, chosen={"sharpness": best})
