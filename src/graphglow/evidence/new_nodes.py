@@ -363,7 +363,9 @@ class _Insertion:
         place = self.every.new_full((n + m,), -1)
         place[self.ends] = m + torch.arange(len(self.ends), device=place.device)
         place[n:] = self.every
-        row, col, _ = entries(take(frozen.problem.links, self.ends))
+        old_links = take(frozen.problem.links, self.ends)
+        assert isinstance(old_links, SparseMatrix)
+        row, col, _ = entries(old_links)
         kept = place[col] >= 0
         there = place[self.given.other]
         row = torch.cat([row[kept] + m, self.given.new, there])
