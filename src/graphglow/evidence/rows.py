@@ -13,6 +13,7 @@ PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to fou
 MANY = 2**17
 """Rows above which a product is made of few columns at once, and draws are made on a GPU."""
 ROWS = 2**14  # of a Gram matrix at once
+AT_ONCE = 2**24  # numbers of a hidden layer that are kept
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
 ITERATIONS = 4  # of the subspace, by A A^T
@@ -61,14 +62,20 @@ class HiddenLayer:
     mean: Tensor
 
     @classmethod
-    def of(cls, rows: "Rows", width: int, gain: float) -> "HiddenLayer":
-        """Draw the weights: always the same ones for rows of so many columns."""
+    def of(cls, rows: "Rows", width: int, gain: float) -> "HiddenLayer | Tensor":
+        """Draw the weights, always the same ones for rows of so many columns.
+
+        On a small graph the result is computed at once: a tensor [N, H].
+        """
         generator = torch.Generator().manual_seed(rows.shape[1])
         weight = gain * torch.randn(rows.shape[1], width, generator=generator)
         bias = torch.randn(width, generator=generator)
         device = rows.parts[0].device if isinstance(rows, SideBySide) else _numbers(rows).device
         layer = cls(rows, weight.to(device), bias.to(device), torch.zeros(width, device=device))
         every = torch.arange(rows.shape[0], device=device)
+        if rows.shape[0] * width <= AT_ONCE:
+            raw = layer.raw(every)
+            return unit_(raw - raw.mean(0))
         total = sum((layer.raw(some).sum(0) for some in torch.split(every, ROWS)), layer.mean)
         return replace(layer, mean=total / rows.shape[0])
 
@@ -203,8 +210,8 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     wide = min(2 * width, rows.shape[0], columns)
     back = transposed(rows)
     q = moved(rows, drawn((columns, wide), generator, numbers.device))
-    for _ in range(ITERATIONS):
-        q = moved(rows, moved(back, orthonormal(q)))
+    for i in range(ITERATIONS):  # two of them leave columns independent in double precision
+        q = moved(rows, moved(back, q if i % 2 else orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
     values, vectors = (part.flip(-1) for part in torch.linalg.eigh(gram(z).cpu()))
