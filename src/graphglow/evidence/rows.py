@@ -47,7 +47,7 @@ class SideBySide:
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayer:
-    """``relu(R W + b)`` less its mean, of unit rows: a hidden layer whose weights are drawn.
+    """``relu(R W + b)`` less its mean, of unit rows: a hidden layer that nobody trained.
 
     Its cosines are near an arc-cosine kernel's (Cho and Saul, 2009), so that a ridge regression on
     it is a closed-form neural network. Rows are computed when they are asked for.
@@ -62,16 +62,20 @@ class HiddenLayer:
     mean: Tensor
 
     @classmethod
-    def of(cls, rows: "Rows", width: int, gain: float) -> "HiddenLayer | Tensor":
-        """Draw the weights, always the same ones for rows of so many columns.
+    def of(cls, rows: "Rows", width: int) -> "HiddenLayer | Tensor":
+        """Draw the nodes whose rows, with either sign, are the weights.
 
-        On a small graph the result is computed at once: a tensor [N, H].
+        So the layer does not depend on the axes that a view happens to have. On a small graph the
+        result is computed at once: a tensor [N, H].
         """
-        generator = torch.Generator().manual_seed(rows.shape[1])
-        weight = gain * torch.randn(rows.shape[1], width, generator=generator)
+        generator = torch.Generator().manual_seed(0)
+        nodes = torch.randint(rows.shape[0], (width,), generator=generator)
+        sign = 2.0 * torch.randint(2, (width,), generator=generator) - 1
         bias = torch.randn(width, generator=generator)
         device = rows.parts[0].device if isinstance(rows, SideBySide) else _numbers(rows).device
-        layer = cls(rows, weight.to(device), bias.to(device), torch.zeros(width, device=device))
+        weight = unit(as_dense(take(rows, nodes.to(device)))).T
+        weight = weight * (rows.shape[1] / 2 * sign.to(device))
+        layer = cls(rows, weight, bias.to(device), torch.zeros(width, device=device))
         every = torch.arange(rows.shape[0], device=device)
         if rows.shape[0] * width <= AT_ONCE:
             raw = layer.raw(every)
@@ -222,8 +226,23 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     cut = cut * (1 - FLAT * cut / values[0].clamp_min(1e-30))
     mixing: Tensor = vectors[:, :keep] * (values[:keep] - cut).clamp_min(0).sqrt()
     made = q @ mixing.to(q)
-    length = torch.linalg.vector_norm(made, dim=1, keepdim=True)
-    return made.div_(length.maximum(SHORT * length.square().mean().sqrt()).clamp_min_(1e-9))
+    made *= made.pow(3).sum(0).sign()  # the sign of a singular vector is nobody's choice
+    return unit_unless_short(made)
+
+
+def unit_unless_short(rows: Tensor) -> Tensor:
+    """Scale rows to unit length; those far shorter than the others are noise and stay short."""
+    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / length.maximum(SHORT * length.square().mean().sqrt()).clamp_min_(1e-9)
+
+
+def leading(rows: Tensor, rank: int) -> Tensor:
+    """The first columns of :func:`low_rank`, shrunk at their own cut: [N, D] -> [N, R]."""
+    if rows.shape[1] <= rank:
+        return rows
+    energy = rows.square().mean(0)
+    kept = 1 - (1 - FLAT) * energy[rank] / energy[:rank].clamp_min(1e-30)
+    return unit_unless_short(rows[:, :rank] * kept.clamp_min(0).sqrt())
 
 
 def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.device) -> Tensor:

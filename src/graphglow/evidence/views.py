@@ -9,9 +9,9 @@ from graphglow.evidence.rows import (
     Rows,
     SideBySide,
     entries,
+    leading,
     low_rank,
     times,
-    unit,
     unit_,
 )
 from graphglow.evidence.stages import stage
@@ -47,7 +47,7 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     ax = times(problem.adj, x)
     aax, diff = unit_(times(problem.adj, ax)), unit_(x - ax)
     link = _or_none(problem, _link_rows(problem), generator)
-    spectral, role = unit(link[:, : RANKS[1]]), role_view(problem)
+    spectral, role = leading(link, RANKS[1]), role_view(problem)
     return {
         "x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link, "spectral": spectral,
         "role": role,
@@ -57,8 +57,7 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
 def hidden_layer(views: dict[str, Tensor], names: tuple[str, ...]) -> Rows:
     """A random hidden layer over views side by side: [N, HIDDEN], or no columns."""
     rows = SideBySide.of([views[name] for name in names])
-    width = rows.shape[1]
-    return HiddenLayer.of(rows, HIDDEN if width else 0, 0.5 * width**0.5)
+    return HiddenLayer.of(rows, HIDDEN) if rows.shape[1] else rows
 
 
 @stage("views")
