@@ -233,7 +233,8 @@ def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
 def unit_unless_short(rows: Tensor) -> Tensor:
     """Scale rows to unit length; those far shorter than the others are noise and stay short."""
     length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / length.maximum(SHORT * length.square().mean().sqrt()).clamp_min_(1e-9)
+    made: Tensor = rows / length.maximum(SHORT * length.square().mean().sqrt()).clamp_min_(1e-9)
+    return made
 
 
 def leading(rows: Tensor, rank: int) -> Tensor:
