@@ -20,6 +20,8 @@ NEAREST = 8
 """k: neighbours of a node in each view."""
 NODES, PAIRS = {"cpu": 2**15, "cuda": 2**20}, {"cpu": 2**17, "cuda": 2**20}
 """Nodes whose nearest are looked for, and pairs that are scored, in one block, by device."""
+TIES, TIE_LENGTH = 8, 0.01
+"""Columns that tell equal rows apart, and their deviation: they move a cosine by some 3e-4."""
 JOINED = {"cpu": 2**13, "cuda": 2**20}  # nodes whose pairs are brought together at once
 
 Known = TypeVar("Known")
@@ -93,10 +95,25 @@ def candidate_pairs(
     found = [keys if bool((keys.diff() > 0).all()) else torch.unique(keys)]
     del keys
     for number, view in enumerate(views):
-        known = Search.of(view)
+        known = Search.of(torch.cat([view, tie_columns(view)], 1))
         how = how or str(known)
         found += each(f"{stage} {number}", find, known, node_blocks(view))
     return _joined(found, nodes, others.dtype, fresh), how
+
+
+def tie_columns(view: Tensor) -> Tensor:
+    """A few random columns beside a view, so short that they only decide between equal rows.
+
+    Without them rounding would decide, and many equal rows would all have the same few nearest.
+    Rows of zeros get zeros.
+
+    Shapes:
+        [N, D] -> [N, TIES]
+    """
+    generator = torch.Generator().manual_seed(view.shape[1])
+    noise = torch.randn(len(view), TIES, generator=generator).to(view)
+    there = view.any(1, keepdim=True) if view.shape[1] else view.new_zeros(len(view), 1)
+    return noise * (TIE_LENGTH * there)
 
 
 def _joined(found: list[Tensor], nodes: int, dtype: torch.dtype, fresh: bool) -> Tensor:

@@ -7,15 +7,23 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import NEAREST, with_beliefs
+from graphglow.evidence.candidates import NEAREST, TIE_LENGTH, TIES, tie_columns, with_beliefs
 from graphglow.evidence.channels import SPREAD_DAMPING, Channel
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.predictor import RESIDUALS, FinalRound, stack_channel
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import FirstRound, SecondRound, graph_of
-from graphglow.evidence.rows import entries, times
-from graphglow.evidence.views import SECOND, role_degrees
+from graphglow.evidence.rows import (
+    HiddenLayer,
+    LowRank,
+    SideBySide,
+    entries,
+    leading_map,
+    short_length,
+    times,
+)
+from graphglow.evidence.views import AGAIN, ALL, HIDDEN, RANKS, SECOND, role_degrees
 from graphglow.ops.pairs import dots
 from graphglow.ops.search import LEAST
 from graphglow.ops.sparse import SparseMatrix
@@ -24,6 +32,13 @@ SEARCHED = (("x", "ax", "aax", "link"), SECOND)
 """Views in which candidates are looked for, by round; besides, what the channels say."""
 SPREADS = {"a": "spread", "s": "spread_s", "f": "spread_f"}
 """The channel of labels spread over each graph: as given, of the first round, of the second."""
+LAYERS = {
+    "hidden_x": ("x",),
+    "hidden_all": ALL,
+    "hidden_again": AGAIN,
+    "hidden_f": ("x", "fx", "ffx", "aax", "link"),
+}
+"""What the channels over hidden layers read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +68,10 @@ class FrozenGraph:
         first = final.voted.second.first.pairs
         every = refined.known.pairs[:, : refined.num_candidates]
         rounds = zip(frozen.searched, (first, every), strict=True)
-        one, two = (torch.stack([_floor(rows, pairs) for rows in some]) for some, pairs in rounds)
+        one, two = (
+            torch.stack([_floor(rows, ties, pairs) for rows, ties in searched])
+            for searched, pairs in rounds
+        )
         weights = _stack_weights(final.problem, final.channels)
         return replace(frozen, floors=(one, two), stack=weights)
 
@@ -80,14 +98,45 @@ class FrozenGraph:
         return self.first.channels, {**self.second.channels, "vote": self.final.voted.vote}
 
     @cached_property
-    def searched(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Rows in which candidates are looked for, by round."""
-        views = self.first.views | self.second.views
+    def searched(self) -> tuple[list[tuple[Tensor, Tensor]], list[tuple[Tensor, Tensor]]]:
+        """Rows in which candidates are looked for, and columns that break ties, by round."""
         one, two = (
-            with_beliefs([views[name] for name in names], list(channels.values()))
+            with_beliefs([self.views[name] for name in names], list(channels.values()))
             for names, channels in zip(SEARCHED, self.spoken, strict=True)
         )
-        return one, two
+        return [(rows, tie_columns(rows)) for rows in one], [(r, tie_columns(r)) for r in two]
+
+    @cached_property
+    def new_ties(self) -> Tensor:
+        """Columns that break ties, of every node that has no twin: [1, TIES]."""
+        generator = torch.Generator().manual_seed(0)
+        return (TIE_LENGTH * torch.randn(1, TIES, generator=generator)).to(self.problem.device)
+
+    @cached_property
+    def views(self) -> dict[str, Tensor]:
+        """All views of the old nodes."""
+        return self.first.views | self.second.views | self.final.views
+
+    @cached_property
+    def maps(self) -> dict[str, LowRank]:
+        """From one view to another: ``spectral``, what its channel reads, and ``alink``."""
+        link, weight = self.views["link"], self.first.channels["spectral"].weight
+        rank = link.shape[1] if weight is None else len(weight) - 1
+        return {
+            "spectral": leading_map(link, RANKS[1]),
+            "ranked": leading_map(link, rank),
+            "alink": LowRank(None, short_length(times(self.problem.adj, link))),
+        }
+
+    @cached_property
+    def layers(self) -> dict[str, HiddenLayer | None]:
+        """The hidden layers, by channel."""
+        layers: dict[str, HiddenLayer | None] = {}
+        for name, names in LAYERS.items():
+            mean = self.final.channels[name].chosen.get("mean")
+            rows = SideBySide.of([self.views[view] for view in names])
+            layers[name] = None if mean is None else HiddenLayer.of(rows, HIDDEN, mean)
+        return layers
 
     @cached_property
     def belief_means(self) -> tuple[Tensor, Tensor]:
@@ -168,18 +217,18 @@ class FrozenGraph:
         return carried
 
 
-def _floor(rows: Tensor, pairs: Tensor) -> Tensor:
+def _floor(rows: Tensor, ties: Tensor, pairs: Tensor) -> Tensor:
     """The cosine of each node's 8th nearest among its candidates: [N, D], [2, M] -> [N].
 
     The candidates hold the nearest of each view.
     """
-    cosine, node = dots(rows, pairs), pairs.long().flatten()
+    cosine, node = dots(rows, pairs) + dots(ties, pairs), pairs.long().flatten()
     key = node + (1 - cosine.double().repeat(2)) / 4  # sorts by node, the nearest first
     key = key.sort().values
     count = torch.bincount(node, minlength=len(rows))
     many = (count >= NEAREST).nonzero()[:, 0]
     place = (count.cumsum(0) - count)[many] + NEAREST - 1
-    floor = torch.full_like(rows[:, :1].sum(1), LEAST)
+    floor = torch.full_like(ties[:, 0], LEAST)
     floor[many] = (1 - 4 * (key[place] - many)).to(floor).clamp_min(LEAST)
     return floor
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import NEAREST, pair_blocks
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
-from graphglow.evidence.frozen import SEARCHED, SPREADS, FrozenGraph
+from graphglow.evidence.frozen import LAYERS, SEARCHED, SPREADS, FrozenGraph
 from graphglow.evidence.predictor import AT_ONCE, RESIDUALS
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
@@ -42,7 +42,6 @@ from graphglow.evidence.views import (
     AGAIN,
     ALL,
     FIRST,
-    RANKS,
     SECOND,
     hidden_layer,
     role_waves,
@@ -53,8 +52,6 @@ from graphglow.graphs.graph import undirected_edges
 from graphglow.ops.search import LEAST, SIMILARITIES, largest
 from graphglow.ops.sparse import SparseMatrix
 
-HIDDEN_FINAL = ("x", "fx", "ffx", "aax", "link")
-"""What the channel ``hidden_f`` reads."""
 ALIKE = 1e-4
 """Largest difference between rows, or probabilities, that are the same."""
 TIE = 1e-6  # below a floor counts as level with it
@@ -188,7 +185,7 @@ class _Insertion:
 
     def __init__(self, frozen: FrozenGraph, features: Rows | None, given: Edges) -> None:
         self.frozen, self.features, self.given = frozen, features, given
-        self.old = frozen.first.views | frozen.second.views
+        self.old = frozen.views
         self.prior = frozen.problem.prior
         self.views: dict[str, Tensor] = {}
         self.channels: dict[str, Channel] = {}
@@ -225,7 +222,7 @@ class _Insertion:
         link = self._link()
         self.views = {
             "x": x, "ax": unit(ax), "aax": aax, "diff": unit_(x - ax), "link": link,
-            "spectral": unit(link[:, : RANKS[1]]), "role": self._role(),
+            "spectral": self.frozen.maps["spectral"](link), "role": self._role(),
         }  # fmt: skip
         self._say("x", self._at("x", self.features))
 
@@ -278,14 +275,13 @@ class _Insertion:
         say("all", self._at("all", SideBySide.of([views[name] for name in ALL])))
         length = given.sums(2).sqrt().clamp_min(1e-12)[given.new]
         say("link", self._at("link", replace(given, weight=given.weight / length).matrices()[0]))
-        say("alink", self._at("alink", unit(rows.carry(self.old["link"], views["link"]))))
-        weight = self.frozen.first.channels["spectral"].weight
-        rank = 0 if weight is None else len(weight) - 1
-        say("spectral", self._at("spectral", unit(views["link"][:, :rank])))
+        alink = rows.carry(self.old["link"], views["link"])
+        say("alink", self._at("alink", self.frozen.maps["alink"](alink)))
+        say("spectral", self._at("spectral", self.frozen.maps["ranked"](views["link"])))
         say("community", self._community("community", given, self.frozen.degrees["a"] - 1))
         say("spread", self._spread("a", rows))
-        say("hidden_x", self._hidden("hidden_x", ("x",)))
-        say("hidden_all", self._hidden("hidden_all", ALL))
+        say("hidden_x", self._hidden("hidden_x"))
+        say("hidden_all", self._hidden("hidden_all"))
 
     def _second_channels(self, rows: NewRows) -> None:
         """Views and channels over the graph of the first round, and the vote."""
@@ -296,7 +292,7 @@ class _Insertion:
             say(name, self._at(name, views[name]))
         say("again", self._at("again", SideBySide.of([views[name] for name in AGAIN])))
         say("spread_s", self._spread("s", rows))
-        say("hidden_again", self._hidden("hidden_again", AGAIN))
+        say("hidden_again", self._hidden("hidden_again"))
         first = replace(frozen.first, problem=self.problem, channels=self.channels)
         second = replace(frozen.second, first=first, channels=self.channels)
         logits = [frozen.learner.vote(*vote_inputs(second, some)) for some in self._blocks()]
@@ -310,7 +306,7 @@ class _Insertion:
         views |= {"fx": unit(fx), "ffx": unit_(rows.carry(frozen.means["f"], fx))}
         say("ffx", self._at("ffx", views["ffx"]))
         say("spread_f", self._spread("f", rows))
-        say("hidden_f", self._hidden("hidden_f", HIDDEN_FINAL))
+        say("hidden_f", self._hidden("hidden_f"))
         say("community_f", self._community("community_f", rows.edges, frozen.strength))
         p = [self._p(name) for name in final.channels if name != "stack"]
         odds = log_odds(torch.stack(p, 2), self.prior)
@@ -335,12 +331,14 @@ class _Insertion:
         beliefs = torch.cat([p.sqrt() for p in channels], 1) - frozen.belief_means[round_]
         rows = [*(self.views[name] for name in SEARCHED[round_]), F.normalize(beliefs, dim=1)]
         keys = [(known.new * n + known.other)[~known.inside]]
-        for old, floor, new in zip(
-            frozen.searched[round_], frozen.floors[round_], rows, strict=True
-        ):
+        searched = zip(frozen.searched[round_], frozen.floors[round_], rows, strict=True)
+        for (old, ties), floor, new in searched:
             if old.shape[1] == 0:
                 continue
+            tie = torch.where(self.twin[:, None] < 0, frozen.new_ties, ties[self.twin])
+            tie = tie * new.any(1, keepdim=True)
             for some, cosine in _cosines(new, old):
+                cosine.addmm_(tie[some], ties.T)
                 twin = self.twin[some]
                 has = (twin >= 0).nonzero()[:, 0]
                 cosine[has, twin[has]] = -1
@@ -417,9 +415,9 @@ class _Insertion:
             return self.prior.expand(len(self.every), -1)
         return channel.at(rows, self.prior)
 
-    def _hidden(self, name: str, views: tuple[str, ...]) -> Tensor:
-        mean = self.frozen.final.channels[name].chosen.get("mean")
-        return self._at(name, None if mean is None else hidden_layer(self.views, views, mean))
+    def _hidden(self, name: str) -> Tensor:
+        layer = self.frozen.layers[name]
+        return self._at(name, layer and hidden_layer(self.views, LAYERS[name], layer))
 
     def _spread(self, graph: str, rows: NewRows) -> Tensor:
         """Labels spread over a graph, one step further, to the new nodes: [M, C]."""

@@ -25,7 +25,7 @@ from graphglow.evidence.channels import (
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rounds import RESOLUTIONS, Voted
+from graphglow.evidence.rounds import Voted
 from graphglow.evidence.rows import entries, times, unit_
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import hidden_layer
@@ -195,7 +195,7 @@ def _communities(graph: SparseMatrix) -> list[Tensor]:
     if not bool(once.any()):
         return []
     edges = row[once], col[once], values[once], graph.shape[0]
-    return [communities(*edges, resolution=by) for by in RESOLUTIONS]
+    return [communities(*edges)]
 
 
 @stage("channels")

@@ -268,11 +268,6 @@ class EpisodeSampler:
         return episode, first_round(problem_of(episode.data, self.device), generator), fold
 
     @torch.no_grad()
-    def second(self, learner: EvidenceLearner, first: FirstRound) -> SecondRound:
-        generator = torch.Generator().manual_seed(self.config.seed)
-        return second_round(learner, first, generator)
-
-    @torch.no_grad()
     def pair_batch(
         self, episode: Episode, problem: Problem, known: FirstRound | Voted, fold: int
     ) -> list[PairBatch]:
@@ -331,6 +326,7 @@ def first_batch(known: Known, index: int) -> list[PairBatch]:
         return sampler.pair_batch(episode, first.problem, first, fold)
 
 
+@torch.no_grad()
 def vote_batch(known: Known, index: int) -> list[ClassBatch]:
     """What an episode teaches the voter."""
     sampler, learners = known
@@ -338,7 +334,7 @@ def vote_batch(known: Known, index: int) -> list[ClassBatch]:
         episode, first, fold = sampler.first(index)
         if len(first.problem.seen) < 2:
             return []
-        second = sampler.second(_unseeing(learners, fold), first)
+        second = second_round(_unseeing(learners, fold), first)
         return sampler.class_batch(episode, second, fold)
 
 
@@ -349,7 +345,7 @@ def second_batch(known: Known, index: int) -> list[PairBatch]:
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
         learner = _unseeing(learners, fold)
-        both = voted(learner, sampler.second(learner, first))
+        both = voted(learner, second_round(learner, first))
         return sampler.pair_batch(episode, first.problem, both, fold)
 
 
@@ -362,7 +358,7 @@ def predict_batch(known: Known, index: int) -> list[ClassBatch]:
         if len(first.problem.seen) < 2:
             return []
         learner = _unseeing(learners, fold)
-        both = voted(learner, sampler.second(learner, first))
+        both = voted(learner, second_round(learner, first))
         final = refine_known(learner, both).final
         assert final is not None  # there are two classes
         return sampler.class_batch(episode, final, fold)

@@ -167,12 +167,12 @@ def refine_problem(
     Args:
         learner: Frozen.
         problem: The graph.
-        generator: Of projections and random pairs.
+        generator: Of projections.
         also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
         each: Who does the blocks of nodes and of pairs; the result does not depend on it.
     """
     first = first_round(problem, generator, each)
-    known = voted(learner, second_round(learner, first, generator, each), each)
+    known = voted(learner, second_round(learner, first, each), each)
     del first  # known has all of it
     refined = refine_known(learner, known, each)
     return refined if also is None else _with_pairs(refined, also)

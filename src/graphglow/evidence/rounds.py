@@ -20,7 +20,7 @@ from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
 from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import LowRank, SideBySide, times, unit
+from graphglow.evidence.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
@@ -141,7 +141,7 @@ class Voted:
 
 def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
     views, maps = mapped_views(problem, generator)
-    scales = {name: moments(views[name], generator) for name in FIRST}
+    scales = {name: moments(views[name]) for name in FIRST}
     channels = first_channels(problem, views)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     edges = torch.stack([problem.low, problem.high])
@@ -154,7 +154,7 @@ def first_round(problem: Problem, generator: torch.Generator, each: Each = in_tu
 def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Channel]:
     """:data:`~graphglow.evidence.pairs.FIRST_CHANNELS`, over the graph as it is given."""
     link = views["link"]
-    ranks = [ridge_channel(problem, unit(link[:, :rank])) for rank in RANKS]
+    ranks = [ridge_channel(problem, leading(link, rank)) for rank in RANKS]
     edges = problem.low, problem.high, problem.weight, problem.num_nodes
     members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(problem.low) else []
     return {
@@ -162,7 +162,7 @@ def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Chan
         "all": ridge_channel(problem, SideBySide.of([views[name] for name in ALL])),
         "x": ridge_channel(problem, problem.features),
         "link": ridge_channel(problem, problem.neighbours if len(problem.low) else None),
-        "alink": ridge_channel(problem, unit(times(problem.adj, link))),
+        "alink": ridge_channel(problem, unit_unless_short(times(problem.adj, link))),
         "spectral": best_channel(ranks),
         "community": community_channel(problem, members),
         "spread": spread_channel(problem, problem.adj),
@@ -188,9 +188,7 @@ def score_second(known: Voted, pairs: Tensor) -> Tensor:
         return known.learner.pair_scores(1, evidence, known.context)
 
 
-def second_round(
-    learner: Learner, first: FirstRound, generator: torch.Generator, each: Each = in_turn
-) -> SecondRound:
+def second_round(learner: Learner, first: FirstRound, each: Each = in_turn) -> SecondRound:
     """Views and channels over the graph that the first round's log-odds over chance make."""
     problem = first.problem
     known = (learner, first.for_pairs())
@@ -202,7 +200,7 @@ def second_round(
     del scores, excess
     graph = graph_of(first.pairs, weight, problem.num_nodes)
     views = second_views(first.views, graph)
-    scales = {name: moments(views[name], generator) for name in SECOND}
+    scales = {name: moments(views[name]) for name in SECOND}
     channels = {name: ridge_channel(problem, views[name]) for name in SECOND}
     every = first.views | views
     channels["again"] = ridge_channel(problem, SideBySide.of([every[name] for name in AGAIN]))

@@ -1,7 +1,6 @@
 """Rows of a view, dense or sparse, and the few products that closed forms need of them."""
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TypeAlias
 
 import torch
@@ -14,6 +13,7 @@ PADDING, CHUNK = 64, 256  # a GPU kernel is compiled for each width: keep to fou
 MANY = 2**17
 """Rows above which a product is made of few columns at once, and draws are made on a GPU."""
 ROWS = 2**14  # of a Gram matrix at once
+AT_ONCE = 2**24  # numbers of a hidden layer that are kept
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
 ITERATIONS = 4  # of the subspace, by A A^T
@@ -47,7 +47,7 @@ class SideBySide:
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayer:
-    """``relu(R W + b)`` less its mean, of unit rows: a hidden layer whose weights are drawn.
+    """``relu(R W + b)`` less its mean, of unit rows: a hidden layer that nobody trained.
 
     Its cosines are near an arc-cosine kernel's (Cho and Saul, 2009), so that a ridge regression on
     it is a closed-form neural network. Rows are computed when they are asked for.
@@ -60,20 +60,31 @@ class HiddenLayer:
     weight: Tensor
     bias: Tensor
     mean: Tensor
+    made: Tensor | None = None
+    """The result [N, H], on a small graph."""
 
     @classmethod
-    def of(cls, rows: "Rows", width: int, gain: float, mean: Tensor | None = None) -> "HiddenLayer":
-        """Draw the weights: always the same ones for rows of so many columns.
+    def of(cls, rows: "Rows", width: int, mean: Tensor | None = None) -> "HiddenLayer":
+        """Draw the nodes whose rows, with either sign, are the weights.
 
-        ``mean`` is that of the rows themselves, unless the one of other rows [H] is given.
+        So the layer does not depend on the axes that a view happens to have. On a small graph the
+        result is computed at once. ``mean`` [H] is given where it is known already.
         """
-        weight, bias = _drawn_layer(rows.shape[1], width)
+        generator = torch.Generator().manual_seed(0)
+        nodes = torch.randint(rows.shape[0], (width,), generator=generator)
+        sign = 2.0 * torch.randint(2, (width,), generator=generator) - 1
+        bias = torch.randn(width, generator=generator)
         device = rows.parts[0].device if isinstance(rows, SideBySide) else _numbers(rows).device
-        weight, bias = gain * weight.to(device), bias.to(device)
+        weight = unit(as_dense(take(rows, nodes.to(device)))).T
+        weight = weight * (rows.shape[1] / 2 * sign.to(device))
+        layer = cls(rows, weight, bias.to(device), torch.zeros(width, device=device))
         if mean is not None:
-            return cls(rows, weight, bias, mean)
-        layer = cls(rows, weight, bias, torch.zeros(width, device=device))
+            return replace(layer, mean=mean)
         every = torch.arange(rows.shape[0], device=device)
+        if rows.shape[0] * width <= AT_ONCE:
+            raw = layer.raw(every)
+            mean = raw.mean(0)
+            return replace(layer, mean=mean, made=unit_(raw - mean))
         total = sum((layer.raw(some).sum(0) for some in torch.split(every, ROWS)), layer.mean)
         return replace(layer, mean=total / rows.shape[0])
 
@@ -87,14 +98,11 @@ class HiddenLayer:
 
     def of_nodes(self, nodes: Tensor) -> Tensor:
         """[K] -> [K, H]."""
-        return unit_(self.raw(nodes) - self.mean)
+        return unit_(self.raw(nodes) - self.mean) if self.made is None else self.made[nodes]
 
-
-@lru_cache(maxsize=8)
-def _drawn_layer(columns: int, width: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(columns)
-    weight = torch.randn(columns, width, generator=generator)
-    return weight, torch.randn(width, generator=generator)
+    def of_rows(self, rows: "Rows") -> "HiddenLayer":
+        """The same layer of other rows: [K, D] -> [K, H]."""
+        return replace(self, rows=rows, made=None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +118,8 @@ class LowRank:
     """Rows that come out shorter are not made longer than by this."""
 
     def __call__(self, rows: "Rows") -> Tensor:
-        if self.matrix is None:
-            return unit(as_dense(rows))
-        return _lengthened(times(rows, self.matrix), self.shortest)
+        made = as_dense(rows) if self.matrix is None else times(rows, self.matrix)
+        return unit_unless_short(made, self.shortest)
 
 
 Rows: TypeAlias = Tensor | SparseMatrix | SideBySide | HiddenLayer
@@ -165,6 +172,8 @@ def times(rows: Rows, dense: Tensor) -> Tensor:
         products = (part @ w for part, w in zip(rows.parts, weights, strict=True))
         return sum(products, dense.new_zeros(())) * rows.scale
     if isinstance(rows, HiddenLayer):
+        if rows.made is not None:
+            return rows.made @ dense
         every = torch.arange(rows.shape[0], device=dense.device)
         return torch.cat([rows.of_nodes(some) @ dense for some in torch.split(every, ROWS)])
     width = dense.shape[1]
@@ -238,8 +247,8 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     wide = min(2 * width, rows.shape[0], columns)
     back = transposed(rows)
     q = moved(rows, drawn((columns, wide), generator, numbers.device))
-    for _ in range(ITERATIONS):
-        q = moved(rows, moved(back, orthonormal(q)))
+    for i in range(ITERATIONS):  # two of them leave columns independent in double precision
+        q = moved(rows, moved(back, q if i % 2 else orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
     del q
@@ -252,14 +261,39 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     matrix: Tensor = z @ (vectors[:, :keep] * shrunk).to(z)
     del z
     made = times(rows, matrix)
-    shortest = SHORT * float(torch.linalg.vector_norm(made)) / len(made) ** 0.5
-    return _lengthened(made, shortest), LowRank(matrix, shortest)
+    sign = made.pow(3).sum(0).sign()  # that of a singular vector is nobody's choice
+    made *= sign
+    matrix *= sign
+    found = LowRank(matrix, short_length(made))
+    return unit_unless_short(made, found.shortest), found
 
 
-def _lengthened(rows: Tensor, shortest: float) -> Tensor:
-    """Rows of unit length, in their place; those below ``shortest`` stay shorter: [N, D]."""
+def short_length(rows: Tensor) -> float:
+    """Of rows shorter than this next to nothing is left: [N, D]."""
+    return SHORT * float(torch.linalg.vector_norm(rows)) / max(1, len(rows)) ** 0.5
+
+
+def unit_unless_short(rows: Tensor, shortest: float | None = None) -> Tensor:
+    """Scale rows to unit length; those far shorter than the others are noise and stay short."""
     length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows.div_(length.clamp_min_(max(shortest, 1e-9)))
+    shortest = short_length(rows) if shortest is None else shortest
+    made: Tensor = rows / length.clamp_min_(max(shortest, 1e-9))
+    return made
+
+
+def leading(rows: Tensor, rank: int) -> Tensor:
+    """The first columns of :func:`low_rank`, shrunk at their own cut: [N, D] -> [N, R]."""
+    return rows if rows.shape[1] <= rank else leading_map(rows, rank)(rows)
+
+
+def leading_map(rows: Tensor, rank: int) -> LowRank:
+    """What :func:`leading` does to rows, for use on other ones."""
+    if rows.shape[1] <= rank:
+        return LowRank(None, 1.0)
+    energy = rows.square().mean(0)
+    kept = 1 - (1 - FLAT) * energy[rank] / energy[:rank].clamp_min(1e-30)
+    matrix = torch.diag(F.pad(kept.clamp_min(0).sqrt(), (0, rows.shape[1] - rank)))[:, :rank]
+    return LowRank(matrix, short_length(rows @ matrix))
 
 
 def drawn(shape: tuple[int, int], generator: torch.Generator, device: torch.device) -> Tensor:

@@ -10,9 +10,9 @@ from graphglow.evidence.rows import (
     Rows,
     SideBySide,
     entries,
+    leading,
     low_rank_map,
     times,
-    unit,
     unit_,
 )
 from graphglow.evidence.stages import stage
@@ -52,27 +52,32 @@ def mapped_views(
 ) -> tuple[dict[str, Tensor], dict[str, LowRank]]:
     """:func:`first_views`, and the maps of features and of adjacency rows to ``x`` and ``link``."""
     x, x_map = _or_none(problem, problem.features, generator)
+    link, link_map = _or_none(problem, link_rows(problem), generator)
+    return views_of(problem, x, link), {"x": x_map, "link": link_map}
+
+
+def views_of(problem: Problem, x: Tensor, link: Tensor) -> dict[str, Tensor]:
+    """The views of :data:`FIRST` from two of them."""
     ax = times(problem.adj, x)
     aax, diff = unit_(times(problem.adj, ax)), unit_(x - ax)
-    link, link_map = _or_none(problem, _link_rows(problem), generator)
-    spectral, role = unit(link[:, : RANKS[1]]), role_view(problem)
-    views = {
+    spectral, role = leading(link, RANKS[1]), role_view(problem)
+    return {
         "x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link, "spectral": spectral,
         "role": role,
     }  # fmt: skip
-    return views, {"x": x_map, "link": link_map}
 
 
 def hidden_layer(
-    views: dict[str, Tensor], names: tuple[str, ...], mean: Tensor | None = None
+    views: dict[str, Tensor], names: tuple[str, ...], like: HiddenLayer | None = None
 ) -> Rows:
     """A random hidden layer over views side by side: [N, HIDDEN], or no columns.
 
-    ``mean`` is that of the views themselves, unless the one of other nodes [HIDDEN] is given.
+    With ``like``, that layer itself, of other rows.
     """
     rows = SideBySide.of([views[name] for name in names])
-    width = rows.shape[1]
-    return HiddenLayer.of(rows, HIDDEN if width else 0, 0.5 * width**0.5, mean)
+    if rows.shape[1] == 0:
+        return rows
+    return HiddenLayer.of(rows, HIDDEN) if like is None else like.of_rows(rows)
 
 
 @stage("views")
@@ -128,7 +133,7 @@ def _or_none(
     return low_rank_map(rows, WIDTH, generator)
 
 
-def _link_rows(problem: Problem) -> SparseMatrix | None:
+def link_rows(problem: Problem) -> SparseMatrix | None:
     """``(D + tau)^-1/2 A (D + tau)^-1/2`` with tau the mean degree.
 
     Without tau each small component of a scattered graph is a leading singular vector of its own.
