@@ -140,9 +140,10 @@ def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
             return shares(problem.labelled[some]).log()
 
         cost = log_loss(problem, tried, len(pseudo))
-        best = cost.argmin()
-        chosen = {"member": member, "partition": torch.tensor(number), "pseudo": pseudo[best, 0]}
-        channels.append(_channel(problem, shares(slice(None))[int(best)], chosen=chosen))
+        best = int(cost.argmin())
+        chosen = {"member": member, "partition": torch.tensor(number),
+                  "pseudo": torch.tensor(COMMUNITY_PSEUDO[best])}  # fmt: skip
+        channels.append(_channel(problem, shares(slice(None))[best], chosen=chosen))
     return best_channel(channels)
 
 

@@ -252,10 +252,9 @@ class _Insertion:
     def _twins(self) -> Tensor:
         """An unlabelled old node that is the same in every view, or -1: [M]."""
         problem = self.frozen.problem
-        name = "aax" if self.old["aax"].shape[1] else "link"
-        near = torch.cat(
-            [largest(s, NEAREST)[1] for _, s in _cosines(self.views[name], self.old[name])]
-        )  # [M, k]
+        names = ("aax",) if self.old["aax"].shape[1] else ("link", "role")
+        new, old = (torch.cat([views[n] for n in names], 1) for views in (self.views, self.old))
+        near = torch.cat([largest(s, NEAREST)[1] for _, s in _cosines(new, old)])  # [M, k]
         same = torch.ones_like(near, dtype=torch.bool)
         if len(problem.labelled):
             labelled = torch.zeros(problem.num_nodes, dtype=torch.bool, device=near.device)
@@ -456,7 +455,7 @@ class _Insertion:
         top = (gain > 0) & (gain == best[node])
         found = torch.full_like(self.every, many).index_put_((node[top],), joined_to[top])
         found = torch.where(self.twin >= 0, member[self.twin], found)
-        near, pseudo = counts[found], chosen["pseudo"]
+        near, pseudo = counts[found], float(chosen["pseudo"])
         shares = (near + pseudo * self.prior) / (near.sum(1, keepdim=True) + pseudo)
         return shares.lerp(self.prior.expand_as(shares), FLOOR)
 

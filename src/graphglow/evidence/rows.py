@@ -1,5 +1,6 @@
 """Rows of a view, dense or sparse, and the few products that closed forms need of them."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -270,7 +271,7 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
 
 def short_length(rows: Tensor) -> float:
     """Of rows shorter than this next to nothing is left: [N, D]."""
-    return SHORT * float(torch.linalg.vector_norm(rows)) / max(1, len(rows)) ** 0.5
+    return SHORT * float(torch.linalg.vector_norm(rows)) / math.sqrt(max(1, len(rows)))
 
 
 def unit_unless_short(rows: Tensor, shortest: float | None = None) -> Tensor:
