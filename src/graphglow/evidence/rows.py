@@ -17,6 +17,7 @@ ROWS = 2**14  # of a Gram matrix at once
 AT_ONCE = 2**24  # numbers of a hidden layer that are kept
 LEFT = 1e-6
 """Share of all squares that a low rank may leave out: what is beyond it moves no cosine."""
+ROUNDING = 1e-9  # eigenvalues below, over the largest, have vectors of rounding errors
 ITERATIONS = 4  # of the subspace, by A A^T
 FLAT = 0.1
 SHORT = 0.1
@@ -259,6 +260,7 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     cut = values[keep] if keep < len(values) else values.new_zeros(())
     cut = cut * (1 - FLAT * cut / values[0].clamp_min(1e-30))
     shrunk = (values[:keep] - cut).clamp_min(0).sqrt() / values[:keep].clamp_min(1e-30)
+    shrunk *= values[:keep] > ROUNDING * values[0]
     matrix: Tensor = z @ (vectors[:, :keep] * shrunk).to(z)
     del z
     made = times(rows, matrix)
