@@ -184,6 +184,15 @@ def test_a_file_gives_the_same_numbers(stored, tmp_path):
     assert path.read_bytes() == (tmp_path / "again.safetensors").read_bytes()
 
 
+def test_new_edges_on_any_graph(stored):
+    data, frozen = stored
+    x = features_of(data, [0, 1, 2])
+    edges = torch.tensor([[NODES, NODES, 7, NODES + 1], [3, NODES + 1, NODES + 1, NODES + 2]])
+    found = insert(frozen, x, edges, torch.tensor([1.0, 2, 3, 4]))
+    torch.testing.assert_close(found.sum(1), torch.ones(3))
+    assert bool((found > 0).all())
+
+
 def test_many_that_are_joined_to_each_other(plain):
     _, frozen = plain
     g = torch.Generator().manual_seed(0)

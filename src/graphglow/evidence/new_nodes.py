@@ -252,8 +252,9 @@ class _Insertion:
     def _twins(self) -> Tensor:
         """An unlabelled old node that is the same in every view, or -1: [M]."""
         problem = self.frozen.problem
-        names = ("aax",) if self.old["aax"].shape[1] else ("link", "role")
-        new, old = (torch.cat([views[n] for n in names], 1) for views in (self.views, self.old))
+        new, old = self.views["aax"], self.old["aax"]
+        if old.shape[1] == 0:
+            new, old = (torch.cat([v["link"], v["role"]], 1) for v in (self.views, self.old))
         near = torch.cat([largest(s, NEAREST)[1] for _, s in _cosines(new, old)])  # [M, k]
         same = torch.ones_like(near, dtype=torch.bool)
         if len(problem.labelled):
