@@ -121,7 +121,7 @@ def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
     Shapes:
         members: of each partition, the community of each node [N]
     """
-    if len(problem.seen) < 2 or len(problem.low) == 0:
+    if len(problem.seen) < 2 or len(problem.low) == 0 or not members:
         return absent(problem)
     one_hot = torch.eye(len(problem.seen), device=problem.device)[problem.classes]
     pseudo = constant(COMMUNITY_PSEUDO, problem.device)[:, None, None]
