@@ -24,6 +24,7 @@ from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graphs import as_graph
 from graphglow.graphs.check import MASKS, checked_labels
+from graphglow.graphs.load import without_drawn_split
 from graphglow.graphs.split import SPLITS
 from graphglow.graphs.write import own_classes, prediction_frame, write_table
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
@@ -331,14 +332,6 @@ def _graph(source: Any) -> Data:
     return data
 
 
-def without_drawn_split(data: Data) -> Data:
-    """The graph less a split that it did not bring along: then every label is given."""
-    if str(data.get("split", "")).startswith("random"):
-        for name in (*MASKS, "split"):
-            data.pop(name, None)
-    return data
-
-
 def given_labels(data: Data, labels: str) -> Tensor:
     """Mark the nodes whose labels may be read; refuse fewer than two classes: [N] of bool."""
     train, val, test = (None if (m := data.get(n)) is None else m.cpu() for n in MASKS)
@@ -347,7 +340,8 @@ def given_labels(data: Data, labels: str) -> Tensor:
             "labels='train+val' needs a val_mask, and this graph has none. Leave labels out: then "
             "every label in train_mask is used, or every known label if there is no mask."
         )
-    given = known = data.y >= 0
+    known: Tensor = data.y >= 0
+    given = known
     if train is not None:
         given = known & train
     else:
@@ -406,8 +400,8 @@ def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, coverage: float) -> Ten
         )
         return torch.ones_like(p, dtype=torch.bool)
     own = tested.gather(1, y[:, None])[:, 0].sort(descending=True).values
-    sets: Tensor = p >= own[rank - 1]
-    return sets.scatter(1, p.argmax(1, keepdim=True), True)
+    sets: Tensor = (p >= own[rank - 1]).scatter(1, p.argmax(1, keepdim=True), True)
+    return sets
 
 
 def _scores(y: Tensor, p: Tensor, given: Tensor) -> Scores:
