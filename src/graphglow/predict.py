@@ -327,6 +327,8 @@ def _graph(source: Any) -> Data:
             "predict needs labels, and this graph has no y. Put the known classes of some nodes in "
             "data.y, and -1 for the others."
         )
+    if data.get("x") is None and isinstance(data.y, Tensor):
+        data.num_nodes = len(data.y)  # which PyG would guess from the edges
     names = data.get("class_names")
     data.y = checked_labels(data.y, int(data.num_nodes), names, need_labels=False)
     return data
@@ -408,7 +410,9 @@ def _scores(y: Tensor, p: Tensor, given: Tensor) -> Scores:
     """Measures of probabilities [M, C] against y [M]; ``given`` [C] counts the given labels."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    metrics = metrics_of(y, p, [])
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        metrics = metrics_of(y, p, [])
     width = max(p.shape[1], int(y.max()) + 1)
     whole = torch.nn.functional.pad(p.double(), (0, width - p.shape[1]))
     own = whole.gather(1, y[:, None]).clamp_min(LEAST_PROBABILITY)
