@@ -502,21 +502,6 @@ def test_rows_of_the_operator_are_those_of_the_dense_one(share):
 # The doors above it
 
 
-def test_the_classifier_takes_it_by_default():
-    data = few()
-    clf = graphglow.GlowClassifier(config=config(), graph=data)
-    nodes = torch.arange(30).numpy()
-    clf.fit(nodes, data.y[:30].numpy())
-    assert isinstance(clf.result_, EvidenceResult)
-    assert clf.predict_proba().shape == (FEW, 3)
-    own = graphglow.GlowClassifier(config=config()).fit(data)
-    expected = transfer(data, config=config()).predict_proba()
-    assert (own.predict_proba() == expected.numpy()).all()
-    assert 0 <= own.score() <= 1
-    with pytest.raises(InputError, match="config must be a TransferConfig under"):
-        graphglow.GlowClassifier(config=transfer_config()).fit(data)
-
-
 @pytest.mark.parametrize("mode", ["replace", "augment"])
 @pytest.mark.parametrize("labelled", [True, False])
 def test_the_transform_takes_it_by_default(mode, labelled):
