@@ -78,7 +78,9 @@ class GraphFlags:
         if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
             raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
 
-    def read(self, name: str, *, need_labels: bool = True) -> tuple[Data, str]:
+    def read(
+        self, name: str, *, need_labels: bool = True, tell_split: bool = True
+    ) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has."""
         given: dict[str, Any] = vars(self) | {"columns": read_columns(self.columns)}
         given["need_labels"] = need_labels
@@ -90,7 +92,7 @@ class GraphFlags:
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
         say_no_edges(data)
-        if self.one_graph and self.split_seed is None:
+        if self.one_graph and self.split_seed is None and tell_split:
             say_split(data)
         return data, data.split
 
