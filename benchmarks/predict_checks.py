@@ -12,6 +12,7 @@ exam        the paper's seven graphs and attacked Cora, training labels only
 seeds       the share of predicted classes and of refined edges that another seed changes
 loo         leave-one-out accuracy against test accuracy, calibration, coverage of 90 % sets
 speed       seconds on Cora beside a GCN's, or on a random graph of so many nodes
+suite       what rows of the open-world suite say of the same: leads, and the worst cell
 =========== ========================================================================
 
 Rows go to ``results/predict_checks.jsonl``. An open graph gets the learner that has seen none of
@@ -25,7 +26,7 @@ import statistics
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,10 @@ from graphglow.experiments.open_world.methods import (
     settings_of,
     untrained_like,
 )
+from graphglow.experiments.open_world.standings import LABELS, Found
 from graphglow.experiments.open_world.targets import Target, attacked_files, draw, find_targets
 from graphglow.experiments.provenance import provenance
+from graphglow.experiments.runs.reproduce import found_rows
 from graphglow.graphs import load_graph
 from graphglow.graphs.load import data_folder
 from graphglow.graphs.perturb import add_edges
@@ -71,6 +74,7 @@ SEED_TARGETS = (
     "facebook-caltech36-year",
 )  # fmt: skip
 LOO_CONDITIONS = ("as it is", "20 labels per class", "5 labels per class", "false edges 1x")
+FEW = ("1 label per class", "3 labels per class", "5 labels per class")
 COVERAGE = 0.9
 LABELLED, NODES = 30, 500
 LABEL_SPREAD, STEPS = 0.9, 50
@@ -86,6 +90,7 @@ class Asked:
     targets: Sequence[str]
     learners: str | None
     nodes: int | None
+    suite: Path = Path("results/open_world.jsonl")
 
     def draws(self, usual: int) -> range:
         return range(self.seeds or usual)
@@ -456,9 +461,40 @@ def timed(step: Callable[[], object], device: str, runs: int) -> Row:
     return {"seconds": statistics.median(spent[1:]), "peak_memory_bytes": peak_memory_bytes(place)}
 
 
+# suite
+
+
+def suite(asked: Asked) -> Iterator[Row]:
+    """How far ``predict`` is ahead of each method in the mean over cells, and where least.
+
+    The worst is among cells with 10 test nodes per class and a majority below 70 %.
+    """
+    found = Found([row for file in found_rows(asked.suite) for row in file.rows])
+    fair = {(row.target, row.series) for row in found.rows if tells_apart(row.metrics)}
+    for name, kept in {"all": None, "1, 3, 5 labels": FEW}.items():
+        cells = [cell for cell in found.scores if kept is None or cell[1] in kept]
+        for method in found.methods:
+            leads = {c: lead for c in cells if (lead := found.lead(c, method)) is not None}
+            among = {cell: lead for cell, lead in leads.items() if cell in fair}
+            if leads and found.ours == "predict" != method:
+                worst = min(among, key=among.__getitem__, default=None)
+                yield {
+                    "target": name, "seed": 0, "method": LABELS[method], "cells": len(leads),
+                    "lead": statistics.mean(leads.values()),
+                    "worst": None if worst is None else among[worst], "worst_cell": worst,
+                }  # fmt: skip
+
+
+def tells_apart(metrics: Mapping[str, Any]) -> bool:
+    """Whether a cell can tell methods apart, by a row of ``predict``."""
+    if "majority" not in metrics:
+        return False
+    return metrics["test_nodes"] >= 10 * metrics["classes"] and metrics["majority"] < 0.7
+
+
 CHECKS = {
     "communities": communities, "fraud": fraud, "graphany": graphany, "exam": exam, "seeds": seeds,
-    "loo": loo, "speed": speed,
+    "loo": loo, "speed": speed, "suite": suite,
 }  # fmt: skip
 NOT_SHOWN = ("seed", "nodes", "labels", "test_nodes", "classes", "majority", "peak_memory_bytes")
 
@@ -492,6 +528,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--targets", nargs="+", default=(), help="instead of the usual ones")
     parser.add_argument("--seeds", type=int, help="draws, instead of the usual number")
     parser.add_argument("--nodes", type=int, help="of a random graph, with speed")
+    parser.add_argument("--suite", type=Path, default=Asked.suite, help="rows of the suite")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/predict_checks.jsonl"))
@@ -499,7 +536,7 @@ def main(words: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     asked = Asked(
         args.device, data_folder(args.data_root), args.seeds, args.targets, args.learners,
-        args.nodes,
+        args.nodes, args.suite,
     )  # fmt: skip
     origin = provenance()
     for check in args.checks:

@@ -46,7 +46,7 @@ def test_a_method_that_fails_is_a_row(small, monkeypatch):
         raise RuntimeError("no luck")
 
     out, run = small
-    monkeypatch.setattr(methods, "_competitor", broken)
+    monkeypatch.setattr(methods, "_trained", broken)
     assert run()[:2] == (2, 1)
     assert read_rows(out).rows[0].error == "RuntimeError: no luck"
 

@@ -76,19 +76,6 @@ def test_rows_of_older_methods_stand_beside_the_new_ones(rows):
     assert Found(before).ours == "graphglow"  # where nothing newer is there
 
 
-def test_the_worst_cell_is_among_those_that_tell_methods_apart(rows):
-    odd = [
-        replace(row, metrics=row.metrics and {**row.metrics, "majority": 0.9},
-                test_accuracy=0.1 if row.method == "predict" else row.test_accuracy)
-        if (row.target, row.series) == ("wine", "as it is") else row
-        for row in rows
-    ]  # fmt: skip
-    gcn = next(line for line in standings(Found(odd)) if line.method == "gcn")
-    assert gcn.worst[1:] == ("wine", "as it is")
-    assert gcn.worst[0] < -0.4
-    assert gcn.worst_fair[0] > 0
-
-
 def test_the_table_the_pictures_and_the_page(rows, tmp_path, capsys):
     found = Found(rows)
     assert markdown(found).splitlines()[-1].startswith("| **predict** | **pool** | **")

@@ -108,11 +108,6 @@ def settings_of(method: str) -> dict[str, Any]:
     return shared | dict(own)
 
 
-def labels_used(method: str) -> str:
-    """What the method does with the labels: ``pool`` or ``split``."""
-    return "pool" if method in POOL else "split"
-
-
 def judged_nodes(method: str, data: Data) -> Tensor:
     """The nodes of a method's own estimate of its accuracy: [N] of bool.
 
@@ -162,28 +157,14 @@ def run_methods(
                 mixtures = predict_pool(data, evidence_learner(learner), seed=seed, device=device)
                 spent = time.perf_counter() - began
             scores, seconds = mixtures[method], spent
+        elif method == "untrained":
+            control = untrained_like(evidence_learner(learner), seed)
+            scores = predict_pool(data, control, seed=seed, device=device)["predict"]
+            seconds = time.perf_counter() - began
         else:
-            scores = _scores(method, data, told, seed, device, learner)
+            scores = _trained(method, told, seed, device, learner)
             seconds = time.perf_counter() - began
         yield Entry(method, scores, seconds, measured(method, scores, data))
-
-
-def _scores(
-    method: str, data: Data, told: Data, seed: int, device: Device, learner: LearnerName
-) -> Tensor:
-    """Scores of all nodes: [N, C]."""
-    if method == "untrained":
-        control = untrained_like(evidence_learner(learner), seed)
-        return predict_pool(data, control, seed=seed, device=device)["predict"]
-    if method == "transfer":
-        config = TransferConfig(
-            epochs=EPOCHS, patience=PATIENCE, hidden=HIDDEN, seed=seed, device=device
-        )
-        return transfer(told, learner, config).logits.cpu()
-    if method in BAGS:
-        config = _config(BAGS[method], settings_of(method) | {"seed": seed, "device": device})
-        return bag(BAGS[method], told, config, seed)
-    return _competitor(method, told, seed, device)
 
 
 def measured(method: str, scores: Tensor, data: Data) -> dict[str, Any]:
@@ -198,16 +179,15 @@ def measured(method: str, scores: Tensor, data: Data) -> dict[str, Any]:
     if len(truth) == 0 or int(truth.max()) >= classes:
         return found
     p = scores[test] if method in POOL else scores[test].softmax(1)
-    names = [str(number) for number in range(classes)]
     if classes == 2 and len(truth.unique()) == 2:
-        found["auroc"] = metrics_of(truth, p, names)["auc"]
+        found["auroc"] = metrics_of(truth, p, [])["auc"]
     if method == "predict":
         labelled = judged_nodes(method, data)
         own = p[torch.arange(len(truth)), truth]
         found |= {
             "loo_accuracy": accuracy(scores, data, labelled),
             "log_loss": float(-own.double().clamp_min(1e-6).log().mean()),
-            "calibration_error": metrics_of(truth, p, names)["calibration_error"],
+            "calibration_error": metrics_of(truth, p, [])["calibration_error"],
             "labels": float(labelled.sum()),
             "classes": float(classes),
             "test_nodes": float(len(truth)),
@@ -216,24 +196,9 @@ def measured(method: str, scores: Tensor, data: Data) -> dict[str, Any]:
     return found
 
 
-def predict_pool(
-    data: Data,
-    learner: EvidenceLearner,
-    *,
-    known: Tensor | None = None,
-    seed: int = 0,
-    device: Device = "auto",
-) -> dict[str, Tensor]:
-    """Class probabilities [N, C] by each of :data:`CHANNEL_MIXTURES`; nothing is trained.
-
-    Args:
-        data: With training and validation nodes.
-        learner: Frozen.
-        known: The nodes whose labels are read, [N] of bool; by default the pool.
-        seed: Of what evidence draws.
-        device: Where to compute.
-    """
-    return channel_mixtures(refine_pool(data, learner, known=known, seed=seed, device=device))
+def predict_pool(data: Data, learner: EvidenceLearner, **given: Any) -> dict[str, Tensor]:
+    """Class probabilities [N, C] by each of :data:`CHANNEL_MIXTURES`; see :func:`refine_pool`."""
+    return channel_mixtures(refine_pool(data, learner, **given))
 
 
 def refine_pool(
@@ -244,7 +209,7 @@ def refine_pool(
     seed: int = 0,
     device: Device = "auto",
 ) -> RefinedGraph:
-    """Refine a graph with the labels of ``known`` nodes, by default the pool."""
+    """Refine a graph, and predict it, with the labels of ``known`` nodes [N], or of the pool."""
     pooled = data.clone()
     pooled.train_mask = data.train_mask | data.val_mask if known is None else known
     return refined_by(learner, pooled, seed, resolve_device(device))
@@ -307,20 +272,20 @@ def fold_of(y: Tensor, among: Tensor, fold: int, folds: int, seed: int) -> Tenso
     return part
 
 
-def _config(name: str, given: Mapping[str, Any]) -> Any:
-    return COMPETITORS[name].config(hidden=HIDDEN, **given)  # type: ignore[call-arg]
-
-
-def _competitor(method: str, data: Data, seed: int, device: Device) -> Tensor:
-    """Scores of all nodes: [N, C]."""
+def _trained(method: str, data: Data, seed: int, device: Device, learner: LearnerName) -> Tensor:
+    """Scores of all nodes by a method that trains on the graph: [N, C]."""
     given = settings_of(method) | {"seed": seed, "device": device}
+    if method == "transfer":
+        return transfer(data, learner, TransferConfig(hidden=HIDDEN, **given)).logits.cpu()
     if method == "paper":
         return transfer(data, PAPER, PaperConfig(**given)).logits.cpu()
     if method == "knn":
         return _over_knn(data, given)
     if method == "jaccard":
         data, method = without_unlike_edges(data, resolve_device(device)), "gcn"
-    return fit(method, data, _config(method, given)).logits
+    kind = BAGS.get(method, method)
+    config = COMPETITORS[kind].config(hidden=HIDDEN, **given)  # type: ignore[call-arg]
+    return bag(kind, data, config, seed) if method in BAGS else fit(kind, data, config).logits
 
 
 def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:

@@ -6,11 +6,11 @@ of one target are not independent, so that tests and standard errors count each 
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from graphglow.experiments.open_world.methods import NAMES, NEED_FEATURES, OTHERS, labels_used
+from graphglow.experiments.open_world.methods import NAMES, NEED_FEATURES, OTHERS, POOL
 from graphglow.experiments.open_world.suite import EXPERIMENT
 from graphglow.experiments.open_world.targets import (
     AS_IT_IS,
@@ -19,7 +19,7 @@ from graphglow.experiments.open_world.targets import (
     NO_FEATURES,
     attack_name,
 )
-from graphglow.experiments.runs.rows import Metric, ResultRow
+from graphglow.experiments.runs.rows import ResultRow
 
 OURS = "predict"
 BEST = "best"
@@ -61,8 +61,6 @@ ORDER = (
 """Of conditions, as people read them."""
 MOSTLY = 0.6
 """A point of a curve needs so large a share of the targets; the rest would shift it."""
-FEWEST_TESTED, LARGEST_MAJORITY = 10, 0.7
-"""Test nodes per class, and share of the largest class, of a cell that can tell methods apart."""
 
 Cell = tuple[str, str]
 """Target and condition."""
@@ -105,14 +103,6 @@ class Found:
         there = {method for by_method in self.scores.values() for method in by_method}
         return OURS if OURS in there else "graphglow"
 
-    def fair(self) -> set[Cell]:
-        """Cells that can tell methods apart, as far as rows of ``predict`` say."""
-        return {
-            (row.target, row.series)
-            for row in self.rows
-            if row.method == OURS and _tells_apart(row.metrics)
-        }
-
     def mean(self, cell: Cell, method: str) -> float | None:
         scores = self.scores[cell].get(method)
         return statistics.mean(scores.values()) if scores else None
@@ -141,20 +131,9 @@ def _with_history(row: ResultRow) -> ResultRow:
     return row
 
 
-def _tells_apart(metrics: Mapping[str, Metric]) -> bool:
-    nodes, classes, majority = (metrics.get(n) for n in ("test_nodes", "classes", "majority"))
-    if not (isinstance(nodes, float) and isinstance(classes, float)):
-        return False
-    return (
-        nodes >= FEWEST_TESTED * classes
-        and isinstance(majority, float)
-        and majority < LARGEST_MAJORITY
-    )
-
-
 def labels_of(method: str) -> str:
     """What a line of the table does with the labels."""
-    return "train only" if method == "instant" else labels_used(method)
+    return "pool" if method in POOL else "train only" if method == "instant" else "split"
 
 
 def lacks_features(method: str, condition: str) -> bool:
@@ -179,8 +158,6 @@ class Standing(NamedTuple):
     """That of a paired t-test over targets; None for fewer than three."""
     worst: tuple[float, str, str]
     """The lead where it is least, with target and condition."""
-    worst_fair: tuple[float, str, str] | None
-    """The same among cells that can tell methods apart; None where no row says which do."""
     wins: int
     ties: int
     losses: int
@@ -192,7 +169,7 @@ def standings(found: Found) -> list[Standing]:
     from scipy.stats import ttest_1samp
 
     conditions = [c for c in ORDER if any(cell[1] == c for cell in found.scores)]
-    whole, fair = found.whole(conditions), found.fair()
+    whole = found.whole(conditions)
     lines = []
     for method in found.methods:
         means = {}
@@ -212,7 +189,6 @@ def standings(found: Found) -> list[Standing]:
         each = [statistics.mean(some) for some in of_target.values()]
         spread = len(each) > 2 and max(each) > min(each)
         worst = min((lead, *cell) for cell, lead in leads.items())
-        among = [(lead, *cell) for cell, lead in leads.items() if cell in fair]
         level = [
             mean
             for condition, mean in means.items()
@@ -228,7 +204,6 @@ def standings(found: Found) -> list[Standing]:
                 _error(each),
                 float(ttest_1samp(each, 0).pvalue) if spread else None,
                 worst,
-                min(among, default=None),
                 sum(lead >= TIE for lead in leads.values()),
                 sum(-TIE < lead < TIE for lead in leads.values()),
                 sum(lead <= -TIE for lead in leads.values()),

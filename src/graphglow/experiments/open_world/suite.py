@@ -33,9 +33,9 @@ from graphglow.experiments.open_world.methods import (
     FOLDS,
     NAMES,
     NEED_LEARNER,
+    POOL,
     accuracy,
     judged_nodes,
-    labels_used,
     run_methods,
 )
 from graphglow.experiments.open_world.targets import (
@@ -266,7 +266,7 @@ def _key(cell: str, seed: int, config: Any) -> str:
 
 def made_with(method: str, learner: str) -> dict[str, Any]:
     """What a row depends on beside its cell and seed."""
-    used: dict[str, Any] = {"labels": "pool"} if labels_used(method) == "pool" else {}
+    used: dict[str, Any] = {"labels": "pool"} if method in POOL else {}
     if method in NEED_LEARNER:
         identity = _identity(learner) if _is_there(learner) else None  # of a plan alone
         used |= {} if used else {"input_weights": list(INPUT_WEIGHTS)}
