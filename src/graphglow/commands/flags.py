@@ -77,7 +77,9 @@ class GraphFlags:
         if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
             raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
 
-    def read(self, name: str, *, need_labels: bool = True, draw: bool = True) -> tuple[Data, str]:
+    def read(
+        self, name: str, *, need_labels: bool = True, draw: bool = True, tell_split: bool = True
+    ) -> tuple[Data, str]:
         """Load a graph by its name or from a file, and say which split it has.
 
         Without ``draw`` a graph that has no split gets one only if ``--split-seed`` asks for it.
@@ -94,7 +96,7 @@ class GraphFlags:
         say_no_edges(data)
         if not draw and self.split_seed is None:
             return without_drawn_split(data), data.get("split", "none")
-        if self.one_graph and self.split_seed is None:
+        if self.one_graph and self.split_seed is None and tell_split:
             say_split(data)
         return data, data.split
 
