@@ -184,9 +184,8 @@ def explain_node(prediction: "Prediction", node: Any, label: int | str | None) -
     column = seen.index(explained)
     odds, trust, more = final.inputs(here[None])
     predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
-    weights = predictor.attention.weights(trust)[0].double()  # [V]
-    backbone = predictor.attention(odds, trust)
-    correction = predictor.correction(odds, backbone, more)[0].double()  # [C]
+    of_channels, added = predictor.parts(odds, trust, more)
+    weights, correction = of_channels[0].double(), added[0].double()  # [V], [C]
     by_channel = odds[0].double() * weights  # [C, V]
     prior = problem.prior.double().log()
     answer = prediction.probabilities[place, problem.seen.cpu()].double().to(problem.device)
