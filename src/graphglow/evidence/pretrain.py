@@ -472,13 +472,11 @@ def _fit_classes(
             present = (prior[e] > ABSENT).expand(*given[0].shape[:-1])
             given += [more[e, k], present]
         out = together(*given)
-        out = (out if more is not None else out[:, None]) + prior[e][
-            :, None
-        ]  # [B, members, 12, 128, C]
+        out = out if more is not None else out[:, None]  # [B, members, 12, 128, C]
         wanted = truth[e, k][:, None].expand(out.shape[:-1])
+        logits = (out + prior[e][:, None]).flatten(0, 3)
         # each member of each network learns as if alone
-        mean: Tensor = F.cross_entropy(out.flatten(0, 3), wanted.flatten())
-        return mean * (len(networks) * out.shape[1])
+        return F.cross_entropy(logits, wanted.flatten()).mul(len(networks) * out.shape[1])
 
     fit_one_cycle(together, total_loss, config)
     together.write_back()
