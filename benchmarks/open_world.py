@@ -4,9 +4,9 @@ r"""The open-world suite on a machine without the command line's dependencies; h
         --large-workers 4
     python benchmarks/open_world.py --choose             one setting per method, over open graphs
     python benchmarks/open_world.py --docs [--check]     tables and pictures of docs/open_world.md
-    python benchmarks/open_world.py --final FILE         the package's learner, of all open graphs
 
-The first makes the same rows as ``graphglow reproduce open-world``.
+The first makes the same rows as ``graphglow reproduce open-world``. Learners of held-out families
+are made before it, by ``python benchmarks/predictor.py --train open_world_learners``.
 """
 
 import argparse
@@ -22,9 +22,8 @@ from statistics import mean
 
 import torch
 
-from graphglow import EvidencePretrainConfig, PaperConfig, fit_many, transfer_many
+from graphglow import PaperConfig, fit_many, transfer_many
 from graphglow.baselines import METHODS
-from graphglow.experiments.open_world.learners import pretrain_on
 from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
 from graphglow.experiments.open_world.standings import Found
 from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
@@ -32,7 +31,6 @@ from graphglow.experiments.open_world.targets import draw, find_targets
 from graphglow.experiments.runs.reproduce import found_rows
 from graphglow.graphs.load import data_folder
 from graphglow.storage import append_line
-from graphglow.training.device import resolve_device
 from marked_page import NO_ROWS, ROOT, markdown, rewrite
 
 CHOSEN_ON = (
@@ -150,12 +148,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--choose", action="store_true")
     parser.add_argument("--docs", action="store_true")
     parser.add_argument("--check", action="store_true", help="with --docs: change nothing")
-    parser.add_argument("--final", type=Path, metavar="FILE")
     parser.add_argument("--settings", type=Path, default=ROOT / "results/open_world_settings.jsonl")
     parser.add_argument("--out", type=Path, default=ROOT / "results/open_world.jsonl")
     parser.add_argument("--learners", type=Path, default=Path("open_world_learners"))
     parser.add_argument("--data-root", type=Path)
-    parser.add_argument("--sources-curve", action="store_true")
     for name in ("targets", "conditions", "methods"):
         parser.add_argument(f"--{name}", nargs="+", default=[])
     for one in fields(SuiteConfig):
@@ -169,13 +165,8 @@ def main(words: Sequence[str] | None = None) -> int:
         torch.set_num_threads(1)
         choose(args)
         return 0
-    if args.final:
-        sources = [target for target in find_targets(args.data_root) if target.fold is not None]
-        device = resolve_device(args.device).type
-        pretrain_on(sources, args.final, device, EvidencePretrainConfig())
-        return 0
     given = {one.name: getattr(args, one.name) for one in fields(SuiteConfig)}
-    also = ("learners", "data_root", "targets", "conditions", "methods", "sources_curve")
+    also = ("learners", "data_root", "targets", "conditions", "methods")
     outcome = run_suite(
         args.out,
         SuiteConfig(**given),

@@ -150,10 +150,11 @@ def load_learners(folder: Path) -> dict[int, EvidenceLearner]:
 
 
 def cells(root: Path, args: argparse.Namespace) -> Iterator[tuple[Target, str, int]]:
-    large_first = sorted(open_targets(root), key=lambda target: -sum(target.size))
+    targets = [target for target in open_targets(root) if target.size[0] <= args.most_nodes]
+    large_first = sorted(targets, key=lambda target: -sum(target.size))
     for seed in range(args.seeds):
-        for target in large_first:
-            for condition in args.conditions or CONDITIONS:
+        for condition in args.conditions or CONDITIONS:
+            for target in large_first:
                 yield target, condition, seed
 
 
@@ -264,6 +265,7 @@ if __name__ == "__main__":
     parser.add_argument("--control", action="store_true", help="weights that were never trained")
     parser.add_argument("--out", type=Path, default=Path("results/predictor.jsonl"))
     parser.add_argument("--conditions", nargs="*")
+    parser.add_argument("--most-nodes", type=int, default=10**9, help="leave out larger targets")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--set", default="{}", help="settings of pre-training, as JSON")
     parser.add_argument("--processes", type=int, default=2)

@@ -22,6 +22,7 @@ ORDER = (
     "pretrained",
     "gnn",
     "training",
+    "predict",
     "inference",
     "baselines",
     "experiments",
@@ -33,6 +34,7 @@ TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
     ("result.py", "inference"),
     ("result.py", "baselines"),
+    ("predict.py", "inference"),
     ("explain.py", "report"),
     ("explain_pair.py", "report"),
 }

@@ -6,7 +6,8 @@ says which edges look wrong and which are missing, and makes node predictions be
     import graphglow
 
     data = graphglow.load_graph("breast_cancer")
-    refined = graphglow.refine(data)  # nothing is trained: a better graph, and predictions
+    prediction = graphglow.predict(data)  # nothing is trained, and every given label is used
+    refined = graphglow.refine(data)  # a better graph, and the same predictions
     result = graphglow.transfer(data)  # small GNNs over both graphs, mixed by validation
     result.test_accuracy, result.predict_proba(), result.refined_graph(top_k=16)
 
@@ -15,6 +16,8 @@ each equation to its place in the code, and says what goes beyond the paper.
 """
 
 import importlib
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from graphglow.version import __version__ as __version__
@@ -34,9 +37,11 @@ _HOMES = {
     "InputWarning": "graphglow.errors",
     "LearnerConfig": "graphglow.structure",
     "NewPredictions": "graphglow.inference.new_nodes",
+    "NodeExplanation": "graphglow.inference.explain_node",
     "ObjectiveConfig": "graphglow.structure",
     "PairExplanation": "graphglow.inference.explain_pair",
     "PaperConfig": "graphglow.training",
+    "Prediction": "graphglow.predict",
     "PretrainConfig": "graphglow.training",
     "RefineStructure": "graphglow.inference.refine_structure",
     "StructureLearner": "graphglow.structure",
@@ -51,6 +56,7 @@ _HOMES = {
     "load_graph": "graphglow.graphs",
     "load_learner": "graphglow.pretrained",
     "ops": "graphglow.ops",
+    "predict": "graphglow.predict",
     "pretrain": "graphglow.training",
     "refine": "graphglow.inference.refine",
     "synthetic_graph": "graphglow.graphs",
@@ -83,11 +89,14 @@ if TYPE_CHECKING:
     from graphglow.inference.audit import audit as audit
     from graphglow.inference.classifier import GlowClassifier as GlowClassifier
     from graphglow.inference.explain import Explanation as Explanation
+    from graphglow.inference.explain_node import NodeExplanation as NodeExplanation
     from graphglow.inference.explain_pair import PairExplanation as PairExplanation
     from graphglow.inference.explain_pair import explain_pair as explain_pair
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.inference.refine import refine as refine
     from graphglow.inference.refine_structure import RefineStructure as RefineStructure
+    from graphglow.predict import Prediction as Prediction
+    from graphglow.predict import predict as predict
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.structure import LearnerConfig as LearnerConfig
     from graphglow.structure import ObjectiveConfig as ObjectiveConfig
@@ -112,3 +121,15 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """Keeps ``graphglow.predict`` the function where Python would put the module of its name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__ and name != "ops":
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,17 +1,22 @@
-"""Scikit-learn's verbs."""
+"""Scikit-learn's verbs over ``predict``: nodes are samples, and only given labels are read."""
+
+import copy
+import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
-from graphglow.errors import InputError, InputWarning
-from graphglow.inference.classifier import SETTINGS, GlowClassifier
-from graphglow.training import transfer
-from tiny_graphs import learner, same_tensors, small_data, transfer_config
+from graphglow import GlowClassifier, InputError, Prediction, predict
+from graphglow.errors import InputWarning
+from tiny_graphs import small_data
+
+NODES = np.arange(40)
+NAMES = np.array(["ant", "bee", "cat"])
 
 
 @pytest.fixture(scope="module")
@@ -19,141 +24,183 @@ def data():
     return small_data()
 
 
+def classifier(data, learner="untrained"):
+    return GlowClassifier(learner, graph=data, device="cpu")
+
+
 @pytest.fixture(scope="module")
 def fitted(data):
-    return GlowClassifier(learner(), transfer_config()).fit(data)
+    return classifier(data).fit(NODES[:30], NAMES[data.y[:30]])
 
 
-def test_fitting_is_a_transfer(fitted, data):
-    result = transfer(data, learner(), transfer_config())
-    assert np.array_equal(fitted.predict_proba(), result.predict_proba().numpy())
-    assert np.array_equal(fitted.predict(), result.predict().numpy())
-    assert fitted.score() == pytest.approx(result.test_accuracy)
-    assert fitted.classes_.tolist() == [0, 1, 2]
-
-
-def test_fit_returns_the_classifier(data):
-    clf = GlowClassifier(learner(), transfer_config(epochs=1))
+def test_fitting_a_graph_is_predicting_it(data):
+    clf = GlowClassifier("untrained", device="cpu")
     assert clf.fit(data) is clf
-    check_is_fitted(clf)
+    found = predict(data, "untrained", device="cpu")
+    assert np.array_equal(clf.predict_proba(), found.probabilities.numpy())
+    assert np.array_equal(clf.predict(), found.classes.numpy())
+    assert clf.score() == pytest.approx(found.score("test").accuracy)
+    assert clf.score([3, 5]) == pytest.approx((found.classes == data.y)[[3, 5]].double().mean())
+    assert clf.classes_.tolist() == [0, 1, 2]
+    with pytest.raises(InputError, match=r"data\.y"):
+        clf.fit(data, data.y)
 
 
-@pytest.mark.parametrize("nodes", [[3, 0, 39], np.array([5, 5]), torch.tensor([1, 2]), (7,)])
-def test_nodes_are_named_by_index(fitted, nodes):
-    index = np.asarray(nodes)
-    assert np.array_equal(fitted.predict(nodes), fitted.predict()[index])
-    assert np.array_equal(fitted.predict_proba(nodes), fitted.predict_proba()[index])
+def test_text_labels_are_the_classes(fitted):
+    assert fitted.classes_.tolist() == ["ant", "bee", "cat"]
+    assert fitted.predict_proba(NODES).shape == (40, 3)
+    assert np.array_equal(fitted.predict([7, 3]), NAMES[fitted.predict_proba().argmax(1)[[7, 3]]])
+    assert (fitted.n_features_in_, type(fitted.prediction_)) == (1, Prediction)
+    assert list(fitted.prediction_.to_frame())[3:6] == ["p_ant", "p_bee", "p_cat"]
 
 
-def test_score_takes_nodes_and_labels(fitted, data):
-    nodes = np.arange(10)
-    expected = (fitted.predict()[:10] == data.y[:10].numpy()).mean()
-    assert fitted.score(nodes) == pytest.approx(expected)
-    assert fitted.score(nodes, fitted.predict(nodes)) == 1.0
-    assert fitted.score(nodes, (fitted.predict(nodes) + 1) % 3) == 0.0
+def test_score_is_the_accuracy_against_given_labels(fitted, data):
+    truth = NAMES[data.y]
+    right = fitted.predict(NODES) == truth
+    assert fitted.score(NODES, truth) == pytest.approx(right.mean())
+    assert fitted.score(NODES, truth, sample_weight=right.astype(float)) == 1.0
+    assert fitted.score([0, 1], ["dog", "cow"]) == 0.0
+    assert fitted.score() == fitted.prediction_.accuracy.value
+    for wrong, rule in (
+        ((NODES,), "score needs y for nodes whose label fit was not given; got 10"),
+        (([0, 1], [0.0, 1.0]), "classes as fit was given them"),
+        (([0, 1], ["ant"]), "inconsistent numbers of samples"),
+        ((np.array([], dtype=int),), "at least one node"),
+    ):
+        with pytest.raises(ValueError, match=rule):
+            fitted.score(*wrong)
 
 
-def test_get_and_set_params_and_clone(fitted):
-    params = fitted.get_params(deep=False)
-    own = {"learner", "config", "graph", "validation_fraction", "random_state"}
-    assert set(params) == {*own, *SETTINGS}
-    copy = clone(fitted)
-    assert copy.config == fitted.config
-    assert copy.learner is not fitted.learner
-    assert same_tensors(copy.learner, fitted.learner)
-    assert not hasattr(copy, "result_")
-    config = transfer_config(epochs=2)
-    assert copy.set_params(config=config).config is config
-    assert "GlowClassifier" in repr(copy)
+def test_order_repetition_and_shape_of_nodes_make_no_difference(fitted, data):
+    order = np.random.default_rng(0).permutation(30)
+    order = np.concatenate([order, order[:5]])
+    for labels in (NAMES[data.y[order]], pd.Series(NAMES[data.y[order]], dtype=object)):
+        other = classifier(data).fit(order[:, None], labels)
+        assert np.array_equal(other.predict_proba(NODES[:, None]), fitted.predict_proba())
 
 
-@pytest.mark.parametrize("verb", ["predict", "predict_proba", "score"])
-def test_verbs_before_fit_are_refused(verb):
-    clf = GlowClassifier(learner())
-    with pytest.raises(NotFittedError, match="fit"):
-        getattr(clf, verb)()
-    with pytest.raises(NotFittedError):
-        check_is_fitted(clf)
+def test_labels_of_other_nodes_change_nothing(data, fitted):
+    """The graph's own labels and split may say anything: fit never reads them."""
+    other, bare = data.clone(), data.clone()
+    other.y = torch.randint(3, (40,), generator=torch.Generator().manual_seed(1))
+    other.train_mask, other.test_mask = data.test_mask, data.train_mask
+    for name in ("y", "train_mask", "val_mask", "test_mask"):
+        del bare[name]
+    for graph in (other, bare):
+        clf = classifier(graph).fit(NODES[:30], NAMES[data.y[:30]])
+        assert np.array_equal(clf.predict_proba(), fitted.predict_proba())
 
 
-@pytest.mark.parametrize("verb", ["predict", "predict_proba", "score"])
-@pytest.mark.parametrize("nodes", [[40], [-1], [0.5], [[0, 1]], ["a"], [True, False], 3])
-def test_bad_nodes_are_refused(fitted, verb, nodes):
-    with pytest.raises(InputError, match=r"nodes? must be"):
-        getattr(fitted, verb)(nodes)
+def test_scikit_learn_chooses_nodes_and_learners(data):
+    labels = NAMES[data.y]
+    assert cross_val_score(classifier(data), NODES, labels, cv=3).shape == (3,)
+    guesses = cross_val_predict(classifier(data), NODES, labels, cv=3, method="predict_proba")
+    assert guesses.shape == (40, 3)
+    grid = {"learner": ["universal", "untrained"]}
+    search = GridSearchCV(classifier(data), grid, cv=2, error_score="raise").fit(NODES, labels)
+    assert search.best_params_["learner"] in grid["learner"]
+    assert search.predict(NODES).shape == (40,)
 
 
-def test_no_nodes_give_no_predictions(fitted):
-    assert fitted.predict(np.array([], dtype=np.int64)).shape == (0,)
-    with pytest.raises(InputError, match="at least one node"):
-        fitted.score(np.array([], dtype=np.int64))
+@pytest.mark.parametrize("ids", [[f"n{i}" for i in range(40)], list(range(100, 140))])
+def test_nodes_are_named_by_their_own_ids(data, fitted, ids):
+    named = data.clone()
+    named.node_id = ids
+    clf = classifier(named).fit(np.array(ids)[:30], NAMES[data.y[:30]])
+    assert np.array_equal(clf.predict_proba(ids[5:9]), fitted.predict_proba()[5:9])
+    assert clf.prediction_.explain(ids[5]).predicted == clf.predict([ids[5]])[0]
+    with pytest.raises(InputError, match=r"node must be the id of a node \(nearest: .*; got 3"):
+        clf.predict([3])
 
 
-def test_score_refuses_what_it_cannot_compare(fitted, data):
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        fitted.score([0, 1], [0])
-    with pytest.raises(InputError, match=r"classes as fit was given them, \[0, 1, 2\]; got \['a'"):
-        fitted.score([0, 1], ["a", "b"])
-    unlabelled = data.clone()
-    unlabelled.y[5] = -1
-    clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(unlabelled)
-    with pytest.raises(InputError, match="whose label fit was not given; got 1"):
-        clf.score([5])
+def test_parameters_clones_and_copies(fitted):
+    assert set(fitted.get_params()) == {"learner", "graph", "random_state", "device"}
+    assert not hasattr(clone(fitted), "classes_")
+    for copied in (copy.deepcopy(fitted), pickle.loads(pickle.dumps(fitted))):
+        assert np.array_equal(copied.predict_proba(), fitted.predict_proba())
 
 
-def test_score_without_test_nodes_is_of_those_held_out(data):
-    without = data.clone()
-    without.test_mask = torch.zeros_like(without.test_mask)
-    clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(without)
-    assert clf.score() == pytest.approx(clf.result_.val_accuracy)
+def test_the_random_state_is_the_seed(data):
+    def seed(state):
+        clf = classifier(data).set_params(random_state=state)
+        return clf.fit(NODES[:30], data.y[:30]).prediction_.seed
+
+    assert (seed(None), seed(5)) == (0, 5)
+    assert seed(np.random.RandomState(7)) == seed(np.random.RandomState(7)) > 0
+    with pytest.raises(InputError, match="seed must be an integer"):
+        seed("seven")
 
 
-def test_classes_of_a_graph_have_its_names(data):
+def test_names_of_the_graphs_classes_are_kept(data):
     named = data.clone()
     named.class_names = ["red", "green", "blue"]
-    clf = GlowClassifier(learner(), transfer_config(epochs=1)).fit(named)
+    clf = GlowClassifier("untrained", device="cpu").fit(named)
     assert clf.classes_.tolist() == named.class_names
-    codes = clf.predict_proba().argmax(1)
-    assert clf.predict().tolist() == [named.class_names[code] for code in codes]
-    assert clf.score([0, 1], clf.predict([0, 1])) == clf.score([0, 1], codes[:2]) == 1.0
+    numbers = classifier(named).fit(NODES[:30], data.y[:30].numpy())
+    assert numbers.classes_.tolist() == [0, 1, 2]
+    assert numbers.prediction_.class_names == named.class_names
 
 
-def test_a_class_that_only_test_nodes_have_is_wrong(data):
-    """Of the classes 0, 1 and 2 the last has neither training nor validation nodes."""
-    rare = data.clone()
-    rare.train_mask, rare.val_mask = (m & (data.y < 2) for m in (data.train_mask, data.val_mask))
-    rare.test_mask = ~(rare.train_mask | rare.val_mask)
-    clf = GlowClassifier(epochs=2, device="cpu").fit(rare)
-    nodes = rare.test_mask.nonzero()[:, 0].numpy()
-    right = (clf.predict(nodes) == rare.y[nodes].numpy()).mean()
-    assert clf.score() == clf.score(nodes) == clf.score(nodes, rare.y[nodes]) == right
-    assert (rare.y[nodes] == 2).any()
-    named = GlowClassifier(graph=data, epochs=1, device="cpu").fit([0, 1, 2, 3], list("abab"))
-    assert named.score([0, 1], ["dog", "cat"]) == named.score([0, 1], [7, 8]) == 0
-    yes = GlowClassifier(graph=data, epochs=1, device="cpu").fit([0, 1, 2, 3], [True, False] * 2)
-    assert yes.score([0, 1], yes.predict([0, 1])) == yes.score([0, 1], 1 * yes.predict([0, 1])) == 1
-
-
-@pytest.mark.filterwarnings("ignore:.*no split of its own")
+@pytest.mark.filterwarnings("ignore:.*no edges of its own")
 def test_what_is_loaded_can_be_fitted():
-    clf = GlowClassifier(epochs=2, device="cpu").fit("wine")
-    assert clf.score() == pytest.approx(clf.result_.test_accuracy)
-
-
-@pytest.mark.filterwarnings("ignore:.*no split of its own", "ignore:.*no edges of its own")
-def test_rows_of_features_are_refused_with_a_line_that_fits_them():
-    X, y = np.random.default_rng(0).normal(size=(60, 4)), np.array(["a", "b"] * 30, dtype=object)
-    X[::2] += 2
+    clf = GlowClassifier(device="cpu").fit("wine")
+    assert clf.score() == clf.prediction_.accuracy.value  # every label is used
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 4)), np.array(["a", "b"] * 30, dtype=object)
     with pytest.raises(InputError) as refused:
         GlowClassifier().fit(X, y)
     line = "GlowClassifier().fit(pandas.DataFrame(X).assign(label=y))"
     assert line in str(refused.value)
     y[:6] = None  # to predict
     with pytest.warns(InputWarning, match="has no id column: a node's id is the number of its row"):
-        fitted = eval(line, {"GlowClassifier": GlowClassifier, "pandas": pd, "X": X, "y": y})
-    assert fitted.predict([0, 1, 2, 3, 4, 5]).tolist() == ["a", "b"] * 3
+        rows = eval(line, {"GlowClassifier": GlowClassifier, "pandas": pd, "X": X, "y": y})
+    assert rows.predict([0, 1]).shape == (2,)
 
 
-def test_separate_labels_are_refused(data):
-    with pytest.raises(InputError, match=r"data\.y"):
-        GlowClassifier(learner(), transfer_config()).fit(data, data.y)
+@pytest.mark.parametrize("verb", ["predict", "predict_proba", "score"])
+def test_verbs_before_fit_and_bad_nodes_are_refused(verb, fitted):
+    with pytest.raises(NotFittedError, match="fit"):
+        getattr(GlowClassifier(), verb)()
+    for nodes in ([40], [-1], [0.5], [[0, 1]], ["a"], [True, False], 3):
+        with pytest.raises(InputError, match=r"nodes? must be"):
+            getattr(fitted, verb)(nodes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "labels", "rule"),
+    [
+        ([0, 1], None, "requires y to be passed"),
+        ([0, 1, 2], [0, 1], "inconsistent numbers of samples"),
+        ([0, 1, 2], [0, 0, 0], "at least two classes"),
+        ([0, 1, 2], [0.5, 1.5, 0.1], "Unknown label type"),
+        ([0, 1, 2], [0.0, np.nan, 1.0], "NaN"),
+        ([0, 1, 2], ["a", None, "b"], "y must hold the label of every node .* got 1 of 3 without"),
+        ([0, 1, 2], np.array(["a", 1, "b"], dtype=object), "text or numbers; got both"),
+        ([0, 1, 2], [0, -1, 1], "-1, which means unlabelled"),
+        ([0, 0, 1], ["a", "b", "a"], "a node must have one label"),
+        ([0, 40, 1], ["a", "b", "a"], r"index in \[0, 39\]"),
+        ([], [], "at least two classes"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(data, nodes, labels, rule):
+    with pytest.raises(ValueError, match=rule):
+        classifier(data).fit(nodes, labels)
+
+
+def test_labels_in_a_column_warn_as_everywhere_in_scikit_learn(data):
+    with pytest.warns(DataConversionWarning):
+        classifier(data).fit(NODES[:30], data.y[:30, None].numpy())
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"graph": None}, "GlowClassifier\\(graph=data\\)"),
+        ({"graph": "no-such-graph"}, "known name"),
+        ({"learner": "universe"}, "nearest: universal"),
+        ({"learner": "paper"}, "needs an evidence learner"),
+    ],
+)
+def test_bad_parameters_are_refused_in_fit(data, changes, rule):
+    with pytest.raises(InputError, match=rule):
+        classifier(data).set_params(**changes).fit(NODES[:30], data.y[:30])

@@ -11,10 +11,9 @@ ROWS = (
     "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "
     "classifier was built with, and X holds its index"
 )
-SAME_WITH_NODES = "; test_classifier_nodes.py checks the same with node indices"
+SAME_WITH_NODES = "; test_classifier.py checks the same with node indices"
 EXPECTED = {
     "check_array_api_input": ROWS,  # skipped where SCIPY_ARRAY_API is not set
-    "check_class_weight_classifiers": "weighs classes one by one; here they are balanced or not",
     "check_classifier_data_not_an_array": ROWS + SAME_WITH_NODES,
     "check_classifiers_classes": ROWS + SAME_WITH_NODES,
     "check_classifiers_train": ROWS + SAME_WITH_NODES,
@@ -48,7 +47,7 @@ if parse_version(sklearn.__version__) < parse_version("1.6"):
 
 
 @parametrize_with_checks(
-    [GlowClassifier("paper", graph="synthetic-small", epochs=2, device="cpu")],
+    [GlowClassifier(graph="synthetic-small", device="cpu")],
     expected_failed_checks=lambda _: EXPECTED,
 )
 def test_scikit_learns_own_check(estimator, check):

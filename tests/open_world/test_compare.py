@@ -1,6 +1,7 @@
 """``compare`` tests on what there is, and says ties."""
 
 import json
+import math
 
 import pytest
 import torch
@@ -8,11 +9,11 @@ import torch
 import graphglow
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.experiments.compare import Comparison, Line, chance, splits_of
+from graphglow.experiments.compare import Comparison, Line, Run, chance, splits_of
 from graphglow.experiments.open_world import methods
 from tiny_graphs import small_data
 
-QUICK = ("mlp", "instant")
+QUICK = ("mlp", "predict")
 
 
 @pytest.fixture(autouse=True)
@@ -59,37 +60,81 @@ def test_too_few_labels_are_refused():
         graphglow.compare(data)
 
 
+def runs(*right, nodes=None):
+    return [
+        Run(torch.arange(len(r)) if nodes is None else nodes, r.double(), 0.5, 1.0) for r in right
+    ]
+
+
 def test_chance_counts_nodes_and_seeds():
-    nodes, right = torch.arange(100), torch.ones(100).double()
-    wrong = (torch.arange(100) % 2).double()
-    assert chance([(nodes, right)], [(nodes, wrong)], 100) < 1e-6
-    assert chance([(nodes, right)], [(nodes, right)], 100) == 1
-    mixed = [(nodes, right), (nodes, 0 * right)]
+    right, wrong = torch.ones(100), torch.arange(100) % 2
+    assert chance(runs(right), runs(wrong), 100) < 1e-6
+    assert chance(runs(right), runs(right), 100) == 1
+    mixed = runs(right, 0 * right)
     assert chance(mixed, mixed[::-1], 100) > 0.9
 
 
-def test_the_verdict_says_ties():
-    best, far = Line("graphglow", 0.9, 0.01, 5.0, None), Line("mlp", 0.7, 0.01, 1.0, 1e-5)
-    sure = Comparison([best, far], "", {}).verdict
-    assert (
-        sure
-        == "Use graphglow: 90.0% of test nodes right, 20.0 points above MLP, the next (p < 0.001)."
+def normal_p(z):
+    return math.erfc(z / math.sqrt(2))
+
+
+def test_chance_of_one_run_is_a_z_test_over_nodes():
+    apart = torch.tensor([1.0] * 30 + [-1.0] * 10 + [0.0] * 60)
+    best, other = apart.clamp_min(0), (-apart).clamp_min(0)
+    z = apart.mean() / (apart.var() / 100).sqrt()
+    assert chance(runs(best), runs(other), 100) == pytest.approx(normal_p(float(z)))
+    twice = chance(runs(best.repeat(2)), runs(other.repeat(2)), 200)
+    z = apart.mean() / (apart.repeat(2).var() / 200).sqrt()
+    assert twice == pytest.approx(normal_p(float(z)))
+
+
+def test_chance_adds_the_variance_of_seeds_to_that_of_nodes():
+    first, second = torch.tensor([1.0] * 50 + [0.0] * 50), torch.tensor([1.0] * 10 + [0.0] * 90)
+    none = torch.zeros(100)
+    found = chance(runs(first, second), runs(none, none), 100)
+    nodes = ((first + second) / 2).var() / 100
+    seeds = torch.tensor([0.5, 0.1]).var() / 2
+    assert found == pytest.approx(normal_p(0.3 / float(nodes + seeds) ** 0.5), rel=1e-5)
+    assert found > 0.1  # nodes alone would say 1e-13
+
+
+def test_the_recommendation_is_by_own_estimates_and_says_so():
+    best = Line("predict", 0.9, 0.01, 5.0, None, 0.88)
+    far, near = Line("mlp", 0.7, 0.01, 1.0, 1e-5, 0.8), Line("gcn", 0.89, 0.01, 1.0, 0.4, 0.86)
+    assert Comparison([best, far], "", {}).verdict == (
+        "Use predict: its own estimate is the highest, 88.0% by leave-one-out (predict is "
+        "estimated by leave-one-out, methods that train by validation). Test nodes agree: 90.0% of "
+        "test nodes right, highest."
     )
-    tied = Comparison([best, Line("gcn", 0.89, 0.01, 1.0, 0.4), far], "", {}).verdict
-    assert (
-        "level with it, within chance: GCN. Use graphglow, or GCN, the fastest of them (1.0 s)."
-        in tied
+    assert "90.0% of test nodes right, level with GCN." in Comparison([best, near], "", {}).verdict
+    lucky = near._replace(estimate=0.95)
+    tied = Comparison([best, lucky, far], "", {})
+    assert tied.recommended is lucky
+    assert tied.verdict.startswith("Use GCN: its own estimate is the highest, 95.0% by validation")
+    assert tied.verdict.endswith("right, 1.0 points below predict, within chance.")
+    wrong = Comparison([best, far._replace(estimate=0.99)], "", {}).verdict
+    assert wrong.endswith(
+        "70.0% of test nodes right, 20.0 points below predict, beyond chance (p < 0.001)."
     )
 
 
 def test_a_comparison_is_a_frame():
-    frame = Comparison([Line("gcn", 0.8, 0.1, 1.0, None), Line("mlp", 0.7, None, 0.5, 0.4)], "", {})
-    frame = frame.to_frame()
+    lines = [Line("predict", 0.8, 0.1, 1.0, None, 0.8), Line("mlp", 0.7, None, 0.5, 0.4, 0.9)]
+    frame = Comparison(lines, "", {}).to_frame()
     assert frame.columns.tolist() == [
-        *("method", "name", "accuracy", "deviation", "seconds", "p", "against_highest")
+        *("method", "name", "accuracy", "deviation", "seconds", "p", "estimate", "basis"),
+        "against_highest",
     ]
     assert frame.accuracy.tolist() == [0.8, 0.7]
+    assert frame.basis.tolist() == ["leave-one-out", "validation"]
     assert frame.against_highest.tolist() == ["highest", "level"]
+
+
+def test_progress_reaches_its_end():
+    seen = []
+    told = lambda said, done, total: seen.append((done, total))  # noqa: E731
+    graphglow.compare(small_data(), ("mlp",), seeds=2, device="cpu", told=told)
+    assert seen == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_no_features_are_no_reason_to_refuse():
@@ -106,8 +151,10 @@ def test_no_features_are_no_reason_to_refuse():
 def test_the_command_prints_a_table_and_a_sentence(capsys):
     words = ["compare", "--target", "synthetic-small", "--methods", *QUICK, "--seeds", "2"]
     assert main([*words, "--device", "cpu"]) == 0
-    shown = capsys.readouterr().out
-    assert "against the highest" in shown
+    shown = capsys.readouterr()
+    assert "own estimate" in shown.out
+    assert "by leave-one-out" in shown.out
+    assert "nodes are drawn" not in shown.err  # that split is not used
     assert main([*words, "--device", "cpu", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert {line["method"] for line in facts["lines"]} == {*QUICK}

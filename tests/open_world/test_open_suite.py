@@ -7,12 +7,10 @@ from suite_rows import made_rows
 
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.experiments.open_world import learners, methods
-from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
+from graphglow.experiments.open_world import methods, suite
 from graphglow.experiments.open_world.suite import SuiteConfig, compact, run_suite
 from graphglow.experiments.open_world.targets import Target
 from graphglow.experiments.runs.rows import read_rows
-from graphglow.workers.executor import open_executor
 
 ONE = SuiteConfig(seeds=1, device="cpu")
 
@@ -23,7 +21,7 @@ def small(monkeypatch, tmp_path):
     out = tmp_path / "rows.jsonl"
 
     def run(config=ONE, **more):
-        given = {"targets": ["wine"], "conditions": ["as it is"], "methods": ["mlp", "instant"]}
+        given = {"targets": ["wine"], "conditions": ["as it is"], "methods": ["mlp", "predict"]}
         return run_suite(out, config, learners=tmp_path, data_root=tmp_path, **given | more)
 
     return out, run
@@ -36,8 +34,8 @@ def test_a_rerun_makes_only_what_is_missing(small):
     assert run(SuiteConfig(seeds=2, device="cpu"))[0] == 2
     rows = read_rows(out).rows
     assert [(row.method, row.seed, row.series) for row in rows] == [
-        ("mlp", 0, "as it is"), ("instant", 0, "as it is"),
-        ("mlp", 1, "as it is"), ("instant", 1, "as it is"),
+        ("mlp", 0, "as it is"), ("predict", 0, "as it is"),
+        ("mlp", 1, "as it is"), ("predict", 1, "as it is"),
     ]  # fmt: skip
     assert all(0 < row.test_accuracy <= 1 for row in rows)
     assert rows[1].config["learner"] == "universal"
@@ -48,7 +46,7 @@ def test_a_method_that_fails_is_a_row(small, monkeypatch):
         raise RuntimeError("no luck")
 
     out, run = small
-    monkeypatch.setattr(methods, "_competitor", broken)
+    monkeypatch.setattr(methods, "_trained", broken)
     assert run()[:2] == (2, 1)
     assert read_rows(out).rows[0].error == "RuntimeError: no luck"
 
@@ -70,7 +68,7 @@ def test_a_dry_run_counts_and_runs_nothing(small, tmp_path, capsys, monkeypatch)
     out, run = small
     run()
     words = ["reproduce", "open-world", "--out", str(out), "--data-root", str(tmp_path)]
-    words += ["--targets", "wine", "--methods", "mlp", "instant", "--seeds", "2", "--dry-run"]
+    words += ["--targets", "wine", "--methods", "mlp", "predict", "--seeds", "2", "--dry-run"]
     before = out.read_bytes()
     assert main([*words, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
@@ -86,20 +84,30 @@ def test_a_dry_run_counts_and_runs_nothing(small, tmp_path, capsys, monkeypatch)
     assert (out.read_bytes(), [*tmp_path.glob("no*")]) == (before, [])
 
 
-def test_a_lesson_is_taught_with_sources_outside_its_fold(tmp_path, monkeypatch):
-    made = []
+def test_methods_of_one_refinement_share_it(small, monkeypatch):
+    out, run = small
+    refined, made = [], methods.refine_pool
+    monkeypatch.setattr(methods, "refine_pool", lambda *a, **b: refined.append(1) or made(*a, **b))
+    assert run(methods=["vote", "mlp", "predict", "mean"])[:2] == (4, 0)
+    assert len(refined) == 1
+    rows = {row.method: row for row in read_rows(out).rows}
+    assert rows["predict"].config["labels"] == rows["vote"].config["labels"] == "pool"
+    assert "labels" not in rows["mlp"].config
+    assert rows["predict"].val_accuracy == pytest.approx(
+        rows["predict"].metrics["loo_accuracy"], abs=1e-4
+    )
 
-    def pretrain_on(sources, out, _device, config):
-        made.append(([source.name for source in sources], out.stem, config.random_share))
 
-    monkeypatch.setattr(learners, "pretrain_on", pretrain_on)
-    names = {"dblp": "citation", "wine": "table", "minesweeper": "grid", "flickr": "photos"}
-    every = [Target(*known) for known in {**names, "uai2010": "wiki", "squirrel": "wiki"}.items()]
-    with open_executor(1, device="cpu") as pool:
-        teach([Lesson(0), *curve_lessons(0)[4:6]], every, tmp_path, pool)
-    others = ["minesweeper", "flickr", "uai2010", "squirrel"]
-    assert made == [(others, "fold0", 0.4), (others, "fold0-4", 0.4), (others, "fold0-4-alone", 0)]
-    assert [one.name for one in Lesson(0, True, 3).sources(every)] == others[:3]
+def test_learners_that_are_missing_are_named_with_the_command(tmp_path, monkeypatch):
+    target = Target("dblp", "citation", tmp_path / "dblp.npz", (10, 10))
+    monkeypatch.setattr(suite, "find_targets", lambda _root: [target])
+    given = {"learners": tmp_path / "held", "data_root": tmp_path, "conditions": ["as it is"]}
+    with pytest.raises(InputError, match=r"fold0.safetensors. Make them .* --train .*held"):
+        run_suite(tmp_path / "rows.jsonl", ONE, **given)
+    plan = suite.plan_suite(
+        tmp_path / "rows.jsonl", ONE, tmp_path / "held", tmp_path, [], ["as it is"], ["gcn"]
+    )
+    assert plan.absent == []  # a GCN needs none
 
 
 def test_a_compact_row_is_read_back(tmp_path):

@@ -9,8 +9,8 @@ from suite_rows import TARGETS, made_rows
 from graphglow.cli import main
 from graphglow.experiments.open_world.standings import (
     BEST,
+    HISTORY,
     Found,
-    calibration_curve,
     standings,
     sweeps,
 )
@@ -29,7 +29,7 @@ def test_leads_are_paired_and_count_each_target_once(rows):
     assert (lines["gcn"].wins, lines["gcn"].ties, lines["gcn"].losses) == (56, 0, 0)
     assert lines["gcn"].p < 0.01
     assert lines["knn"].cells == 52  # none without features
-    assert lines["graphglow"].ties == 56
+    assert lines["predict"].ties == 56
     assert lines["mlp"].worst[0] > 0.1
 
 
@@ -58,18 +58,30 @@ def test_curves_have_the_same_targets_at_every_point(rows):
     assert kept["lost edges"].curves[0].x == [0, 0.3, 0.6]
 
 
-def test_calibration_is_over_targets(rows):
-    curve, error = calibration_curve(Found(rows))
-    assert curve.x == pytest.approx(curve.y)
-    assert error == pytest.approx(0.05)
+def test_rows_of_older_methods_stand_beside_the_new_ones(rows):
+    names = {"untrained": "untrained-0.2", "transfer": "graphglow", "vote": "instant"}
+    old = [
+        replace(row, method=names[row.method] if row.method != "untrained" else "untrained",
+                test_accuracy=row.test_accuracy - 0.02, config={"learner": "fold0"})
+        for row in rows if row.method in names
+    ]  # fmt: skip
+    lines = {line.method: line for line in standings(Found([*rows, *old]))}
+    assert {*HISTORY} <= {*lines}
+    assert lines["untrained-0.2"].lead == pytest.approx(lines["untrained"].lead + 0.02)
+    shown = markdown(Found([*rows, *old]))
+    assert "| transfer 0.2 (five GNNs) | split |" in shown
+    assert "| instant 0.2 | train only |" in shown
+    assert "| bag of 5 GCNs | pool |" in shown
+    before = [row for row in old if row.method == "graphglow"]
+    assert Found(before).ours == "graphglow"  # where nothing newer is there
 
 
 def test_the_table_the_pictures_and_the_page(rows, tmp_path, capsys):
     found = Found(rows)
-    assert markdown(found).splitlines()[-1].startswith("| **graphglow** | **")
+    assert markdown(found).splitlines()[-1].startswith("| **predict** | **pool** | **")
     for path in write_pictures(found, tmp_path):
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
-    assert len(section(rows).charts) == 4
+    assert len(section(rows).charts) == 3
     file = tmp_path / "rows.jsonl"
     file.write_text("\n".join(map(compact, rows)))
     assert main(["reproduce", "open-world", "--out", str(file), "--table"]) == 0

@@ -111,7 +111,8 @@ SEEDED = {
     "audit": lambda seed: graphglow.audit(graph(), missing=False, seed=seed),
     "explain_pair": lambda seed: graphglow.explain_pair(graph(), 0, 1, seed=seed),
     "transfer": lambda seed: graphglow.transfer(graph(), "untrained", seed=seed, **CONFIG),
-    "classifier": lambda seed: graphglow.GlowClassifier(random_state=seed, **CONFIG).fit(graph()),
+    "classifier": lambda seed: graphglow.GlowClassifier(random_state=seed).fit(graph()),
+    "predict": lambda seed: graphglow.predict(graph(), seed=seed),
     "compare": lambda seed: graphglow.compare(graph(), ["mlp"], seeds=1, seed=seed, device="cpu"),
     "synthetic_graph": lambda seed: graphglow.synthetic_graph(seed=seed),
 }

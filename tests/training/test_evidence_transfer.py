@@ -25,7 +25,6 @@ from graphglow.training.evidence import (
     INPUT_WEIGHTS,
     EvidenceResult,
     input_weight_by_leave_one_out,
-    instant_predictions,
 )
 from graphglow.training.transfer import StructureObserver, transfer_many
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
@@ -106,15 +105,6 @@ def test_the_control_differs(result):
     assert not torch.equal(control.predict_proba(), result.predict_proba())
     other = transfer(few(), "untrained", config(seed=1))
     assert not same_tensors(control.learner, other.learner)
-
-
-def test_instant_predictions_need_no_training(result):
-    found = instant_predictions(result.learner, few(), 0, torch.device("cpu"))
-    torch.testing.assert_close(found, result.refined.probabilities)
-    torch.testing.assert_close(found.sum(1), torch.ones(FEW))
-
-
-# lambda
 
 
 def test_validation_chooses_among_gnns_that_are_each_trained_alone(result):
@@ -500,21 +490,6 @@ def test_rows_of_the_operator_are_those_of_the_dense_one(share):
 
 
 # The doors above it
-
-
-def test_the_classifier_takes_it_by_default():
-    data = few()
-    clf = graphglow.GlowClassifier(config=config(), graph=data)
-    nodes = torch.arange(30).numpy()
-    clf.fit(nodes, data.y[:30].numpy())
-    assert isinstance(clf.result_, EvidenceResult)
-    assert clf.predict_proba().shape == (FEW, 3)
-    own = graphglow.GlowClassifier(config=config()).fit(data)
-    expected = transfer(data, config=config()).predict_proba()
-    assert (own.predict_proba() == expected.numpy()).all()
-    assert 0 <= own.score() <= 1
-    with pytest.raises(InputError, match="config must be a TransferConfig under"):
-        graphglow.GlowClassifier(config=transfer_config()).fit(data)
 
 
 @pytest.mark.parametrize("mode", ["replace", "augment"])

@@ -6,7 +6,6 @@ from dataclasses import asdict, fields, replace
 import numpy as np
 import pytest
 
-from graphglow import GlowClassifier
 from graphglow.baselines import METHODS
 from graphglow.errors import InputError
 from graphglow.training import PaperConfig, PretrainConfig, TransferConfig
@@ -131,9 +130,3 @@ def test_numbers_of_numpy_become_those_of_python(config):
 def test_any_width_of_a_number_will_do(value):
     assert type(PaperConfig(dropout=value).dropout) is float
     assert PaperConfig(epochs=np.uint8(3)) == PaperConfig(epochs=3)
-
-
-def test_a_grid_of_numpy_is_set_as_plain_numbers():
-    for epochs in np.arange(2, 4):
-        config = GlowClassifier().set_params(epochs=epochs)._settings()
-        assert (config.epochs, type(config.epochs)) == (epochs, int)

@@ -12,7 +12,7 @@ COMMANDS: dict[str, str] = {
     "compare": "Run graphglow and others on your graph, and say which to use and how sure that is.",
     "refine": "Write a better graph to a file, in seconds and with nothing trained.",
     "audit": "Say which edges of a graph look wrong and which are missing, with nothing trained.",
-    "predict": "Predict the classes of nodes added after training, without training again.",
+    "predict": "Predict the class of every node, or of new nodes, with nothing trained.",
     "explain": "Say why: who carried a node's class, or what speaks for and against a pair.",
     "reproduce": "Run the tables and figures of the paper, as far as they are missing.",
     "search": "Search the settings of methods by validation accuracy, with one budget for all.",
@@ -27,7 +27,6 @@ MODULES = {
     "pretrain": "train",
     "transfer": "train",
     "refine": "results",
-    "predict": "results",
 }
 """Where a command is, if not in a module of its name."""
 

@@ -16,7 +16,7 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError, nearest
 from graphglow.graphs import load_graph
-from graphglow.graphs.load import check_source, say_no_edges, say_split
+from graphglow.graphs.load import check_source, say_no_edges, say_split, without_drawn_split
 from graphglow.graphs.tables import LEAVE_OUT
 from graphglow.training.config import GROUPS, LARGEST_SEED
 
@@ -48,7 +48,6 @@ LearnerFlag = Annotated[str, said(LEARNER, "NAME|FILE")]
 OptionalLearner = Annotated[str | None, said(None, "NAME|FILE", "(optional)")]
 OptionalFile = Annotated[Path | None, said(None, "FILE", "(optional)")]
 File = Annotated[Path, said(None, "FILE")]
-SavedTransfer = Annotated[Path, said("A saved transfer, from graphglow transfer --out.", "FILE")]
 Columns = Annotated[tuple[str, ...], said(COLUMNS, "ROLE=NAME ...", "(optional)")]
 SkipUnknownEdges = Annotated[bool, FlagCreatePairsOff, said(SKIP, hint="")]
 Names = Annotated[tuple[str, ...], said(None, "NAME ...", "(default: all)")]
@@ -78,8 +77,13 @@ class GraphFlags:
         if not 0 <= (self.split_seed or 0) <= LARGEST_SEED:
             raise InputError(f"split_seed must lie in [0, {LARGEST_SEED}]; got {self.split_seed}")
 
-    def read(self, name: str, *, need_labels: bool = True) -> tuple[Data, str]:
-        """Load a graph by its name or from a file, and say which split it has."""
+    def read(
+        self, name: str, *, need_labels: bool = True, draw: bool = True, tell_split: bool = True
+    ) -> tuple[Data, str]:
+        """Load a graph by its name or from a file, and say which split it has.
+
+        Without ``draw`` a graph that has no split gets one only if ``--split-seed`` asks for it.
+        """
         given: dict[str, Any] = vars(self) | {"columns": read_columns(self.columns)}
         given["need_labels"] = need_labels
         data = load_graph(name, **given | {"split_seed": self.split_seed or 0})
@@ -90,7 +94,9 @@ class GraphFlags:
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
         say_no_edges(data)
-        if self.one_graph and self.split_seed is None:
+        if not draw and self.split_seed is None:
+            return without_drawn_split(data), data.get("split", "none")
+        if self.one_graph and self.split_seed is None and tell_split:
             say_split(data)
         return data, data.split
 

@@ -31,7 +31,6 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
     methods: Names = (),
     out: flags.File = Path("results/open_world.jsonl"),
     learners: Folder = None,
-    sources_curve: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     table: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
     pictures: Folder = None,
@@ -45,17 +44,19 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
     Conditions: as it is; false edges 0.5x, 1x, 2x; lost edges 30%, 60%, 90%; 1, 3, 5, 10, 20 labels
     per class (and as many for validation); half the features noise; no features; metattack.
 
+    Methods that train split the labels: training nodes train, validation nodes choose. Others have
+    the pool of both: predict and its controls untrained, mean and vote; bags of five.
+
     Each run is a row, a rerun makes only what is missing, and a stop leaves a whole picture.
 
     Args:
         targets: Only these graphs.
         conditions: Only these, by their names in rows: "as it is", "false edges 1x".
-        methods: Only these: gcn mlp linkx gpr h2gcn knn jaccard paper untrained instant graphglow.
+        methods: Only these: gcn mlp linkx gpr h2gcn knn jaccard paper bag-gcn bag-gpr untrained
+            mean vote transfer predict.
         out: The file of rows.
-        learners: The folder of held-out learners, fold0.safetensors and so on; beside the rows by
-            default. Missing ones are made.
-        sources_curve: Make learners of 1, 2, 4, 8 and all sources instead, with random graphs and
-            without, and try them on held-out families with 5 labels per class.
+        learners: The folder of held-out learners, fold0.safetensors and so on, which
+            benchmarks/predictor.py --train FOLDER makes; beside the rows by default.
         dry_run: Say how many runs are missing, and make none. Some conditions leave nothing to run
             on some graphs, so that these are the most.
         table: Only print the table of the rows that there are.
@@ -71,8 +72,7 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
     folder = (learners or out.with_name(f"{out.stem}_learners")).expanduser()
     if dry_run:
         root, given = data_folder(data_root), (targets, conditions, methods)
-        plan = plan_suite(out, config, folder, root, *given, sources_curve=sources_curve)
-        _say_plan(plan, out, json=json)
+        _say_plan(plan_suite(out, config, folder, root, *given), out, folder, json=json)
         return
     out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     if not table and pictures is None:
@@ -85,7 +85,6 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
                 targets=targets,
                 conditions=conditions,
                 methods=methods,
-                sources_curve=sources_curve,
                 told=told,
             )
         if json:
@@ -107,11 +106,11 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         terminal.say(markdown(found))
 
 
-def _say_plan(plan: Plan, out: Path, *, json: bool) -> None:
+def _say_plan(plan: Plan, out: Path, folder: Path, *, json: bool) -> None:
     missing: Counter[str] = Counter()
     for job in plan.jobs:
         missing[job.condition] += len(job.methods)
-    learners, graphs = len(plan.lessons), len({job.target.name for job in plan.jobs})
+    learners, graphs = len(plan.absent), len({job.target.name for job in plan.jobs})
     if json:
         facts = {"command": "reproduce", "dry_run": True, "out": out, "runs": missing.total()}
         facts |= {"graphs": graphs, "learners": learners, "missing": dict(missing)}
@@ -119,7 +118,7 @@ def _say_plan(plan: Plan, out: Path, *, json: bool) -> None:
         return
     rows = [(condition, f"{count:,}") for condition, count in missing.items()]
     terminal.show_rows(("condition", "missing runs"), rows, f"Rows in {out}")
-    first = f", and {counted(learners, 'learner')} pre-trained first" if learners else ""
+    make = f"; first: python benchmarks/predictor.py --train {folder}" if learners else ""
     on = f" on {counted(graphs, 'graph')}" if graphs else ""
     runs = counted(missing.total(), "run is", "runs are")
-    terminal.say(f"{runs} to be made{on}{first}")
+    terminal.say(f"{runs} to be made{on}{make}")

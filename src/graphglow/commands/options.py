@@ -32,6 +32,7 @@ USUAL = {
     "pretrain": "sources out kind columns max-nodes steps seed device overwrite json",
     "pretrain --kind paper": "sources out kind episodes epochs resume seed device overwrite json",
     "fit": "method target columns predictions epochs hidden seed device overwrite json",
+    "predict": "target columns labels coverage out result nodes edges overwrite json",
     "audit": "target columns suspects missing out top seed device overwrite json",
     "compare": "target columns methods learner seeds seed device json",
     "explain": "target result node pair columns out top-k label overwrite json",

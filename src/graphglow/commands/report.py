@@ -34,7 +34,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
 ) -> None:
     """Show the main job in about a minute, on graphs that come with the package.
 
-    The package's learner, frozen, on graphs that it has never seen: Cora with few labels, Cora with
+    The package's network, frozen, on graphs that it has never seen: Cora with few labels, Cora with
     as many false edges as true ones, and a table; beside its controls. Nothing is downloaded.
 
     Args:
@@ -43,8 +43,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
         seed: The first of the seeds; each draws labels, false edges and weights.
         device: Where to compute: auto takes the GPU if there is one.
     """
-    from graphglow.experiments.demo import DEMO, METHODS, run_demo, summarise
-    from graphglow.experiments.open_world.methods import NAMES
+    from graphglow.experiments.demo import DEMO, LABELS, METHODS, run_demo, summarise
     from graphglow.report.demo import headline, write_picture, write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
@@ -58,7 +57,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
         return
     found = summarise(result.rows)
     rows = [
-        (NAMES[method], *(_score(lines.get(method)) for lines in found.values()))
+        (LABELS[method], *(_score(lines.get(method)) for lines in found.values()))
         for method in METHODS
     ]
     terminal.show_rows(("", *found), rows, "Test accuracy, mean and deviation over the seeds")

@@ -1,4 +1,4 @@
-"""``graphglow refine`` and ``predict``: a better graph, and what is made of a trained transfer."""
+"""``graphglow refine``: a better graph, instant or of a trained transfer."""
 
 import time
 from functools import partial
@@ -27,9 +27,7 @@ TopK = Annotated[int | None, flags.said(None, "INT", "(default: as the graph has
 
 def choose(name: str, arguments: list[str]) -> flags.Command:
     """The command with the flags that it has here, by the kind of learner that is asked for."""
-    if name == "refine":
-        return refine_paper if asks_for_paper(name, arguments) else refine
-    return predict
+    return refine_paper if asks_for_paper(name, arguments) else refine
 
 
 def refine(  # noqa: D417 (the flags and the config say the rest)
@@ -241,42 +239,3 @@ def _by_weight(graph: Data) -> float | None:
     same = known & (y[source] == y[target])
     whole = float(weight[known].sum())
     return float(weight[same].sum()) / whole if whole > 0 else None
-
-
-def predict(  # noqa: D417 (flags.py says the rest)
-    result: flags.SavedTransfer,
-    nodes: flags.File,
-    out: flags.File,
-    edges: flags.OptionalFile = None,
-    columns: flags.Columns = (),
-    skip_unknown_edges: flags.SkipUnknownEdges = False,
-    overwrite: flags.Overwrite = False,
-    json: flags.Json = False,
-) -> None:
-    """Predict the classes of nodes added after training, without training again.
-
-    graphglow explain --result FILE --nodes FILE --node ID says why one of them got its class.
-
-    Example: graphglow predict --result people.safetensors --nodes new_nodes.csv
-    --edges new_edges.csv --out predictions.csv
-
-    Args:
-        nodes: The new nodes (.csv or .parquet): ids that are new, and the columns of the nodes
-            table that the graph was loaded from. A label and a split are passed over. What was
-            said by --columns at the transfer holds here too.
-        edges: Their edges (.csv or .parquet): source and target, ids of old or new nodes, each
-            with a new end, and optionally weight. Without it the nodes have no edges, or, where
-            the graph was made of nearest neighbours, those to their nearest nodes.
-        out: Where to write ids, predicted classes and probabilities (.csv or .parquet).
-    """
-    out = check_output(prediction_file(out), overwrite=overwrite, inputs=(result, nodes, edges))
-    trained = TransferResult.load(result.expanduser())
-    with waiting("predicting"):
-        found = trained.predict_new_tables(
-            nodes, edges, columns=flags.read_columns(columns), skip_unknown_edges=skip_unknown_edges
-        )
-        found.write(out)
-    frame, target = found.to_frame(), trained.graph.name
-    counts = {str(name): int(count) for name, count in frame["predicted"].value_counts().items()}
-    facts = {"command": "predict", "target": target, "nodes": len(frame), "predicted": counts}
-    tell("Predictions for new nodes", {**facts, "out": out}, json=json)

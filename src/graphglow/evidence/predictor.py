@@ -44,24 +44,27 @@ OF_CLASS = ("log_share", "predicted_share", "backbone", "probability", "behind")
 OF_NODE = (*(f"labels_{graph}{step}" for graph in "af" for step in (1, 2)), "degree", "sureness",
            "disagreement")  # fmt: skip
 OF_GRAPH = ("labels_per_class", "classes", "chance", "degree", "has_features", "has_edges")
-WIDTH, LAYERS = 64, 3
+WIDTH, LAYERS = 32, 2
 AT_ONCE = 2**18  # numbers of a hidden layer are this many times WIDTH
 STACK_FOLDS, STACK_STEPS, STACK_PRIOR, STACK_LABELS = 5, 8, 10.0, 4096
 
 
 class Predictor(nn.Module):
-    """``logits = attention over channels + correction``, over the class shares.
+    """Two members, whose logits over the class shares are averaged.
 
-    The correction reads, for each class of each node, the channels' log-odds, what labels around
+    The first is an attention over the channels alone. The second has an attention of its own and a
+    correction that reads, for each class of each node, the channels' log-odds, what labels around
     the node say against them, and what is known of class, node and graph; hidden layers also read
-    the mean and the greatest over the classes.
+    the mean and the greatest over the classes. The first is ahead where labels are few, the second
+    where they are many, and the mean of both is ahead of either (docs/evidence.md).
 
     Shapes:
-        odds [.., C, V], trust [.., V, T], more [.., C, F], present [.., C] of bool -> [.., C]
+        odds [.., C, V], trust [.., V, T], more [.., C, F], present [.., C] of bool -> [2, .., C]
     """
 
     def __init__(self, *, seed: int = 0) -> None:
         super().__init__()
+        self.alone = Voter(len(CHANNELS), seed=seed)
         self.attention = Voter(len(CHANNELS), seed=seed)
         width = len(CHANNELS) + len(CARRIED) + len(OF_CLASS) + len(OF_NODE) + len(OF_GRAPH)
         generator = torch.Generator().manual_seed(seed)
@@ -76,8 +79,17 @@ class Predictor(nn.Module):
         self, odds: Tensor, trust: Tensor, more: Tensor, present: Tensor | None = None
     ) -> Tensor:
         backbone = self.attention(odds, trust)  # [.., C]
-        answer: Tensor = backbone + self.correction(odds, backbone, more, present)
-        return answer
+        corrected = backbone + self.correction(odds, backbone, more, present)
+        return torch.stack([self.alone(odds, trust), corrected])
+
+    def parts(self, odds: Tensor, trust: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
+        """The answer taken apart: channels' weights [.., V], and what is added [.., C].
+
+        The mean of both members is ``odds @ weight + added``.
+        """
+        weight = (self.alone.weights(trust) + self.attention.weights(trust)) / 2
+        added = self.correction(odds, self.attention(odds, trust), more) / 2
+        return weight, added
 
     def correction(
         self, odds: Tensor, backbone: Tensor, more: Tensor, present: Tensor | None = None
@@ -310,5 +322,6 @@ def predict_classes(predictor: nn.Module, final: FinalRound) -> Channel:
         return absent(problem)
     step = max(1, AT_ONCE // len(problem.seen))
     every = torch.arange(problem.num_nodes, device=problem.device)
-    logits = torch.cat([predictor(*final.inputs(some)) for some in torch.split(every, step)])
+    parts = [predictor(*final.inputs(some)).mean(0) for some in torch.split(every, step)]
+    logits = torch.cat(parts)
     return sharpened(problem, logits)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from itertools import accumulate
 from typing import Any, Literal, Protocol, TypeVar
@@ -72,7 +72,9 @@ class EvidencePretrainConfig:
     learning_rate: float = 3e-3
     """The highest of one cycle."""
     weight_decay: float = 1e-3
-    """L2 penalty on the weights."""
+    """L2 penalty on the weights of the scorers and the voter."""
+    predictor_weight_decay: float = 0.3
+    """L2 penalty on the predictor's weights."""
     seed: int = 0
     """Seeds episodes and weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -87,8 +89,9 @@ class EvidencePretrainConfig:
         at_least("seed", self.seed, 0)
         in_unit_interval("random_share", self.random_share)
         step_size("learning_rate", self.learning_rate)
-        if self.weight_decay < 0:
-            raise InputError(f"weight_decay must be 0 or more; got {self.weight_decay}")
+        for name in ("weight_decay", "predictor_weight_decay"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} must be 0 or more; got {getattr(self, name)}")
         one_of("device", self.device, ("auto", "cpu", "cuda"))
 
 
@@ -194,7 +197,8 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
             del pairs
         else:
             nodes = drawn(part, vote_batch if part == "vote" else predict_batch)
-            _fit_classes(networks(part), nodes, config)
+            decay = config.weight_decay if part == "vote" else config.predictor_weight_decay
+            _fit_classes(networks(part), nodes, replace(config, weight_decay=decay))
     for fold, learner in made.items():
         learner.provenance = {
             "trained": True,
@@ -459,7 +463,7 @@ def _fit_classes(
     more = torch.stack([F.pad(part, (0, 0, 0, n)) for part, n in read]) if read else None
     together = Together(list(networks.values()))
 
-    def loss(generator: torch.Generator) -> Tensor:
+    def total_loss(generator: torch.Generator) -> Tensor:
         e = _allowed(list(networks), batches, generator).to(truth.device)[..., None]  # [B, 12, 1]
         k = torch.randint(truth.shape[1], (12, min(128, truth.shape[1])), generator=generator)
         k = k.to(truth.device)
@@ -467,10 +471,14 @@ def _fit_classes(
         if more is not None:
             present = (prior[e] > ABSENT).expand(*given[0].shape[:-1])
             given += [more[e, k], present]
-        out = together(*given) + prior[e]  # [B, 12, 128, C]
-        return len(networks) * F.cross_entropy(out.flatten(0, 2), truth[e, k].flatten())
+        out = together(*given)
+        out = out if more is not None else out[:, None]  # [B, members, 12, 128, C]
+        wanted = truth[e, k][:, None].expand(out.shape[:-1])
+        logits = (out + prior[e][:, None]).flatten(0, 3)
+        # each member of each network learns as if alone
+        return F.cross_entropy(logits, wanted.flatten()).mul(len(networks) * out.shape[1])
 
-    fit_one_cycle(together, loss, config)
+    fit_one_cycle(together, total_loss, config)
     together.write_back()
 
 

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.evidence.refined import RefinedGraph
 from graphglow.experiments.structure_metrics import GraphFacts, graph_facts
 from graphglow.inference.audit import audit
-from graphglow.training import EvidenceResult
+from graphglow.inference.refine import chosen
 
 EDGES_SHOWN = 6
 DEGREES = 6, 12
@@ -54,7 +55,7 @@ class Refined:
     class_names: list[str]
     before: GraphFacts
     after: GraphFacts
-    """Of the edges that the GNN sees: the strongest of each node."""
+    """Of the edges that ``graphglow.refine`` hands back: as many as the input has."""
     dropped_injected: float | None
     """The share of injected edges that are gone; None where none was injected."""
     dropped_own: float
@@ -81,9 +82,8 @@ class Audited(NamedTuple):
     """Its verdict."""
 
 
-def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Refined:
+def describe_refined(made: RefinedGraph, data: Data, name: str, own_edges: Tensor) -> Refined:
     """Set the refined graph beside the input graph, whose ``own_edges`` [2, E] are not injected."""
-    data, made = result.data, result.refined
     nodes = made.num_nodes
     own, given = _edges(own_edges, nodes), _edges(data.edge_index, nodes)
     injected = given[~torch.isin(given, own)]
@@ -91,12 +91,14 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
     gone = made.pairs[:, dropped]
     gone_keys = _keys(gone, nodes).cpu()
     new = made.edges[~made.pair_in_input[made.edges]]
-    refined = Data(y=data.y, edge_index=result.edge_index.cpu(), num_nodes=nodes)
+    kept = chosen(made, None, 0.0, add=True, drop=True)
+    refined = Data(y=data.y, edge_index=kept.edge_index.cpu(), num_nodes=nodes)
     before, after = graph_facts(data), graph_facts(refined)
+    known = data.train_mask | data.val_mask
 
     def listed(pairs: Tensor, probability: Tensor, *, best: bool) -> list[Edge]:
         """The surest pairs of which not both labels were given."""
-        fair = ~data.train_mask[pairs.cpu()].all(0)
+        fair = ~known[pairs.cpu()].all(0)
         pairs, probability = pairs.cpu()[:, fair], probability.cpu()[fair]
         order = probability.argsort(descending=best, stable=True)[:EDGES_SHOWN]
         false = torch.isin(_keys(pairs[:, order], nodes), injected).tolist()
@@ -119,7 +121,7 @@ def describe_refined(result: EvidenceResult, name: str, own_edges: Tensor) -> Re
         dropped_own=share_gone(own),
         added=listed(made.pairs[:, new], made.pair_probability[new], best=True),
         dropped=listed(gone, made.pair_probability[dropped], best=False),
-        around=_around(result, gone_keys, (before.homophily or 0, after.homophily or 0)),
+        around=_around(made, data, gone_keys, (before.homophily or 0, after.homophily or 0)),
         audited=_audited(data, injected) if len(injected) else None,
     )
 
@@ -148,14 +150,15 @@ def _edges(edge_index: Tensor, num_nodes: int) -> Tensor:
     return keys
 
 
-def _around(result: EvidenceResult, gone: Tensor, shares: tuple[float, float]) -> Neighbourhood:
+def _around(
+    made: RefinedGraph, data: Data, gone: Tensor, shares: tuple[float, float]
+) -> Neighbourhood:
     """A test node like the whole graph: as many of its edges, before and after, within a class.
 
     Drawn are its neighbours in the input and the surest of the new ones, the input's edges among
     all these, and new edges of the node itself. ``gone`` are the numbers of dropped edges,
     ``shares`` those of edges within a class in the whole graph.
     """
-    data, made = result.data, result.refined
     given = _edges(data.edge_index, made.num_nodes)
     both = torch.stack([given // made.num_nodes, given % made.num_nodes])
     degree = torch.bincount(both.flatten(), minlength=len(data.y))

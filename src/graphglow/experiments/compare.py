@@ -6,7 +6,7 @@ graphglow compare --target people.csv+relations.csv
 import math
 import statistics
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,13 +17,22 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.experiments import Told, unheard
-from graphglow.experiments.open_world.methods import NAMES, run_methods
+from graphglow.experiments.open_world.methods import (
+    BAGS,
+    NAMES,
+    POOL,
+    Entry,
+    accuracy,
+    fold_of,
+    judged_nodes,
+    run_methods,
+)
 from graphglow.graphs import as_graph, check_graph
 from graphglow.graphs.split import MASKS, with_random_split
 from graphglow.pretrained import UNIVERSAL, LearnerName
 from graphglow.training.config import Device
 
-COMPARED = tuple(name for name in NAMES if name != "paper")
+COMPARED = tuple(name for name in NAMES if name not in ("paper", "mean", "vote", *BAGS))
 """By default: the paper's learner takes as long as all others together."""
 SIGNIFICANT = 0.05
 FEWEST = 6
@@ -40,6 +49,15 @@ class Line(NamedTuple):
     seconds: float
     p: float | None
     """That the highest is not ahead of it, by test nodes and seeds; None for the highest."""
+    estimate: float
+    """The accuracy that the method itself expects, without test labels: see :attr:`basis`."""
+
+    @property
+    def basis(self) -> str:
+        """What the estimate comes from."""
+        if self.method in BAGS:
+            return "out of fold"
+        return "leave-one-out" if self.method in POOL else "validation"
 
     @property
     def level(self) -> bool:
@@ -63,34 +81,42 @@ class Comparison:
     """Methods that could not run, and why."""
 
     @property
+    def recommended(self) -> Line:
+        """The method with the highest estimate of its own; of several, the fastest."""
+        return max(self.lines, key=lambda line: (round(line.estimate, 6), -line.seconds))
+
+    @property
     def verdict(self) -> str:
-        """Which to use, and how sure that is."""
-        best, *rest = self.lines
-        said = f"{NAMES[best.method]}: {best.mean:.1%} of test nodes right"
-        if not rest:
-            return f"{said}; nothing else was run."
-        level = [line for line in rest if line.level]
-        if not level:
-            apart = f"{100 * (best.mean - rest[0].mean):.1f} points"
-            return f"Use {said}, {apart} above {NAMES[rest[0].method]}, the next ({_p(rest[0].p)})."
-        names = ", ".join(NAMES[line.method] for line in level)
-        which = names if len(level) < 5 else f"{len(level)} of {len(rest)} others"
-        cheap = min((best, *level), key=lambda line: line.seconds)
-        name = NAMES[best.method]
-        use = f"Use {name}, or {NAMES[cheap.method]}, the fastest of them ({cheap.seconds:.1f} s)"
-        use = f"Use {name}: it is the fastest of them, too" if cheap is best else use
-        return f"Highest is {said}, but level with it, within chance: {which}. {use}."
+        """Which to use, by what, and what the test nodes say of it."""
+        best, chosen = self.lines[0], self.recommended
+        said = f"{chosen.estimate:.1%} by {chosen.basis}"
+        tested = f"{chosen.mean:.1%} of test nodes right"
+        if len(self.lines) == 1:
+            return f"{NAMES[chosen.method]}: {said}, {tested}; nothing else was run."
+        use = (
+            f"Use {NAMES[chosen.method]}: its own estimate is the highest, {said} (predict is "
+            "estimated by leave-one-out, methods that train by validation)."
+        )
+        if chosen is best:
+            level = [NAMES[line.method] for line in self.lines if line.level]
+            which = ", ".join(level) if len(level) < 5 else f"{len(level)} others"
+            place = f"level with {which}" if level else "highest"
+            return f"{use} Test nodes agree: {tested}, {place}."
+        apart = f"{100 * (best.mean - chosen.mean):.1f} points below {NAMES[best.method]}"
+        return f"{use} Test nodes: {tested}, {apart}, {_beyond_chance(chosen)}."
 
     def to_frame(self) -> Any:
         """A pandas DataFrame, a row per method: ``method``, ``name``, ``accuracy``, ``deviation``,
-        ``seconds``, ``p`` and ``against_highest`` in words.
+        ``seconds``, ``p``, ``estimate``, its ``basis``, and ``against_highest`` in words.
         """
         import pandas as pd
 
-        columns = ["method", "accuracy", "deviation", "seconds", "p"]
+        columns = ["method", "accuracy", "deviation", "seconds", "p", "estimate"]
         frame = pd.DataFrame(self.lines, columns=columns)
         frame.insert(1, "name", [NAMES[line.method] for line in self.lines])
-        return frame.assign(against_highest=[line.against_highest for line in self.lines])
+        in_words = {name: [getattr(line, name) for line in self.lines]
+                    for name in ("basis", "against_highest")}  # fmt: skip
+        return frame.assign(**in_words)
 
     def __repr__(self) -> str:
         width = max(len(NAMES[line.method]) for line in self.lines) + 2
@@ -98,16 +124,17 @@ class Comparison:
         for line in self.lines:
             start = f"{NAMES[line.method]:<{width}}{line.mean:7.1%}"
             spread = "" if line.std is None else f"+- {100 * line.std:.1f}"
-            rows.append(f"{start} {spread:>8}{line.seconds:8.1f} s")
+            own = f"{line.estimate:7.1%} by {line.basis:<13}"
+            rows.append(f"{start} {spread:>8}  {own}{line.seconds:8.1f} s")
         return "\n".join([*rows, self.how, self.verdict])
+
+
+def _beyond_chance(line: Line) -> str:
+    return "within chance" if line.level else f"beyond chance ({_p(line.p)})"
 
 
 def _p(p: float | None) -> str:
     return f"p = {p:.2g}" if p is not None and p >= 1e-3 else "p < 0.001"
-
-
-Runs = list[tuple[Tensor, Tensor]]
-"""Of each split the nodes tested [n], and whether they are right [n]."""
 
 
 def compare(
@@ -121,6 +148,10 @@ def compare(
     told: Told = unheard,
 ) -> Comparison:
     """Run the methods of the open-world suite on a graph, and say which to use.
+
+    That is the method whose own estimate is the highest: leave-one-out of ``predict``, which has
+    training and validation labels at work, and validation of methods that train. Test nodes judge
+    all of them, and choose nothing.
 
     A graph with a split of its own keeps it, and seeds are those of weights; else each seed draws
     a split. Where there are no test nodes, labelled ones are tested in turn (cross-fitting); where
@@ -140,38 +171,61 @@ def compare(
     for method in methods:
         one_of("method", method, tuple(NAMES))
     splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)
-    right: dict[str, Runs] = {}
-    seconds: dict[str, list[float]] = {}
+    found: dict[str, list[Run]] = {}
     failed: dict[str, str] = {}
     jobs = [(number, method) for number in range(len(splits)) for method in methods]
     for done, (number, method) in enumerate(jobs):
         told(f"{NAMES[method]}, run {number + 1}", done, len(jobs))
-        one = splits[number]
-        nodes = one.test_mask.nonzero()[:, 0]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # the table says it
-                entries = [*run_methods(one, [method], seed=seed + number, device=device,
-                                        learner=learner)]  # fmt: skip
+                for entry in run_methods(
+                    splits[number], [method], seed=seed + number, device=device, learner=learner
+                ):
+                    found.setdefault(method, []).append(_run(entry, splits[number]))
         except InputError as error:
             failed[method] = str(error)
-            continue
-        for entry in entries:
-            found = (entry.scores.argmax(1) == one.y)[nodes].double()
-            right.setdefault(entry.method, []).append((nodes, found))
-            seconds.setdefault(entry.method, []).append(entry.seconds)
-    whole = {name: runs for name, runs in right.items() if len(runs) == len(splits)}
+    told("done", len(jobs), len(jobs))
+    whole = {name: runs for name, runs in found.items() if len(runs) == len(splits)}
     if not whole:
         raise InputError(f"a method must be able to run on the graph; got {failed}")
-    scores = {name: [float(r.mean()) for _, r in runs] for name, runs in whole.items()}
-    order = sorted(whole, key=lambda name: -statistics.mean(scores[name]))
+    return Comparison(_lines(whole, len(splits[0].y)), how, failed)
+
+
+class Run(NamedTuple):
+    """One method on one split: the nodes tested [n], and whether they are right [n]."""
+
+    nodes: Tensor
+    right: Tensor
+    estimate: float
+    seconds: float
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.mean())
+
+
+def _run(entry: Entry, data: Data) -> Run:
+    nodes = data.test_mask.nonzero()[:, 0]
+    right = (entry.scores.argmax(1) == data.y)[nodes].double()
+    own = accuracy(entry.scores, data, judged_nodes(entry.method, data))
+    return Run(nodes, right, own, entry.seconds)
+
+
+def _lines(found: Mapping[str, list[Run]], size: int) -> list[Line]:
+    """A line for each method, the highest first; ``size`` is the number of nodes."""
+    scores = {name: [run.accuracy for run in runs] for name, runs in found.items()}
+    order = sorted(found, key=lambda name: -statistics.mean(scores[name]))
     lines = []
     for name in order:
-        each, spent = scores[name], statistics.mean(seconds[name])
+        each, runs = scores[name], found[name]
         std = statistics.stdev(each) if len(each) > 1 else None
-        p = None if name == order[0] else chance(whole[order[0]], whole[name], len(splits[0].y))
-        lines.append(Line(name, statistics.mean(each), std, spent, p))
-    return Comparison(lines, how, failed)
+        p = None if name == order[0] else chance(found[order[0]], runs, size)
+        spent, own = (
+            statistics.mean(v) for v in zip(*((r.seconds, r.estimate) for r in runs), strict=True)
+        )
+        lines.append(Line(name, statistics.mean(each), std, spent, p, own))
+    return lines
 
 
 def _checked(data: Data) -> Data:
@@ -182,17 +236,17 @@ def _checked(data: Data) -> Data:
     return check_graph(data, need_validation=False)
 
 
-def chance(best: Runs, other: Runs, size: int) -> float:
+def chance(best: Sequence[Run], other: Sequence[Run], size: int) -> float:
     """How likely so large a difference is by chance: of which nodes are tested, and of seeds.
 
     ``size`` is the number of nodes.
     """
     total, count = torch.zeros(size).double(), torch.zeros(size).double()
     apart = []
-    for (nodes, a), (_, b) in zip(best, other, strict=True):
-        total[nodes] += a - b
-        count[nodes] += 1
-        apart.append(float((a - b).mean()))
+    for a, b in zip(best, other, strict=True):
+        total[a.nodes] += a.right - b.right
+        count[a.nodes] += 1
+        apart.append(a.accuracy - b.accuracy)
     each = (total / count)[count > 0]
     variance = float(each.var()) / len(each) if len(each) > 1 else math.inf
     if len(apart) > 1:
@@ -221,28 +275,18 @@ def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
     if not bool(test.any()):
         made = []
         for fold in range(max(FOLDS, seeds)):
-            held = _fold(data.y, train | val, fold % FOLDS, FOLDS, seed + fold // FOLDS)
+            held = fold_of(data.y, train | val, fold % FOLDS, FOLDS, seed + fold // FOLDS)
             rest = (train | val) & ~held
-            judge = _fold(data.y, rest, 0, 4, seed + fold)
+            judge = fold_of(data.y, rest, 0, 4, seed + fold)
             made.append(_masked(data, rest & ~judge, judge, held))
         return made, f"no test nodes: labelled ones are tested in turn, in {FOLDS} parts"
     if not bool(val.any()):
         made = []
         for number in range(seeds):
-            judge = _fold(data.y, train, 0, 4, seed + number)
+            judge = fold_of(data.y, train, 0, 4, seed + number)
             made.append(_masked(data, train & ~judge, judge, test))
         return made, "no validation nodes: a quarter of the training nodes is taken"
     return [_masked(data, *masks)] * seeds, f"its own split, {seeds} seeds"
-
-
-def _fold(y: Tensor, among: Tensor, fold: int, folds: int, seed: int) -> Tensor:
-    """One of several parts of the nodes in a mask, alike in classes: [N]."""
-    nodes = among.nonzero()[:, 0]
-    order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
-    order = order[y[order].argsort(stable=True)]
-    part = torch.zeros_like(among)
-    part[order[fold::folds]] = True
-    return part
 
 
 def _masked(data: Data, *masks: Tensor) -> Data:

@@ -1,5 +1,7 @@
 """Columns that give the label away, or may be the label, under another name."""
 
+import warnings
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -119,4 +121,6 @@ def _by_number(values: Tensor, y: Tensor) -> float:
 
     seen, known = torch.cat([values, values == 0], 1).numpy(), y.numpy()
     tree = DecisionTreeClassifier(max_leaf_nodes=len(np.unique(known)), random_state=0)
-    return float(tree.fit(seen, known).score(seen, known))
+    with warnings.catch_warnings():  # of classes that few nodes have
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        return float(tree.fit(seen, known).score(seen, known))

@@ -151,6 +151,14 @@ def say_split(data: Data) -> None:
         )
 
 
+def without_drawn_split(data: Data) -> Data:
+    """The graph less a split that it did not bring along: then every label is given."""
+    if str(data.get("split", "")).startswith("random"):
+        for name in (*MASKS, "split"):
+            data.pop(name, None)
+    return data
+
+
 def say_no_edges(data: Data) -> None:
     """Say that edges were made, if they were."""
     if data.get("knn_graph"):

@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.order import by_content, reordered
+from graphglow.evidence.order import reordered
 from graphglow.evidence.pairs import logit
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 from graphglow.graphs import as_graph
@@ -30,6 +30,7 @@ from graphglow.graphs.write import class_names, own_ids, write_table
 from graphglow.inference.own_names import node_places
 from graphglow.inference.refine import chosen
 from graphglow.ops.sparse import SparseMatrix
+from graphglow.predict import content_order
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.device import resolve_device
 from graphglow.training.evidence import EvidenceResult, known_to_learner
@@ -180,7 +181,7 @@ def explain_pair(
     data = as_graph(data, need_labels=False)
     ids = own_ids(data, int(data.num_nodes or 0))
     wanted = torch.tensor(_pair(data, len(ids), u, v))
-    order = by_content(data)
+    order = content_order(data)
     data, ids = reordered(data, order), [ids[i] for i in order.tolist()]
     first, second = order.argsort()[wanted].tolist()
     pair, where = (first, second), resolve_device(device)

@@ -14,17 +14,15 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, one_of, true_or_false
 from graphglow.errors import InputError
-from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stages import stage
 from graphglow.graphs import as_graph
 from graphglow.graphs.graph import undirected_edges
 from graphglow.graphs.write import edge_frame, write_predictions
 from graphglow.inference.refined_graph import without_edges
+from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.training.checkpoint import Parts, learner_identity
-from graphglow.training.device import resolve_device
-from graphglow.training.sharing import sharing
+from graphglow.training.checkpoint import Parts
 from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
 
 WITHOUT_EDGES = 8
@@ -141,11 +139,8 @@ def refine(
         at_least("top_k", top_k, 1)
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    place = resolve_device(device)
-    run = {"command": "refine", "learner": learner_identity(found), "seed": seed}
-    with sharing(data, place, run, workers, ray, parts) as each:
-        order = by_content(data)
-        made = found.refine(reordered(data, order), seed=seed, device=place, each=each)
+    asked: Any = {"workers": workers, "ray": ray, "parts": parts}
+    made, order = run_frozen(found, data, "refine", seed=seed, device=device, **asked)
     judged = _closed_form(made, data, order)
     made = chosen(made, top_k, min_probability, add=add, drop=drop)
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()

@@ -1,6 +1,6 @@
 """Learners by name: those that come with the package, a few kilobytes each, and files.
 
-``universal`` is an evidence learner (``benchmarks/open_world.py --final`` makes it), ``paper``
+``universal`` is an evidence learner (``benchmarks/predictor.py --train`` makes it), ``paper``
 the paper's structure learner (``benchmarks/make_pretrained.py``), and ``untrained`` the control of
 the first: same evidence, same candidates, weights never trained. A file's ``provenance`` holds its
 sources, settings and seed; ``docs/evidence.md`` and ``docs/pretrained.md`` say how they do on

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from graphglow.experiments.before_after import Neighbourhood
-from graphglow.experiments.demo import METHODS, DemoResult, gains, summarise
-from graphglow.experiments.open_world.methods import NAMES
+from graphglow.experiments.demo import LABELS, METHODS, DemoResult, gains, summarise
 from graphglow.report.page import percent, signed, write_page
 
 COLOURS = ("#3f8fe0", "#d97706", "#12a594", "#a06bf0", "#e0538a", "#6a9e2d", "#a5734f")
@@ -38,10 +37,10 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
 def write_picture(result: DemoResult, path: str | Path) -> None:
     """Write the neighbourhood before and after as one SVG, with its numbers; an old one goes."""
     lines = summarise(result.rows)[result.refined.target]
-    before, after = (lines[name].mean for name in ("gcn", "graphglow"))
+    before, after = (lines[name].mean for name in ("gcn", "predict"))
     accuracy = {
         "before": f"GCN {percent(before)} right",
-        "after": f"graphglow {percent(after)} right",
+        "after": f"predict {percent(after)} right",
     }
     write_page(path, "before_after.svg.j2", charts=False, accuracy=accuracy, **_drawing(result))
 
@@ -55,7 +54,7 @@ def _drawing(result: DemoResult) -> Mapping[str, Any]:
         "places": places(refined.around),
         "colours": COLOURS,
         "classes": names,
-        "labels": NAMES,
+        "labels": LABELS,
     }
 
 
@@ -68,18 +67,21 @@ def places(around: Neighbourhood) -> list[tuple[float, float]]:
 
 
 def headline(result: DemoResult) -> list[str]:
-    """What graphglow gains over others and over itself untrained, whatever it is: two sentences."""
+    """What predict gains over others and over itself untrained, whatever it is: two sentences."""
     found = gains(result.rows)
     said = []
     for who, over in (
-        ("the best of GCN, MLP and kNN graph", [g for g in found if g.control != "untrained"]),
-        ("the same learner never trained", [g for g in found if g.control == "untrained"]),
+        (
+            "the best of GCN, a bag of five and logistic regression",
+            [g for g in found if g.control != "untrained"],
+        ),
+        ("the same network never trained", [g for g in found if g.control == "untrained"]),
     ):
         parts = [f"{signed(gain.difference)} points on {gain.target}" for gain in over]
         ahead = sum(gain.difference > 0 and gain.beyond_chance for gain in over)
         if over:
             said.append(
-                f"graphglow over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
+                f"predict over {who}: {', '.join(parts)}; beyond chance on {ahead} of "
                 f"{len(over)} targets."
             )
     return said

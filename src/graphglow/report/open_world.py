@@ -1,21 +1,20 @@
 """The open-world suite as people see it: a table, charts on the results page, static pictures."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from graphglow.experiments.open_world.methods import OURS
 from graphglow.experiments.open_world.standings import (
-    ALL_SOURCES,
+    BEST,
     LABELS,
     ORDER,
     Curve,
     Found,
     Standing,
     Sweep,
-    calibration_curve,
-    sources_curves,
+    labels_of,
     standings,
     sweeps,
 )
@@ -24,7 +23,7 @@ from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace
 from graphglow.report.page import write_page
 
-SHOWN = ("gcn", "mlp", "linkx", "knn", "untrained", "graphglow")
+SHOWN = ("gcn", "mlp", "linkx", "knn", "untrained", "graphglow", "transfer", "predict")
 """Methods of static pictures; on the page the others are a click away."""
 TABLE = (
     "as it is",
@@ -49,6 +48,7 @@ PANEL = (236.0, 150.0)
 class Section(NamedTuple):
     """What the page shows."""
 
+    ours: str
     lines: list[Standing]
     conditions: list[str]
     charts: list[Chart]
@@ -57,24 +57,20 @@ class Section(NamedTuple):
     counts: dict[str, int]
     failed: list[str]
     labels: dict[str, str] = LABELS
+    labels_of: Callable[[str], str] = labels_of
 
 
 def section(rows: Iterable[ResultRow]) -> Section | None:
     """The suite's part of the page; None where there are no rows of it."""
-    rows = list(rows)
     found = Found(rows)
     if not found.rows:
         return None
     lines, swept = standings(found), sweeps(found)
     charts = [_chart(sweep) for sweep in swept]
-    if (curve := calibration_curve(found)) is not None:
-        charts.append(_calibration(*curve))
-    if gained := sources_curves(found, rows):
-        charts.append(_sources(gained))
     panels = [_small_panels(sweep) for sweep in swept if len(sweep.targets) > 1]
     failed = {f"{row.label} on {row.target}: {row.error}" for row in found.failed}
     conditions = [name for name in ORDER if any(name in line.means for line in lines)]
-    return Section(lines, conditions, charts, panels, counts(found), sorted(failed))
+    return Section(found.ours, lines, conditions, charts, panels, counts(found), sorted(failed))
 
 
 def counts(found: Found) -> dict[str, int]:
@@ -88,19 +84,19 @@ def counts(found: Found) -> dict[str, int]:
 
 
 def markdown(found: Found) -> str:
-    """The table for README and docs: per cent, and points that graphglow is ahead."""
-    lines = standings(found)
+    """The table for README and docs: per cent, and points that ours is ahead."""
+    lines, name = standings(found), LABELS[found.ours]
     conditions = [name for name in TABLE if any(name in line.means for line in lines)]
-    head = ["", *conditions, "mean", "graphglow ahead by", "worst", "wins / ties / losses"]
+    head = ["", "labels", *conditions, "mean", f"{name} ahead by", "worst", "wins / ties / losses"]
     table = [head, ["---"] * len(head)]
     for line in lines:
-        name, means = LABELS[line.method], line.means
-        shown = [f"{100 * means[c]:.1f}" if c in means else "" for c in conditions]
-        ours = line.method == "graphglow"
+        used = "" if line.method == BEST else labels_of(line.method)
+        shown = [f"{100 * line.means[c]:.1f}" if c in line.means else "" for c in conditions]
+        ours = line.method == found.ours
         ahead = "" if ours else f"{100 * line.lead:+.1f} +- {100 * line.error:.1f}"
         worst = "" if ours else f"{100 * line.worst[0]:+.1f}"
         record = "" if ours else f"{line.wins} / {line.ties} / {line.losses}"
-        cells = [name, *shown, f"{100 * line.mean:.1f}", ahead, worst, record]
+        cells = [LABELS[line.method], used, *shown, f"{100 * line.mean:.1f}", ahead, worst, record]
         table.append([f"**{cell}**" if ours and cell else cell for cell in cells])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
 
@@ -161,60 +157,6 @@ def _traces(curve: Curve, style: SeriesStyle) -> list[Trace]:
         **shown,
     )
     return [frame.band(curve.x, y, [100 * e for e in curve.error], style, **shown), line]
-
-
-def _calibration(curve: Curve, error: float) -> Chart:
-    level = frame.scatter(
-        "exact", ([0, 1], [0, 1]), "lines", frame.INPUT_STYLE._replace(dash="dash")
-    )
-    bars = {"type": "data", "array": curve.error, "color": frame.OURS}
-    mine = frame.scatter(
-        "pairs of nodes",
-        (curve.x, curve.y),
-        "lines+markers",
-        frame.LEARNED_STYLE,
-        hover="said %{x:.2f}, true %{y:.2f}<extra></extra>",
-        error_y=bars,
-    )
-    return frame.chart(
-        "Calibration: what is said of pairs, and what is true",
-        [level, mine],
-        alt="Probability that a pair is of one class against the share that is; "
-        f"the mean error is {error:.3f}.",
-        caption=f"Pairs of which not both labels were read; mean error over targets {error:.3f}.",
-        height=360,
-        x=frame.axis("said: probability of one class", range=[0, 1]),
-        y=frame.axis("true: share of one class", range=[0, 1]),
-        legend="below",
-    )
-
-
-def _sources(curves: Sequence[Curve]) -> Chart:
-    styles = frame.series_styles([f"sources {curve.method}" for curve in curves])
-    traces = [
-        frame.scatter(
-            f"sources {curve.method}",
-            (curve.x, [100 * y for y in curve.y]),
-            "lines+markers",
-            styles[f"sources {curve.method}"],
-            hover="%{y:+.2f} points<extra></extra>",
-            error_y={"type": "data", "array": [100 * e for e in curve.error]},
-        )
-        for curve in curves
-    ]
-    x = curves[0].x
-    names = ["all" if value == ALL_SOURCES else f"{value:g}" for value in x]
-    said = "; ".join(f"{c.method} {100 * c.y[0]:+.1f} to {100 * c.y[-1]:+.1f}" for c in curves)
-    return frame.chart(
-        "Gain of pre-training by number of sources",
-        traces,
-        alt=f"Points above the learner never trained, from one source to all: {said}.",
-        caption="Held-out families, 5 labels per class; bars are standard errors over graphs.",
-        height=360,
-        x=frame.axis("sources", type="log", **frame.ticks_at(x, names)),
-        y=frame.axis("points above untrained"),
-        legend="below",
-    )
 
 
 # Static pictures

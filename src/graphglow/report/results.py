@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.open_world.suite import EXPERIMENT, SOURCES
+from graphglow.experiments.open_world.suite import EXPERIMENT
 from graphglow.experiments.paper import NAMES, OURS, cells
 from graphglow.experiments.runs.reproduce import with_outdated
 from graphglow.experiments.runs.rows import ResultRow, RowFile, by_date, origins, without_repeats
@@ -55,9 +55,7 @@ def write_results(
     """
     every = by_date(files)
     suite = open_world.section(every)
-    rows, repeats = without_repeats(
-        [row for row in every if row.experiment not in (EXPERIMENT, SOURCES)]
-    )
+    rows, repeats = without_repeats([row for row in every if row.experiment != EXPERIMENT])
     rows = with_outdated(rows, settings or Settings())
     sections = experiment_sections(rows)
     styles = page_styles(sections)

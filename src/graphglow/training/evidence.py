@@ -295,15 +295,6 @@ def refined_by(
     return learner.refine(known_to_learner(data), seed=seed, device=device, also=also)
 
 
-def instant_predictions(
-    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
-) -> Tensor:
-    """Class probabilities in closed form, with nothing trained on the graph: [N, C], on the CPU."""
-    probabilities = refined_by(learner, data, seed, device).probabilities
-    assert probabilities is not None  # there are training labels
-    return probabilities.cpu()
-
-
 def known_to_learner(data: Data) -> Data:
     """The part of a checked graph that a learner reads; edges made up for want of any are left out.
 

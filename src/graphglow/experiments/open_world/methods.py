@@ -1,7 +1,10 @@
 """The methods of the suite: each has one setting for all graphs, chosen over open graphs.
 
-All see the same split, width, epochs and patience. ``results/open_world_settings.jsonl`` has the
-rows by which settings were chosen (``benchmarks/open_world.py --choose``).
+Every method has the same labels. Those that train a model *split* them: training nodes train,
+validation nodes say when to stop and what to take. Others have the *pool*, training and validation
+nodes together: ``predict`` and its controls need no validation, bags validate on each fold in turn.
+``results/open_world_settings.jsonl`` has the rows by which settings were chosen
+(``benchmarks/open_world.py --choose``).
 """
 
 import time
@@ -16,16 +19,18 @@ from torch_geometric.data import Data
 from graphglow.baselines import METHODS as COMPETITORS
 from graphglow.baselines import fit
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graphs import check_graph, graph_of
 from graphglow.graphs.graph import normalised_adjacency
-from graphglow.pretrained import PAPER, UNIVERSAL, UNTRAINED, LearnerName, evidence_learner
+from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.structure import FixedStructure
-from graphglow.training import EvidenceResult, PaperConfig, TransferConfig, transfer
+from graphglow.training import PaperConfig, TransferConfig, transfer
 from graphglow.training.config import Device, ModelConfig
 from graphglow.training.device import resolve_device
-from graphglow.training.evidence import instant_predictions
+from graphglow.training.evidence import refined_by
 from graphglow.training.loop import Loop
+from graphglow.training.metrics import metrics_of
 from graphglow.training.task import GraphTask
 
 NAMES = {
@@ -37,17 +42,28 @@ NAMES = {
     "knn": "kNN graph",
     "jaccard": "Jaccard + GCN",
     "paper": "paper's GraphGLOW",
+    "bag-gcn": "bag of 5 GCNs",
+    "bag-gpr": "bag of 5 GPR-GNNs",
     "untrained": "untrained",
-    "instant": "instant",
-    "graphglow": "graphglow",
+    "mean": "mean of channels",
+    "vote": "vote of channels",
+    "transfer": "transfer",
+    "predict": "predict",
 }
-"""What people call them. ``instant`` is the learner's closed form, with nothing trained on the
-graph; ``graphglow`` is :func:`graphglow.transfer`, which trains a GNN over the input graph and the
-refined one; ``untrained`` does so under a learner never trained."""
-OURS = ("instant", "graphglow")
-CONTROL = "untrained"
-OTHERS = tuple(name for name in NAMES if name not in (*OURS, CONTROL))
-"""What has nothing of the evidence learner."""
+"""What people call them. ``predict`` is the frozen network over closed-form channels, with nothing
+trained on the graph; ``vote`` is what it answered until version 0.2, and ``mean`` the plain mean of
+its channels; ``untrained`` is the same with weights never trained. ``transfer`` is
+:func:`graphglow.transfer`, which trains a GNN over the input graph and the refined one."""
+CHANNEL_MIXTURES = ("predict", "vote", "mean")
+"""Of one refinement."""
+BAGS = {"bag-gcn": "gcn", "bag-gpr": "gpr"}
+POOL = (*CHANNEL_MIXTURES, "untrained", *BAGS)
+"""What has training and validation labels at work; scores of labelled nodes are leave-one-out or
+out-of-fold. The others split the labels."""
+OURS = ("transfer", "predict")
+OTHERS = ("gcn", "mlp", "linkx", "gpr", "h2gcn", "knn", "jaccard", "paper")
+"""What splits the labels and has nothing of the evidence learner."""
+NEED_LEARNER = (*CHANNEL_MIXTURES, "untrained", "transfer")
 NEED_FEATURES = ("knn", "jaccard")
 EPOCHS, PATIENCE, HIDDEN = 200, 40, 64
 """Of every GNN, ours and others'."""
@@ -70,7 +86,10 @@ LEAST_SIMILAR = 0.01
 """Edges between nodes less alike are dropped by ``jaccard``, as its authors do."""
 WIDEST = 6000
 """Up to so many nodes, a node without features is told by a column of its own."""
-BINS = 10
+FOLDS = 5
+"""Members of a bag."""
+SHARPNESS = 2.0
+"""Of ``mean``."""
 
 
 class Entry(NamedTuple):
@@ -85,8 +104,24 @@ class Entry(NamedTuple):
 def settings_of(method: str) -> dict[str, Any]:
     """A competitor's, by name."""
     shared = {"epochs": EPOCHS, "patience": PATIENCE}
-    own = SETTINGS.get("gcn" if method in NEED_FEATURES else method, {})
+    own = SETTINGS.get("gcn" if method in NEED_FEATURES else BAGS.get(method, method), {})
     return shared | dict(own)
+
+
+def judged_nodes(method: str, data: Data) -> Tensor:
+    """The nodes of a method's own estimate of its accuracy: [N] of bool.
+
+    Labelled ones of the pool, which are answered by leave-one-out or out of fold; else those of
+    validation.
+    """
+    mask = data.train_mask | data.val_mask if method in POOL else data.val_mask
+    labelled: Tensor = mask & (data.y >= 0)
+    return labelled
+
+
+def accuracy(scores: Tensor, data: Data, nodes: Tensor) -> float:
+    """The share of nodes [N] of bool whose class scores highest."""
+    return float((scores.argmax(1) == data.y)[nodes].double().mean())
 
 
 def run_methods(
@@ -96,7 +131,6 @@ def run_methods(
     seed: int = 0,
     device: Device = "auto",
     learner: LearnerName = UNIVERSAL,
-    calibrate: bool = False,
 ) -> Iterator[Entry]:
     """Run methods on a graph with a split, one after another.
 
@@ -109,53 +143,149 @@ def run_methods(
         seed: Of weights and of what evidence draws.
         device: Where to compute.
         learner: The evidence learner.
-        calibrate: Whether ``graphglow`` also says how true its probabilities of pairs are.
     """
     bare = bool((data.x == data.x[:1]).all())
     told = _with_columns(data, seed) if bare else data
+    mixtures: dict[str, Tensor] = {}
+    spent = 0.0
     for method in methods:
-        began = time.perf_counter()
-        metrics: dict[str, Any] = {}
         if method in NEED_FEATURES and bare:
             continue
-        if method in ("graphglow", UNTRAINED):
-            which = learner if method == "graphglow" else _untrained_like(learner, seed)
-            config = TransferConfig(
-                epochs=EPOCHS, patience=PATIENCE, hidden=HIDDEN, seed=seed, device=device
-            )
-            result = transfer(told, which, config)
-            assert isinstance(result, EvidenceResult)
-            scores, seconds = result.logits.cpu(), time.perf_counter() - began
-            if method == "graphglow" and calibrate:
-                metrics = calibration(result.refined, data)
-        elif method == "instant":
-            found, place = evidence_learner(learner), resolve_device(device)
-            scores = instant_predictions(found, data, seed, place)
+        began = time.perf_counter()
+        if method in CHANNEL_MIXTURES:
+            if not mixtures:
+                mixtures = predict_pool(data, evidence_learner(learner), seed=seed, device=device)
+                spent = time.perf_counter() - began
+            scores, seconds = mixtures[method], spent
+        elif method == "untrained":
+            control = untrained_like(evidence_learner(learner), seed)
+            scores = predict_pool(data, control, seed=seed, device=device)["predict"]
             seconds = time.perf_counter() - began
         else:
-            scores = _competitor(method, told, seed, device)
+            scores = _trained(method, told, seed, device, learner)
             seconds = time.perf_counter() - began
-        yield Entry(method, scores, seconds, metrics)
+        yield Entry(method, scores, seconds, measured(method, scores, data))
 
 
-def _untrained_like(learner: LearnerName, seed: int) -> EvidenceLearner:
+def measured(method: str, scores: Tensor, data: Data) -> dict[str, Any]:
+    """Return what a row says beside accuracy, on test nodes.
+
+    ``auroc`` of two classes; of ``predict`` also ``loo_accuracy`` on labelled nodes, ``log_loss``,
+    ``calibration_error``, and the size of the task.
+    """
+    test = data.test_mask & (data.y >= 0)
+    truth, classes = data.y[test], scores.shape[1]
+    found: dict[str, Any] = {}
+    if len(truth) == 0 or int(truth.max()) >= classes:
+        return found
+    p = scores[test] if method in POOL else scores[test].softmax(1)
+    if classes == 2 and len(truth.unique()) == 2:
+        found["auroc"] = metrics_of(truth, p, [])["auc"]
+    if method == "predict":
+        labelled = judged_nodes(method, data)
+        own = p[torch.arange(len(truth)), truth]
+        found |= {
+            "loo_accuracy": accuracy(scores, data, labelled),
+            "log_loss": float(-own.double().clamp_min(1e-6).log().mean()),
+            "calibration_error": metrics_of(truth, p, [])["calibration_error"],
+            "labels": float(labelled.sum()),
+            "classes": float(classes),
+            "test_nodes": float(len(truth)),
+            "majority": float(torch.bincount(truth).max() / len(truth)),
+        }
+    return found
+
+
+def predict_pool(data: Data, learner: EvidenceLearner, **given: Any) -> dict[str, Tensor]:
+    """Class probabilities [N, C] by each of :data:`CHANNEL_MIXTURES`; see :func:`refine_pool`."""
+    return channel_mixtures(refine_pool(data, learner, **given))
+
+
+def refine_pool(
+    data: Data,
+    learner: EvidenceLearner,
+    *,
+    known: Tensor | None = None,
+    seed: int = 0,
+    device: Device = "auto",
+) -> RefinedGraph:
+    """Refine a graph, and predict it, with the labels of ``known`` nodes [N], or of the pool."""
+    pooled = data.clone()
+    pooled.train_mask = data.train_mask | data.val_mask if known is None else known
+    return refined_by(learner, pooled, seed, resolve_device(device))
+
+
+def channel_mixtures(refined: RefinedGraph) -> dict[str, Tensor]:
+    """What the network, the vote and the plain mean make of the same channels: [N, C] each."""
+    assert refined.probabilities is not None  # there are labels
+    if refined.final is None:  # of one class
+        return dict.fromkeys(CHANNEL_MIXTURES, refined.probabilities.cpu())
+    problem, channels = refined.final.problem, refined.final.channels
+    single = [c.probabilities for name, c in channels.items() if name not in ("vote", "stack")]
+    mean = torch.stack([p.clamp_min(1e-6).log() for p in single]).mean(0)
+    return {
+        "predict": refined.probabilities.cpu(),
+        "vote": _all_classes(channels["vote"].probabilities, problem),
+        "mean": _all_classes((SHARPNESS * mean).softmax(1), problem),
+    }
+
+
+def _all_classes(p: Tensor, problem: Problem) -> Tensor:
+    """With the classes that no label has, at 0, on the CPU."""
+    whole = torch.zeros(len(p), problem.num_classes)
+    whole[:, problem.seen.cpu()] = p.cpu()
+    return whole
+
+
+def untrained_like(learner: EvidenceLearner, seed: int) -> EvidenceLearner:
     """The control, on the scale of the learner's log-odds."""
     control = EvidenceLearner.untrained(seed)
-    control.logit_scale.copy_(evidence_learner(learner).logit_scale.cpu())
+    control.logit_scale.copy_(learner.logit_scale.cpu())
     return control
 
 
-def _competitor(method: str, data: Data, seed: int, device: Device) -> Tensor:
-    """Scores of all nodes: [N, C]."""
+def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
+    """Probabilities by a bag of competitors over the pool, each fold validating once: [N, C].
+
+    The mean over members; a labelled node is answered by the member that did not train on it.
+    """
+    pool = judged_nodes("bag-gcn", data)
+    members, folds = [], min(FOLDS, int(pool.sum()))
+    parts = [fold_of(data.y, pool, number, folds, seed) for number in range(folds)]
+    for part in parts:
+        one = data.clone()
+        one.train_mask, one.val_mask = pool & ~part, part
+        members.append(fit(name, one, config).logits.softmax(1))
+    probabilities = torch.stack(members).mean(0)
+    for part, member in zip(parts, members, strict=True):
+        probabilities[part] = member[part]
+    return probabilities
+
+
+def fold_of(y: Tensor, among: Tensor, fold: int, folds: int, seed: int) -> Tensor:
+    """One of several parts of the nodes in a mask, alike in classes: [N]."""
+    nodes = among.nonzero()[:, 0]
+    order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
+    order = order[y[order].argsort(stable=True)]
+    part = torch.zeros_like(among)
+    part[order[fold::folds]] = True
+    return part
+
+
+def _trained(method: str, data: Data, seed: int, device: Device, learner: LearnerName) -> Tensor:
+    """Scores of all nodes by a method that trains on the graph: [N, C]."""
     given = settings_of(method) | {"seed": seed, "device": device}
+    if method == "transfer":
+        return transfer(data, learner, TransferConfig(hidden=HIDDEN, **given)).logits.cpu()
     if method == "paper":
         return transfer(data, PAPER, PaperConfig(**given)).logits.cpu()
     if method == "knn":
         return _over_knn(data, given)
     if method == "jaccard":
         data, method = without_unlike_edges(data, resolve_device(device)), "gcn"
-    config = COMPETITORS[method].config(hidden=HIDDEN, **given)  # type: ignore[call-arg]
-    return fit(method, data, config).logits
+    kind = BAGS.get(method, method)
+    config = COMPETITORS[kind].config(hidden=HIDDEN, **given)  # type: ignore[call-arg]
+    return bag(kind, data, config, seed) if method in BAGS else fit(kind, data, config).logits
 
 
 def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
@@ -211,21 +341,3 @@ def _with_columns(data: Data, seed: int) -> Data:
     wide = nodes <= WIDEST
     out.x = torch.eye(nodes) if wide else torch.randn(nodes, 256, generator=generator) / 16
     return out
-
-
-def calibration(refined: RefinedGraph, data: Data) -> dict[str, Any]:
-    """How true the probabilities of pairs are, over those of which not both labels were read.
-
-    By tenths of probability: how many pairs, their mean probability, the share of one class.
-    """
-    y, labelled = data.y.to(refined.pairs.device), data.train_mask.to(refined.pairs.device)
-    fair = (y[refined.pairs] >= 0).all(0) & ~labelled[refined.pairs].all(0)
-    pairs, said = refined.pairs[:, fair], refined.pair_probability[fair].double()
-    same = (y[pairs[0]] == y[pairs[1]]).double()
-    place = (said * BINS).long().clamp_max(BINS - 1)
-    count = torch.bincount(place, minlength=BINS).double()
-    sums = [torch.bincount(place, value, minlength=BINS) for value in (said, same)]
-    means = [total / count.clamp_min(1) for total in sums]
-    error = ((means[0] - means[1]).abs() * count).sum() / count.sum().clamp_min(1)
-    found = {"pairs": count, "said": means[0], "true": means[1]}
-    return {"ece": float(error)} | {name: tuple(v.tolist()) for name, v in found.items()}

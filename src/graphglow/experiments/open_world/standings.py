@@ -7,10 +7,11 @@ of one target are not independent, so that tests and standard errors count each 
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
-from graphglow.experiments.open_world.methods import BINS, CONTROL, NAMES, NEED_FEATURES, OTHERS
-from graphglow.experiments.open_world.suite import EXPERIMENT, SOURCES
+from graphglow.experiments.open_world.methods import NAMES, NEED_FEATURES, OTHERS, POOL
+from graphglow.experiments.open_world.suite import EXPERIMENT
 from graphglow.experiments.open_world.targets import (
     AS_IT_IS,
     ATTACKS,
@@ -20,9 +21,21 @@ from graphglow.experiments.open_world.targets import (
 )
 from graphglow.experiments.runs.rows import ResultRow
 
-OURS = "graphglow"
+OURS = "predict"
 BEST = "best"
-LABELS = {name: NAMES[name] for name in OTHERS} | {BEST: "best of these, by validation"} | NAMES
+HISTORY = {
+    "untrained-0.2": "untrained 0.2 (five GNNs)",
+    "instant": "instant 0.2",
+    "graphglow": "transfer 0.2 (five GNNs)",
+}
+"""Methods of version 0.2 that have rows, and that nobody can run any more; all split the labels,
+and ``instant`` leaves those of validation unread."""
+LABELS = (
+    {name: NAMES[name] for name in OTHERS}
+    | {BEST: "best of these, by validation"}
+    | HISTORY
+    | NAMES
+)
 """Of methods, and of what somebody has who tries all that have nothing of ours."""
 TIE = 0.01
 """Means of a cell that are less apart are level."""
@@ -48,10 +61,6 @@ ORDER = (
 """Of conditions, as people read them."""
 MOSTLY = 0.6
 """A point of a curve needs so large a share of the targets; the rest would shift it."""
-ALL_SOURCES = 16.0
-"""Where all sources stand on the axis of their number."""
-FEWEST_PAIRS = 20
-"""Of a target in one tenth of the probabilities."""
 
 Cell = tuple[str, str]
 """Target and condition."""
@@ -65,7 +74,7 @@ class Found:
     def __init__(self, rows: Iterable[ResultRow]) -> None:
         known = {
             (row.target, row.series, row.method, row.seed): row
-            for row in rows
+            for row in map(_with_history, rows)
             if row.experiment == EXPERIMENT
         }
         self.rows = [row for row in known.values() if row.test_accuracy is not None]
@@ -88,13 +97,19 @@ class Found:
         there = {method for by_method in self.scores.values() for method in by_method}
         return [method for method in LABELS if method in there]
 
+    @property
+    def ours(self) -> str:
+        """What others are compared with; of rows that are all older, the mixture of five GNNs."""
+        there = {method for by_method in self.scores.values() for method in by_method}
+        return OURS if OURS in there else "graphglow"
+
     def mean(self, cell: Cell, method: str) -> float | None:
         scores = self.scores[cell].get(method)
         return statistics.mean(scores.values()) if scores else None
 
     def lead(self, cell: Cell, method: str) -> float | None:
         """Ours less the method's, over the seeds that both have."""
-        ours, theirs = (self.scores[cell].get(name, {}) for name in (OURS, method))
+        ours, theirs = (self.scores[cell].get(name, {}) for name in (self.ours, method))
         apart = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
         return statistics.mean(apart) if apart else None
 
@@ -107,6 +122,18 @@ class Found:
             if cell[1] in wanted
             and all(m in found for m in self.methods if not lacks_features(m, cell[1]))
         ]
+
+
+def _with_history(row: ResultRow) -> ResultRow:
+    """``untrained`` trained five GNNs until version 0.2; its rows say nothing of labels."""
+    if row.method == "untrained" and row.experiment == EXPERIMENT and "labels" not in row.config:
+        return replace(row, method="untrained-0.2")
+    return row
+
+
+def labels_of(method: str) -> str:
+    """What a line of the table does with the labels."""
+    return "pool" if method in POOL else "train only" if method == "instant" else "split"
 
 
 def lacks_features(method: str, condition: str) -> bool:
@@ -232,51 +259,3 @@ def sweeps(found: Found) -> list[Sweep]:
 def _error(values: list[float]) -> float:
     """Standard error of their mean."""
     return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-
-
-def calibration_curve(found: Found) -> tuple[Curve, float] | None:
-    """Probability of pairs against the share that are of one class, targets alike; mean error."""
-    bins: dict[int, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
-    errors = defaultdict(list)
-    for row in found.rows:
-        counts, said, true = (row.metrics.get(name) for name in ("pairs", "said", "true"))
-        if not (isinstance(counts, tuple) and isinstance(said, tuple) and isinstance(true, tuple)):
-            continue
-        error = row.metrics.get("ece")
-        if isinstance(error, float):
-            errors[row.target].append(error)
-        for at, (count, p, share) in enumerate(zip(counts, said, true, strict=True)):
-            if (count or 0) >= FEWEST_PAIRS and at < BINS:
-                bins[at][row.target].append((p or 0.0, share or 0.0))
-    if not bins:
-        return None
-    points = {}
-    for _, by_target in sorted(bins.items()):
-        each = [[*map(statistics.mean, zip(*some, strict=True))] for some in by_target.values()]
-        points[statistics.mean(p for p, _ in each)] = [share for _, share in each]
-    mean_error = statistics.mean(statistics.mean(some) for some in errors.values())
-    return Curve.through(OURS, points), mean_error
-
-
-def sources_curves(found: Found, rows: Iterable[ResultRow]) -> list[Curve]:
-    """What pre-training gains over no training by the number of sources; None counts as all.
-
-    Over targets that have every point, under the condition of the curve.
-    """
-    known = {(row.target, row.seed, row.label): row for row in rows if row.experiment == SOURCES}
-    gains: dict[str, dict[float, dict[str, list[float]]]] = {}
-    for (target, seed, label), row in known.items():
-        control = found.scores[target, row.series].get(CONTROL, {}).get(seed)
-        if row.test_accuracy is None or control is None:
-            continue
-        kind = label.split(" sources ")[-1]
-        by_count = gains.setdefault(kind, defaultdict(lambda: defaultdict(list)))
-        by_count[row.x or ALL_SOURCES][target].append(row.test_accuracy - control)
-    made = []
-    for kind, by_count in sorted(gains.items()):
-        shared = set.intersection(*map(set, by_count.values()))
-        if shared:
-            ordered = sorted(by_count.items())
-            points = {n: [statistics.mean(of[t]) for t in shared] for n, of in ordered}
-            made.append(Curve.through(kind, points))
-    return made

@@ -5,7 +5,8 @@ graphglow reproduce open-world
 A row is known by target, condition, method, seed, and by the settings or the learner that it was
 made with. Jobs are ordered so that a suite that is stopped shows a whole picture: all targets under
 the first conditions with the first seed, and so on. Learners of held-out families lie in a folder,
-``fold0.safetensors`` to ``fold5.safetensors``; those that are missing are made first.
+``fold0.safetensors`` to ``fold5.safetensors``, which ``benchmarks/predictor.py --train FOLDER``
+makes; nothing is pre-trained here.
 """
 
 import json
@@ -15,20 +16,29 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from itertools import islice
+from functools import cache
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 import torch
 
 from graphglow.checks import at_least, one_of
+from graphglow.errors import InputError
 from graphglow.experiments import Told, unheard
 from graphglow.experiments.open_world import methods as suite_methods
-from graphglow.experiments.open_world.learners import Lesson, curve_lessons, teach
-from graphglow.experiments.open_world.methods import CONTROL, NAMES, OURS, run_methods
+from graphglow.experiments.open_world.methods import (
+    BAGS,
+    CHANNEL_MIXTURES,
+    FOLDS,
+    NAMES,
+    NEED_LEARNER,
+    POOL,
+    accuracy,
+    judged_nodes,
+    run_methods,
+)
 from graphglow.experiments.open_world.targets import (
-    AS_IT_IS,
     CONDITIONS,
     Target,
     attacked_files,
@@ -48,12 +58,6 @@ from graphglow.training.evidence import INPUT_WEIGHTS
 from graphglow.workers.executor import Workers, open_executor, result_of
 
 EXPERIMENT = "open-world"
-SOURCES = "open-world-sources"
-"""Rows of learners of few sources."""
-CURVE = "5 labels per class"
-"""The condition that these are tried under."""
-CALIBRATED = (AS_IT_IS, "5 labels per class", "false edges 1x")
-"""Conditions under which probabilities of pairs are checked, with the first seed."""
 ATTACKED = "cora"
 """The target of which attacked files are conditions."""
 
@@ -89,13 +93,10 @@ class Job(NamedTuple):
     seed: int
     learner: str
     methods: tuple[str, ...]
-    lesson: Lesson | None = None
-    """Of a learner of few sources."""
 
     def cell(self, method: str) -> str:
         """The cell of a row."""
-        name = method if self.lesson is None else self.lesson.name
-        return f"{name}/{self.target.name}/{self.condition}"
+        return f"{method}/{self.target.name}/{self.condition}"
 
 
 class Outcome(NamedTuple):
@@ -110,10 +111,15 @@ class Outcome(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What there is to do: learners first, then jobs, each with the methods that have no row."""
+    """What there is to do: jobs, each with the methods that have no row."""
 
-    lessons: list[Lesson]
     jobs: list[Job]
+
+    @property
+    def absent(self) -> list[str]:
+        """Files of learners that jobs need and that are not there."""
+        needed = (job.learner for job in self.jobs if {*job.methods} & {*NEED_LEARNER})
+        return [name for name in dict.fromkeys(needed) if not _is_there(name)]
 
 
 def run_suite(
@@ -125,38 +131,29 @@ def run_suite(
     targets: Sequence[str] = (),
     conditions: Sequence[str] = (),
     methods: Sequence[str] = (),
-    sources_curve: bool = False,
     told: Told = unheard,
 ) -> Outcome:
     """Make the rows that the file ``out`` lacks, as far as there is time.
 
     Open graphs are in the folder ``open`` of the data root, held-out ``learners`` in a folder of
-    their own. Where targets, conditions or methods are named, there are no others; with
-    ``sources_curve``, learners of few sources are tried instead, under one condition.
+    their own. Where targets, conditions or methods are named, there are no others.
     """
     began, root = time.perf_counter(), data_folder(data_root)
-    look = partial(plan_suite, out, config, learners, root, targets, conditions, methods,
-                   sources_curve=sources_curve)  # fmt: skip
-    plan = look()
-    errors: Counter[str] = Counter()
-    made = 0
+    plan = plan_suite(out, config, learners, root, targets, conditions, methods)
+    if plan.absent:
+        files = ", ".join(Path(name).name for name in plan.absent)
+        raise InputError(
+            f"learners of held-out families are missing in {learners}: {files}. Make them with: "
+            f"python benchmarks/predictor.py --train {learners}"
+        )
+    jobs, errors, made, finished = plan.jobs, Counter[str](), 0, 0
+    origin = {name: provenance()[name] for name in ("commit", "date", "machine")}
     with ExitStack() as stack:
-        kind: Device = "cuda" if resolve_device(config.device).type == "cuda" else "cpu"
-        few: Device = "cpu" if config.device == "auto" else kind
-        counts = {"small": config.small_workers, "middle": config.workers}
-        counts["large"] = config.large_workers
-        least = min(2, max(counts.values()))  # one would be this process, and keep all waiting
-        pools = {}
-        for tier, count in counts.items():
-            where = few if tier == "small" else kind
-            pools[tier] = stack.enter_context(open_executor(max(count, least), device=where))
-        if plan.lessons:
-            teach(plan.lessons, find_targets(root), learners, pools["middle"])
-            plan = look()  # rows are known by learners, which are there now
-        jobs = plan.jobs
+        pools = {
+            tier: stack.enter_context(open_executor(count, device=device))
+            for tier, (count, device) in _workers(config).items()
+        }
         waiting = {tier: iter([j for j in jobs if j.target.tier == tier]) for tier in pools}
-        origin, finished = provenance(), 0
-        origin = {name: origin[name] for name in ("commit", "date", "machine")}
         left = None if config.seconds is None else config.seconds - (time.perf_counter() - began)
         for job, future in _each(pools, waiting, root, left):
             finished += 1
@@ -170,6 +167,16 @@ def run_suite(
     return Outcome(made, errors.total(), len(jobs) - finished, dict(errors), seconds)
 
 
+def _workers(config: SuiteConfig) -> dict[str, tuple[int, Device]]:
+    """Processes of each tier of targets, and their device."""
+    kind: Device = "cuda" if resolve_device(config.device).type == "cuda" else "cpu"
+    few: Device = "cpu" if config.device == "auto" else kind
+    counts = {"small": config.small_workers, "middle": config.workers}
+    counts["large"] = config.large_workers
+    least = min(2, max(counts.values()))  # one would be this process, and keep all waiting
+    return {t: (max(n, least), few if t == "small" else kind) for t, n in counts.items()}
+
+
 def plan_suite(
     out: Path,
     config: SuiteConfig,
@@ -178,8 +185,6 @@ def plan_suite(
     targets: Sequence[str],
     conditions: Sequence[str],
     methods: Sequence[str],
-    *,
-    sources_curve: bool,
 ) -> Plan:
     """What :func:`run_suite` would make; nothing is run. Unknown names are refused."""
     every = find_targets(root)
@@ -194,17 +199,10 @@ def plan_suite(
     rows = [row for file in found_rows(out) for row in file.rows]
     ended = [row for row in rows if row.test_accuracy is not None]  # what failed is tried again
     done = {_key(row.cell, row.seed, row.config) for row in ended}
-    folds = sorted({target.fold for target in chosen if target.fold is not None})
-    if sources_curve:
-        lessons = [lesson for fold in folds for lesson in curve_lessons(fold)]
-        whole, methods = _curve_jobs(chosen, config, learners), ["graphglow"]
-    else:
-        lessons = [Lesson(fold) for fold in folds]
-        wanted = conditions or [*CONDITIONS, *attacked_files(root)]
-        whole = _jobs(chosen, wanted, config, learners, root)
+    wanted = conditions or [*CONDITIONS, *attacked_files(root)]
+    whole = _jobs(chosen, wanted, config, learners, root)
     parts = (_missing(job, methods or tuple(NAMES), done) for job in whole)
-    absent = [lesson for lesson in lessons if not lesson.file(learners).exists()]
-    return Plan(absent, [job for job in parts if job.methods])
+    return Plan([job for job in parts if job.methods])
 
 
 def _each(
@@ -247,18 +245,9 @@ def _jobs(
                     if target.name != ATTACKED:
                         continue
                     target = target._replace(file=attacked[condition])
-                own = None if target.fold is None else Lesson(target.fold).file(learners)
-                yield Job(target, condition, seed, str(own or UNIVERSAL), ())
-
-
-def _curve_jobs(targets: Sequence[Target], config: SuiteConfig, learners: Path) -> Iterator[Job]:
-    """Seed by seed, each target with all learners of its fold."""
-    for seed in range(config.seeds):
-        for target in sorted(targets, key=lambda target: target.size):
-            if target.fold is not None:
-                for lesson in curve_lessons(target.fold):
-                    which = str(lesson.file(learners))
-                    yield Job(target, CURVE, seed, which, (), lesson)
+                fold = target.fold
+                own = UNIVERSAL if fold is None else str(learners / f"fold{fold}.safetensors")
+                yield Job(target, condition, seed, own, ())
 
 
 def _missing(job: Job, methods: Sequence[str], done: set[str]) -> Job:
@@ -277,12 +266,17 @@ def _key(cell: str, seed: int, config: Any) -> str:
 
 def made_with(method: str, learner: str) -> dict[str, Any]:
     """What a row depends on beside its cell and seed."""
-    if method in (*OURS, CONTROL):
-        there = learner == UNIVERSAL or Path(learner).exists()
-        identity = _identity(learner) if there else None  # of a plan alone
-        made = {"learner": Path(learner).stem, "identity": identity}
-        return made if method == "instant" else made | {"input_weights": list(INPUT_WEIGHTS)}
-    return suite_methods.settings_of(method)
+    used: dict[str, Any] = {"labels": "pool"} if method in POOL else {}
+    if method in NEED_LEARNER:
+        identity = _identity(learner) if _is_there(learner) else None  # of a plan alone
+        used |= {} if used else {"input_weights": list(INPUT_WEIGHTS)}
+        return {"learner": Path(learner).stem, "identity": identity} | used
+    members = {"members": FOLDS} if method in BAGS else {}
+    return suite_methods.settings_of(method) | members | used
+
+
+def _is_there(learner: str) -> bool:
+    return learner == UNIVERSAL or Path(learner).exists()
 
 
 @cache
@@ -300,19 +294,17 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
     if data is None:
         return []
     rows = []
-    for method in job.methods:
+    for methods in _passes(job.methods):
         try:
-            entries = run_methods(
-                data, [method], seed=job.seed, device=device, learner=job.learner,
-                calibrate=job.seed == 0 and job.condition in CALIBRATED,
-            )  # fmt: skip
-            for entry in entries:
-                right = (entry.scores.argmax(1) == data.y).double()
+            for entry in run_methods(
+                data, methods, seed=job.seed, device=device, learner=job.learner
+            ):
+                own = accuracy(entry.scores, data, judged_nodes(entry.method, data))
                 row = _row(
                     job,
                     entry.method,
-                    test_accuracy=float(right[data.test_mask].mean()),
-                    val_accuracy=float(right[data.val_mask].mean()),
+                    test_accuracy=accuracy(entry.scores, data, data.test_mask),
+                    val_accuracy=own,
                     total_seconds=entry.seconds,
                     device=device,
                     split=str(data.split),
@@ -320,10 +312,19 @@ def perform(job: Job, root: Path, device: Device) -> list[ResultRow]:
                 )
                 rows.append(row)
         except Exception as error:
-            rows.append(_row(job, method, error=_sentence(error)))
+            made = {row.method for row in rows}
+            lost = [method for method in methods if method not in made]
+            rows += [_row(job, method, error=_sentence(error)) for method in lost]
     if device == "cuda":
         torch.cuda.empty_cache()
     return rows
+
+
+def _passes(methods: Sequence[str]) -> list[list[str]]:
+    """Methods that share a refinement together, each other one by itself."""
+    ordered = sorted(methods, key=lambda name: name in CHANNEL_MIXTURES)
+    groups = groupby(ordered, key=lambda name: "" if name in CHANNEL_MIXTURES else name)
+    return [list(group) for _, group in groups]
 
 
 def _sentence(error: Exception) -> str:
@@ -331,14 +332,9 @@ def _sentence(error: Exception) -> str:
 
 
 def _row(job: Job, method: str, **measured: Any) -> ResultRow:
-    experiment, label, lesson = EXPERIMENT, NAMES[method], job.lesson
-    if lesson is not None:
-        experiment, measured["x"] = SOURCES, lesson.count  # None is all
-        kind = "and random graphs" if lesson.random else "alone"
-        label = f"{lesson.count or 'all'} sources {kind}"
     return ResultRow(
-        experiment=experiment,
-        label=label,
+        experiment=EXPERIMENT,
+        label=NAMES[method],
         cell=job.cell(method),
         method=method,
         target=job.target.name,

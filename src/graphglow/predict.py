@@ -1,0 +1,434 @@
+"""``graphglow.predict``: the class of every node, from every given label, with nothing trained.
+
+Closed-form channels have exact leave-one-out predictions, so no label is spent on validation: the
+labels that make a prediction also say how good it is. One frozen network reads what all channels
+say of a node and how each has done on this graph, and answers.
+"""
+
+import copy
+import math
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.checks import at_least, number, one_of
+from graphglow.errors import InputError, InputWarning
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.order import MOST, by_content, reordered
+from graphglow.evidence.problem import problem_of
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.graphs import as_graph
+from graphglow.graphs.check import MASKS, checked_labels
+from graphglow.graphs.load import without_drawn_split
+from graphglow.graphs.split import SPLITS
+from graphglow.graphs.write import own_classes, prediction_frame, write_table
+from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
+from graphglow.training.checkpoint import Parts, learner_identity
+from graphglow.training.device import resolve_device
+from graphglow.training.metrics import metrics_of
+from graphglow.training.sharing import sharing
+
+if TYPE_CHECKING:  # which imports this
+    from graphglow.inference.explain_node import NodeExplanation
+
+LABELS = ("train", "train+val")
+NORMAL_95 = 1.959964
+LEAST_PROBABILITY = 1e-15  # in a log-loss, as in scikit-learn
+CHANNEL_NAMES = {
+    "x": "features",
+    "ax": "features around it",
+    "aax": "features two steps away",
+    "diff": "features against its neighbours'",
+    "link": "who its neighbours are",
+    "alink": "who its neighbours' neighbours are",
+    "spectral": "spectral embedding of the edges",
+    "role": "part it has in the graph",
+    "all": "features and edges together",
+    "spread": "labels spread over the edges",
+    "community": "labels in its community",
+    "hidden_x": "hidden layer over features",
+    "hidden_all": "hidden layer over features and edges",
+    "sx": "features around it, refined once",
+    "ssx": "features two steps away, refined once",
+    "again": "all views together, refined once",
+    "spread_s": "labels spread over edges refined once",
+    "hidden_again": "hidden layer over all views, refined once",
+    "vote": "weighted vote of the channels",
+    "ffx": "features two steps away, refined",
+    "spread_f": "labels spread over refined edges",
+    "community_f": "labels in its refined community",
+    "hidden_f": "hidden layer over refined features",
+    "stack": "channels weighted by this graph's labels",
+}
+"""Channels in plain words; a channel that is not here goes by its own name."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of labelled nodes that are predicted right without their own label.
+
+    Only nodes whose class has another label count. ``low`` and ``high`` are the 95 % interval of
+    Wilson (1927).
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        if self.count == 0:
+            return "unknown (leave-one-out needs a class with two labels)"
+        low, high = f"{100 * self.low:.1f}", f"{100 * self.high:.1f}"
+        over = f"leave-one-out over {self.count:,} labels"
+        return f"{100 * self.value:.1f} % ({low} to {high} %, {over})"
+
+
+class Scores(NamedTuple):
+    """How good predictions are on some nodes; None where a measure is not defined."""
+
+    nodes: int
+    accuracy: float
+    majority: float
+    """Share of the most frequent class: what a constant answer would get."""
+    balanced_accuracy: float
+    f1_macro: float
+    log_loss: float
+    auroc: float | None
+    """Of two classes; of more, the mean over each class against the others."""
+    average_precision: float | None
+    """Of two classes, for the one with fewer labels."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prediction:
+    """Class probabilities of all nodes; labelled nodes are answered without their own label.
+
+    Shapes:
+        probabilities [N, C], labelled [N] of bool, sets [N, C] of bool or None, order [N]
+    """
+
+    data: Data
+    """The graph as it was given."""
+    probabilities: Tensor
+    labelled: Tensor
+    """Nodes whose labels were given."""
+    sets: Tensor | None
+    """With ``coverage``: the classes that a node may have."""
+    coverage: float | None
+    learner: EvidenceLearner
+    refined: RefinedGraph
+    """The refined graph and its channels, on the device; its node i is ``order[i]`` of ``data``."""
+    order: Tensor
+    seed: int
+
+    @property
+    def classes(self) -> Tensor:
+        """The most probable class of every node, numbered as in ``data.y``: [N]."""
+        return self.probabilities.argmax(1)
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names of the classes, where the graph has them."""
+        names = self.data.get("class_names")
+        return None if names is None else [str(name) for name in names]
+
+    @property
+    def accuracy(self) -> Accuracy:
+        """Leave-one-out estimate of the accuracy, with a 95 % interval."""
+        fair = fair_tests(self.data.y, self.labelled)
+        return wilson(int((self.classes == self.data.y)[fair].sum()), int(fair.sum()))
+
+    @property
+    def channels(self) -> Any:
+        """Leave-one-out accuracy and log-loss of each channel, the best first, as a DataFrame.
+
+        Columns: ``channel``, ``about``, ``accuracy``, ``log_loss``. Channels that have nothing to
+        go by, such as features that are not there, are left out.
+        """
+        import pandas as pd
+
+        assert self.refined.final is not None
+        problem, rows = self.refined.final.problem, []
+        fair = problem.counts[problem.classes] >= 2
+        nodes, own = problem.labelled[fair], problem.classes[fair]
+        for name, channel in self.refined.final.channels.items():
+            p = channel.probabilities[nodes]
+            if len(p) == 0 or bool((p == problem.prior).all()):
+                continue
+            loss = -p.gather(1, own[:, None]).clamp_min(LEAST_PROBABILITY).log().mean()
+            right = (p.argmax(1) == own).double().mean()
+            rows.append((name, CHANNEL_NAMES.get(name, name), float(right), float(loss)))
+        frame = pd.DataFrame(rows, columns=["channel", "about", "accuracy", "log_loss"])
+        return frame.sort_values(["accuracy", "log_loss"], ascending=[False, True], kind="stable",
+                                 ignore_index=True)  # fmt: skip
+
+    def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
+        """Measure the predictions on the labelled nodes of a part of the split."""
+        one_of("part", part, SPLITS)
+        mask = self.data.get(f"{part}_mask")
+        if mask is None or not bool((nodes := mask.cpu() & (self.data.y >= 0)).any()):
+            raise InputError(
+                f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
+                "none; .accuracy is the leave-one-out estimate, which needs no split"
+            )
+        given = torch.bincount(self.data.y[self.labelled], minlength=self.probabilities.shape[1])
+        return _scores(self.data.y[nodes], self.probabilities[nodes], given)
+
+    def to_frame(self) -> Any:
+        """One row per node as a pandas DataFrame.
+
+        Columns: ``id``, ``predicted``, ``probability``, ``p_<class>`` of each class, ``labelled``
+        and, with ``coverage``, ``classes``: those in the node's set, with | between.
+        """
+        names = {
+            n: self.data[n] for n in ("node_id", "class_names") if self.data.get(n) is not None
+        }
+        frame = prediction_frame(Data(num_nodes=len(self.labelled), **names), self.probabilities)
+        frame["labelled"] = self.labelled.numpy()
+        if self.sets is not None:
+            called = [str(name) for name in own_classes(self.data, self.sets.shape[1])]
+            frame["classes"] = [
+                "|".join(name for name, held in zip(called, row, strict=False) if held)
+                for row in self.sets.tolist()
+            ]
+        return frame
+
+    def write(self, path: str | Path) -> None:
+        """Write the frame as ``.csv`` or ``.parquet``; an existing file is replaced."""
+        write_table(self.to_frame(), path, "a predictions file")
+
+    def explain(self, node: Any, label: int | str | None = None) -> "NodeExplanation":
+        """Say why a node got its class: channels, labelled nodes around it, the correction.
+
+        Args:
+            node: Its id; its index where the graph has no ids.
+            label: The class to explain, by name or number; by default the predicted one.
+        """
+        from graphglow.inference.explain_node import explain_node
+
+        return explain_node(self, node, label)
+
+    def __repr__(self) -> str:
+        nodes, labels = len(self.labelled), int(self.labelled.sum())
+        classes = len(self.data.y[self.labelled].unique())
+        lines = [
+            f"Prediction of {nodes:,} nodes: {classes} classes, {labels:,} labels, nothing trained",
+            f"  accuracy {self.accuracy}",
+        ]
+        mask = self.data.get("test_mask")
+        if mask is not None and bool((mask.cpu() & (self.data.y >= 0)).any()):
+            test = self.score("test")
+            lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
+        if self.sets is not None:
+            size = float(self.sets.sum(1).double().mean())
+            lines.append(f"  sets of {size:.2f} classes on average, {self.coverage:.0%} coverage")
+        return "\n".join(lines)
+
+
+def predict(
+    data: Any,
+    learner: LearnerName = UNIVERSAL,
+    *,
+    labels: Literal["train", "train+val"] = "train",
+    coverage: float | None = None,
+    seed: int = 0,
+    device: Literal["auto", "cpu", "cuda"] = "auto",
+    workers: int | None = None,
+    ray: str | None = None,
+) -> Prediction:
+    """Predict the class of every node with a frozen evidence learner; nothing is trained.
+
+    Args:
+        data: The graph: a ``Data``, of which features or edges may be absent, or anything else
+            that :func:`graphglow.load_graph` takes. At least two classes need a label.
+        learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
+            learner itself.
+        labels: Which labels are given: ``"train"``, those in ``train_mask``, or every known label
+            (``y >= 0``) where there is no mask; ``"train+val"``, those in ``val_mask`` too. Others
+            are never read.
+        coverage: Also make a set of classes for each node, which holds the true one with this
+            probability, such as 0.9 (split conformal prediction from leave-one-out scores).
+        seed: Seeds the random projections, and the untrained control.
+        device: Where to compute.
+        workers: Processes that share the work; None: this one alone. The result is the same.
+        ray: The address of a Ray cluster whose machines share the work.
+    """
+    one_of("labels", labels, LABELS)
+    if coverage is not None and not 0 < number("coverage", coverage) < 1:
+        raise InputError(f"coverage must lie between 0 and 1, such as 0.9; got {coverage}")
+    seed = at_least("seed", seed, 0)
+    found = evidence_learner(learner, seed=seed)
+    data = _graph(data)
+    labelled = given_labels(data, labels)
+    known = copy.copy(data)
+    known.y, known.train_mask = torch.where(labelled, data.y, -1), labelled
+    refined, order = run_frozen(
+        found, known, "predict", seed=seed, device=device, workers=workers, ray=ray
+    )
+    assert refined.probabilities is not None
+    probabilities = refined.probabilities.cpu()[order.argsort()]
+    sets = None
+    if coverage is not None:
+        fair = fair_tests(data.y, labelled)
+        sets = conformal_sets(probabilities, probabilities[fair], data.y[fair], coverage)
+    return Prediction(data, probabilities, labelled, sets, coverage, found, refined, order, seed)
+
+
+def run_frozen(
+    learner: EvidenceLearner,
+    data: Data,
+    command: str,
+    *,
+    seed: int,
+    device: str,
+    workers: int | None,
+    ray: str | None,
+    parts: Parts | None = None,
+) -> tuple[RefinedGraph, Tensor]:
+    """Apply a frozen learner to a graph whose nodes are sorted by content, so that order is no
+    input; return what it makes, and that order [N]: node i of it is ``order[i]`` of ``data``.
+    """
+    place = resolve_device(device)
+    run = {"command": command, "learner": learner_identity(learner), "seed": seed}
+    with sharing(data, place, run, workers, ray, parts) as each:
+        order = content_order(data)
+        return learner.refine(reordered(data, order), seed=seed, device=place, each=each), order
+
+
+def content_order(data: Data) -> Tensor:
+    """Sort nodes by content, whatever the numbers of nodes and of classes: [N].
+
+    A class counts by the place of its first node in the order that features and edges make.
+    """
+    if int(data.num_nodes or 0) > MOST:
+        return by_content(data)
+    problem = problem_of(data)
+    bare = replace(problem, labelled=problem.labelled[:0], classes=problem.classes[:0])
+    place = by_content(data, bare).argsort()[problem.labelled]
+    first = torch.full((len(problem.seen),), int(data.num_nodes or 0))
+    first.scatter_reduce_(0, problem.classes, place, "amin")
+    return by_content(data, replace(problem, seen=first.argsort().argsort()))
+
+
+def _graph(source: Any) -> Data:
+    """The graph with checked labels; of a file without a split every label is to be used."""
+    if isinstance(source, Data):
+        data = as_graph(source, need_labels=False, split=any(name in source for name in MASKS))
+    else:
+        data = without_drawn_split(as_graph(source, need_labels=False, split=False))
+    if data.get("y") is None:
+        raise InputError(
+            "predict needs labels, and this graph has no y. Put the known classes of some nodes in "
+            "data.y, and -1 for the others."
+        )
+    if data.get("x") is None and isinstance(data.y, Tensor):
+        data.num_nodes = len(data.y)  # which PyG would guess from the edges
+    names = data.get("class_names")
+    data.y = checked_labels(data.y, int(data.num_nodes), names, need_labels=False)
+    return data
+
+
+def given_labels(data: Data, labels: str) -> Tensor:
+    """Mark the nodes whose labels may be read; refuse fewer than two classes: [N] of bool."""
+    train, val, test = (None if (m := data.get(n)) is None else m.cpu() for n in MASKS)
+    if labels == "train+val" and val is None:
+        raise InputError(
+            "labels='train+val' needs a val_mask, and this graph has none. Leave labels out: then "
+            "every label in train_mask is used, or every known label if there is no mask."
+        )
+    known: Tensor = data.y >= 0
+    given = known
+    if train is not None:
+        given = known & train
+    else:
+        for mask in (val, test):
+            given = given & ~mask if mask is not None else given
+    if labels == "train+val":
+        assert val is not None
+        given = given | (known & val)
+    classes = data.y[given].unique().tolist()
+    if len(classes) < 2:
+        names = own_classes(data, int(data.y.max()) + 1)
+        count = int(given.sum())
+        got = f"all {count} are of class {names[classes[0]]}" if classes else "there are none"
+        raise InputError(
+            f"predict needs given labels of at least two classes, but {got}. Label nodes of "
+            "another class in y, and put them in train_mask if there is one."
+        )
+    return given
+
+
+def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
+    """Mark labelled nodes whose class has another label: [N], [N] -> [N] of bool."""
+    counts = torch.bincount(y[labelled], minlength=int(y.max()) + 1)
+    return labelled & (counts[y.clamp_min(0)] >= 2)
+
+
+def wilson(right: int, count: int) -> Accuracy:
+    """The 95 % interval of a share (E. B. Wilson, 1927)."""
+    if count == 0:
+        return Accuracy(math.nan, 0.0, 1.0, 0)
+    share, z = right / count, NORMAL_95
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    spread = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
+    spread /= 1 + z * z / count
+    return Accuracy(share, max(0.0, centre - spread), min(1.0, centre + spread), count)
+
+
+def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, coverage: float) -> Tensor:
+    """Classes at least as probable as the true class of a share ``coverage`` of tested nodes.
+
+    Split conformal prediction (Sadinle, Lei and Wasserman, 2019) whose scores are leave-one-out
+    probabilities; the predicted class is always in the set. With too few labels every class is.
+
+    Shapes:
+        p [N, C], tested [L, C], y [L] -> [N, C] of bool
+    """
+    count = len(y)
+    rank = math.ceil((count + 1) * coverage - 1e-9)
+    if rank > count:
+        needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+        warnings.warn(
+            f"coverage {coverage:g} needs at least {needed} labels whose class has another one; "
+            f"got {count}, so that every set holds all classes",
+            InputWarning,
+            stacklevel=3,
+        )
+        return torch.ones_like(p, dtype=torch.bool)
+    own = tested.gather(1, y[:, None])[:, 0].sort(descending=True).values
+    sets: Tensor = (p >= own[rank - 1]).scatter(1, p.argmax(1, keepdim=True), True)
+    return sets
+
+
+def _scores(y: Tensor, p: Tensor, given: Tensor) -> Scores:
+    """Measures of probabilities [M, C] against y [M]; ``given`` [C] counts the given labels."""
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        metrics = metrics_of(y, p, [])
+    width = max(p.shape[1], int(y.max()) + 1)
+    whole = torch.nn.functional.pad(p.double(), (0, width - p.shape[1]))
+    own = whole.gather(1, y[:, None]).clamp_min(LEAST_PROBABILITY)
+    seen = given.nonzero()[:, 0].tolist()
+    apart = {c: (y == c).numpy() for c in seen if 0 < int((y == c).sum()) < len(y)}
+    areas = [float(roc_auc_score(is_c, whole[:, c].numpy())) for c, is_c in apart.items()]
+    rarer, precision = min(reversed(seen), key=lambda c: int(given[c])), None
+    if len(seen) == 2 and rarer in apart:
+        precision = float(average_precision_score(apart[rarer], whole[:, rarer].numpy()))
+    return Scores(
+        nodes=len(y),
+        accuracy=metrics["accuracy"],
+        majority=float(torch.bincount(y).max()) / len(y),
+        balanced_accuracy=metrics["balanced_accuracy"],
+        f1_macro=metrics["f1_macro"],
+        log_loss=float(-own.log().mean()),
+        auroc=sum(areas) / len(areas) if areas else None,
+        average_precision=precision,
+    )

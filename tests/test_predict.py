@@ -1,0 +1,294 @@
+"""``graphglow.predict``: what a user may rely on, however good the learner is."""
+
+import math
+import warnings
+
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow import InputError, InputWarning, predict
+from graphglow.predict import conformal_sets, wilson
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def graph(*, nodes=120, classes=3, seed=0, share=0.4, masks=True, noise=1.5):
+    """A random graph, of which a share of the nodes is for training, half the rest for tests."""
+    data = graphglow.synthetic_graph(
+        num_nodes=nodes, num_classes=classes, num_features=12, homophily=0.6,
+        average_degree=4.0, feature_noise=noise, seed=seed,
+    )  # fmt: skip
+    if masks:
+        draw = torch.rand(nodes, generator=torch.Generator().manual_seed(seed))
+        data.train_mask = draw < share
+        data.val_mask = ~data.train_mask & (draw < (1 + share) / 2)
+        data.test_mask = ~data.train_mask & ~data.val_mask
+    return data
+
+
+def run(data, **settings):
+    return predict(data, **{"learner": "untrained", "device": "cpu"} | settings)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return run(graph(), coverage=0.8)
+
+
+def test_every_node_has_a_class_and_probabilities(found):
+    data = found.data
+    assert found.probabilities.shape == (120, 3)
+    assert torch.equal(found.classes, found.probabilities.argmax(1))
+    torch.testing.assert_close(found.probabilities.sum(1), torch.ones(120))
+    assert torch.equal(found.labelled, data.train_mask)
+    assert found.class_names is None
+    assert found.refined.final is not None
+    text = repr(found)
+    assert "120 nodes: 3 classes" in text
+    assert "leave-one-out over" in text
+    assert "test accuracy" in text
+
+
+def test_the_package_hands_out_the_function_whoever_imports_the_module():
+    import graphglow.predict as module_or_function  # noqa: F401
+
+    assert callable(graphglow.predict)
+    assert graphglow.Prediction.__module__ == "graphglow.predict"
+
+
+def test_refine_hands_back_the_same(found):
+    refined = graphglow.refine(found.data, "untrained", device="cpu")
+    torch.testing.assert_close(refined.class_probability, found.probabilities)
+
+
+def test_labels_that_were_not_given_are_never_read(found):
+    other = found.data.clone()
+    hidden = ~other.train_mask
+    other.y[hidden] = (other.y[hidden] + 1) % 3
+    assert torch.equal(run(other).probabilities, found.probabilities)
+    other.y[hidden] = -1
+    assert torch.equal(run(other).probabilities, found.probabilities)
+
+
+def test_which_labels_are_given(found):
+    data = found.data
+    both = run(data, labels="train+val")
+    assert torch.equal(both.labelled, data.train_mask | data.val_mask)
+    bare = graph(masks=False)
+    bare.y[:50] = -1
+    assert torch.equal(run(bare).labelled, bare.y >= 0)
+    tested = graph()
+    del tested.train_mask, tested.val_mask
+    assert torch.equal(run(tested).labelled, ~tested.test_mask)  # test labels are never given
+    with pytest.raises(InputError, match=r"needs a val_mask, and this graph has none"):
+        run(bare, labels="train+val")
+
+
+def test_the_order_of_nodes_makes_no_difference(found):
+    data, order = found.data, torch.randperm(120, generator=torch.Generator().manual_seed(3))
+    other = Data(x=data.x[order], y=data.y[order], edge_index=order.argsort()[data.edge_index])
+    for name in MASKS:
+        other[name] = data[name][order]
+    assert torch.equal(run(other).probabilities, found.probabilities[order])
+
+
+@pytest.mark.parametrize("features", [True, False])
+def test_the_order_of_classes_makes_no_difference(features):
+    data, names = graph(seed=1), torch.tensor([2, 0, 1])
+    data.x = data.x if features else None
+    other = data.clone()
+    other.y = names[data.y]
+    one, two = run(data).probabilities, run(other).probabilities
+    torch.testing.assert_close(two[:, names], one, atol=1e-4, rtol=0)
+
+
+def test_the_same_seed_gives_the_same(found):
+    assert torch.equal(run(found.data).probabilities, found.probabilities)
+    assert run(found.data, seed=1).seed == 1
+
+
+@pytest.mark.parametrize("missing", ["x", "edge_index", "masks"])
+def test_what_may_be_absent(missing):
+    data = graph(masks=missing != "masks")
+    if missing != "masks":
+        data[missing] = None
+    answer = run(data)
+    assert bool(torch.isfinite(answer.probabilities).all())
+    if missing == "x":
+        assert not {"x", "ax"} & set(answer.channels.channel)
+
+
+def test_one_label_per_class():
+    data = graph()
+    data.train_mask = torch.zeros(120, dtype=torch.bool)
+    data.train_mask[[int((data.y == c).nonzero()[0]) for c in range(3)]] = True
+    data.val_mask = data.test_mask = None
+    answer = run(data)
+    assert (answer.accuracy.count, math.isnan(answer.accuracy.value)) == (0, True)
+    assert "unknown" in repr(answer)
+    assert len(answer.channels) == 0
+    assert answer.explain(0).predicted in "012"
+    with pytest.warns(InputWarning, match="needs at least 9 labels .* got 0"):
+        assert bool(run(data, coverage=0.9).sets.all())
+
+
+def test_three_hundred_classes():
+    data = graph(nodes=400, share=0.8)
+    data.y = torch.randperm(400, generator=torch.Generator().manual_seed(0)) % 300
+    answer = run(data)
+    assert answer.probabilities.shape == (400, 300)
+    assert answer.score("test").auroc is not None
+
+
+def test_a_name_or_table_without_a_split_gives_every_label():
+    frame = pd.DataFrame({"id": range(60), "a": torch.randn(60).numpy(), "label": ["p", "q"] * 30})
+    frame.loc[50:, "label"] = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InputWarning)
+        answer = run(frame)
+    assert int(answer.labelled.sum()) == 50
+    assert answer.class_names == ["p", "q"]
+    assert list(answer.to_frame().columns[:5]) == ["id", "predicted", "probability", "p_p", "p_q"]
+
+
+@pytest.mark.parametrize(
+    ("change", "settings", "rule"),
+    [
+        ({"y": None}, {}, "predict needs labels, and this graph has no y"),
+        ({"y": torch.zeros(120).long()}, {}, "at least two classes, but all .* are of class 0"),
+        ({"y": torch.full((120,), -1)}, {}, "at least two classes, but there are none"),
+        ({"y": torch.rand(120)}, {}, "y must hold integer classes"),
+        ({"train_mask": torch.zeros(120).bool()}, {}, "there are none"),
+        ({"train_mask": torch.zeros(7).bool()}, {}, "train_mask must have one entry per node"),
+        ({"x": torch.full((120, 2), math.nan)}, {}, "x must be finite"),
+        ({}, {"labels": "all"}, "labels must be one of train, train\\+val"),
+        ({}, {"coverage": 1.0}, "coverage must lie between 0 and 1"),
+        ({}, {"coverage": "most"}, "coverage must be a number"),
+        ({}, {"seed": -1}, "seed must be >= 0"),
+        ({}, {"learner": "paper"}, "needs an evidence learner"),
+        ({}, {"workers": 0}, "workers must be >= 1"),
+    ],
+)
+def test_what_is_refused(change, settings, rule):
+    data = graph()
+    for name, value in change.items():
+        data[name] = value
+    with pytest.raises(InputError, match=rule):
+        run(data, **settings)
+    with pytest.raises(InputError, match="a graph must be"):
+        run(3)
+
+
+def test_leave_one_out_accuracy_has_an_interval(found):
+    accuracy, train = found.accuracy, found.data.train_mask
+    right = (found.classes == found.data.y)[train]
+    assert accuracy.value == pytest.approx(float(right.double().mean()))
+    assert accuracy.low < accuracy.value < accuracy.high
+    assert accuracy.count == int(train.sum())
+    assert str(wilson(81, 100)) == "81.0 % (72.2 to 87.5 %, leave-one-out over 100 labels)"
+    assert (wilson(0, 5).low, wilson(5, 5).high) == (0.0, 1.0)
+
+
+def test_scores_of_two_classes_and_of_more(found):
+    from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
+
+    test, data = found.score("test"), found.data
+    nodes = data.test_mask
+    y, p = data.y[nodes].numpy(), found.probabilities[nodes].double()
+    p /= p.sum(1, keepdim=True)
+    assert test.nodes == len(y)
+    assert test.log_loss == pytest.approx(log_loss(y, p.numpy(), labels=[0, 1, 2]), abs=1e-6)
+    assert test.auroc == pytest.approx(roc_auc_score(y, p, multi_class="ovr"))
+    assert test.average_precision is None
+    two = graph(classes=2, noise=3.0)
+    two.y[(two.y == 0) & (torch.arange(120) % 4 > 0)] = -1  # class 0 is the rarer one
+    answer = run(two)
+    two_scores = answer.score("test")
+    nodes = two.test_mask & (two.y >= 0)
+    rare, p = (two.y[nodes] == 0).numpy(), answer.probabilities[nodes, 0].numpy()
+    assert two_scores.auroc == pytest.approx(roc_auc_score(rare, p))
+    assert two_scores.average_precision == pytest.approx(average_precision_score(rare, p))
+    assert two_scores.majority == pytest.approx(1 - rare.mean())
+    with pytest.raises(InputError, match=r"score\('test'\) needs a test_mask"):
+        run(graph(masks=False)).score()
+    with pytest.raises(InputError, match="part must be one of"):
+        found.score("exam")
+
+
+def test_the_table_of_nodes(found, tmp_path):
+    frame = found.to_frame()
+    columns = ["id", "predicted", "probability", "p_0", "p_1", "p_2", "labelled", "classes"]
+    assert list(frame) == columns
+    assert frame.labelled.tolist() == found.labelled.tolist()
+    held = [[str(c) for c in range(3) if row[c]] for row in found.sets.tolist()]
+    assert [text.split("|") for text in frame.classes] == held
+    found.write(tmp_path / "p.csv")
+    assert len(pd.read_csv(tmp_path / "p.csv")) == 120
+    with pytest.raises(InputError, match=r"must be \.csv or \.parquet"):
+        found.write(tmp_path / "p.txt")
+
+
+def test_channels_are_ranked_by_leave_one_out_accuracy(found):
+    table = found.channels
+    assert list(table) == ["channel", "about", "accuracy", "log_loss"]
+    assert table.accuracy.is_monotonic_decreasing
+    assert {"x", "spread", "vote", "stack"} <= set(table.channel)
+    assert (table.about != table.channel).all()  # every channel has a name in words
+
+
+def test_sets_always_hold_the_predicted_class(found):
+    assert bool(found.sets.gather(1, found.classes[:, None]).all())
+    p = torch.tensor([[0.6, 0.4], [0.1, 0.9]])
+    tested, y = torch.tensor([[0.9, 0.1]] * 9 + [[0.3, 0.7]]), torch.zeros(10, dtype=torch.int64)
+    assert conformal_sets(p, tested, y, 0.8).tolist() == [[True, False], [False, True]]
+    assert conformal_sets(p, tested, y, 0.9).tolist() == [[True, True], [False, True]]
+
+
+def test_sets_hold_the_true_class_as_often_as_asked():
+    held, size = [], []
+    for seed in range(6):
+        data = graph(nodes=300, classes=4, seed=seed, noise=2.5, share=0.5)
+        answer, test = run(data, coverage=0.9), ~data.train_mask
+        held.append(answer.sets[test].gather(1, data.y[test, None]).double().mean())
+        size.append(answer.sets.sum(1).double().mean())
+    assert 0.88 <= float(torch.stack(held).mean()) <= 0.92
+    assert 1 <= float(torch.stack(size).mean()) < 3
+
+
+@pytest.mark.parametrize("learner", ["untrained", "universal"])
+def test_an_explanation_adds_up_to_the_probabilities(learner):
+    answer = run(graph(seed=2), learner=learner)
+    for node in (0, 7, int(answer.labelled.nonzero()[0])):
+        parts = [answer.explain(node, c) for c in range(3)]
+        for one in parts:
+            assert one.to_frame().contribution.sum() == pytest.approx(one.score, abs=1e-9)
+            assert one.scores == pytest.approx(parts[0].scores)
+        scores = torch.tensor([one.score for one in parts], dtype=torch.float64)
+        expected = answer.probabilities[node].double()
+        torch.testing.assert_close(scores.softmax(0), expected, atol=1e-5, rtol=1e-3)
+
+
+def test_an_explanation_names_the_labelled_nodes_around(found):
+    data, node = found.data, int(found.labelled.nonzero()[0])
+    why = found.explain(node)
+    assert (why.id, why.predicted, why.labelled) == (node, str(int(found.classes[node])), True)
+    assert why.sharpness > 0
+    nodes = why.nodes_frame()
+    assert node not in set(nodes.id)  # its own label has no part
+    assert found.labelled[nodes.id.tolist()].all()
+    assert nodes.label.tolist() == [str(c) for c in data.y[nodes.id.tolist()].tolist()]
+    around = set(data.edge_index[1][data.edge_index[0] == node].tolist())
+    assert {i for i, edge in zip(nodes.id, nodes.input_edge, strict=True) if edge} <= around
+    given = around & set(found.labelled.nonzero()[:, 0].tolist())
+    assert given <= set(nodes.id)
+    strength = (nodes.input_weight + nodes.refined_weight)[nodes.steps.notna()]
+    assert strength.is_monotonic_decreasing
+    assert "sharpness" in why.text()
+    assert why.summary() in repr(why)
+    with pytest.raises(InputError, match="label must be one of the classes 0, 1, 2; got 'z'"):
+        found.explain(node, "z")
+    with pytest.raises(InputError, match=r"index in \[0, 119\]"):
+        found.explain(500)
