@@ -321,7 +321,8 @@ class _Insertion:
             carried=torch.cat([carried for carried, _ in parts], 1).mT,
             of_node=torch.cat(of_node, 1),
         )
-        logits = [frozen.learner.predictor(*final.inputs(some)) for some in self._blocks()]
+        predictor, blocks = frozen.learner.predictor, self._blocks()
+        logits = [predictor(*final.inputs(some)).mean(0) for some in blocks]  # of both members
         return (frozen.refined.sharpness * torch.cat(logits) + self.prior.log()).softmax(1)
 
     def _candidates(self, round_: int, known: Edges) -> Edges:
