@@ -43,7 +43,7 @@ def refining(nodes: int, workers: int, device: str) -> Row:
 def pretraining(share: float, workers: int, device: str, draw: str) -> Row:
     """A share of the usual episodes and steps; start-up of the workers is on the clock."""
     usual = graphglow.EvidencePretrainConfig()
-    names = ("first_episodes", "vote_episodes", "second_episodes", "steps")
+    names = ("first_episodes", "vote_episodes", "second_episodes", "predict_episodes", "steps")
     config = replace(usual, **{n: max(2, round(share * getattr(usual, n))) for n in names})
     sources = [graphglow.load_graph(name) for name in SOURCES]
     torch.zeros(1, device=device)  # so that none of them waits for the device to wake up

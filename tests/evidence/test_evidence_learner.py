@@ -19,7 +19,7 @@ from graphglow.storage import load_tensors, save_tensors
 
 SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "universal.safetensors"
 TINY = EvidencePretrainConfig(
-    first_episodes=4, vote_episodes=4, second_episodes=4, max_nodes=300, pairs=512, nodes=64,
+    first_episodes=4, vote_episodes=4, second_episodes=4, predict_episodes=4, max_nodes=300, pairs=512, nodes=64,
     steps=30,
 )  # fmt: skip
 

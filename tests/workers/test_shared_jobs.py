@@ -23,7 +23,14 @@ from graphglow.workers.blocks import Blocks
 from killed import members, until
 
 TINY = EvidencePretrainConfig(
-    first_episodes=3, vote_episodes=3, second_episodes=3, max_nodes=300, pairs=64, nodes=32, steps=2
+    first_episodes=3,
+    vote_episodes=3,
+    second_episodes=3,
+    predict_episodes=3,
+    max_nodes=300,
+    pairs=64,
+    nodes=32,
+    steps=2,
 )
 REFINED = ("edge_index", "edge_weight", "edge_probability", "probabilities", "pair_log_odds")
 AUDITED = ("edge_log_odds", "pairs", "pair_log_odds")
