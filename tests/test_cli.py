@@ -257,7 +257,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         DEMO,
         targets=(Target("small", "synthetic-small", 5, false_edges=1.0, seeds=2),),
         drawn=0,
-        transfer=replace(DEMO.transfer, epochs=2),
+        gcn={"epochs": 2, "patience": 2, "hidden": 8},
         processes=1,
     )
     monkeypatch.setattr("graphglow.experiments.demo.DEMO", small)

@@ -55,7 +55,8 @@ def test_stages_of_a_refinement_and_of_an_audit_beside_a_gcn(run, monkeypatch):
     monkeypatch.setattr(measure, "in_fresh_process", lambda step, *given: step(*given))
     words = ["bench", "refine", "--targets", "synthetic-small", "--nodes", "300", "--edges", "600"]
     rows = run(*words, "--gcn-epochs", "2", "--device", "cpu", "--json").json["rows"]
-    stages = {"reading", "views", "channels", "candidates", "evidence", "scoring", "other", "all"}
+    stages = {"reading", "views", "channels", "candidates", "evidence", "scoring", "prediction",
+              "other", "all"}  # fmt: skip
     for target in ("synthetic-small", "300"):
         mine = [row for row in rows if (row["target"], row["part"]) == (target, "refine")]
         assert {row["stage"] for row in mine} == stages

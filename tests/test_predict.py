@@ -59,6 +59,7 @@ def test_the_package_hands_out_the_function_whoever_imports_the_module():
     assert graphglow.Prediction.__module__ == "graphglow.predict"
 
 
+@pytest.mark.filterwarnings("ignore:worse")
 def test_refine_hands_back_the_same(found):
     refined = graphglow.refine(found.data, "untrained", device="cpu")
     torch.testing.assert_close(refined.class_probability, found.probabilities)

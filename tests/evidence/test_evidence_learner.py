@@ -19,7 +19,8 @@ from graphglow.storage import load_tensors, save_tensors
 
 SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "universal.safetensors"
 TINY = EvidencePretrainConfig(
-    first_episodes=4, vote_episodes=4, second_episodes=4, predict_episodes=4, max_nodes=300, pairs=512, nodes=64,
+    first_episodes=4, vote_episodes=4, second_episodes=4, predict_episodes=4,
+    max_nodes=300, pairs=512, nodes=64,
     steps=30,
 )  # fmt: skip
 
@@ -178,7 +179,7 @@ def test_foreign_truncated_and_other_files_are_refused(learner, tmp_path):
     tensors, meta = load_tensors(path, "evidence learner")
     other = {k: v for k, v in meta.items() if k not in ("kind", "version")}
     save_tensors(path, "evidence learner", tensors, {**other, "evidence_version": 99})
-    with pytest.raises(InputError, match="evidence version 1; got version 99"):
+    with pytest.raises(InputError, match="evidence version 2; got version 99"):
         EvidenceLearner.load(path)
     save_tensors(path, "learner", tensors, other)
     with pytest.raises(InputError, match="must be a graphglow evidence learner"):

@@ -27,7 +27,8 @@ from graphglow.training.checkpoint import learner_identity
 from graphglow.training.evidence import INPUT_WEIGHTS
 
 SHORT = {
-    "first_episodes": 2, "vote_episodes": 2, "second_episodes": 2, "predict_episodes": 2, "max_nodes": 300, "pairs": 64,
+    "first_episodes": 2, "vote_episodes": 2, "second_episodes": 2, "predict_episodes": 2,
+    "max_nodes": 300, "pairs": 64,
     "nodes": 16, "steps": 2,
 }  # fmt: skip
 LINES = [

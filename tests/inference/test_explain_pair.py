@@ -81,7 +81,7 @@ def test_looking_at_other_pairs_changes_nothing(learner):
     assert known == alone.pairs.shape[1] == more.num_candidates
     for name in ("edge_index", "edge_weight", "edge_probability", "edge_in_input", "probabilities"):
         assert torch.equal(getattr(alone, name), getattr(more, name)), name
-    for name in ("pairs", "pair_probability", "pair_log_odds"):
+    for name in ("pairs", "pair_log_odds"):
         assert torch.equal(getattr(alone, name), getattr(more, name)[..., :known]), name
     assert (alone.context, alone.calibration) == (more.context, more.calibration)
     assert torch.equal(alone.dropped(), more.dropped())

@@ -110,7 +110,7 @@ class Predictor(nn.Module):
                 h = F.gelu(norm(h @ weight)) * keep
             else:
                 mean = h.sum(-2, keepdim=True) / keep.sum(-2, keepdim=True).clamp_min(1)
-                most = h.amax(-2, keepdim=True)
+                most = h.amax(-2, keepdim=True).clamp_min(0)  # absent classes are 0
                 both = torch.cat([mean, most], -1).expand(*h.shape[:-1], -1)
                 h = (h + F.gelu(norm(torch.cat([h, both], -1) @ weight))) * keep
         return h @ self.out

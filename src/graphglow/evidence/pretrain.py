@@ -57,7 +57,7 @@ class EvidencePretrainConfig:
     """Further episodes, for the voter."""
     second_episodes: int = 300
     """Further episodes, for the second round's scorer."""
-    predict_episodes: int = 1200
+    predict_episodes: int = 400
     """Further episodes, for the predictor."""
     random_share: float = 0.4
     """Share of episodes on random graphs."""

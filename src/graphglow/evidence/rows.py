@@ -231,10 +231,10 @@ def _numbers(rows: "Rows") -> Tensor:
 def low_rank(rows: Rows, width: int, generator: torch.Generator) -> Tensor:
     """Columns of the leading singular vectors, unit rows: [N, D] -> [N, <= width].
 
-    Randomised subspace iteration (Halko, Martinsson and Tropp, 2011) with twice the columns that
-    are kept. Singular values are shrunk, ``s^2 - t s_cut^2`` with s_cut the first that is left
-    out: columns near the cut, which no iteration separates, hardly count, so that another draw
-    gives the same cosines. t is 1, and 0.9 where all singular values are alike. Rows of which
+    Randomised subspace iteration (Halko, Martinsson and Tropp, 2011) with half as many columns
+    again as are kept. Singular values are shrunk, ``s^2 - t s_cut^2`` with s_cut the first that is
+    left out: columns near the cut, which no iteration separates, hardly count, so that another
+    draw gives the same cosines. t is 1, and 0.9 where all singular values are alike. Rows of which
     next to nothing is left stay short (:data:`SHORT`). Narrow rows are returned as they are.
     """
     return low_rank_map(rows, width, generator)[0]
@@ -246,11 +246,11 @@ def low_rank_map(rows: Rows, width: int, generator: torch.Generator) -> tuple[Te
     if columns <= width:
         return unit(as_dense(rows)), LowRank(None)
     numbers = _numbers(rows)
-    wide = min(2 * width, rows.shape[0], columns)
+    wide = min(3 * width // 2, rows.shape[0], columns)
     back = transposed(rows)
     q = moved(rows, drawn((columns, wide), generator, numbers.device))
-    for i in range(ITERATIONS):  # two of them leave columns independent in double precision
-        q = moved(rows, moved(back, q if i % 2 else orthonormal(q)))
+    for _ in range(ITERATIONS):
+        q = moved(rows, moved(back, orthonormal(q)))
     q = orthonormal(orthonormal(q))
     z = times(back, q)  # [D, wide]; rows is about q z^T
     del q

@@ -43,12 +43,7 @@ SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
     "lambda": ("input_weight", tuple(tenths / 10 for tenths in range(1, 10))),
     "pivots": ("num_pivots", (50, 100, 200, 400, 800, 1000, 1200, 1400, 2000)),
 }
-EVIDENCE_PRETRAINING = {
-    "first_episodes": 100,
-    "vote_episodes": 70,
-    "second_episodes": 100,
-    "predict_episodes": 200,
-}
+EVIDENCE_PRETRAINING = {"first_episodes": 100, "vote_episodes": 70, "second_episodes": 100}
 """Of the evidence learners of Tables 1 and 2, one per set of sources: a third of the default."""
 
 
