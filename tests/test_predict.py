@@ -293,3 +293,23 @@ def test_an_explanation_names_the_labelled_nodes_around(found):
         found.explain(node, "z")
     with pytest.raises(InputError, match=r"index in \[0, 119\]"):
         found.explain(500)
+
+
+def test_a_new_node_by_itself_from_a_file_and_with_everything_predicted_again(found, tmp_path):
+    data, node = found.data, int((~found.labelled).nonzero()[0])
+    touching = (data.edge_index == node).any(0)
+    ends = data.edge_index[:, touching]
+    pairs = torch.where(ends == node, len(data.y), ends)
+    pairs = pairs[:, pairs[0] != pairs[1]]
+    new = found.predict_new(data.x[[node]], pairs)
+    torch.testing.assert_close(new[0], found.probabilities[node], atol=1e-3, rtol=0)  # a copy
+    found.save(tmp_path / "p.safetensors")
+    again = graphglow.Prediction.load(tmp_path / "p.safetensors")
+    assert torch.equal(again.probabilities, found.probabilities)
+    assert str(again) == str(found)
+    torch.testing.assert_close(again.predict_new(data.x[[node]], pairs), new)
+    whole = found.predict_new(data.x[[node]], pairs, full=True)
+    assert whole.shape == new.shape
+    assert float(whole.sum()) == pytest.approx(1, abs=1e-4)
+    with pytest.raises(InputError, match="full=True needs the graph itself"):
+        again.predict_new(data.x[[node]], pairs, full=True)

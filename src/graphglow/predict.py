@@ -9,6 +9,7 @@ import copy
 import math
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -18,10 +19,13 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
 from graphglow.errors import InputError, InputWarning
+from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.order import MOST, by_content, reordered
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph
+from graphglow.evidence.stored import load_state, save_state
 from graphglow.graphs import as_graph
 from graphglow.graphs.check import MASKS, checked_labels
 from graphglow.graphs.load import without_drawn_split
@@ -213,6 +217,91 @@ class Prediction:
         from graphglow.inference.explain_node import explain_node
 
         return explain_node(self, node, label)
+
+    def predict_new(
+        self, x: Any = None, edges: Any = None, *, edge_weight: Any = None, full: bool = False
+    ) -> Tensor:
+        """Class probabilities of nodes that were not in the graph: [M, C].
+
+        They are answered from their neighbours' views and the stored solutions, in milliseconds;
+        nothing of the old nodes changes. That is exact for a node that changes nothing, such as
+        a copy of an unlabelled one.
+
+        Args:
+            x: Their features, one row each, with the columns of the graph; without features, a
+                tensor [M, 0].
+            edges: Pairs [2, E], each with a new end: old nodes by their index, new ones from N on.
+            edge_weight: One weight for each pair.
+            full: Predict the whole grown graph again instead.
+        """
+        features = torch.as_tensor(x)
+        pairs = torch.empty(2, 0, dtype=torch.int64) if edges is None else torch.as_tensor(edges)
+        if full:
+            return self._grown(features, pairs, edge_weight)
+        nodes, place = len(self.labelled), self.order.argsort()
+        old = (pairs >= 0) & (pairs < nodes)
+        pairs = torch.where(old, place[pairs.clamp(0, nodes - 1).long()], pairs)
+        weight = None if edge_weight is None else torch.as_tensor(edge_weight)
+        return insert(self._frozen, features, pairs, weight).cpu()
+
+    @cached_property
+    def _frozen(self) -> FrozenGraph:
+        return FrozenGraph.of(self.learner, self.refined)
+
+    def _grown(self, x: Tensor, pairs: Tensor, edge_weight: Any) -> Tensor:
+        old = self.data
+        if old.get("edge_index") is None:
+            raise InputError(
+                "full=True needs the graph itself, which a saved file does not hold. Leave full "
+                "out, or predict the grown graph with graphglow.predict."
+            )
+        more = len(x)
+        grown = Data(
+            x=None if old.x is None else torch.cat([old.x, x.to(old.x)]),
+            y=torch.cat([torch.where(self.labelled, old.y, -1), old.y.new_full((more,), -1)]),
+            edge_index=torch.cat([old.edge_index, pairs], 1),
+            num_nodes=len(old.y) + more,
+        )
+        if old.get("edge_weight") is not None or edge_weight is not None:
+            known = old.get("edge_weight")
+            known = torch.ones(old.edge_index.shape[1]) if known is None else known
+            fresh = torch.ones(pairs.shape[1]) if edge_weight is None else edge_weight
+            grown.edge_weight = torch.cat([known, torch.as_tensor(fresh).to(known)])
+        return predict(grown, self.learner, seed=self.seed).probabilities[len(old.y) :]
+
+    def save(self, path: str | Path) -> None:
+        """Write the prediction and its learner as one safetensors file, for new nodes to come.
+
+        Features and edges of the graph are not in it as they were given.
+        """
+        kept = {"probabilities": self.probabilities, "labelled": self.labelled}
+        kept |= {"order": self.order, "y": self.data.y}
+        kept |= {name: self.data[name] for name in MASKS if self.data.get(name) is not None}
+        if self.sets is not None:
+            kept["sets"] = self.sets
+        ids = self.data.get("node_id")
+        facts = {
+            "class_names": self.class_names,
+            "node_id": None if ids is None else [getattr(i, "item", lambda i=i: i)() for i in ids],
+            "coverage": self.coverage,
+            "seed": self.seed,
+            "name": str(self.data.get("name", "graph")),
+        }
+        save_state(path, self._frozen, kept, facts)
+
+    @classmethod
+    def load(cls, path: str | Path, device: str = "cpu") -> "Prediction":
+        """Read what :meth:`save` wrote; anything else is refused in one sentence."""
+        frozen, kept, facts = load_state(path, device)
+        own = {name: facts[name] for name in ("class_names", "node_id") if facts[name] is not None}
+        masks = {name: kept[name] for name in MASKS if name in kept}
+        data = Data(y=kept["y"], num_nodes=len(kept["y"]), name=facts["name"], **own, **masks)
+        made = cls(
+            data, kept["probabilities"], kept["labelled"], kept.get("sets"), facts["coverage"],
+            frozen.learner, frozen.refined, kept["order"], facts["seed"],
+        )  # fmt: skip
+        vars(made)["_frozen"] = frozen
+        return made
 
     def __repr__(self) -> str:
         nodes, labels = len(self.labelled), int(self.labelled.sum())
