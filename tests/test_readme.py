@@ -24,7 +24,8 @@ def test_the_python_blocks_and_then_the_commands_run_in_one_folder(tmp_path: Pat
     assert (tmp_path / "refined.csv").read_text().startswith("source,target,weight")
     lines = [line for block in blocks("bash") for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("graphglow ")]
-    assert [words[1] for words in commands] == ["refine", "transfer", "audit", "compare", "explain"]
+    expected = ["predict", "refine", "transfer", "audit", "compare", "explain"]
+    assert [words[1] for words in commands] == expected
     for words in commands:
         run(["-m", *words], tmp_path)
     assert (tmp_path / "better.csv").is_file()

@@ -74,11 +74,16 @@ def test_classes_that_are_not_there_change_nothing():
     torch.testing.assert_close(out, predictor(odds, trust, more))
 
 
-def test_parts_add_up_to_the_mean_of_both_members():
+def test_the_answer_is_the_mean_of_the_members_and_half_of_the_stack():
     predictor, odds, trust, more = inputs()
+    stack = CHANNELS.index("stack")
+    odds[2, :, stack] = 0  # absent at one node
+    mean = predictor(odds, trust, more).mean(0)
+    wanted = (mean + odds[..., stack]) / 2
+    wanted[2] = mean[2]
+    torch.testing.assert_close(predictor.answer(odds, trust, more), wanted)
     weight, added = predictor.parts(odds, trust, more)
-    said = (odds @ weight[..., None])[..., 0] + added
-    torch.testing.assert_close(said, predictor(odds, trust, more).mean(0))
+    torch.testing.assert_close((odds @ weight[..., None])[..., 0] + added, wanted)
 
 
 def test_residuals_are_carried_as_a_plain_loop_carries_them():

@@ -322,7 +322,7 @@ class _Insertion:
             of_node=torch.cat(of_node, 1),
         )
         predictor, blocks = frozen.learner.predictor, self._blocks()
-        logits = [predictor(*final.inputs(some)).mean(0) for some in blocks]  # of both members
+        logits = [predictor.answer(*final.inputs(some)) for some in blocks]
         return (frozen.refined.sharpness * torch.cat(logits) + self.prior.log()).softmax(1)
 
     def _candidates(self, round_: int, known: Edges) -> Edges:

@@ -37,6 +37,7 @@ FINAL = ("fx", "ffx")
 FINAL_CHANNELS = ("ffx", "spread_f", "community_f", "hidden_f")
 CHANNELS = (*VOTERS, "vote", *FINAL_CHANNELS, "stack")
 """All that the network reads."""
+STACK = CHANNELS.index("stack")
 RESIDUALS = ("label", "vote", "hidden_f")
 """What is taken off the labels that are carried to a node: the class shares, or an answer."""
 CARRIED = tuple(f"{what}_{graph}{step}" for graph in "af" for step in (1, 2) for what in RESIDUALS)
@@ -56,7 +57,8 @@ class Predictor(nn.Module):
     correction that reads, for each class of each node, the channels' log-odds, what labels around
     the node say against them, and what is known of class, node and graph; hidden layers also read
     the mean and the greatest over the classes. The first is ahead where labels are few, the second
-    where they are many, and the mean of both is ahead of either (docs/evidence.md).
+    where they are many, and the mean of both is ahead of either; :meth:`answer` adds the stack
+    (docs/evidence.md).
 
     Shapes:
         odds [.., C, V], trust [.., V, T], more [.., C, F], present [.., C] of bool -> [2, .., C]
@@ -82,14 +84,30 @@ class Predictor(nn.Module):
         corrected = backbone + self.correction(odds, backbone, more, present)
         return torch.stack([self.alone(odds, trust), corrected])
 
-    def parts(self, odds: Tensor, trust: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
-        """The answer taken apart: channels' weights [.., V], and what is added [.., C].
+    def answer(self, odds: Tensor, trust: Tensor, more: Tensor) -> Tensor:
+        """Logits over the class shares: the mean of both members, and half of the stack.
 
-        The mean of both members is ``odds @ weight + added``.
+        A stack that is absent, for want of a label to test it on, does not count.
+
+        Shapes:
+            odds [.., C, V], trust [.., V, T], more [.., C, F] -> [.., C]
         """
-        weight = (self.alone.weights(trust) + self.attention.weights(trust)) / 2
-        added = self.correction(odds, self.attention(odds, trust), more) / 2
+        half = self._of_stack(odds)
+        members: Tensor = self(odds, trust, more)
+        return (1 - half) * members.mean(0) + half * odds[..., STACK]
+
+    def parts(self, odds: Tensor, trust: Tensor, more: Tensor) -> tuple[Tensor, Tensor]:
+        """The answer taken apart, ``odds @ weight + added``: weights [.., V] and added [.., C]."""
+        half = self._of_stack(odds)
+        weight = (1 - half) * (self.alone.weights(trust) + self.attention.weights(trust)) / 2
+        weight[..., STACK] += half[..., 0]
+        added = (1 - half) * self.correction(odds, self.attention(odds, trust), more) / 2
         return weight, added
+
+    @staticmethod
+    def _of_stack(odds: Tensor) -> Tensor:
+        """The share of the stack in the answer about each node: [.., 1]."""
+        return 0.5 * odds[..., STACK].any(-1, keepdim=True).to(odds)
 
     def correction(
         self, odds: Tensor, backbone: Tensor, more: Tensor, present: Tensor | None = None
@@ -315,13 +333,13 @@ def _off_diagonal(graph: SparseMatrix) -> SparseMatrix:
 
 
 @stage("prediction")
-def predict_classes(predictor: nn.Module, final: FinalRound) -> Channel:
+def predict_classes(predictor: Predictor, final: FinalRound) -> Channel:
     """The network's answer about every node; its sharpness by leave-one-out."""
     problem = final.problem
     if len(problem.seen) < 2:
         return absent(problem)
     step = max(1, AT_ONCE // len(problem.seen))
     every = torch.arange(problem.num_nodes, device=problem.device)
-    parts = [predictor(*final.inputs(some)).mean(0) for some in torch.split(every, step)]
+    parts = [predictor.answer(*final.inputs(some)) for some in torch.split(every, step)]
     logits = torch.cat(parts)
     return sharpened(problem, logits)

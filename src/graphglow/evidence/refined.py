@@ -1,6 +1,7 @@
 """A refined graph: what the two rounds make of a problem, in closed form."""
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
-from graphglow.evidence.predictor import FinalRound, final_round, predict_classes
+from graphglow.evidence.predictor import FinalRound, Predictor, final_round, predict_classes
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
     CARRIED,
@@ -33,6 +34,13 @@ PAIRS = 2**20  # looked up at once
 ENDS = 2**24  # of edges that are ranked at once
 LEAST_WEIGHT = 0.01
 """Of an edge at or below chance that is kept all the same: a weight of 0 would be no edge."""
+
+
+class PredictingLearner(Learner, Protocol):
+    """A learner that also predicts classes."""
+
+    @property
+    def predictor(self) -> Predictor: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +164,7 @@ class RefinedGraph:
 
 
 def refine_problem(
-    learner: Learner,
+    learner: PredictingLearner,
     problem: Problem,
     generator: torch.Generator,
     also: Tensor | None = None,
@@ -178,7 +186,7 @@ def refine_problem(
     return refined if also is None else _with_pairs(refined, also)
 
 
-def refine_known(learner: Learner, known: Voted, each: Each = in_turn) -> RefinedGraph:
+def refine_known(learner: PredictingLearner, known: Voted, each: Each = in_turn) -> RefinedGraph:
     """Score the candidates of both rounds, and predict classes over the graph that they make."""
     problem = known.second.first.problem
     blocks = pair_blocks(known.pairs)
@@ -188,7 +196,7 @@ def refine_known(learner: Learner, known: Voted, each: Each = in_turn) -> Refine
     return _predicted(learner, refined) if len(problem.seen) > 1 else refined
 
 
-def _predicted(learner: Learner, refined: RefinedGraph) -> RefinedGraph:
+def _predicted(learner: PredictingLearner, refined: RefinedGraph) -> RefinedGraph:
     """With the predictor's answer over the refined graph."""
     final = final_round(refined.known, refined.adjacency())
     answer = predict_classes(learner.predictor, final)
