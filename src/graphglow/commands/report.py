@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from graphglow.experiments.demo import Summary
 
 NEXT = """
-next:   graphglow transfer --learner universal --target wine --predictions wine.csv
-        graphglow refine --target wine --out better.csv --predictions classes.csv"""
+next:   graphglow predict --target wine --out wine.csv
+        graphglow refine --target wine --out better.csv"""
 
 
 def demo(  # noqa: D417 (flags.py says the rest)
