@@ -265,7 +265,9 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
     first = run("demo", "--picture", "around.svg")
     assert (first.status, first.err) == (0, "")
     assert str(tmp_path / "demo_report.html") in first.out
-    assert "graphglow over the best of GCN, MLP and kNN graph:" in " ".join(first.out.split())
+    assert "predict over the best of GCN, a bag of five and logistic regression:" in " ".join(
+        first.out.split()
+    )
     assert "of the injected edges" in " ".join(first.out.split())
     assert Path("around.svg").read_text().startswith("<svg")
     assert "--overwrite" in run("demo", "--picture", "around.svg").refuses()

@@ -71,6 +71,6 @@ def test_learners_say_what_they_are():
     assert repr(graphglow.load_learner("untrained")) == "EvidenceLearner(version 2; untrained)"
     known = repr(graphglow.load_learner())
     assert known.startswith("EvidenceLearner(version 2; trained on ")
-    assert known.endswith(" graphs: acm, airports-brazil, airports-europe, ..., 2026-11-16)")
+    assert known.endswith(" graphs: acm, airports-brazil, airports-europe, ..., 2026-11-18)")
     paper = repr(graphglow.load_learner("paper"))
     assert "trained on 7 graphs: cora, citeseer, pubmed, ..., 2026-" in paper

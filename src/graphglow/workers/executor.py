@@ -171,6 +171,7 @@ def _interrupted_later() -> Iterator[None]:
 
 
 def _begin(threads: int) -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # should it not be inherited
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     warnings.simplefilter("ignore")
     torch.set_num_threads(threads)
