@@ -40,11 +40,12 @@ from torch_geometric.nn import GAE
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from graphglow import load_graph
+from graphglow.audit import audit, load_auditor
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import COMPARED, shift_to
 from graphglow.auditing.episodes import Damaged, damaged
-from graphglow.auditing.ground import ground_of
-from graphglow.auditing.pretrain import (
+from graphglow.auditing.pair_inputs import ground_of
+from graphglow.auditing.pretraining import (
     RANDOM,
     AuditPretrainConfig,
     Lesson,
@@ -52,15 +53,19 @@ from graphglow.auditing.pretrain import (
     hard_pairs,
     lesson_of,
 )
-from graphglow.auditing.standing import EVIDENCE, evidence_of, pairs_without_edge, standing_of
+from graphglow.auditing.reference_tables import (
+    EVIDENCE,
+    evidence_of,
+    pairs_without_edge,
+    standing_of,
+)
 from graphglow.evidence import order as content
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.evidence.problem import problem_of
-from graphglow.experiments.open_world.targets import FOLDS
-from graphglow.experiments.open_world.targets import family_of as family
-from graphglow.experiments.provenance import provenance
-from graphglow.inference.audit import audit, load_auditor
-from graphglow.inference.refine import refine
+from graphglow.lab.open_world.targets import FOLDS
+from graphglow.lab.open_world.targets import family_of as family
+from graphglow.lab.provenance import provenance
+from graphglow.refine import refine
 from graphglow.storage import append_line
 
 CONDITIONS: dict[str, tuple[str, float, float, float]] = {

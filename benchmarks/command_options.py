@@ -16,9 +16,9 @@ from typing import Any
 
 import tyro
 
-from graphglow.baselines import METHODS
 from graphglow.commands import COMMANDS, MODULES, bench, fit, flags, results, train
 from graphglow.commands.options import KINDS
+from graphglow.competitors import METHODS
 from graphglow.training import PaperConfig
 
 PAPER = {

@@ -10,9 +10,9 @@ import statistics
 import sys
 from pathlib import Path
 
-from graphglow.baselines import METHODS
-from graphglow.experiments.paper import BOTH_TABLES, GRAPHS
-from graphglow.experiments.runs.rows import ResultRow, read_rows
+from graphglow.competitors import METHODS
+from graphglow.lab.paper import BOTH_TABLES, GRAPHS
+from graphglow.lab.runs.rows import ResultRow, read_rows
 from marked_page import markdown, write_page
 
 CITATION = ("cora", "citeseer", "pubmed")

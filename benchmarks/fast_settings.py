@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from graphglow import LearnerConfig, PaperConfig, StructureLearner, load_graph, transfer_many
-from graphglow.experiments.provenance import provenance
+from graphglow.lab.provenance import provenance
 from graphglow.storage import append_line
 
 SETTINGS = {  # name -> changes of the configuration, delta of the learner

@@ -23,10 +23,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments.paper import CITATION, NAMES, SOCIAL
-from graphglow.experiments.paper.cells import Cell
-from graphglow.experiments.runs.config import ReproduceConfig, as_compared, merged
-from graphglow.experiments.runs.learners import (
+from graphglow.graph import DATASETS
+from graphglow.lab.paper import CITATION, NAMES, SOCIAL
+from graphglow.lab.paper.cells import Cell
+from graphglow.lab.runs.config import ReproduceConfig, as_compared, merged
+from graphglow.lab.runs.learners import (
     Lesson,
     find_learner,
     holds,
@@ -35,12 +36,11 @@ from graphglow.experiments.runs.learners import (
     load_with_split,
     make_learner,
 )
-from graphglow.experiments.runs.reproduce import learner_folder, reproduce
-from graphglow.experiments.runs.rows import read_rows, without_repeats
-from graphglow.experiments.search.settings import Settings, config_of
-from graphglow.graphs import DATASETS
+from graphglow.lab.runs.reproduce import learner_folder, reproduce
+from graphglow.lab.runs.rows import read_rows, without_repeats
+from graphglow.lab.search.settings import Settings, config_of
+from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
-from graphglow.structure import StructureLearner
 from graphglow.training import PretrainConfig
 from marked_page import ROOT, markdown, rewrite
 

@@ -22,8 +22,8 @@ from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.stored import load_state, save_state
-from graphglow.experiments.bench.config import stamped
-from graphglow.experiments.bench.refine import RefineBench, graph_for
+from graphglow.lab.bench.config import stamped
+from graphglow.lab.bench.refine import RefineBench, graph_for
 
 Result = TypeVar("Result")
 

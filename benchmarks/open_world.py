@@ -23,13 +23,13 @@ from statistics import mean
 import torch
 
 from graphglow import PaperConfig, fit_many, transfer_many
-from graphglow.baselines import METHODS
-from graphglow.experiments.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
-from graphglow.experiments.open_world.standings import Found
-from graphglow.experiments.open_world.suite import SuiteConfig, run_suite
-from graphglow.experiments.open_world.targets import draw, find_targets
-from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.graphs.load import data_folder
+from graphglow.competitors import METHODS
+from graphglow.graph.load import data_folder
+from graphglow.lab.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
+from graphglow.lab.open_world.standings import Found
+from graphglow.lab.open_world.suite import SuiteConfig, run_suite
+from graphglow.lab.open_world.targets import draw, find_targets
+from graphglow.lab.runs.reproduce import found_rows
 from graphglow.storage import append_line
 from marked_page import NO_ROWS, ROOT, markdown, rewrite
 

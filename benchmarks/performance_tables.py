@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from graphglow.experiments.bench.config import Row, shown
+from graphglow.lab.bench.config import Row, shown
 from marked_page import NO_ROWS, markdown, write_page
 
 MODEL = ("refinements", "pivots", "precision", "delta", "seed")

@@ -36,11 +36,14 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.baselines import METHODS, fit
+from graphglow.competitors import METHODS, fit
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.experiments.bench.refine import RefineBench, graph_for
-from graphglow.experiments.open_world.methods import (
+from graphglow.graph import load_graph
+from graphglow.graph.load import data_folder
+from graphglow.graph.perturb import add_edges
+from graphglow.lab.bench.refine import RefineBench, graph_for
+from graphglow.lab.open_world.methods import (
     HIDDEN,
     accuracy,
     channel_mixtures,
@@ -50,15 +53,12 @@ from graphglow.experiments.open_world.methods import (
     settings_of,
     untrained_like,
 )
-from graphglow.experiments.open_world.standings import LABELS, Found
-from graphglow.experiments.open_world.targets import Target, attacked_files, draw, find_targets
-from graphglow.experiments.provenance import provenance
-from graphglow.experiments.runs.reproduce import found_rows
-from graphglow.graphs import load_graph
-from graphglow.graphs.load import data_folder
-from graphglow.graphs.perturb import add_edges
-from graphglow.inference.refine import chosen
+from graphglow.lab.open_world.standings import LABELS, Found
+from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
+from graphglow.lab.provenance import provenance
+from graphglow.lab.runs.reproduce import found_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.refine import chosen
 from graphglow.storage import append_line
 from graphglow.training.device import peak_memory_bytes, reset_peak_memory, resolve_device
 

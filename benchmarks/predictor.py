@@ -28,17 +28,17 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.pretrain import (
+from graphglow.evidence.pretraining import (
     ALL_SOURCES,
     STAGES,
     ClassBatch,
     EvidencePretrainConfig,
     pretrain_folds,
 )
-from graphglow.experiments.open_world.targets import Target, draw, find_targets
-from graphglow.experiments.provenance import provenance
-from graphglow.graphs import load_graph
-from graphglow.graphs.load import data_folder
+from graphglow.graph import load_graph
+from graphglow.graph.load import data_folder
+from graphglow.lab.open_world.targets import Target, draw, find_targets
+from graphglow.lab.provenance import provenance
 
 CONDITIONS = (
     "as it is", "1 label per class", "3 labels per class", "5 labels per class",

@@ -12,10 +12,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.paper.cells import EXPERIMENTS, Cell, select_cells
-from graphglow.experiments.runs.config import ReproduceConfig
-from graphglow.experiments.runs.reproduce import reproduce
-from graphglow.experiments.search.settings import read_settings
+from graphglow.lab.paper.cells import EXPERIMENTS, Cell, select_cells
+from graphglow.lab.runs.config import ReproduceConfig
+from graphglow.lab.runs.reproduce import reproduce
+from graphglow.lab.search.settings import read_settings
 
 LARGE = ("pubmed", "cornell5")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from graphglow.experiments.paper.cells import EXPERIMENTS
-from graphglow.experiments.runs.config import ReproduceConfig
-from graphglow.experiments.runs.rows import ResultRow
+from graphglow.lab.paper.cells import EXPERIMENTS
+from graphglow.lab.runs.config import ReproduceConfig
+from graphglow.lab.runs.rows import ResultRow
 from graphglow.report.comparison import ALONE, LEFT_OUT, OUTDATED, Cell, compare
 from marked_page import markdown
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from graphglow.experiments import paper as numbers
-from graphglow.experiments.paper import GRAPHS, LEARNED_ON, NAMES, OWN_LINES
-from graphglow.experiments.paper.cells import DAMAGED_GRAPHS, DAMAGES
-from graphglow.experiments.runs.rows import ResultRow
+from graphglow.lab import paper as numbers
+from graphglow.lab.paper import GRAPHS, LEARNED_ON, NAMES, OWN_LINES
+from graphglow.lab.paper.cells import DAMAGED_GRAPHS, DAMAGES
+from graphglow.lab.runs.rows import ResultRow
 from graphglow.report.curves import meaning, measured_graphs
 from marked_page import NO_ROWS, markdown
 from reproduction_cells import (

@@ -13,15 +13,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.runs.reproduce import found_rows, with_outdated
-from graphglow.experiments.runs.rows import (
+from graphglow.lab.paper import GRAPHS
+from graphglow.lab.runs.reproduce import found_rows, with_outdated
+from graphglow.lab.runs.rows import (
     ResultRow,
     counted,
     origins,
     without_repeats,
 )
-from graphglow.experiments.search.settings import Settings, read_settings
+from graphglow.lab.search.settings import Settings, read_settings
 from graphglow.report.comparison import JUDGED as REPORTED
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from marked_page import NO_ROWS, ROOT, markdown, rewrite

@@ -32,18 +32,18 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.ground import ground_of
+from graphglow.audit import load_auditor
+from graphglow.auditing.pair_inputs import ground_of
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
 from graphglow.evidence.problem import problem_of
-from graphglow.experiments.bench.config import Row, stamped
-from graphglow.experiments.bench.measure import median_seconds
-from graphglow.experiments.bench.refine import RefineBench, graph_for
-from graphglow.experiments.open_world.targets import few_labels, find_targets
-from graphglow.graphs.load import data_folder
-from graphglow.inference.audit import load_auditor
-from graphglow.ops import pairs as ops
-from graphglow.ops.search import Search
+from graphglow.graph.load import data_folder
+from graphglow.lab.bench.config import Row, stamped
+from graphglow.lab.bench.measure import median_seconds
+from graphglow.lab.bench.refine import RefineBench, graph_for
+from graphglow.lab.open_world.targets import few_labels, find_targets
+from graphglow.linalg import pairs as ops
+from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
@@ -198,7 +198,7 @@ def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     whole: dict[str, Tensor] = {}
     for left in (0.0, 1e-6, 1e-4, 1e-3, 1e-2):
         began = time.process_time()
-        with mock.patch("graphglow.evidence.rows.LEFT", left or -1.0):  # 0: all columns
+        with mock.patch("graphglow.linalg.rows.LEFT", left or -1.0):  # 0: all columns
             made = evidence_learner().refine(data, seed=seed, device=device)
         spent = time.process_time() - began
         assert made.probabilities is not None

@@ -18,8 +18,8 @@ import torch
 
 import graphglow
 from graphglow.evidence import pretrain_evidence
-from graphglow.experiments.bench.config import Row, stamped
-from graphglow.experiments.bench.refine import RefineBench, graph_for
+from graphglow.lab.bench.config import Row, stamped
+from graphglow.lab.bench.refine import RefineBench, graph_for
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line, checksum
 from graphglow.training.device import resolve_device

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from graphglow.experiments.paper.cells import EXPERIMENTS, Cell
-from graphglow.experiments.runs.run import cell_facts
+from graphglow.lab.paper.cells import EXPERIMENTS, Cell
+from graphglow.lab.runs.run import cell_facts
 
 REPO = Path(__file__).parents[1]
 PAGES = ("README.md", "docs/reproduction.md")

@@ -22,7 +22,7 @@ from graphglow.commands import COMMANDS, terminal
 from graphglow.commands.flags import GraphFlags, ManyGraphFlags
 from graphglow.commands.options import table
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs.write import WRITERS
+from graphglow.graph.write import WRITERS
 from graphglow.storage import claimed
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
@@ -230,7 +230,7 @@ def test_datasets_says_which_files_are_there(run, tmp_path):
     (tmp_path / "CiteSeer" / "raw" / "ind.citeseer.x").touch()
     facts = run("datasets", "--data-root", tmp_path, "--json").json
     rows = {row["name"]: row for row in facts["datasets"]}
-    assert set(rows) == set(graphglow.graphs.DATASETS)
+    assert set(rows) == set(graphglow.graph.DATASETS)
     assert {name: rows[name]["found"] for name in ("cora", "citeseer", "pubmed", "wine")} == {
         "cora": True, "citeseer": True, "pubmed": False, "wine": True,
     }  # fmt: skip
@@ -251,7 +251,7 @@ def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
 
 
 def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypatch):
-    from graphglow.experiments.demo import DEMO, Target
+    from graphglow.lab.demo import DEMO, Target
 
     small = replace(
         DEMO,
@@ -260,7 +260,7 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
         gcn={"epochs": 2, "patience": 2, "hidden": 8},
         processes=1,
     )
-    monkeypatch.setattr("graphglow.experiments.demo.DEMO", small)
+    monkeypatch.setattr("graphglow.lab.demo.DEMO", small)
     monkeypatch.chdir(tmp_path)
     first = run("demo", "--picture", "around.svg")
     assert (first.status, first.err) == (0, "")
@@ -482,7 +482,7 @@ def test_predictions_name_ids_classes_and_probabilities(run, home, tmp_path):
 def test_output_is_checked_before_training(run, tmp_path, monkeypatch, words):
     for name in ("pretrain", "transfer"):
         monkeypatch.setattr(training, name, never)
-    monkeypatch.setattr("graphglow.experiments.demo.run_demo", never)
+    monkeypatch.setattr("graphglow.lab.demo.run_demo", never)
     suffix = ".pt" if words[0] == "refine" else ".st"
     taken, folder = tmp_path / f"taken{suffix}", tmp_path / f"folder{suffix}"
     plain, link = tmp_path / "plain", tmp_path / f"link{suffix}"
@@ -528,10 +528,15 @@ def test_a_file_that_cannot_be_written_costs_no_other(run, home, tmp_path, monke
 
     words = ["refine", "--target", home / "g.npz", "--device", "cpu"]
     words += ["--out", tmp_path / "r.csv", "--predictions", tmp_path / "p.csv"]
-    writers = {"r.csv": "write_graph", "p.csv": "evidence.RefinedData.write_predictions"}
+    writers = {"r.csv": "write_graph", "p.csv": "RefinedData.write_predictions"}
     for lost, place in writers.items():
         with monkeypatch.context() as patch:
-            patch.setattr(f"graphglow.commands.results.{place}", full)
+            patch.setattr(
+                f"graphglow.commands.results.{place}"
+                if place == "write_graph"
+                else f"graphglow.refine.{place}",
+                full,
+            )
             assert "must be writable" in run(*words, "--overwrite").refuses()
         assert [path.name for path in tmp_path.iterdir()] == [n for n in writers if n != lost]
         for path in tmp_path.iterdir():
@@ -559,7 +564,7 @@ def test_failure_leaves_what_was_there(run, home, tmp_path, monkeypatch, error, 
 
     out = tmp_path / "graph.csv"
     out.write_text("old")
-    for place in ("graphglow.training.transfer", "graphglow.graphs.write._edge_values"):
+    for place in ("graphglow.training.transfer", "graphglow.graph.write._edge_values"):
         with monkeypatch.context() as patch:
             patch.setattr(place, fail)
             run(*refine_words(home, "--out", out, "--overwrite")).refuses(status)

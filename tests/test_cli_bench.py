@@ -5,7 +5,7 @@ import json
 import pytest
 
 from graphglow.commands.bench import COLUMNS, PARTS
-from graphglow.experiments.bench import measure, op, transfers
+from graphglow.lab.bench import measure, op, transfers
 
 OP = ["bench", "op", "--nodes", "20", "30", "--pivots", "4", "--width", "8", "--features", "4"]
 OP += ["--min-seconds", "0.005", "--device", "cpu"]

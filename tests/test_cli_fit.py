@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from graphglow import baselines
-from graphglow.baselines import METHODS
+from graphglow import competitors
 from graphglow.commands import COMMANDS
+from graphglow.competitors import METHODS
 
 EVERY = pytest.mark.parametrize("name", sorted(METHODS))
 KEYS = (
@@ -74,7 +74,7 @@ def test_every_method_prints_one_json_object(run, graph, name):
 
 def test_the_flags_reach_the_config(run, graph, monkeypatch):
     seen = []
-    real = baselines.fit
+    real = competitors.fit
     monkeypatch.setattr(
         baselines, "fit", lambda *args, **more: seen.append(args) or real(*args, **more)
     )

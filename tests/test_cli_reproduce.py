@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from graphglow.experiments.paper import cells as cells_module
-from graphglow.experiments.paper.cells import Cell
-from graphglow.experiments.runs import run as run_module
-from graphglow.experiments.runs.rows import read_rows
+from graphglow.lab.paper import cells as cells_module
+from graphglow.lab.paper.cells import Cell
+from graphglow.lab.runs import run as run_module
+from graphglow.lab.runs.rows import read_rows
 
 TARGET = "synthetic-small"
 

@@ -8,7 +8,7 @@ import pytest
 
 from graphglow import TransferResult, load_graph
 from graphglow.cli import main
-from graphglow.graphs.tables import read_new_nodes
+from graphglow.graph.tables import read_new_nodes
 
 TOWNS = ("Ulm", "York")
 

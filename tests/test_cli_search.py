@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graphglow.baselines import METHODS
 from graphglow.commands import terminal
-from graphglow.experiments.search.settings import read_settings
-from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.competitors import METHODS
+from graphglow.lab.search.settings import read_settings
+from graphglow.paper import LearnerConfig, StructureLearner
 
 FAST = ["--trials", "2", "--epochs", "2", "--seeds-per-trial", "2", "--pretrain-epochs", "1"]
 FAST += ["--device", "cpu"]
@@ -152,7 +152,7 @@ import os, signal, sys, time
 from pathlib import Path
 import torch
 from graphglow.cli import main
-from graphglow.experiments.search import space
+from graphglow.lab.search import space
 
 torch.set_num_threads(1)
 real, role = space.fit_many, sys.argv.pop(1)

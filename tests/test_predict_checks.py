@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 import predict_checks as checks
 from graphglow.errors import InputError
-from graphglow.experiments.runs.rows import ResultRow, line_of
+from graphglow.lab.runs.rows import ResultRow, line_of
 from tiny_graphs import small_data
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from graphglow.experiments.paper import GRAPHS
+from graphglow.lab.paper import GRAPHS
 from reproduction_folder import ORIGIN, Folder, cells, five, generator
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from graphglow.experiments.paper.cells import EXPERIMENTS, Cell
-from graphglow.experiments.runs.config import ReproduceConfig, run_of
-from graphglow.experiments.search.settings import Settings
+from graphglow.lab.paper.cells import EXPERIMENTS, Cell
+from graphglow.lab.runs.config import ReproduceConfig, run_of
+from graphglow.lab.search.settings import Settings
 from reproduction_folder import ORIGIN, PAGES, Folder, cells, five, generator, row
 
 

@@ -9,8 +9,8 @@ import torch
 import graphglow
 import scaling_tables
 import size_checks
-from graphglow.experiments.open_world.targets import few_labels
-from graphglow.graphs import synthetic_graph
+from graphglow.graph import synthetic_graph
+from graphglow.lab.open_world.targets import few_labels
 from scaling_tables import NO_ROWS
 
 TABLES = {

@@ -8,9 +8,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout
-from graphglow.graphs import Graph, check_graph, prepare, synthetic_graph
-from graphglow.graphs.split import with_random_split
-from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
+from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
+from graphglow.graph.split import with_random_split
+from graphglow.paper import LearnerConfig, ObjectiveConfig, StructureLearner
 from graphglow.training import PaperConfig, PretrainConfig
 from graphglow.training.adam import Adam
 from graphglow.training.task import GraphTask, Trained

@@ -23,84 +23,84 @@ from typing import TYPE_CHECKING, Any
 from graphglow.version import __version__ as __version__
 
 _HOMES = {
-    "METHODS": "graphglow.baselines",
-    "Audit": "graphglow.inference.audit",
-    "AuditEdges": "graphglow.inference.audit",
+    "METHODS": "graphglow.competitors",
+    "Audit": "graphglow.audit",
+    "AuditEdges": "graphglow.audit",
     "Auditor": "graphglow.auditing",
     "Checkpoints": "graphglow.training.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
-    "EvidencePretrainConfig": "graphglow.evidence.pretrain",
+    "EvidencePretrainConfig": "graphglow.evidence.pretraining",
     "Explanation": "graphglow.inference.explain",
-    "FitResult": "graphglow.baselines",
-    "GlowClassifier": "graphglow.inference.classifier",
+    "FitResult": "graphglow.competitors",
+    "GlowClassifier": "graphglow.sklearn_api",
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
-    "LearnerConfig": "graphglow.structure",
+    "LearnerConfig": "graphglow.paper",
     "NewPredictions": "graphglow.inference.new_nodes",
     "NodeExplanation": "graphglow.inference.explain_node",
-    "ObjectiveConfig": "graphglow.structure",
+    "ObjectiveConfig": "graphglow.paper",
     "PairExplanation": "graphglow.inference.explain_pair",
     "PaperConfig": "graphglow.training",
     "Prediction": "graphglow.predict",
     "PretrainConfig": "graphglow.training",
-    "RefineStructure": "graphglow.inference.refine_structure",
-    "StructureLearner": "graphglow.structure",
+    "RefineStructure": "graphglow.pyg_api",
+    "StructureLearner": "graphglow.paper",
     "TransferConfig": "graphglow.training",
     "TransferResult": "graphglow.training",
-    "audit": "graphglow.inference.audit",
-    "compare": "graphglow.experiments.compare",
-    "describe": "graphglow.graphs.describe",
+    "audit": "graphglow.audit",
+    "compare": "graphglow.compare",
+    "describe": "graphglow.graph.describe",
     "explain_pair": "graphglow.inference.explain_pair",
-    "fit": "graphglow.baselines",
-    "fit_many": "graphglow.baselines",
-    "load_graph": "graphglow.graphs",
+    "fit": "graphglow.competitors",
+    "fit_many": "graphglow.competitors",
+    "load_graph": "graphglow.graph",
     "load_learner": "graphglow.pretrained",
     "ops": "graphglow.ops",
     "predict": "graphglow.predict",
     "pretrain": "graphglow.training",
-    "refine": "graphglow.inference.refine",
-    "synthetic_graph": "graphglow.graphs",
-    "to_networkx": "graphglow.graphs.write",
+    "refine": "graphglow.refine",
+    "synthetic_graph": "graphglow.graph",
+    "to_networkx": "graphglow.graph.write",
     "transfer": "graphglow.training",
     "transfer_many": "graphglow.training",
-    "write_graph": "graphglow.graphs",
+    "write_graph": "graphglow.graph",
 }
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from graphglow import ops as ops
+    from graphglow.audit import Audit as Audit
+    from graphglow.audit import AuditEdges as AuditEdges
+    from graphglow.audit import audit as audit
     from graphglow.auditing import Auditor as Auditor
-    from graphglow.baselines import METHODS as METHODS
-    from graphglow.baselines import FitResult as FitResult
-    from graphglow.baselines import fit as fit
-    from graphglow.baselines import fit_many as fit_many
+    from graphglow.compare import compare as compare
+    from graphglow.competitors import METHODS as METHODS
+    from graphglow.competitors import FitResult as FitResult
+    from graphglow.competitors import fit as fit
+    from graphglow.competitors import fit_many as fit_many
     from graphglow.errors import InputError as InputError
     from graphglow.errors import InputWarning as InputWarning
     from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner
-    from graphglow.evidence.pretrain import EvidencePretrainConfig as EvidencePretrainConfig
-    from graphglow.experiments.compare import compare as compare
-    from graphglow.graphs import load_graph as load_graph
-    from graphglow.graphs import synthetic_graph as synthetic_graph
-    from graphglow.graphs import write_graph as write_graph
-    from graphglow.graphs.describe import describe as describe
-    from graphglow.graphs.write import to_networkx as to_networkx
-    from graphglow.inference.audit import Audit as Audit
-    from graphglow.inference.audit import AuditEdges as AuditEdges
-    from graphglow.inference.audit import audit as audit
-    from graphglow.inference.classifier import GlowClassifier as GlowClassifier
+    from graphglow.evidence.pretraining import EvidencePretrainConfig as EvidencePretrainConfig
+    from graphglow.graph import load_graph as load_graph
+    from graphglow.graph import synthetic_graph as synthetic_graph
+    from graphglow.graph import write_graph as write_graph
+    from graphglow.graph.describe import describe as describe
+    from graphglow.graph.write import to_networkx as to_networkx
     from graphglow.inference.explain import Explanation as Explanation
     from graphglow.inference.explain_node import NodeExplanation as NodeExplanation
     from graphglow.inference.explain_pair import PairExplanation as PairExplanation
     from graphglow.inference.explain_pair import explain_pair as explain_pair
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
-    from graphglow.inference.refine import refine as refine
-    from graphglow.inference.refine_structure import RefineStructure as RefineStructure
+    from graphglow.paper import LearnerConfig as LearnerConfig
+    from graphglow.paper import ObjectiveConfig as ObjectiveConfig
+    from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
     from graphglow.pretrained import load_learner as load_learner
-    from graphglow.structure import LearnerConfig as LearnerConfig
-    from graphglow.structure import ObjectiveConfig as ObjectiveConfig
-    from graphglow.structure import StructureLearner as StructureLearner
+    from graphglow.pyg_api import RefineStructure as RefineStructure
+    from graphglow.refine import refine as refine
+    from graphglow.sklearn_api import GlowClassifier as GlowClassifier
     from graphglow.training import PaperConfig as PaperConfig
     from graphglow.training import PretrainConfig as PretrainConfig
     from graphglow.training import TransferConfig as TransferConfig

@@ -26,11 +26,11 @@ from graphglow.evidence.order import MOST, by_content, reordered
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
-from graphglow.graphs import as_graph
-from graphglow.graphs.check import MASKS, checked_labels
-from graphglow.graphs.load import without_drawn_split
-from graphglow.graphs.split import SPLITS
-from graphglow.graphs.write import own_classes, prediction_frame, write_table
+from graphglow.graph import as_graph
+from graphglow.graph.check import MASKS, checked_labels
+from graphglow.graph.load import without_drawn_split
+from graphglow.graph.split import SPLITS
+from graphglow.graph.write import own_classes, prediction_frame, write_table
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
 from graphglow.training.device import resolve_device

@@ -7,7 +7,7 @@ from small_audits import homophilous, quick_auditor
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_episode
-from graphglow.auditing.pretrain import AuditPretrainConfig, Lesson, lesson_of
+from graphglow.auditing.pretraining import AuditPretrainConfig, Lesson, lesson_of
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 

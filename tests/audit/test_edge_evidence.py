@@ -5,11 +5,11 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.auditing.candidates import missing_candidates
-from graphglow.auditing.ground import FOLDS, fold_of, ground_of
-from graphglow.auditing.pairs import GROUPS, RAW, raw_evidence
-from graphglow.auditing.standing import CONTEXT, EVIDENCE, evidence_of, standing_of
+from graphglow.auditing.pair_features import GROUPS, RAW, raw_evidence
+from graphglow.auditing.pair_inputs import FOLDS, fold_of, ground_of
+from graphglow.auditing.reference_tables import CONTEXT, EVIDENCE, evidence_of, standing_of
 from graphglow.evidence.problem import problem_of
-from graphglow.ops.pairs import is_edge
+from graphglow.linalg.pairs import is_edge
 
 
 def graph(nodes=60, edges=150, *, features=True, labels=True, seed=0):

@@ -11,7 +11,7 @@ import torch
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, candidates
 from graphglow.evidence.stages import stage, watched
-from graphglow.graphs import load_graph
+from graphglow.graph import load_graph
 from graphglow.pretrained import evidence_learner
 
 GOLDEN = json.loads((Path(__file__).parent / "refined.json").read_text())

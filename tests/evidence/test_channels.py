@@ -25,8 +25,8 @@ from graphglow.evidence.channels import (
     spread_channel,
 )
 from graphglow.evidence.problem import problem_of
-from graphglow.evidence.rows import sparse_rows, unit
-from graphglow.graphs import synthetic_graph
+from graphglow.graph import synthetic_graph
+from graphglow.linalg.rows import sparse_rows, unit
 
 ONE = torch.tensor([0])  # the first ridge
 

@@ -5,8 +5,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.evidence.problem import problem_of
-from graphglow.evidence.rows import LEFT, low_rank
 from graphglow.evidence.views import FIRST, WIDTH, first_views
+from graphglow.linalg.rows import LEFT, low_rank
 
 
 def of_spectrum(values: torch.Tensor) -> torch.Tensor:
@@ -53,7 +53,7 @@ def test_columns_that_are_dropped_are_not_missed(monkeypatch):
     p = problem_of(Data(x=x, edge_index=torch.randint(400, (2, 900), generator=g)))
     found = []
     for left in (LEFT, -1.0):
-        monkeypatch.setattr("graphglow.evidence.rows.LEFT", left)
+        monkeypatch.setattr("graphglow.linalg.rows.LEFT", left)
         found.append(first_views(p, torch.Generator().manual_seed(0)))
     narrow, wide = found
     assert (narrow["x"].shape[1], wide["x"].shape[1]) == (40, WIDTH)

@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 
 from graphglow.evidence.candidates import candidate_pairs, in_turn, nearest, with_beliefs
 from graphglow.evidence.context import FIRST_CONTEXT
-from graphglow.evidence.pairs import (
+from graphglow.evidence.pair_features import (
     FIRST_EVIDENCE,
     GROUPS,
     SECOND_EVIDENCE,
@@ -13,9 +13,9 @@ from graphglow.evidence.pairs import (
 )
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rounds import first_round
-from graphglow.evidence.rows import low_rank, sparse_rows, take, times, transposed, unit
 from graphglow.evidence.views import role_view
-from graphglow.ops.search import SIMILARITIES
+from graphglow.linalg.neighbours import SIMILARITIES
+from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed, unit
 
 
 def graph(nodes=50, seed=0):

@@ -10,16 +10,16 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.evidence import predictor as module
-from graphglow.evidence import rows as row_module
 from graphglow.evidence.channels import Channel, community_channel
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.pairs import moments
+from graphglow.evidence.pair_features import moments
 from graphglow.evidence.predictor import CHANNELS, RESIDUALS, Predictor, stack_channel
-from graphglow.evidence.pretrain import EvidencePretrainConfig, Together, fit_one_cycle
+from graphglow.evidence.pretraining import EvidencePretrainConfig, Together, fit_one_cycle
 from graphglow.evidence.problem import problem_of
-from graphglow.evidence.rows import HiddenLayer, SideBySide, take, times, unit
 from graphglow.evidence.votes import Voter
-from graphglow.graphs.graph import normalised_adjacency
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.linalg import rows as row_module
+from graphglow.linalg.rows import HiddenLayer, SideBySide, take, times, unit
 
 
 def graph(nodes=40, edges=90, classes=3, labels=15, seed=0) -> Data:

@@ -14,10 +14,10 @@ import torch
 from bombs import BOMBS, write_bombs
 
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph
-from graphglow.graphs.datasets import check_plain_pickle
-from graphglow.graphs.files import VARIABLE, read_npz_arrays
-from graphglow.structure import StructureLearner
+from graphglow.graph import load_graph
+from graphglow.graph.datasets import check_plain_pickle
+from graphglow.graph.files import VARIABLE, read_npz_arrays
+from graphglow.paper import StructureLearner
 
 TOO_MUCH = "must unpack to at most"
 REASONS = {
@@ -67,7 +67,7 @@ def test_a_bomb_is_refused_at_once(name, read_bombs):
 
 
 def test_the_limit_can_be_raised(tmp_path, monkeypatch):
-    monkeypatch.setattr("graphglow.graphs.files.UNPACKED", 2**20)
+    monkeypatch.setattr("graphglow.graph.files.UNPACKED", 2**20)
     path = tmp_path / "zeros.npz"
     np.savez_compressed(path, x=np.zeros((2**18, 2)))
     with pytest.raises(InputError, match=r"at most 1 MiB; got 4 MiB in a file of"):

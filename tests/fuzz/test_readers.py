@@ -16,9 +16,9 @@ from damage import MAKERS, NODES
 import graphglow
 from graphglow import cli
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs import load_graph
-from graphglow.graphs.files import apply_split_file
-from graphglow.graphs.tables import read_new_nodes
+from graphglow.graph import load_graph
+from graphglow.graph.files import apply_split_file
+from graphglow.graph.tables import read_new_nodes
 
 COUNT = int(os.environ.get("GRAPHGLOW_FUZZ", "60"))
 SECONDS = 10

@@ -9,8 +9,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph
-from graphglow.graphs.tables import read_new_nodes
+from graphglow.graph import load_graph
+from graphglow.graph.tables import read_new_nodes
 
 X, Y = torch.arange(16.0).reshape(8, 2), torch.arange(8) % 2
 DIGITS = "9" * 400

@@ -4,8 +4,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout, MixedPropagation, Shape
-from graphglow.graphs import prepare, synthetic_graph
-from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.graph import prepare, synthetic_graph
+from graphglow.paper import LearnerConfig, StructureLearner
 
 HIDDEN = 6
 

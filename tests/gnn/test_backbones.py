@@ -7,8 +7,8 @@ from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, sma
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class, stack
 from graphglow.gnn.backbones.backbone import Shape
-from graphglow.graphs import check_graph
-from graphglow.structure import PivotStructure
+from graphglow.graph import check_graph
+from graphglow.paper import PivotStructure
 from graphglow.training import ModelConfig
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))

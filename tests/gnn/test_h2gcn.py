@@ -6,7 +6,7 @@ from gnn_graphs import built, dense_latent, evaluated, float64, latent_structure
 from torch_geometric.data import Data
 
 from graphglow.gnn.backbones import H2GCN
-from graphglow.graphs import prepare
+from graphglow.graph import prepare
 
 
 def test_neighbourhoods_of_a_tiny_graph():

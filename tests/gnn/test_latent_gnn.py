@@ -5,7 +5,7 @@ import torch
 from gnn_graphs import dense_latent, float64, latent_structure, small_data
 
 from graphglow.gnn import MixedPropagation
-from graphglow.structure import PivotStructure
+from graphglow.paper import PivotStructure
 
 ADJ = float64(small_data()).adj
 LATENT = latent_structure()

@@ -14,7 +14,7 @@ from gnn_graphs import (
 from torch_geometric.data import Data
 
 from graphglow.gnn.backbones import SAGE
-from graphglow.graphs import prepare
+from graphglow.graph import prepare
 
 
 @pytest.mark.parametrize("input_weight", [0.0, 0.4, 1.0])

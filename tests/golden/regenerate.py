@@ -11,9 +11,9 @@ import torch
 
 with warnings.catch_warnings():  # PyG scripts a class at import, which newer torch deprecates
     warnings.simplefilter("ignore", DeprecationWarning)
-    from graphglow.graphs import synthetic_graph
-    from graphglow.graphs.split import with_random_split
-    from graphglow.structure import LearnerConfig, ObjectiveConfig, StructureLearner
+    from graphglow.graph import synthetic_graph
+    from graphglow.graph.split import with_random_split
+    from graphglow.paper import LearnerConfig, ObjectiveConfig, StructureLearner
     from graphglow.training import PaperConfig, PretrainConfig, pretrain, transfer
 
 HERE = Path(__file__).parent

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from regenerate import GOLDEN, HERE, LEARNER, OBJECTIVE, PRETRAIN, TRANSFER
 
-from graphglow.structure import LearnerConfig, ObjectiveConfig
+from graphglow.paper import LearnerConfig, ObjectiveConfig
 from graphglow.training import PaperConfig, PretrainConfig
 
 

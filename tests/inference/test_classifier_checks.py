@@ -5,7 +5,7 @@ import sklearn
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
-from graphglow.inference.classifier import GlowClassifier
+from graphglow.sklearn_api import GlowClassifier
 
 ROWS = (
     "fits rows of features, [n, D] of floats; a sample here is a node of the graph that the "

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 import graphglow
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
-from graphglow.evidence.pairs import GROUPS, logit
+from graphglow.evidence.pair_features import GROUPS, logit
 from graphglow.inference.explain_pair import OUTCOMES
 from tiny_graphs import learner as paper_learner
 from tiny_graphs import small_data, transfer_config

@@ -8,7 +8,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
-from graphglow.graphs import check_graph, graph_of
+from graphglow.graph import check_graph, graph_of
 from graphglow.inference.new_nodes import grown_result
 from graphglow.training import TransferConfig, TransferResult, transfer
 from graphglow.training.config import Runs

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.inference.refine import EDGES, input_edges
+from graphglow.refine import EDGES, input_edges
 
 
 @pytest.fixture(scope="module")

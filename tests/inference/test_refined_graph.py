@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphglow.graphs.graph import normalised_adjacency
+from graphglow.graph.graph import normalised_adjacency
 from graphglow.inference.refined_graph import strongest_edges
-from graphglow.structure import BlendedStructure, FixedStructure
+from graphglow.paper import BlendedStructure, FixedStructure
 from tiny_graphs import float64, learner, small_data
 
 N = 24

@@ -2,11 +2,11 @@
 
 import random
 
-from graphglow.experiments.open_world.methods import NAMES, POOL
-from graphglow.experiments.open_world.standings import lacks_features
-from graphglow.experiments.open_world.suite import EXPERIMENT
-from graphglow.experiments.open_world.targets import CONDITIONS
-from graphglow.experiments.runs.rows import ResultRow
+from graphglow.lab.open_world.methods import NAMES, POOL
+from graphglow.lab.open_world.standings import lacks_features
+from graphglow.lab.open_world.suite import EXPERIMENT
+from graphglow.lab.open_world.targets import CONDITIONS
+from graphglow.lab.runs.rows import ResultRow
 
 TARGETS = ("dblp", "wine", "reed98", "airports-brazil")
 AHEAD = {"predict": 0.08, "untrained": 0.05, "transfer": 0.06, "mlp": -0.05}

@@ -8,9 +8,9 @@ import torch
 
 import graphglow
 from graphglow.cli import main
+from graphglow.compare import Comparison, Line, Run, chance, splits_of
 from graphglow.errors import InputError
-from graphglow.experiments.compare import Comparison, Line, Run, chance, splits_of
-from graphglow.experiments.open_world import methods
+from graphglow.lab.open_world import methods
 from tiny_graphs import small_data
 
 QUICK = ("mlp", "predict")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.experiments.open_world import methods
-from graphglow.experiments.open_world.methods import NAMES, run_methods, without_unlike_edges
+from graphglow.lab.open_world import methods
+from graphglow.lab.open_world.methods import NAMES, run_methods, without_unlike_edges
 from graphglow.pretrained import evidence_learner
 from graphglow.training import transfer
 from tiny_graphs import small_data

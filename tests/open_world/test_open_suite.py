@@ -7,10 +7,10 @@ from suite_rows import made_rows
 
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.experiments.open_world import methods, suite
-from graphglow.experiments.open_world.suite import SuiteConfig, compact, run_suite
-from graphglow.experiments.open_world.targets import Target
-from graphglow.experiments.runs.rows import read_rows
+from graphglow.lab.open_world import methods, suite
+from graphglow.lab.open_world.suite import SuiteConfig, compact, run_suite
+from graphglow.lab.open_world.targets import Target
+from graphglow.lab.runs.rows import read_rows
 
 ONE = SuiteConfig(seeds=1, device="cpu")
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from graphglow.experiments.open_world.targets import (
+from graphglow.graph import write_graph
+from graphglow.lab.open_world.targets import (
     CONDITIONS,
     FAMILIES,
     FOLDS,
@@ -18,7 +19,6 @@ from graphglow.experiments.open_world.targets import (
     find_targets,
     shuffled_columns,
 )
-from graphglow.graphs import write_graph
 from tiny_graphs import small_data
 
 

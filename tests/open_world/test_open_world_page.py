@@ -5,7 +5,7 @@ import json
 import pytest
 
 import open_world
-from graphglow.experiments.open_world.methods import SETTINGS
+from graphglow.lab.open_world.methods import SETTINGS
 from marked_page import ROOT
 
 

@@ -7,14 +7,14 @@ import pytest
 from suite_rows import TARGETS, made_rows
 
 from graphglow.cli import main
-from graphglow.experiments.open_world.standings import (
+from graphglow.lab.open_world.standings import (
     BEST,
     HISTORY,
     Found,
     standings,
     sweeps,
 )
-from graphglow.experiments.open_world.suite import compact
+from graphglow.lab.open_world.suite import compact
 from graphglow.report.open_world import markdown, section, write_pictures
 
 

@@ -1,6 +1,6 @@
 import torch
 
-from graphglow.ops.knn import knn_edges
+from graphglow.linalg.knn import knn_edges
 
 
 def test_neighbours_are_the_nearest_by_cosine():

@@ -6,9 +6,9 @@ from types import ModuleType
 
 import pytest
 
-from graphglow.experiments.runs import learners
-from graphglow.experiments.runs.rows import ResultRow, read_rows
-from graphglow.structure import StructureLearner
+from graphglow.lab.runs import learners
+from graphglow.lab.runs.rows import ResultRow, read_rows
+from graphglow.paper import StructureLearner
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TINY = '{"num_pivots": 8, "refinements": 1, "episodes": 1, "learner": {"embedding_size": 4}}'

@@ -9,7 +9,7 @@ import torch
 
 import graphglow
 from graphglow.cli import main
-from graphglow.graphs import DATASETS
+from graphglow.graph import DATASETS
 from graphglow.pretrained import (
     FOLDER,
     PRETRAINED,

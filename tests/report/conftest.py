@@ -10,7 +10,7 @@ import torch
 from synthetic_rows import CLASSES, NODE
 
 import graphglow
-from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.paper import LearnerConfig, StructureLearner
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """A demo's result, made up."""
 
-from graphglow.experiments.before_after import Audited, Edge, Neighbourhood, Node, Refined
-from graphglow.experiments.demo import DemoResult, Row
-from graphglow.experiments.structure_metrics import GraphFacts
+from graphglow.lab.before_after import Audited, Edge, Neighbourhood, Node, Refined
+from graphglow.lab.demo import DemoResult, Row
+from graphglow.lab.structure_metrics import GraphFacts
 
 
 def row(target: str, method: str, accuracy: float | None, seed: int = 0) -> Row:

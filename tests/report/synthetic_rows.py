@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphglow.experiments.paper import GRAPHS
-from graphglow.experiments.paper.cells import table2
+from graphglow.lab.paper import GRAPHS
+from graphglow.lab.paper.cells import table2
 
 HOSTILE = "</script><script>hacked()</script>\"'& %{x}"
 NODE = "<img src=x onerror=hacked()> {}"

@@ -18,7 +18,7 @@ from synthetic_rows import (
 )
 
 import graphglow
-from graphglow.experiments.runs.rows import read_rows
+from graphglow.lab.runs.rows import read_rows
 from graphglow.report import write_report
 from graphglow.report.results import write_results
 

@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 from synthetic_rows import row
 
-from graphglow.experiments.paper import NAMES
-from graphglow.experiments.runs.rows import ResultRow, row_of
+from graphglow.lab.paper import NAMES
+from graphglow.lab.runs.rows import ResultRow, row_of
 from graphglow.report.comparison import (
     Comparison,
     Versus,

@@ -1,7 +1,7 @@
 import pytest
 from synthetic_rows import row, sweep_rows
 
-from graphglow.experiments.runs.rows import ResultRow, row_of
+from graphglow.lab.runs.rows import ResultRow, row_of
 from graphglow.report.comparison import Cell
 from graphglow.report.curves import Sweep, meaning, measured_graphs, sweeps
 from graphglow.report.frame import OURS, Chart

@@ -8,8 +8,8 @@ from parsed_page import Page
 from synthetic_demo import RESULT, refined, row
 
 from graphglow.errors import InputError
-from graphglow.experiments.before_after import Neighbourhood, Node
-from graphglow.experiments.demo import DemoResult
+from graphglow.lab.before_after import Neighbourhood, Node
+from graphglow.lab.demo import DemoResult
 from graphglow.report import is_report, write_report
 from graphglow.report.demo import headline, write_picture
 

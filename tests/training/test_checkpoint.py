@@ -14,7 +14,7 @@ from dying_runs import (
 
 import graphglow
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph
+from graphglow.graph import load_graph
 from graphglow.storage import load_tensors
 from graphglow.training import TransferResult, checkpoint
 from graphglow.training.loop import Loop

@@ -21,7 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from graphglow.errors import InputError, InputWarning
-from graphglow.graphs import prepare
+from graphglow.graph import prepare
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.training import checkpoint, transfer
 from graphglow.training.checkpoint import Checkpoints, graph_identity

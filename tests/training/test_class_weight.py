@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphglow import InputError, TransferConfig, transfer
-from graphglow.graphs import graph_of
-from graphglow.structure.objective import supervised_loss
+from graphglow.graph import graph_of
+from graphglow.paper.objective import supervised_loss
 from graphglow.training.task import accuracy, balancing
 from tiny_graphs import small_data
 

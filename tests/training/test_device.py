@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.structure import LearnerConfig, StructureLearner
+from graphglow.paper import LearnerConfig, StructureLearner
 from graphglow.training import PaperConfig
 from graphglow.training.device import (
     check_runnable,

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 import graphglow
-from graphglow.graphs.check import MASKS
+from graphglow.graph.check import MASKS
 
 CONFIG = {"epochs": 1, "device": "cpu"}
 DOORS = {

@@ -14,12 +14,12 @@ import graphglow
 from command_line import ring_arrays
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
-from graphglow.graphs import check_graph
-from graphglow.graphs.graph import normalised_adjacency
+from graphglow.graph import check_graph
+from graphglow.graph.graph import normalised_adjacency
 from graphglow.inference.refined_graph import OperatorRows
+from graphglow.paper import FixedStructure
 from graphglow.pretrained import load_learner
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.structure import FixedStructure
 from graphglow.training import TransferConfig, TransferResult, device, evidence, transfer
 from graphglow.training.evidence import (
     INPUT_WEIGHTS,

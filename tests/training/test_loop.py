@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.graphs import prepare
+from graphglow.graph import prepare
 from graphglow.training.loop import Epoch, Loop
 from graphglow.training.task import GraphTask
 from tiny_graphs import (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from graphglow.structure import BlendedStructure
+from graphglow.paper import BlendedStructure
 from graphglow.training import transfer
 from graphglow.training.loop import Loop
 from graphglow.training.transfer import StructureObserver

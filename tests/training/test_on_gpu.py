@@ -6,8 +6,8 @@ pytest -m gpu tests/training
 import pytest
 import torch
 
-from graphglow.baselines import METHODS, fit
-from graphglow.graphs import prepare
+from graphglow.competitors import METHODS, fit
+from graphglow.graph import prepare
 from graphglow.training import TransferResult, pretrain, transfer, transfer_many
 from graphglow.training.loop import READ_EVERY, SHORTEST_RECORDING, Loop
 from graphglow.training.task import GraphTask

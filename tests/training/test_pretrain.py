@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.structure import StructureLearner
+from graphglow.paper import StructureLearner
 from graphglow.training import pretrain
 from graphglow.training.loop import Loop
 from graphglow.training.task import GraphTask

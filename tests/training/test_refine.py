@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from graphglow.gnn import MixedPropagation, stack
-from graphglow.structure import BlendedStructure
+from graphglow.paper import BlendedStructure
 from graphglow.training.config import Runs
 from graphglow.training.refine import last_refinement, refine
 from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config

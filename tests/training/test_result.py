@@ -9,13 +9,13 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from graphglow.baselines import fit
-from graphglow.baselines.gnns import GNNConfig
+from graphglow.competitors import fit
+from graphglow.competitors.gnns import GNNConfig
 from graphglow.errors import InputError
-from graphglow.graphs import load_graph, write_graph
-from graphglow.graphs.write import to_networkx
+from graphglow.graph import load_graph, write_graph
+from graphglow.graph.write import to_networkx
+from graphglow.paper import StructureLearner
 from graphglow.storage import CHECKSUM
-from graphglow.structure import StructureLearner
 from graphglow.training import TransferResult, transfer
 from tiny_graphs import WIDTH, learner, small_data, transfer_config
 

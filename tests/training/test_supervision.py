@@ -7,8 +7,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.gnn import MixedPropagation
-from graphglow.structure import BlendedStructure, SampledStructure
-from graphglow.structure.objective import (
+from graphglow.paper import BlendedStructure, SampledStructure
+from graphglow.paper.objective import (
     edge_probabilities,
     entropy_loss,
     log_probability,

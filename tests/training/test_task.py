@@ -5,8 +5,8 @@ import copy
 import pytest
 import torch
 
-from graphglow.graphs import prepare
-from graphglow.structure.objective import supervised_loss
+from graphglow.graph import prepare
+from graphglow.paper.objective import supervised_loss
 from graphglow.training.refine import refine
 from graphglow.training.task import GraphTask, accuracy
 from tiny_graphs import (

@@ -6,7 +6,7 @@ from dataclasses import asdict, fields, replace
 import numpy as np
 import pytest
 
-from graphglow.baselines import METHODS
+from graphglow.competitors import METHODS
 from graphglow.errors import InputError
 from graphglow.training import PaperConfig, PretrainConfig, TransferConfig
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphglow.baselines import fit
-from graphglow.baselines.gnns import GNNConfig
+from graphglow.competitors import fit
+from graphglow.competitors.gnns import GNNConfig
 from graphglow.errors import InputError
 from graphglow.pretrained import load_learner
 from graphglow.training import transfer, transfer_many

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.graphs import prepare
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph import prepare
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.training import PaperResult, TransferResult, transfer, transfer_many
 from tiny_graphs import (
     close_histories,

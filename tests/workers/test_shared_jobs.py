@@ -13,10 +13,10 @@ import pytest
 import torch
 
 import graphglow
+from graphglow.audit import load_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidencePretrainConfig, candidates, pretrain_evidence
 from graphglow.evidence.problem import problem_of
-from graphglow.inference.audit import load_auditor
 from graphglow.pretrained import evidence_learner
 from graphglow.training.checkpoint import Parts
 from graphglow.workers.blocks import Blocks

@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError, InputWarning, StoppedError
 from graphglow.evidence import EvidenceLearner
 from graphglow.evidence.context import FIRST_CONTEXT
-from graphglow.evidence.pairs import FIRST_EVIDENCE
+from graphglow.evidence.pair_features import FIRST_EVIDENCE
 from graphglow.training.checkpoint import Parts
 from graphglow.workers import blocks as workers_blocks
 from graphglow.workers import executor

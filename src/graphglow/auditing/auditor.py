@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.auditing.candidates import missing_candidates
-from graphglow.auditing.ground import Ground, fold_of, ground_of
-from graphglow.auditing.pairs import GROUPS, RAW
-from graphglow.auditing.standing import (
+from graphglow.auditing.pair_features import GROUPS, RAW
+from graphglow.auditing.pair_inputs import Ground, fold_of, ground_of
+from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
     Standing,

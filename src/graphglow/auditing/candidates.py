@@ -3,11 +3,11 @@
 import torch
 from torch import Tensor
 
-from graphglow.auditing.ground import Ground
+from graphglow.auditing.pair_inputs import Ground
 from graphglow.evidence.candidates import Each, candidate_pairs, in_turn
-from graphglow.evidence.rows import unit
 from graphglow.evidence.stages import stage
-from graphglow.ops.pairs import is_edge
+from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.rows import unit
 
 PAIRS = 2**20  # looked up at once
 TWO_HOPS = 16

@@ -12,8 +12,8 @@ from graphglow.errors import InputError
 from graphglow.evidence.candidates import nearest
 from graphglow.evidence.episodes import neighbourhood
 from graphglow.evidence.problem import feature_rows
-from graphglow.evidence.rows import low_rank, unit
-from graphglow.graphs.graph import undirected_edges
+from graphglow.graph.graph import undirected_edges
+from graphglow.linalg.rows import low_rank, unit
 
 KINDS = ("random", "degree", "across", "attack", "near", "two hops")
 """False edges: any two nodes; ends drawn by degree; two classes; what harms a GNN most; nodes of

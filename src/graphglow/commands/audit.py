@@ -11,7 +11,7 @@ from graphglow.commands import flags
 from graphglow.commands.files import Working, check_output, write_each
 from graphglow.commands.terminal import say, tell, waiting
 from graphglow.errors import InputError
-from graphglow.graphs.write import TABLES, write_table
+from graphglow.graph.write import TABLES, write_table
 from graphglow.training.config import Device
 
 Top = Annotated[int | None, flags.said(None, "INT", "(default: as many as edges)")]
@@ -45,7 +45,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
         top: How many missing pairs to write.
         seed: Of random numbers that the evidence uses.
     """
-    from graphglow.inference import audit as auditing
+    from graphglow.audit import audit as audit_graph
     from graphglow.report.audit import write_audit
     from graphglow.report.page import PAGES
 
@@ -68,7 +68,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
     began = time.perf_counter()
     with working.kept(first) as parts:
         with waiting("auditing"):
-            found = auditing.audit(
+            found = audit_graph(
                 data, top=top, seed=seed, device=device, parts=parts, **working.asked
             )
         seconds = time.perf_counter() - began

@@ -12,10 +12,10 @@ from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json, said
 from graphglow.commands.terminal import print_json, say, show_rows, strict, waiting
 from graphglow.errors import InputError
-from graphglow.experiments.bench import op as eq11
-from graphglow.experiments.bench import refine as refining
-from graphglow.experiments.bench import transfers
-from graphglow.experiments.bench.config import BenchConfig, Row, shown, stamped
+from graphglow.lab.bench import op as eq11
+from graphglow.lab.bench import refine as refining
+from graphglow.lab.bench import transfers
+from graphglow.lab.bench.config import BenchConfig, Row, shown, stamped
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 

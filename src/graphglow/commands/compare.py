@@ -8,7 +8,7 @@ from graphglow.checks import at_least, one_of
 from graphglow.commands import flags, terminal
 from graphglow.commands.terminal import percent, print_json, say, show_rows, waiting
 from graphglow.errors import InputError
-from graphglow.experiments.open_world.methods import NAMES
+from graphglow.lab.open_world.methods import NAMES
 from graphglow.pretrained import UNIVERSAL, check_learner
 from graphglow.training.config import Device
 
@@ -41,7 +41,8 @@ def compare(  # noqa: D417 (flags.py says the rest)
         seeds: Runs of each method.
         seed: The first of the seeds.
     """
-    from graphglow.experiments import compare as comparing
+    from graphglow.compare import COMPARED
+    from graphglow.compare import compare as compare_methods
 
     check_learner(learner)
     for method in methods:
@@ -52,9 +53,9 @@ def compare(  # noqa: D417 (flags.py says the rest)
     with waiting(f"loading {target}"):
         data, _ = reading.read(target, tell_split=False)  # other splits are drawn
     with terminal.job_bar() as told:
-        found = comparing.compare(
+        found = compare_methods(
             data,
-            methods or comparing.COMPARED,
+            methods or COMPARED,
             seeds=seeds,
             seed=seed,
             learner=learner,

@@ -4,14 +4,14 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from graphglow import baselines
-from graphglow.baselines import METHODS, method_named
-from graphglow.baselines.method import Family
+from graphglow import competitors
 from graphglow.commands import COMMANDS, flags
 from graphglow.commands.files import check_output
 from graphglow.commands.options import asked
 from graphglow.commands.terminal import epoch_bar, tell, waiting
-from graphglow.graphs.write import prediction_file
+from graphglow.competitors import METHODS, method_named
+from graphglow.competitors.method import Family
+from graphglow.graph.write import prediction_file
 from graphglow.training.config import RunConfig
 
 FAMILIES: dict[Family, str] = {
@@ -47,7 +47,7 @@ def command_for(kind: type[RunConfig]) -> flags.Command:
         with waiting(f"loading {target}"):
             data, split = reading.read(target)
         with epoch_bar("training", config.epochs) as on_epoch:
-            result = baselines.fit(method, data, config, on_epoch=on_epoch)
+            result = competitors.fit(method, data, config, on_epoch=on_epoch)
         if predictions is not None:
             result.write_predictions(predictions)
         facts = {**result.summary(), "split": split, "predictions": predictions}

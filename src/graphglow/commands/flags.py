@@ -15,9 +15,9 @@ from torch_geometric.data import Data
 from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError, nearest
-from graphglow.graphs import load_graph
-from graphglow.graphs.load import check_source, say_no_edges, say_split, without_drawn_split
-from graphglow.graphs.tables import LEAVE_OUT
+from graphglow.graph import load_graph
+from graphglow.graph.load import check_source, say_no_edges, say_split, without_drawn_split
+from graphglow.graph.tables import LEAVE_OUT
 from graphglow.training.config import GROUPS, LARGEST_SEED
 
 Command = Callable[..., None]

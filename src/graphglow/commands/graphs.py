@@ -2,8 +2,8 @@
 
 from graphglow.commands.flags import DataRoot, Json
 from graphglow.commands.terminal import print_json, say, show_rows
-from graphglow.graphs import DATASETS
-from graphglow.graphs.load import data_folder
+from graphglow.graph import DATASETS
+from graphglow.graph.load import data_folder
 from graphglow.pretrained import PRETRAINED
 
 

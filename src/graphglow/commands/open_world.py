@@ -10,15 +10,15 @@ from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import Names
 from graphglow.errors import InputError
-from graphglow.experiments.open_world.suite import (
+from graphglow.graph.load import data_folder
+from graphglow.lab.open_world.suite import (
     EXPERIMENT,
     Plan,
     SuiteConfig,
     plan_suite,
     run_suite,
 )
-from graphglow.experiments.runs.rows import counted
-from graphglow.graphs.load import data_folder
+from graphglow.lab.runs.rows import counted
 
 Folder = Annotated[Path | None, flags.said(None, "FOLDER", "(optional)")]
 
@@ -62,8 +62,8 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         table: Only print the table of the rows that there are.
         pictures: Only write pictures of the rows that there are, as .svg, to this folder.
     """
-    from graphglow.experiments.open_world.standings import Found
-    from graphglow.experiments.runs.reproduce import found_rows
+    from graphglow.lab.open_world.standings import Found
+    from graphglow.lab.runs.reproduce import found_rows
     from graphglow.report.open_world import counts, markdown, write_pictures
 
     if experiment != EXPERIMENT:

@@ -9,7 +9,7 @@ from graphglow.commands import flags
 from graphglow.commands.files import check_output
 from graphglow.commands.terminal import percent, print_json, say, show_rows, tell, waiting
 from graphglow.errors import InputError
-from graphglow.graphs.write import prediction_file
+from graphglow.graph.write import prediction_file
 from graphglow.predict import Prediction, Scores
 from graphglow.pretrained import UNIVERSAL, learner_file
 from graphglow.training import TransferResult

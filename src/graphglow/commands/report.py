@@ -17,7 +17,7 @@ from graphglow.training import TransferResult
 from graphglow.training.config import Device
 
 if TYPE_CHECKING:
-    from graphglow.experiments.demo import Summary
+    from graphglow.lab.demo import Summary
 
 NEXT = """
 next:   graphglow predict --target wine --out wine.csv
@@ -43,7 +43,7 @@ def demo(  # noqa: D417 (flags.py says the rest)
         seed: The first of the seeds; each draws labels, false edges and weights.
         device: Where to compute: auto takes the GPU if there is one.
     """
-    from graphglow.experiments.demo import DEMO, LABELS, METHODS, run_demo, summarise
+    from graphglow.lab.demo import DEMO, LABELS, METHODS, run_demo, summarise
     from graphglow.report.demo import headline, write_picture, write_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
@@ -102,14 +102,14 @@ def report(  # noqa: D417 (flags.py says the rest)
         out: Where to write the page; an older report is replaced.
         title: Heading of the page.
     """
-    from graphglow.experiments.runs.rows import (
+    from graphglow.lab.runs.rows import (
         RowFile,
         by_date,
         counted,
         read_rows,
         without_repeats,
     )
-    from graphglow.experiments.search.settings import SETTINGS, read_settings
+    from graphglow.lab.search.settings import SETTINGS, read_settings
     from graphglow.report.results import write_results
 
     if not results:

@@ -11,14 +11,14 @@ from graphglow.commands import flags, terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import DataRoot, Json, Names
 from graphglow.commands.terminal import note
-from graphglow.experiments.paper.cells import EXPERIMENTS, select_cells
-from graphglow.experiments.runs import reproduce as runs
-from graphglow.experiments.runs.config import ReproduceConfig
-from graphglow.experiments.runs.learners import without_files
-from graphglow.experiments.runs.reproduce import Plan, found_rows, learner_folder, make_plan
-from graphglow.experiments.runs.rows import counted, shortened
-from graphglow.experiments.search.settings import SETTINGS, check_settings, read_settings
-from graphglow.graphs.load import data_folder
+from graphglow.graph.load import data_folder
+from graphglow.lab.paper.cells import EXPERIMENTS, select_cells
+from graphglow.lab.runs import reproduce as runs
+from graphglow.lab.runs.config import ReproduceConfig
+from graphglow.lab.runs.learners import without_files
+from graphglow.lab.runs.reproduce import Plan, found_rows, learner_folder, make_plan
+from graphglow.lab.runs.rows import counted, shortened
+from graphglow.lab.search.settings import SETTINGS, check_settings, read_settings
 from graphglow.storage import existing_file
 
 ERRORS_SHOWN = 5

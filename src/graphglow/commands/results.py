@@ -14,10 +14,11 @@ from graphglow.commands.files import WorkerFlags, Working, check_output, write_e
 from graphglow.commands.terminal import note, tell, waiting
 from graphglow.commands.train import asks_for_paper, transferred, was_source
 from graphglow.errors import InputError
-from graphglow.graphs import write_graph
-from graphglow.graphs.write import WRITERS, prediction_file
-from graphglow.inference import refine as evidence
+from graphglow.graph import write_graph
+from graphglow.graph.write import WRITERS, prediction_file
 from graphglow.pretrained import PAPER, UNIVERSAL, learner_file, paper_learner
+from graphglow.refine import input_edges, usual_top_k
+from graphglow.refine import refine as refine_graph
 from graphglow.training import PaperConfig, TransferResult
 from graphglow.training.config import Device
 from graphglow.training.verdict import NO_PAIRS, homophily, verdict_of
@@ -119,7 +120,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
     began = time.perf_counter()
     with working.kept(out) as parts:
         with waiting("refining"):
-            refined = evidence.refine(
+            refined = refine_graph(
                 data,
                 learner,
                 top_k=top_k,
@@ -135,7 +136,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         if predictions is not None and refined.predict_proba() is None:
             raise InputError(f"--predictions needs labels to learn from; got none in {target}")
         write_each((out, partial(write_graph, refined)), (predictions, refined.write_predictions))
-    edges_in, edges_out = evidence.input_edges(data), refined.edge_index.shape[1] // 2
+    edges_in, edges_out = input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {
         "command": "refine",
@@ -201,9 +202,9 @@ def _write_refined(
     self_loops: bool,
     json: bool,
 ) -> None:
-    from graphglow.experiments.structure_metrics import graph_facts
+    from graphglow.lab.structure_metrics import graph_facts
 
-    top_k = evidence.usual_top_k(trained.data) + self_loops if top_k is None else top_k
+    top_k = usual_top_k(trained.data) + self_loops if top_k is None else top_k
     with waiting("refining"):
         graph = trained.refined_graph(top_k, self_loops=self_loops)
         write_graph(graph, out)

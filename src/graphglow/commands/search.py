@@ -13,10 +13,10 @@ from graphglow.commands import terminal
 from graphglow.commands.files import check_output
 from graphglow.commands.flags import GraphFlags, Json, ManyGraphFlags, OptionalLearner
 from graphglow.errors import InputError
-from graphglow.experiments.search.settings import read_settings
-from graphglow.experiments.search.space import SearchConfig, check_methods, has_learner
-from graphglow.graphs import DATASETS
-from graphglow.graphs.load import check_source, data_folder
+from graphglow.graph import DATASETS
+from graphglow.graph.load import check_source, data_folder
+from graphglow.lab.search.settings import read_settings
+from graphglow.lab.search.space import SearchConfig, check_methods, has_learner
 from graphglow.pretrained import paper_learner
 from graphglow.workers.executor import open_executor, ray_address
 
@@ -77,7 +77,7 @@ def search(  # noqa: D417 (the flags and the config say the rest)
     settings = check_output(settings, overwrite=True, suffixes=(".json",), shared=True)
     read_settings(settings)
     theta = paper_learner(learner) if learner is not None else None
-    from graphglow.experiments.search import study  # needs Optuna
+    from graphglow.lab.search import study  # needs Optuna
 
     rows: list[dict[str, Any]] = []
     with (

@@ -11,8 +11,8 @@ from graphglow.commands import files, flags
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
 from graphglow.commands.options import answer, asked
 from graphglow.commands.terminal import epoch_bar, job_bar, say, tell, waiting
-from graphglow.evidence.pretrain import EvidencePretrainConfig
-from graphglow.graphs.write import prediction_file
+from graphglow.evidence.pretraining import EvidencePretrainConfig
+from graphglow.graph.write import prediction_file
 from graphglow.pretrained import (
     UNIVERSAL,
     Learner,

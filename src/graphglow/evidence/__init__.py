@@ -6,7 +6,7 @@
 """
 
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
-from graphglow.evidence.pretrain import EvidencePretrainConfig, pretrain_evidence
+from graphglow.evidence.pretraining import EvidencePretrainConfig, pretrain_evidence
 from graphglow.evidence.random_graphs import random_graph
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 

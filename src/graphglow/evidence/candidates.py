@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.stages import stage
-from graphglow.ops.search import Search
+from graphglow.linalg.neighbours import Search
 
 NEAREST = 8
 """k: neighbours of a node in each view."""

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import HiddenLayer, Rows, as_dense, take, times, transposed
 from graphglow.evidence.stages import stage
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.linalg.rows import HiddenLayer, Rows, as_dense, take, times, transposed
+from graphglow.linalg.sparse import SparseMatrix
 
 RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # times the mean eigenvalue of K
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
+from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.evidence.problem import Problem
-from graphglow.ops.pairs import dots
+from graphglow.linalg.pairs import dots
 
 PSEUDO_PAIRS = 5
 

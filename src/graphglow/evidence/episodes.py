@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.graphs.graph import undirected_edges
+from graphglow.graph.graph import undirected_edges
 
 BUDGETS = (0, 1, 2, 3, 5, 6, 10, 20, 40, 0.05, 0.1, 0.2, 0.5, 0.75)
 BUDGET_WEIGHTS = (0.04, 0.08, 0.08, 0.08, 0.08, 0.08, 0.1, 0.08, 0.08, 0.05, 0.05, 0.05, 0.08, 0.07)

@@ -14,7 +14,10 @@ from graphglow.evidence.predictor import RESIDUALS, FinalRound, stack_channel
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import FirstRound, SecondRound, graph_of
-from graphglow.evidence.rows import (
+from graphglow.evidence.views import AGAIN, ALL, HIDDEN, RANKS, SECOND, role_degrees
+from graphglow.linalg.neighbours import LEAST
+from graphglow.linalg.pairs import dots
+from graphglow.linalg.rows import (
     HiddenLayer,
     LowRank,
     SideBySide,
@@ -23,10 +26,7 @@ from graphglow.evidence.rows import (
     short_length,
     times,
 )
-from graphglow.evidence.views import AGAIN, ALL, HIDDEN, RANKS, SECOND, role_degrees
-from graphglow.ops.pairs import dots
-from graphglow.ops.search import LEAST
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.linalg.sparse import SparseMatrix
 
 SEARCHED = (("x", "ax", "aax", "link"), SECOND)
 """Views in which candidates are looked for, by round; besides, what the channels say."""

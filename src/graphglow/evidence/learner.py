@@ -12,14 +12,14 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
-from graphglow.evidence.pairs import FIRST_EVIDENCE, SECOND_EVIDENCE
+from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.predictor import Predictor
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph, refine_problem
 from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
+from graphglow.paper.learner import history_of
 from graphglow.storage import fill, load_tensors, save_tensors
-from graphglow.structure.learner import history_of
 
 AT_ONCE = 2**13  # pairs whose hidden numbers lie in a processor's cache
 EVIDENCE_VERSION = 2

@@ -37,7 +37,6 @@ from graphglow.evidence.rounds import (
     vote_inputs,
     weights_of,
 )
-from graphglow.evidence.rows import Rows, SideBySide, entries, sparse_rows, take, times, unit, unit_
 from graphglow.evidence.views import (
     AGAIN,
     ALL,
@@ -47,10 +46,11 @@ from graphglow.evidence.views import (
     role_waves,
 )
 from graphglow.evidence.votes import log_odds
-from graphglow.graphs.check import checked_edges
-from graphglow.graphs.graph import undirected_edges
-from graphglow.ops.search import LEAST, SIMILARITIES, largest
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph.check import checked_edges
+from graphglow.graph.graph import undirected_edges
+from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
+from graphglow.linalg.rows import Rows, SideBySide, entries, sparse_rows, take, times, unit, unit_
+from graphglow.linalg.sparse import SparseMatrix
 
 ALIKE = 1e-4
 """Largest difference between rows, or probabilities, that are the same."""

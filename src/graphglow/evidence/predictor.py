@@ -26,11 +26,11 @@ from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import Voted
-from graphglow.evidence.rows import entries, times, unit_
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import hidden_layer
 from graphglow.evidence.votes import VOTERS, Voter, log_odds, sharpened, vote_evidence
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.linalg.rows import entries, times, unit_
+from graphglow.linalg.sparse import SparseMatrix
 
 FINAL = ("fx", "ffx")
 """Views: one- and two-hop means over the graph of the second round."""

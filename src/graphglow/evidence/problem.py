@@ -9,11 +9,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.rows import Rows, entries, sparse_rows, unit_
 from graphglow.evidence.stages import stage
-from graphglow.graphs.check import checked_edges, checked_labels, one_graph
-from graphglow.graphs.graph import adjacency_of, undirected_edges
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph.check import checked_edges, checked_labels, one_graph
+from graphglow.graph.graph import adjacency_of, undirected_edges
+from graphglow.linalg.rows import Rows, entries, sparse_rows, unit_
+from graphglow.linalg.sparse import SparseMatrix
 
 UNLABELLED_PRIOR = 0.25
 """Without labels: how likely two random nodes are taken to belong together."""

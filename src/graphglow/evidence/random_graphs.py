@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.evidence.rows import times
-from graphglow.graphs.graph import normalised_adjacency
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.linalg.rows import times
 
 
 def random_graph(generator: torch.Generator, max_nodes: int = 3000) -> Data:

@@ -9,7 +9,7 @@ from torch import Tensor
 from graphglow.evidence.candidates import Each, in_turn, pair_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
-from graphglow.evidence.pairs import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
+from graphglow.evidence.pair_features import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
 from graphglow.evidence.predictor import FinalRound, Predictor, final_round, predict_classes
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
@@ -26,9 +26,9 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.evidence.scorer import contributions
 from graphglow.evidence.stages import stage
-from graphglow.graphs.graph import normalised_adjacency
-from graphglow.ops.pairs import is_edge
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.sparse import SparseMatrix
 
 PAIRS = 2**20  # looked up at once
 ENDS = 2**24  # of edges that are ranked at once

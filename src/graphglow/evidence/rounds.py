@@ -18,9 +18,8 @@ from graphglow.evidence.channels import (
 )
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
-from graphglow.evidence.pairs import agreement, cosines, first_evidence, logit, moments
+from graphglow.evidence.pair_features import agreement, cosines, first_evidence, logit, moments
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
@@ -33,8 +32,9 @@ from graphglow.evidence.views import (
     second_views,
 )
 from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
-from graphglow.graphs.graph import adjacency_of
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph.graph import adjacency_of
+from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
+from graphglow.linalg.sparse import SparseMatrix
 
 LARGEST_WEIGHT = 8.0
 RESOLUTIONS = (1.0, 4.0)
@@ -74,7 +74,7 @@ class FirstRound:
     """From features and adjacency rows to the views ``x`` and ``link``."""
 
     def evidence(self, pairs: Tensor) -> Tensor:
-        """:data:`~graphglow.evidence.pairs.FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
+        """:data:`FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
         problem = self.problem
         return first_evidence(problem, self.views, self.scales, self.channels, pairs.long())
 
@@ -118,7 +118,7 @@ class Voted:
     context: Tensor
 
     def evidence(self, pairs: Tensor) -> Tensor:
-        """:data:`~graphglow.evidence.pairs.SECOND_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
+        """:data:`SECOND_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
         second, pairs = self.second, pairs.long()
         earlier = second.first.evidence(pairs)
         scores = self.learner.pair_scores(0, earlier, second.first.context)
@@ -149,7 +149,7 @@ def first_round(problem: Problem, generator: torch.Generator, each: Each = in_tu
 
 
 def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Channel]:
-    """:data:`~graphglow.evidence.pairs.FIRST_CHANNELS`, over the graph as it is given."""
+    """:data:`~graphglow.evidence.pair_features.FIRST_CHANNELS`, over the graph as it is given."""
     link = views["link"]
     ranks = [ridge_channel(problem, leading(link, rank)) for rank in RANKS]
     edges = problem.low, problem.high, problem.weight, problem.num_nodes

@@ -20,10 +20,10 @@ from graphglow.evidence.predictor import FinalRound, _carried
 from graphglow.evidence.problem import Columns, Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import FirstRound, SecondRound, Voted, graph_of
-from graphglow.evidence.rows import LowRank, times, unit_
 from graphglow.evidence.views import link_rows, second_views, views_of
-from graphglow.graphs.graph import adjacency_of
-from graphglow.ops.pairs import is_edge
+from graphglow.graph.graph import adjacency_of
+from graphglow.linalg.pairs import is_edge
+from graphglow.linalg.rows import LowRank, times, unit_
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 KIND = "prediction"

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rows import (
+from graphglow.evidence.stages import stage
+from graphglow.linalg.rows import (
     HiddenLayer,
     LowRank,
     Rows,
@@ -15,8 +16,7 @@ from graphglow.evidence.rows import (
     times,
     unit_,
 )
-from graphglow.evidence.stages import stage
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.linalg.sparse import SparseMatrix
 
 WIDTH = 192
 """q: columns of the features and of the adjacency after a randomised SVD."""

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel, constant, leave_one_out_scores, log_loss
-from graphglow.evidence.pairs import FIRST_CHANNELS, SECOND_CHANNELS
+from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.evidence.problem import Problem
 
 VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)

@@ -10,7 +10,7 @@ from graphglow.gnn.latent_gnn import (
     drop,
     drop_features,
 )
-from graphglow.structure.learner import stack
+from graphglow.paper.learner import stack
 
 __all__ = [
     "BACKBONES",

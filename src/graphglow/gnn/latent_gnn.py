@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.graphs import Graph
-from graphglow.ops.sparse import SparseMatrix
-from graphglow.structure import Structure
+from graphglow.graph import Graph
+from graphglow.linalg.sparse import SparseMatrix
+from graphglow.paper import Structure
 
 Encoder = Literal["gcn", "mlp"]
 

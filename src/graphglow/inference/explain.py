@@ -21,7 +21,7 @@ from torch import Tensor
 from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
-from graphglow.graphs.write import class_names, own_ids, split_names, write_table
+from graphglow.graph.write import class_names, own_ids, split_names, write_table
 from graphglow.inference.explain_pair import edge_reasons
 from graphglow.inference.own_names import node_place
 from graphglow.inference.refined_graph import OperatorRows

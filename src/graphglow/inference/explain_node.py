@@ -18,10 +18,10 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.evidence.predictor import CHANNELS, FinalRound
-from graphglow.evidence.rows import as_dense, entries, take
-from graphglow.graphs.write import class_names, own_ids
+from graphglow.graph.write import class_names, own_ids
 from graphglow.inference.own_names import node_place
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.linalg.rows import as_dense, entries, take
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.predict import CHANNEL_NAMES
 
 if TYPE_CHECKING:  # which imports this

@@ -1,7 +1,7 @@
 """Why two nodes belong together or not: what each kind of evidence says about the pair.
 
 The learner's log-odds that two nodes are of one class is a sum over named kinds of evidence
-(:data:`graphglow.evidence.pairs.GROUPS`), over what the graph as a whole says, and over chance::
+(:data:`~evidence.pair_features.GROUPS`), over what the graph as a whole says, and over chance::
 
     log_odds = logit(chance) + this graph + labelled pairs + own features + features around + ...
 
@@ -23,15 +23,15 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.order import reordered
-from graphglow.evidence.pairs import logit
+from graphglow.evidence.pair_features import logit
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
-from graphglow.graphs import as_graph
-from graphglow.graphs.write import class_names, own_ids, write_table
+from graphglow.graph import as_graph
+from graphglow.graph.write import class_names, own_ids, write_table
 from graphglow.inference.own_names import node_places
-from graphglow.inference.refine import chosen
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.predict import content_order
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
+from graphglow.refine import chosen
 from graphglow.training.device import resolve_device
 from graphglow.training.evidence import EvidenceResult, known_to_learner
 from graphglow.training.result import TransferResult

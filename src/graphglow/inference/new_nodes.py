@@ -18,10 +18,10 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
-from graphglow.graphs import check_graph, graph_of
-from graphglow.graphs.check import MASKS
-from graphglow.graphs.write import own_ids, prediction_frame, write_table
-from graphglow.ops.knn import nearest
+from graphglow.graph import check_graph, graph_of
+from graphglow.graph.check import MASKS
+from graphglow.graph.write import own_ids, prediction_frame, write_table
+from graphglow.linalg.knn import nearest
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.inference.explain import Explanation

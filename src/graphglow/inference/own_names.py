@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graphs.write import own_ids
+from graphglow.graph.write import own_ids
 
 
 def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.int64]:

@@ -14,11 +14,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least
-from graphglow.graphs.check import MADE
+from graphglow.graph.check import MADE
+from graphglow.linalg.sparse import SparseMatrix, csr_tensor
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
-from graphglow.ops.sparse import SparseMatrix, csr_tensor
-from graphglow.structure import BlendedStructure, FixedStructure, PivotStructure, Structure
+from graphglow.paper import BlendedStructure, FixedStructure, PivotStructure, Structure
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult

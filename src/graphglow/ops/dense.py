@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from graphglow.ops.eager import EPS, Kernel, similarity
-from graphglow.ops.triton_support import kernels_for, launching_on
+from graphglow.linalg.triton_support import kernels_for, launching_on
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 
@@ -101,7 +101,7 @@ class _Gamma(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, threshold: float | None, precision: Precision
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.precision = precision
-        ctx.kernels = kernels_for(q, "triton_dense")
+        ctx.kernels = kernels_for(q, "triton_dense", "ops")
         if ctx.kernels is not None:
             with launching_on(q):
                 gamma, *inverses = ctx.kernels.make_gamma(q, k, threshold, precision)
@@ -143,7 +143,7 @@ class _Propagate(torch.autograd.Function):
     ) -> Tensor:
         fits = v.shape[-1] <= FUSED_WIDTH and gamma.shape[-1] % FUSED_COLUMNS == 0
         fits = fits and precision != "tf32"  # the library is faster
-        ctx.kernels = kernels_for(v, "triton_dense") if fits else None
+        ctx.kernels = kernels_for(v, "triton_dense", "ops") if fits else None
         ctx.cut, ctx.precision = cut, precision
         if ctx.kernels is not None:
             parts = (v, gamma, inverse_rows, inverse_columns, precision)

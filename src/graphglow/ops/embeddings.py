@@ -6,7 +6,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from graphglow.ops.triton_support import kernels_for, launching_on
+from graphglow.linalg.triton_support import kernels_for, launching_on
 
 CONSTANT_COLUMNS = 8
 """A constant is one column and seven zeros: rows stay aligned, and matrix products fast."""
@@ -41,7 +41,7 @@ class _UnitHeads(torch.autograd.Function):
         h, d = weight.shape[-2:]
         half = 1.0 if constant is None else 0.5
         ctx.length_factor = h / half  # 1 / |q_h|^2
-        ctx.kernels = kernels_for(z, "triton_small")
+        ctx.kernels = kernels_for(z, "triton_small", "ops")
         q = z.new_empty(*z.shape[:-1], h * d + (0 if constant is None else CONSTANT_COLUMNS))
         forward = _forward if ctx.kernels is None else ctx.kernels.unit_heads_forward
         with launching_on(z):

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from graphglow.ops.eager import EPS
 from graphglow.ops.triton_small import multiply
-from graphglow.ops.triton_support import launching_on
+from graphglow.linalg.triton_support import launching_on
 
 DotPrecision = Literal["tf32", "bf16x3"]
 Pass = Literal["messages", "grad_messages", "gradients"]

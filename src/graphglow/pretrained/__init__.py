@@ -13,9 +13,9 @@ from pathlib import Path
 from graphglow.checks import at_least
 from graphglow.errors import InputError, nearest
 from graphglow.evidence.learner import KIND, EvidenceLearner
+from graphglow.paper import StructureLearner
+from graphglow.paper.learner import KIND as PAPER_KIND
 from graphglow.storage import kind_of
-from graphglow.structure import StructureLearner
-from graphglow.structure.learner import KIND as PAPER_KIND
 
 UNIVERSAL, PAPER, UNTRAINED = "universal", "paper", "untrained"
 PRETRAINED: dict[str, str] = {

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from graphglow.inference.audit import Audit, PairEvidence
+from graphglow.audit import Audit, PairEvidence
 from graphglow.report.page import write_page
 from graphglow.report.pair import PairPicture, pair_picture, short
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from graphglow.experiments.paper import GRAPHS, NAMES, OURS, OWN_LINES
-from graphglow.experiments.runs.rows import ResultRow
+from graphglow.lab.paper import GRAPHS, NAMES, OURS, OWN_LINES
+from graphglow.lab.runs.rows import ResultRow
 
 SIGNIFICANT = 0.05
 ALONE = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from graphglow.experiments.runs.rows import ResultRow
+from graphglow.lab.runs.rows import ResultRow
 from graphglow.report.comparison import Comparison, compare, line_names, target_column
 
 ACCURACY = "test accuracy"

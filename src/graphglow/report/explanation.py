@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from graphglow.errors import InputError
-from graphglow.graphs.write import TABLES
+from graphglow.graph.write import TABLES
 from graphglow.inference.explain import Contribution, Explanation
 from graphglow.inference.explain_pair import MEANINGS, OUTCOMES, PairExplanation
 from graphglow.report import frame

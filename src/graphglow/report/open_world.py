@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphglow.experiments.open_world.methods import OURS
-from graphglow.experiments.open_world.standings import (
+from graphglow.lab.open_world.methods import OURS
+from graphglow.lab.open_world.standings import (
     BEST,
     LABELS,
     ORDER,
@@ -18,7 +18,7 @@ from graphglow.experiments.open_world.standings import (
     standings,
     sweeps,
 )
-from graphglow.experiments.runs.rows import ResultRow
+from graphglow.lab.runs.rows import ResultRow
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace
 from graphglow.report.page import write_page

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphglow.experiments.runs.rows import counted
+from graphglow.lab.runs.rows import counted
 from graphglow.report import frame
 from graphglow.report.comparison import Cell, Comparison
 from graphglow.report.curves import ACCURACY, GIVEN, LEARNED, Sweep, measure

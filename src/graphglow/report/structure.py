@@ -11,12 +11,12 @@ import pandas as pd
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.experiments.structure_metrics import (
+from graphglow.graph.write import class_names
+from graphglow.lab.structure_metrics import (
     edge_homophily,
     heard_over_edges,
     heard_over_latent,
 )
-from graphglow.graphs.write import class_names
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent

@@ -20,11 +20,11 @@ from torch import Tensor
 from graphglow.checks import at_least, number
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graphs import Graph
-from graphglow.graphs.files import note
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph import Graph
+from graphglow.graph.files import note
+from graphglow.linalg.sparse import SparseMatrix
+from graphglow.paper import StructureLearner
 from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
-from graphglow.structure import StructureLearner
 from graphglow.version import __version__
 
 F = TypeVar("F", bound="RunFolder")

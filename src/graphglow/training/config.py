@@ -18,9 +18,9 @@ from graphglow.checks import (
 )
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, Backbone, Encoder, Shape, backbone_class
-from graphglow.graphs import Graph
+from graphglow.graph import Graph
 from graphglow.ops import BACKENDS, Backend, Precision
-from graphglow.structure.config import LearnerConfig, ObjectiveConfig
+from graphglow.paper.config import LearnerConfig, ObjectiveConfig
 from graphglow.workers.executor import Device as Device
 
 ClassWeight = Literal["none", "balanced"]

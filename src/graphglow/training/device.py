@@ -11,7 +11,7 @@ import torch
 from graphglow.errors import InputError
 from graphglow.evidence.stages import no_room
 from graphglow.ops import available_backends
-from graphglow.structure import StructureLearner
+from graphglow.paper import StructureLearner
 from graphglow.training.config import ModelConfig
 from graphglow.workers.executor import resolve_device as resolve_device
 

@@ -23,10 +23,10 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.gnn import Backbone
-from graphglow.graphs import Graph, check_graph, graph_of
-from graphglow.graphs.graph import normalised_adjacency
+from graphglow.graph import Graph, check_graph, graph_of
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.paper import FixedStructure
 from graphglow.storage import prefixed, within
-from graphglow.structure import FixedStructure
 from graphglow.training.checkpoint import (
     Checkpoints,
     Part,

@@ -16,10 +16,10 @@ from torch_geometric.data import Data
 from graphglow.checks import one_of, with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.pretrain import EvidencePretrainConfig, Progress, pretrain_evidence
+from graphglow.evidence.pretraining import EvidencePretrainConfig, Progress, pretrain_evidence
 from graphglow.evidence.problem import problem_of
-from graphglow.graphs import Graph, as_graph, prepare
-from graphglow.structure import StructureLearner
+from graphglow.graph import Graph, as_graph, prepare
+from graphglow.paper import StructureLearner
 from graphglow.training.adam import Adam
 from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identity, held
 from graphglow.training.config import PretrainConfig

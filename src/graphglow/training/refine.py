@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation
-from graphglow.graphs import Graph
+from graphglow.graph import Graph
 from graphglow.ops.embeddings import squared_change
-from graphglow.structure import BlendedStructure, PivotStructure, Structure, StructureLearner
+from graphglow.paper import BlendedStructure, PivotStructure, Structure, StructureLearner
 from graphglow.training.config import Runs
 
 

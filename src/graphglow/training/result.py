@@ -17,14 +17,14 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation
 from graphglow.gnn.latent_gnn import Encoded
-from graphglow.graphs import Graph, check_graph, graph_of, write_predictions
-from graphglow.graphs.check import MADE
-from graphglow.graphs.tables import Columns
-from graphglow.graphs.write import class_names, prediction_frame
+from graphglow.graph import Graph, check_graph, graph_of, write_predictions
+from graphglow.graph.check import MADE
+from graphglow.graph.tables import Columns
+from graphglow.graph.write import class_names, prediction_frame
+from graphglow.paper import Structure, StructureLearner
+from graphglow.paper.config import current_settings, delta_facts
 from graphglow.pretrained import Learner
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.structure import Structure, StructureLearner
-from graphglow.structure.config import current_settings, delta_facts
 from graphglow.training.config import NO_LONGER, Model, PaperConfig, Runs, TransferConfig
 from graphglow.training.device import memory_advice
 from graphglow.training.loop import Epoch
@@ -34,7 +34,7 @@ from graphglow.training.task import accuracy
 from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 
 if TYPE_CHECKING:  # baselines and inference are floors above; a result opens them on demand
-    from graphglow.baselines import FitResult
+    from graphglow.competitors import FitResult
     from graphglow.inference.explain import Explainer, Explanation
     from graphglow.inference.explain_pair import PairExplanation
     from graphglow.inference.new_nodes import NewPredictions
@@ -255,7 +255,7 @@ class TransferResult(RunResult):
 
     @cached_property
     def _control_runs(self) -> "dict[str, FitResult]":
-        from graphglow.baselines import METHODS, fit
+        from graphglow.competitors import METHODS, fit
 
         if len(self.graph.val) == 0:
             return {}
@@ -316,7 +316,7 @@ class TransferResult(RunResult):
                 said there holds here too.
             skip_unknown_edges: Leave out edges with ids that no node has, as in ``load_graph``.
         """
-        from graphglow.graphs.tables import read_new_nodes
+        from graphglow.graph.tables import read_new_nodes
 
         x, pairs, weight, ids = read_new_nodes(
             nodes, edges, self.data, columns, skip_unknown_edges=skip_unknown_edges

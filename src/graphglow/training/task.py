@@ -12,16 +12,15 @@ import torch
 from torch import Tensor
 
 from graphglow.gnn import Backbone, Dropout, MixedPropagation, stack
-from graphglow.graphs import Graph
-from graphglow.storage import prefixed, within
-from graphglow.structure import (
+from graphglow.graph import Graph
+from graphglow.paper import (
     BlendedStructure,
     ObjectiveConfig,
     SampledStructure,
     Structure,
     StructureLearner,
 )
-from graphglow.structure.objective import (
+from graphglow.paper.objective import (
     edge_probabilities,
     entropy_loss,
     log_probability,
@@ -30,6 +29,7 @@ from graphglow.structure.objective import (
     sketch,
     supervised_loss,
 )
+from graphglow.storage import prefixed, within
 from graphglow.training.adam import Adam
 from graphglow.training.config import ModelConfig, Runs
 from graphglow.training.device import check_runnable

@@ -20,10 +20,10 @@ from torch_geometric.data import Data
 from graphglow.checks import with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graphs import as_graph, check_graph, graph_of
+from graphglow.graph import as_graph, check_graph, graph_of
+from graphglow.paper import Structure, StructureLearner
+from graphglow.paper.learner import stack_learners
 from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
-from graphglow.structure import Structure, StructureLearner
-from graphglow.structure.learner import stack_learners
 from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
 from graphglow.training.config import PaperConfig, TransferConfig, check_same_shape
 from graphglow.training.device import (

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.graphs.files import note
-from graphglow.graphs.graph import undirected_edges
+from graphglow.graph.files import note
+from graphglow.graph.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
 """A smaller difference between the shares of two sets of edges is none."""

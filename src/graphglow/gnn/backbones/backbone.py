@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.gnn.latent_gnn import Dropout, Encoded, Encoder, MixedPropagation
-from graphglow.graphs import Graph
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph import Graph
+from graphglow.linalg.sparse import SparseMatrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ class Backbone(nn.Module, ABC):
     line, the checks and the tests pick it up from there, and what it can do is said by the class
     itself. Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
     Write tensor code for leading dimensions (``..``): a batch of runs is one backbone whose
-    parameters are stacked (:func:`~graphglow.structure.learner.stack`).
+    parameters are stacked (:func:`~graphglow.paper.learner.stack`).
 
     Args:
         shape: Widths, depth, encoder, and what some kinds have besides.

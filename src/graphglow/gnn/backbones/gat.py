@@ -10,8 +10,8 @@ from torch_geometric.utils import softmax
 
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
-from graphglow.graphs import Graph
-from graphglow.ops.sparse import SparseMatrix
+from graphglow.graph import Graph
+from graphglow.linalg.sparse import SparseMatrix
 
 
 class Edges(NamedTuple):

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
-from graphglow.graphs import Graph
+from graphglow.graph import Graph
 
 
 class GCN(Backbone):

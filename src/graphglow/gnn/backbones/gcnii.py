@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
-from graphglow.graphs import Graph
+from graphglow.graph import Graph
 
 
 class GCNII(Backbone):

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, row, vector
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
-from graphglow.graphs import Graph
-from graphglow.structure import Structure
+from graphglow.graph import Graph
+from graphglow.paper import Structure
 
 
 @dataclass(frozen=True)

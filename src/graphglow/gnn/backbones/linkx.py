@@ -6,7 +6,7 @@ from torch import Tensor
 from graphglow.errors import InputError
 from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector, vectors
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
-from graphglow.graphs import Graph
+from graphglow.graph import Graph
 
 
 class LINKX(Backbone):

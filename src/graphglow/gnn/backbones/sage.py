@@ -7,7 +7,7 @@ from torch import Tensor
 
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
 from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
-from graphglow.graphs import Graph
+from graphglow.graph import Graph
 
 
 class SAGE(Backbone):

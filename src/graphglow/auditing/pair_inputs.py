@@ -1,0 +1,217 @@
+"""Ground: what the evidence about pairs of a graph is computed from, ready to leave an edge out.
+
+An edge must not count as evidence for itself. One and two hops of means, degrees and neighbours in
+common are corrected in closed form. What has no closed form (the spectrum of the adjacency, which
+features are linked to which) is computed once per *fold* of the edges, without them: the fold of a
+pair follows from its two nodes alone, be there an edge or not.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphglow.evidence.channels import ridge_channel
+from graphglow.evidence.problem import Problem
+from graphglow.evidence.stages import stage
+from graphglow.evidence.views import WIDTH
+from graphglow.linalg.rows import drawn, entries, low_rank, sparse_rows, times, unit
+from graphglow.linalg.sparse import SparseMatrix
+
+FOLDS = 5
+RANK = 64
+"""Eigenvectors of the adjacency, and columns of the features that links are explained by."""
+CHOSEN = 6
+"""Neighbours of each end between which edges are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What a graph's pairs are compared by; A is unweighted, d its degrees.
+
+    Shapes:
+        x [N, q] unit rows, ax = A x, mean = (x + ax) / (d + 1), around = mean + A mean;
+        z [N, p] whitened columns of x, az = A z, taste [K, p, p]; spectrum [K, N, r],
+        signs [K, r]; chosen [N, CHOSEN + 1];
+        beliefs [N, C], abeliefs = A beliefs; affinity [K, C, C]
+    """
+
+    problem: Problem
+    degree: Tensor
+    x: Tensor
+    ax: Tensor
+    mean: Tensor
+    around: Tensor
+    z: Tensor
+    az: Tensor
+    taste: Tensor
+    spectrum: Tensor
+    signs: Tensor
+    chosen: Tensor
+    beliefs: Tensor
+    abeliefs: Tensor
+    affinity: Tensor
+
+    @property
+    def num_nodes(self) -> int:
+        return self.problem.num_nodes
+
+    @property
+    def links(self) -> SparseMatrix:
+        return self.problem.links
+
+    @cached_property
+    def worth(self) -> Tensor:
+        """What a neighbour in common counts: 1, by Adamic-Adar, by resource allocation: [N, 3]."""
+        share = self.degree.clamp_min(1).reciprocal()
+        return torch.cat([self.problem.worth, share[:, None]], 1)
+
+    @cached_property
+    def ways(self) -> Tensor:
+        """Ways of two steps, there and on to another node: []."""
+        return (self.degree * (self.degree - 1)).sum()
+
+
+def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
+    """Prepare a graph; time and memory grow like nodes and edges."""
+    return _ground(problem, _beliefs(problem), generator)
+
+
+@stage("views")
+def _ground(problem: Problem, beliefs: Tensor, generator: torch.Generator) -> Ground:
+    low, high = problem.low.long(), problem.high.long()
+    links, degree = problem.links, problem.degree
+    edge_fold = fold_of(low, high)
+    x = torch.zeros(problem.num_nodes, 0, device=problem.device)
+    if problem.features is not None:
+        x = unit(low_rank(problem.features, WIDTH, generator))
+    ax = times(links, x)
+    mean = (x + ax) / (degree + 1)[:, None]
+    z = _whitened(x)
+    return Ground(
+        problem=problem,
+        degree=degree,
+        x=x,
+        ax=ax,
+        mean=mean,
+        around=mean + times(links, mean),
+        z=z,
+        az=times(links, z),
+        taste=_by_fold(z, low, high, edge_fold),
+        **_spectra(problem, edge_fold, generator),
+        chosen=_chosen(links),
+        beliefs=beliefs,
+        abeliefs=times(links, beliefs),
+        affinity=_affinity(beliefs, low, high, edge_fold),
+    )
+
+
+def fold_of(low: Tensor, high: Tensor) -> Tensor:
+    """The fold of each pair ``low < high``, by a hash of the two: 0 .. FOLDS - 1."""
+    return _hash(low * 2_654_435_761 + _hash(high)) % FOLDS
+
+
+def _hash(value: Tensor) -> Tensor:
+    """Integers that look random, 0 .. 2^31 - 1 (xorshift and multiply)."""
+    value = (value ^ (value >> 16)) * 73_244_475 & 0xFFFFFFFF
+    value = (value ^ (value >> 16)) * 73_244_475 & 0xFFFFFFFF
+    return (value ^ (value >> 16)) & 0x7FFFFFFF
+
+
+def _whitened(x: Tensor) -> Tensor:
+    """RANK leading columns, of unit covariance and no mean: [N, q] -> [N, p]."""
+    if x.shape[1] == 0:
+        return x
+    x = x - x.mean(0)
+    double = x.double()
+    values, vectors = torch.linalg.eigh((double.T @ double / len(x)).cpu())
+    values, vectors = values.flip(0)[:RANK], vectors.flip(1)[:, :RANK]
+    ridge = 0.02 * values.mean().clamp_min(1e-9)
+    white: Tensor = (vectors / (values + ridge).sqrt()).to(x)
+    return x @ white
+
+
+def _linked(rows: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """``Z^T A Z``, in blocks of edges: [N, p] -> [p, p]."""
+    product = rows.new_zeros(rows.shape[1], rows.shape[1])
+    for a, b in zip(torch.split(low, 2**18), torch.split(high, 2**18), strict=True):
+        product += rows[a].T @ rows[b]
+    return product + product.T
+
+
+def _by_fold(rows: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
+    """``Z^T (A - d d^T / 2M) Z / 2M`` without the edges of each fold: [N, p] -> [K, p, p]."""
+    parts = []
+    for k in range(FOLDS):
+        some, other = low[fold != k], high[fold != k]
+        count = 2 * max(1, len(some))
+        ends = torch.bincount(torch.cat([some, other]), minlength=len(rows)).to(rows)
+        pull = (ends @ rows) / count
+        parts.append(_linked(rows, some, other) / count - torch.outer(pull, pull))
+    return torch.stack(parts)
+
+
+def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+    """Leading eigenvectors of ``(D + tau)^-1/2 A (D + tau)^-1/2`` without each fold's edges.
+
+    Columns are scaled by the root of the eigenvalue's size, so that the signed product of two rows
+    is the low-rank adjacency.
+    """
+    nodes = problem.num_nodes
+    rank = min(RANK, nodes)
+    low, high = problem.low.long(), problem.high.long()
+    spectrum, signs = torch.empty(FOLDS, nodes, rank, device=problem.device), []
+    sketch = drawn((nodes, min(rank + 8, nodes)), generator, problem.device)
+    for k in range(FOLDS):
+        a, b = low[fold != k], high[fold != k]
+        row, col = torch.cat([a, b]), torch.cat([b, a])
+        degree = torch.bincount(row, minlength=nodes).float()
+        scale = (degree + degree.mean().clamp_min(1e-3)).rsqrt()
+        matrix = sparse_rows(row, col, scale[row] * scale[col], (nodes, nodes))
+        q = torch.linalg.qr(times(matrix, sketch))[0]
+        for _ in range(3):
+            q = torch.linalg.qr(times(matrix, q))[0]
+        small = q.T @ times(matrix, q)
+        values, vectors = torch.linalg.eigh(((small + small.T) / 2).double().cpu())
+        keep = values.abs().argsort(descending=True)[:rank]
+        values, vectors = values[keep], vectors[:, keep]
+        spectrum[k] = q @ (vectors * values.abs().sqrt()).to(q)
+        signs.append(values.sign().to(q))
+    return {"spectrum": spectrum, "signs": torch.stack(signs)}
+
+
+def _chosen(links: SparseMatrix) -> Tensor:
+    """The CHOSEN + 1 neighbours of each node whose edge has the least hash, -1 where there are
+    fewer: leaving one edge out, the first CHOSEN of the others are the same, be it there or not.
+    """
+    row, col, _ = entries(links)
+    order = _hash(row * 2_654_435_761 + _hash(col)).argsort()
+    order = order[row[order].argsort(stable=True)]
+    place = torch.arange(len(row), device=row.device) - links.crow[row]
+    first = place <= CHOSEN
+    chosen = links.col.new_full((links.shape[0], CHOSEN + 1), -1)
+    chosen[row[first], place[first]] = links.col[order][first]
+    return chosen
+
+
+def _beliefs(problem: Problem) -> Tensor:
+    """Classes by labels, and where there are none by features alone: [N, C]; C = 0 without."""
+    if len(problem.seen) < 2:
+        return torch.zeros(problem.num_nodes, 0, device=problem.device)
+    beliefs = ridge_channel(problem, problem.features).probabilities.clone()
+    beliefs[problem.labelled] = F.one_hot(problem.classes, len(problem.seen)).float()
+    return beliefs
+
+
+def _affinity(beliefs: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
+    """How often edges join two classes, over chance, without each fold's edges: [K, C, C]."""
+    weak = 5 / max(1, beliefs.shape[1])
+    found = []
+    for k in range(FOLDS):
+        joint = _linked(beliefs, low[fold != k], high[fold != k])
+        ends = joint.sum(0)
+        expected = torch.outer(ends, ends) / ends.sum().clamp_min(1e-9)
+        found.append((joint + weak) / (expected + weak))
+    return torch.stack(found)

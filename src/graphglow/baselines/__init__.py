@@ -1,6 +1,0 @@
-"""Every method that the paper compares with, and controls that it lacks, behind one door."""
-
-from graphglow.baselines.fit import METHODS, FitResult, fit, fit_many, method_named
-from graphglow.baselines.method import Method
-
-__all__ = ["METHODS", "FitResult", "Method", "fit", "fit_many", "method_named"]

@@ -1,0 +1,237 @@
+"""CPGNN: beliefs from the features, passed along edges through a learned class compatibility."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from graphglow.checks import at_least, one_of, rate
+from graphglow.competitors.method import GNN_SPACE, Method, Model, ModelTask, of_model
+from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
+from graphglow.graph import Graph
+from graphglow.linalg.sparse import SparseMatrix
+from graphglow.training.adam import Adam
+from graphglow.training.config import RunConfig
+from graphglow.training.loop import Replay
+
+Estimator = Literal["mlp", "cheb"]
+Adjacency = Literal["raw", "symmetric", "mean"]
+
+SINKHORN_STEPS = 200
+SMOOTHING = 1e-3
+"""Added to each count of class pairs, as a share of their mean: Sinkhorn-Knopp needs no zeros."""
+ROUNDING = 1e-5
+"""Row sums of H_bar up to this are taken as zero."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CPGNNConfig(RunConfig):
+    """CPGNN: a prior belief of each node's class, then propagation by class compatibility."""
+
+    weight_decay: float = 5e-3
+    """L2 penalty on the prior belief estimator's weights."""
+    dropout: float = 0.5
+    """Share of the estimator's inputs and hidden units dropped in training."""
+    hidden: int = 64
+    """Width of the prior belief estimator's hidden layer."""
+    estimator: Estimator = "cheb"
+    """Where the prior beliefs come from: mlp reads features only, cheb is a Chebyshev GNN."""
+    propagations: int = 2
+    """K: how often beliefs pass along the edges. The paper has 1 and 2."""
+    adjacency: Adjacency = "symmetric"
+    """How a node weighs its neighbours: raw sums them, as the paper does, so that hubs get huge
+    logits; mean takes their mean; symmetric divides by the root of both degrees."""
+    co_training: float = 1.0
+    """eta: weight of the prior beliefs' own loss beside that of the final ones."""
+    pretrain_epochs: int = 100
+    """Steps that train the estimator alone before the first epoch; they count in the seconds."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("hidden", self.hidden, 1)
+        one_of("estimator", self.estimator, get_args(Estimator))
+        at_least("propagations", self.propagations, 1)
+        one_of("adjacency", self.adjacency, get_args(Adjacency))
+        rate("co_training", self.co_training)
+        at_least("pretrain_epochs", self.pretrain_epochs, 0)
+
+
+class BeliefEstimator(nn.Module):
+    """Class logits relu(X * W + b) * W' + b' [N, C], where * is a product (mlp) or ChebNet's layer.
+
+    ChebNet (Defferrard et al., NeurIPS 2016): X * W is sum_k T_k(L~) X W_k, k = 0 .. 2, with
+    L~ = 2 L / lambda_max - I and L = I - D^-1/2 A D^-1/2. The largest eigenvalue is replaced by its
+    bound, 2, so that L~ = -D^-1/2 A D^-1/2. The polynomials, 1, L~ and 2 L~^2 - 1, are summed by
+    Clenshaw's rule on X W_k, which is narrower than X; the W_k stand side by side, so that X is
+    read once.
+    """
+
+    def __init__(self, graph: Graph, config: CPGNNConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        chebyshev = config.estimator == "cheb"
+        self.operator = weighted_neighbours(graph, "symmetric") if chebyshev else None  # -L~
+
+        def weights(rows: int, columns: int) -> nn.Parameter:
+            maps = [glorot(rows, columns, generator).data for _ in range(3 if chebyshev else 1)]
+            return nn.Parameter(torch.cat(maps, dim=1))
+
+        self.weight_in = weights(graph.num_features, config.hidden)
+        self.weight_out = weights(config.hidden, graph.num_classes)
+        self.bias_in, self.bias_out = vector(config.hidden), vector(graph.num_classes)
+        self.x = graph.x
+
+    def forward(self, dropout: Dropout | None) -> Tensor:
+        hidden = self._mix(drop_features(self.x, dropout) @ self.weight_in) + self.bias_in
+        hidden = drop(torch.relu(hidden), dropout)  # [N, H]
+        return self._mix(hidden @ self.weight_out) + self.bias_out
+
+    def _mix(self, products: Tensor) -> Tensor:
+        """sum_k T_k(L~) v_k of the columns v_k that W_k made."""
+        if self.operator is None:
+            return products
+        v0, v1, v2 = products.chunk(3, dim=1)
+        return v0 - self.operator @ (v1 - 2 * (self.operator @ v2)) - v2
+
+
+class CPGNN(Model):
+    """Graph Neural Networks with Heterophily (Zhu et al., AAAI 2021).
+
+    The estimator's beliefs B_p = softmax(R), centred, are B0 = B_p - 1/C. They pass along the
+    edges through the centred compatibility H_bar = H - 1/C of the classes:
+    B_k = B0 + A B_{k-1} H_bar for k = 1 .. K; the prediction is softmax(B_K). The loss is the
+    cross-entropy of softmax(B_K), plus eta times that of B_p, plus Phi(H_bar), which keeps the
+    row sums at zero. H starts as the Sinkhorn-Knopp scaling of Y^T A B~, where Y has the training
+    labels and B~ is Y on the training nodes and B_p on the others, and is trained along.
+
+    Differs from the paper: A is D^-1/2 A D^-1/2 unless the config says raw, but the counts behind
+    H are of the raw A; the estimator's L2 penalty is not scaled by eta; edge weights are not read;
+    an additive smoothing keeps classes without training nodes from dividing by zero.
+
+    Shapes:
+        compatibility [C, C] is H_bar, zero before :meth:`start_compatibility`
+    """
+
+    def __init__(self, graph: Graph, config: CPGNNConfig) -> None:
+        super().__init__(graph, config)
+        self.steps, self.co_training = config.propagations, config.co_training
+        generator = torch.Generator().manual_seed(config.seed)
+        self.estimator = BeliefEstimator(graph, config, generator)
+        self.compatibility = vector(graph.num_classes, graph.num_classes)
+        self.weighing = weighted_neighbours(graph, config.adjacency)
+
+    def propagate(self, prior: Tensor) -> Tensor:
+        """Final logits from the estimator's: [N, C] -> [N, C]."""
+        start = prior.softmax(-1) - 1 / prior.shape[-1]
+        beliefs = start
+        for _ in range(self.steps):
+            beliefs = start + self.weighing @ (beliefs @ self.compatibility)
+        return beliefs
+
+    def loss(self, dropout: Dropout) -> Tensor:
+        prior = self.estimator(dropout)
+        loss = self.training_loss(self.propagate(prior)) + row_sum_penalty(self.compatibility)
+        if self.co_training > 0:
+            loss = loss + self.co_training * self.training_loss(prior)
+        return loss
+
+    def logits(self) -> Tensor:
+        return self.propagate(self.estimator(None))
+
+    @torch.no_grad()
+    def start_compatibility(self) -> None:
+        """Set H_bar from the training labels and the estimator's beliefs."""
+        counts = class_pairs(self.graph, self.estimator(None).softmax(-1))
+        self.compatibility.copy_(sinkhorn(counts) - 1 / self.graph.num_classes)
+
+    def optimizers(self, config: RunConfig) -> list[Adam]:
+        """One for the estimator, which has the L2 penalty, and one for H_bar, which has none."""
+        learning_rate = config.learning_rate
+        estimator = Adam(self.estimator.parameters(), learning_rate, config.weight_decay)
+        return [estimator, Adam([self.compatibility], learning_rate)]
+
+
+class CPGNNTask(ModelTask):
+    """CPGNN in training: the first step pre-trains the estimator and sets H_bar, within the clock.
+
+    The estimator's Adam goes on from where pre-training left it. On a GPU pre-training is a CUDA
+    graph of its own; the loop does not record its own first step (see :class:`Replay`).
+    """
+
+    model: CPGNN
+
+    def __init__(self, model: CPGNN, config: CPGNNConfig) -> None:
+        super().__init__(model, config)
+        self.pretrain_epochs = config.pretrain_epochs
+        self.pretrained = False
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        if not self.pretrained:
+            replay = Replay(self.generators, self.graph.y.device, enabled=self.capture)
+            for _ in range(self.pretrain_epochs):
+                replay(self._pretrain_step)
+            self.model.start_compatibility()
+            self.pretrained = True
+        return super().train_step()
+
+    def _pretrain_step(self) -> None:
+        optimizer, _ = self.optimizers
+        optimizer.zero_grad()
+        loss = self.model.training_loss(self.model.estimator(self.dropout))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
+    """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2, or D^-1 A."""
+    pattern, (here, there) = graph.neighbours, graph.entries
+    here = here[here != there]  # [E]
+    degree = pattern.crow.diff().to(pattern.values.dtype)  # [N]
+    if kind == "mean":
+        return pattern.with_values(1 / degree[here])
+    values = pattern.values
+    if kind == "symmetric":
+        values = (degree[here] * degree[pattern.col.long()]).rsqrt()
+    return SparseMatrix.symmetric(pattern.crow, pattern.col, values, graph.num_nodes)
+
+
+def class_pairs(graph: Graph, beliefs: Tensor) -> Tensor:
+    """Y^T A B~: how much of each class the training nodes of a class have as neighbours: [C, C]."""
+    known = nn.functional.one_hot(graph.y[graph.train], graph.num_classes).to(beliefs.dtype)
+    labels = torch.zeros_like(beliefs).index_copy_(0, graph.train, known)
+    mixed = beliefs.index_copy(0, graph.train, known)
+    return labels.T @ (graph.neighbours @ mixed)
+
+
+def sinkhorn(counts: Tensor) -> Tensor:
+    """Scale rows and columns of counts [C, C] until both sum to 1 (Sinkhorn-Knopp), in float64."""
+    scaled = counts.double()
+    scaled = scaled + SMOOTHING * scaled.mean() + torch.finfo(torch.float32).tiny
+    for _ in range(SINKHORN_STEPS):
+        scaled = scaled / scaled.sum(0)
+        scaled = scaled / scaled.sum(1, keepdim=True)
+    return scaled
+
+
+def row_sum_penalty(compatibility: Tensor) -> Tensor:
+    """Phi(H_bar) = sum_i |sum_j H_bar_ij|, no slope within :data:`ROUNDING` of zero.
+
+    H_bar starts in the kink: there the sign of a rounding error would choose the first steps.
+    """
+    sums = compatibility.sum(-1).abs()
+    return (sums * (sums > ROUNDING)).sum()
+
+
+METHOD = Method(
+    "gnn",
+    "CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
+    CPGNNConfig,
+    of_model(CPGNN, CPGNNTask),
+    {
+        **GNN_SPACE,
+        "estimator": get_args(Estimator),
+        "propagations": (1, 2),
+        "adjacency": ("raw", "symmetric"),
+        "co_training": (0.0, 1.0),
+    },
+)

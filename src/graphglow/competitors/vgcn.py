@@ -1,0 +1,246 @@
+"""VGCN: a posterior over graphs, one probability per pair of nodes, learned with the GCN."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from graphglow.checks import at_least, number, rate, step_size
+from graphglow.competitors.method import GNN_SPACE, Method, Model, of_model
+from graphglow.errors import InputError
+from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
+from graphglow.graph import Graph
+from graphglow.training.adam import Adam
+from graphglow.training.config import RunConfig
+
+LEAST = -40.0
+"""Below, sigmoid(y) counts as 4e-18: a CPU is slow with numbers near the end of float32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VGCNConfig(RunConfig):
+    """VGCN: how sure the input graph is, how graphs are drawn, and how it is optimised."""
+
+    hidden: int = 16
+    """Width of the GCN's hidden layer."""
+    edge_probability: float = 0.99
+    """rho_1: prior probability of a pair of nodes that the input graph connects."""
+    other_probability: float = 1e-5
+    """rho_0: prior probability of a pair that it does not connect."""
+    temperature: float = 0.1
+    """tau: how far drawn edges are from 0 or 1; near 0 they are all but binary."""
+    prior_temperature: float = 0.1
+    """tau_0: the same for the prior that they are compared with."""
+    kl_weight: float = 1e-3
+    """beta: weight of the prior against the labels; 0 lets the labels alone move the graph."""
+    samples: int = 3
+    """S: graphs drawn per training step."""
+    eval_samples: int = 16
+    """Graphs whose predictions are averaged in evaluation, the same every time."""
+    posterior_learning_rate: float = 0.1
+    """Step size of the edge probabilities' optimizer (Adam on their logits)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("hidden", "samples", "eval_samples"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("edge_probability", "other_probability"):
+            if not 0 < number(name, getattr(self, name)) < 1:
+                raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
+        for name in ("temperature", "prior_temperature", "posterior_learning_rate"):
+            step_size(name, getattr(self, name))
+        rate("kl_weight", self.kl_weight)
+
+
+class VGCN(Model):
+    """Variational GCN (Elinas, Bonilla and Tiao, NeurIPS 2020, arXiv:1906.01852).
+
+    Each pair i < j is an edge with probability rho_ij; the prior has rho_1 where the input graph
+    has the edge (whatever it weighs) and rho_0 elsewhere. Both are relaxed to binary Concrete
+    distributions, of temperatures tau and tau_0. Training descends on minus the ELBO per label,
+
+        mean_s ( - log p(Y | X, A_s) + beta KL_s(q || p) ) / |Y|,
+
+    where p(Y | X, A) is a two-layer GCN on D^-1/2 (A + I) D^-1/2 and KL_s is what draw s says of
+    the KL; per label, so that the penalty on the weights weighs what it does for a GCN. The
+    posterior starts at the prior. A prediction is the mean probability over ``eval_samples`` draws.
+
+    The paper draws anew for each prediction; here evaluation has fixed noise, in pairs L and -L
+    (both logistic), so that the scores of two epochs differ by their weights alone. A graph
+    without edges gets a kNN graph from the loader, which is the paper's no-graph setting.
+
+    The KL is least where alpha / tau = alpha_0 / tau_0: with tau < tau_0 the prior itself asks for
+    far more edges than rho_0 says (0.1 and 0.5: a tenth of all pairs), and training can fail.
+
+    Shapes:
+        posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as :func:`unfolding`
+        orders them; edges [E], the pairs that the prior takes for edges; noise [R, M]
+    """
+
+    def __init__(self, graph: Graph, config: VGCNConfig) -> None:
+        super().__init__(graph, config)
+        generator = torch.Generator().manual_seed(config.seed)
+        self.config, device = config, graph.y.device
+        self.weight_in = glorot(graph.num_features, config.hidden, generator)
+        self.weight_out = glorot(config.hidden, graph.num_classes, generator)
+        self.bias_in, self.bias_out = vector(config.hidden), vector(graph.num_classes)
+        here, there = graph.entries
+        upper = here < there
+        self.places = unfolding(graph.num_nodes, device)
+        self.edges = self.places[here[upper], there[upper]].long()
+        pairs = torch.empty(graph.num_nodes * (graph.num_nodes - 1) // 2, device=device)
+        self.posterior = nn.Parameter(self.prior_logits(pairs))
+        # L / tau of every other evaluation draw, in 16 bits: noise needs no more
+        rows = -(-config.eval_samples // 2)
+        self.noise = pairs.new_empty((rows, len(pairs)), dtype=torch.float16)
+        noisy = torch.Generator(device).manual_seed(config.seed + 2**32)  # no run's seed
+        for row in self.noise:
+            uniform = pairs.uniform_(generator=noisy)
+            row.copy_(uniform.logit_(torch.finfo(pairs.dtype).eps).div_(config.temperature))
+
+    def prior_logits(self, like: Tensor) -> Tensor:
+        """alpha_0: [M]."""
+        edge, other = map(_logit, (self.config.edge_probability, self.config.other_probability))
+        return torch.full_like(like, other).index_fill_(0, self.edges, edge)
+
+    def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
+        """The GCN on the graph A = sigmoid(y), y = (alpha + L) / tau: [M] -> [N, C]."""
+        adjacency = unfolded(y.clamp_min(LEAST).sigmoid(), self.places)
+        scale = (1 + adjacency.sum(1, keepdim=True)).rsqrt()
+
+        def propagate(v: Tensor) -> Tensor:
+            v = scale * v
+            return scale * (adjacency @ v + v)
+
+        hidden = propagate(drop_features(self.graph.x, dropout) @ self.weight_in) + self.bias_in
+        return propagate(drop(torch.relu(hidden), dropout) @ self.weight_out) + self.bias_out
+
+    def kl(self, drawn: Tensor, uniform: Tensor) -> Tensor:
+        """What one draw says of KL(q || p), of ``drawn`` = alpha + L and L = logit(uniform): [].
+
+        It is the same for y as for A, and y is logistic: log q(y) = log tau + log u(1 - u), which
+        alpha does not move, and log p(y) = log tau_0 + log s(1 - s), s = sigmoid(x) of
+        x = tau_0 y - alpha_0; -log s(1 - s) = 2 softplus(x) - x.
+        """
+        ratio = self.config.prior_temperature / self.config.temperature
+        x = drawn * ratio - self.prior_logits(uniform)
+        density = (uniform - uniform * uniform).log_()
+        return (2 * functional.softplus(x) - x + density).sum() - len(x) * math.log(ratio)
+
+    def loss(self, dropout: Dropout) -> Tensor:
+        weight = self.config.kl_weight / len(self.graph.train)
+        eps = torch.finfo(self.posterior.dtype).eps
+        losses = []
+        for _ in range(self.config.samples):
+            uniform = torch.empty_like(self.posterior).uniform_(generator=dropout.generators[0])
+            uniform.clamp_(eps, 1 - eps)
+            drawn = self.posterior + uniform.logit()
+            loss = self.training_loss(self(drawn / self.config.temperature, dropout))
+            if weight > 0:
+                loss = loss + weight * self.kl(drawn, uniform)
+            losses.append(loss)
+        return torch.stack(losses).mean()
+
+    @torch.no_grad()
+    def logits(self) -> Tensor:
+        """Log of the mean probability over the fixed draws: [N, C]."""
+        scaled = self.posterior / self.config.temperature
+        draws = []
+        for sample in range(self.config.eval_samples):
+            noise, sign = self.noise[sample // 2], 1 - 2 * (sample % 2)
+            drawn = torch.add(scaled, noise, alpha=sign)
+            draws.append(self(drawn, None).log_softmax(-1))
+        return torch.stack(draws).logsumexp(0) - math.log(self.config.eval_samples)
+
+    def optimizers(self, config: RunConfig) -> list[Adam]:
+        """The penalty is on the first layer's weights alone; the posterior has its own step."""
+        others = [self.weight_out, self.bias_in, self.bias_out]
+        return [
+            Adam([self.weight_in], config.learning_rate, config.weight_decay),
+            Adam(others, config.learning_rate),
+            Adam([self.posterior], self.config.posterior_learning_rate),
+        ]
+
+
+def unfolding(num_nodes: int, device: torch.device | str) -> Tensor:
+    """Which number of a list of all pairs of nodes stands at each place of the symmetric matrix.
+
+    Nodes are cut into two halves of a = N // 2 and b = N - a. The list holds the pairs across as
+    [a, b], then those within as [b - 1, a]: above its diagonal entry (r, c) is the pair (r, c)
+    of the first half, and on and below it the pair (r + 1, c) of the second. So nothing is kept
+    twice, and all is whole matrices. On the diagonal of the result [N, N], which no pair stands
+    for, is 0.
+    """
+    a, b = _halves(num_nodes)
+    pairs = torch.arange(num_nodes * (num_nodes - 1) // 2, dtype=torch.int32, device=device)
+    across, within = pairs[: a * b].view(a, b), pairs[a * b :].view(b - 1, a)
+    out = pairs.new_zeros(num_nodes, num_nodes)
+    out[:a, a:], out[a:, :a] = across, across.T
+    upper, lower = within.triu(1), within.tril()
+    out[: b - 1, :a] += upper
+    out[:a, : b - 1] += upper.T
+    out[a + 1 :, a : 2 * a] += lower
+    out[a : 2 * a, a + 1 :] += lower.T
+    return out
+
+
+class _Unfold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, pairs: Tensor, places: Tensor) -> Tensor:
+        return pairs.index_select(0, places.view(-1)).view_as(places).fill_diagonal_(0)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        """Of a pair, the sum at its two places; slices, for an order of sums that is fixed."""
+        both = grads[0] + grads[0].T
+        a, b = _halves(len(both))
+        across = both[:a, a:]
+        within = both[a + 1 :, a : 2 * a].tril() + both[: b - 1, :a].triu(1)
+        return torch.cat([across.flatten(), within.flatten()]), None
+
+
+def unfolded(pairs: Tensor, places: Tensor) -> Tensor:
+    """The symmetric matrix [N, N] of ``pairs`` [M], by the places of :func:`unfolding`."""
+    out: Tensor = _Unfold.apply(pairs, places)  # type: ignore[no-untyped-call]
+    return out
+
+
+def _halves(num_nodes: int) -> tuple[int, int]:
+    return num_nodes // 2, num_nodes - num_nodes // 2
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability) - math.log1p(-probability)
+
+
+def memory(graph: Graph, config: VGCNConfig) -> int:
+    """Bytes at training's peak, in its backward pass, counted in numbers per pair of nodes.
+
+    Kept are posterior, mean, square and best (4), the places (2), and the evaluation's noise (half
+    a number a row); of each draw A (2), y and its sigmoid (2) and what the KL is made of (3). Then
+    the gradient so far, and of A the draw's own gradient, a part of it and their transposes (8).
+    """
+    pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
+    kept = 6 + 0.5 * -(-config.eval_samples // 2)
+    return int(4 * pairs * (kept + 7 * config.samples + 9))
+
+
+METHOD = Method(
+    "structure",
+    "VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
+    VGCNConfig,
+    of_model(VGCN),
+    {
+        **GNN_SPACE,
+        "edge_probability": (0.25, 0.5, 0.75, 0.99),
+        "temperature": (0.1, 0.5),
+        "prior_temperature": (0.1, 0.5),
+        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
+    },
+    backbone="gcn",
+    memory=memory,
+    lighter="idgl-anchor",
+)

@@ -1,0 +1,107 @@
+"""Pair evidence f(u, v): numbers that mean the same for two nodes of any graph."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from graphglow.evidence.channels import Channel
+from graphglow.evidence.problem import Problem
+from graphglow.evidence.views import FIRST, SECOND
+from graphglow.linalg.pairs import common, dots, is_edge
+from graphglow.linalg.rows import gram
+
+FIRST_CHANNELS = (
+    "x", "ax", "aax", "diff", "link", "all", "spread", "role", "alink", "spectral", "community",
+    "hidden_x", "hidden_all",
+)  # fmt: skip
+SECOND_CHANNELS = ("sx", "ssx", "again", "spread_s", "hidden_again")
+
+FIRST_EVIDENCE = (
+    *(f"cosine_{v}" for v in FIRST),
+    *(f"standing_{v}" for v in FIRST),
+    *(f"agree_{c}" for c in FIRST_CHANNELS),
+    "common", "overlap", "rare_common", "edge", "degree_low", "degree_high",
+)  # fmt: skip
+SECOND_EVIDENCE = (
+    *FIRST_EVIDENCE,
+    *(f"cosine_{v}" for v in SECOND),
+    *(f"standing_{v}" for v in SECOND),
+    *(f"agree_{c}" for c in (*SECOND_CHANNELS, "vote")),
+    "first_round",
+)
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "own features": ("cosine_x", "standing_x", "cosine_diff", "standing_diff"),
+    "features around": ("cosine_ax", "standing_ax", "cosine_aax", "standing_aax",
+                        "cosine_sx", "standing_sx", "cosine_ssx", "standing_ssx"),
+    "neighbours in common": ("cosine_link", "standing_link", "cosine_spectral", "standing_spectral",
+                             "common", "overlap", "rare_common"),
+    "classes by features": ("agree_x", "agree_diff", "agree_hidden_x"),
+    "classes by surroundings": ("agree_ax", "agree_aax", "agree_spread", "agree_sx", "agree_ssx",
+                                "agree_spread_s"),
+    "classes by neighbours": ("agree_link", "agree_alink", "agree_spectral", "agree_community"),
+    "classes by all": ("agree_all", "agree_again", "agree_vote", "agree_hidden_all",
+                       "agree_hidden_again"),
+    "edge in the input": ("edge",),
+    "degrees": ("degree_low", "degree_high", "cosine_role", "standing_role", "agree_role"),
+    "first round": ("first_round",),
+}  # fmt: skip
+"""Named kinds of evidence, for explanations; every number is in one of them."""
+
+
+def moments(view: Tensor) -> tuple[float, float]:
+    """Mean and standard deviation of the cosine over all pairs of a graph, from sums alone."""
+    nodes = len(view)
+    if nodes < 2 or view.shape[1] == 0:
+        return 0.0, 1.0
+    pairs, squares = nodes * (nodes - 1), view.square().sum(1).double()
+    total = view.sum(0, dtype=torch.float64).square().sum() - squares.sum()
+    square = gram(view).square().sum() - squares.square().sum()
+    mean, second = (torch.stack([total, square]) / pairs).tolist()
+    return mean, max((second - mean**2), 1e-6) ** 0.5
+
+
+def cosines(view: Tensor, pairs: Tensor, scale: tuple[float, float]) -> Tensor:
+    """Cosine, and where it stands among random pairs (-4 .. 12 deviations, over 4): [M, 2]."""
+    cosine = dots(view, pairs)
+    standing = ((cosine - scale[0]) / scale[1]).clamp(-4, 12) / 4
+    return torch.stack([cosine, standing], 1)
+
+
+def agreement(problem: Problem, channel: Channel, pairs: Tensor) -> Tensor:
+    """``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, within -8 .. 8, over 4: [M, 1]."""
+    if len(problem.seen) < 2:
+        return torch.zeros(pairs.shape[1], 1, device=pairs.device)
+    same = dots(channel.probabilities, pairs)
+    over = same.clamp(1e-6, 1 - 1e-6).logit() - logit(problem.chance)
+    return over.clamp(-8, 8)[:, None] / 4
+
+
+def common_neighbours(problem: Problem, pairs: Tensor) -> Tensor:
+    """log(1 + common), their share of the two degrees, and Adamic-Adar: [M, 3]."""
+    count, rarity = common(problem.links, problem.worth, pairs).unbind(1)
+    share = count / problem.degree[pairs].prod(0).sqrt().clamp_min(1)
+    return torch.stack([count.log1p() / 2, share, rarity.log1p()], 1)
+
+
+def first_evidence(
+    problem: Problem,
+    views: dict[str, Tensor],
+    scales: dict[str, tuple[float, float]],
+    channels: dict[str, Channel],
+    pairs: Tensor,
+) -> Tensor:
+    """:data:`FIRST_EVIDENCE` of each pair: [2, M] -> [M, F]."""
+    compared = torch.stack([cosines(views[v], pairs, scales[v]) for v in FIRST], 2)  # [M, 2, V]
+    agreed = [agreement(problem, channels[c], pairs) for c in FIRST_CHANNELS]
+    edge = is_edge(problem.links, pairs).float()
+    degrees = problem.degree[pairs].sort(0).values.log1p() / 4  # [2, M]
+    structure = common_neighbours(problem, pairs)
+    return torch.cat(
+        [compared.flatten(1), *agreed, structure, edge[:, None], degrees.T.contiguous()], 1
+    )
+
+
+def logit(p: float) -> float:
+    return math.log(p) - math.log1p(-p)

@@ -1,0 +1,305 @@
+"""The one check at the border: every graph, from any door, passes here before anything trains.
+
+Each rule is one sentence: what must hold, then what was received.
+"""
+
+import copy
+from collections import Counter
+from itertools import combinations
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.utils import is_undirected, to_undirected
+
+from graphglow.errors import InputError
+from graphglow.graph.files import note
+from graphglow.graph.split import MASKS as MASKS
+from graphglow.graph.split import with_random_split
+from graphglow.linalg.knn import knn_edges
+
+LARGEST_WEIGHT = 1e30
+"""Of an edge: sums of such weights are still finite."""
+MADE = ("knn_graph", "knn_table")
+"""Say that edges join nearest neighbours: for want of any, or in the package's own tables."""
+PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
+
+
+def check_graph(
+    data: Data,
+    *,
+    split_seed: int = 0,
+    need_labels: bool = True,
+    need_validation: bool = True,
+) -> Data:
+    """Return a checked, completed copy of ``data``; raise :class:`InputError` if a rule is broken.
+
+    Completed means: float32 features, one column of ones where there are none, int64 labels and
+    edges, a kNN graph over the features where there are no edges, both directions of every edge, of
+    which the larger weight holds, and, where no mask is given, a seeded 50/25/25 split of each
+    class. Edges that did not come so stay as they came in ``directed_edge_index``,
+    ``directed_edge_weight`` and so on.
+    Masks never include unlabelled nodes (``y == -1``) afterwards. The test mask may be empty;
+    training and validation need at least one labelled node each; without ``need_validation`` only
+    training does.
+
+    Without ``need_labels`` a graph may have no ``y``, no label or one class: nothing can be trained
+    on it, but its features and edges are checked and completed all the same, and masks that are
+    not given are empty where they cannot be drawn.
+
+    Shapes:
+        x [N, D], y [N], edge_index [2, E], edge_weight [E] or absent, masks [N]
+    """
+    data = one_graph(data).clone()
+    _add_column(data)
+    data.x = _checked_features(data.x)
+    num_nodes = data.x.shape[0]
+    if data.y is None and not need_labels:
+        data.y = torch.full((num_nodes,), -1)
+    data.y = checked_labels(data.y, num_nodes, data.get("class_names"), need_labels)
+    data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+    if weight is not None:
+        data.edge_weight = weight
+    _add_directions(data, num_nodes)
+    if data.edge_index.shape[1] == 0:
+        data.edge_index = knn_edges(data.x)
+        data.pop("edge_weight", None)
+        data.knn_graph = True
+    return complete_masks(
+        data, split_seed, need_labels=need_labels, need_validation=need_validation
+    )
+
+
+def edges_were_made(data: Data) -> bool:
+    """Whether the edges join nearest neighbours, and nobody gave them."""
+    return any(data.get(name, False) for name in MADE)
+
+
+def one_graph(data: object) -> Data:
+    """``data``, if it is a ``Data`` whose parts are of the right kinds; else what to do instead."""
+    if isinstance(data, HeteroData):
+        raise InputError(
+            "a graph must have nodes of one kind, a torch_geometric Data; got a HeteroData (where "
+            "its kinds have the same features, data.to_homogeneous() makes a Data of it)"
+        )
+    if not isinstance(data, Data):
+        raise InputError(f"a graph must be a torch_geometric Data; got {type(data).__name__}")
+    if data.edge_index is None and data.get("adj_t") is not None:
+        raise InputError("edges must be given as edge_index [2, E]; got adj_t only")
+    x, stated = data.x, data.get("num_nodes")
+    if x is not None and (not isinstance(x, Tensor) or x.ndim != 2):
+        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a tensor with a row per node [N, D]; got {got}")
+    if stated is not None and not hasattr(stated, "__index__"):
+        raise InputError(f"num_nodes must be an integer; got {stated!r}")
+    if x is not None and stated is not None and int(stated) != len(x):
+        raise InputError(f"x must have one row per node ({stated}); got {len(x)} rows")
+    for name in MASKS:
+        if not isinstance(mask := data.get(name), Tensor | None):
+            raise InputError(f"{name} must be a boolean tensor [N]; got {type(mask).__name__}")
+    _check_names(data)
+    return data
+
+
+def _check_names(data: Data) -> None:
+    """What nodes and classes are called: text or numbers, each another."""
+    for name in ("node_id", "class_names"):
+        given = data.get(name)
+        if given is None:
+            continue
+        listed = given.tolist() if hasattr(given, "tolist") else given
+        rule = f"{name} must be a list of text or numbers"
+        _need(isinstance(listed, list | tuple), f"{rule}; got {given!r:.60}")
+        plain = [one.item() if hasattr(one, "item") else one for one in listed]
+        bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
+        _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
+        if name == "node_id" and len(plain) != data.num_nodes:
+            rule = f"node_id must have one id per node ({data.num_nodes})"
+            raise InputError(f"{rule}; got {len(plain)}")
+        (most, often), *_ = Counter(map(str, plain)).most_common(1) or [("", 0)]
+        _need(often < 2, f"{name} must hold each name once; got {most!r} {often} times")
+
+
+def _need(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise InputError(sentence)
+
+
+def _is_integer(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool)
+
+
+def _add_column(data: Data) -> None:
+    """Give nodes without features one that says nothing: they are known by their edges."""
+    if data.x is not None and data.x.shape[1] > 0:
+        return
+    if not isinstance(data.edge_index, Tensor) or data.edge_index.numel() == 0:
+        raise InputError("a graph must have features x or edges; got neither")
+    known = [len(part) for part in (data.x, data.y) if isinstance(part, Tensor)]
+    known = [int(data.num_nodes)] if "num_nodes" in data else known
+    data.x = torch.ones(known[0] if known else int(data.edge_index.max()) + 1, 1)
+    note(
+        f"{data.get('name') or 'the graph'} has no features: its nodes are known by their edges "
+        "alone"
+    )
+
+
+def _checked_features(x: Tensor) -> Tensor:
+    _need(len(x) > 0, f"x must have a row for each of at least one node; got {tuple(x.shape)}")
+    _need(not (x.is_complex() or x.is_quantized), f"x must hold real numbers; got {x.dtype}")
+    x = x.to_dense() if x.layout != torch.strided else x
+    x = x.detach().cpu().to(torch.float32)
+    low, high = torch.aminmax(x)  # one pass; NaN comes through
+    if not (torch.isfinite(low) and torch.isfinite(high)):
+        bad = ~torch.isfinite(x)
+        row, column = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"x must be finite; got {x[row, column].item()} at node {row}, column {column} "
+            f"({int(bad.sum())} such entries)"
+        )
+    _need(bool(low != 0 or high != 0), "x must have at least one non-zero entry; got all zeros")
+    return x
+
+
+def checked_labels(
+    y: object, num_nodes: int, class_names: list[str] | None, need_labels: bool
+) -> Tensor:
+    """Labels as int64 on the CPU, -1 for unlabelled: [N] or [N, 1] -> [N]."""
+    if not isinstance(y, Tensor):
+        raise InputError(f"a graph must have labels y [N]; got y of type {type(y).__name__}")
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    one_each = f"y must have one label per node ({num_nodes})"
+    shape = f"got shape {tuple(y.shape)}"
+    if y.ndim == 2 and len(y) == num_nodes:
+        raise InputError(
+            f"{one_each}; {shape} (of several labels take one at a time, y = y[:, 0]; one-hot ones "
+            "are y.argmax(1))"
+        )
+    _need(y.ndim == 1 and len(y) == num_nodes, f"{one_each}; {shape}")
+    if not _is_integer(y):
+        raise InputError(
+            f"y must hold integer classes (-1 for unlabelled); got {y.dtype} (of classes "
+            "take y.long(); a number to predict must be cut into classes, as pandas.qcut does)"
+        )
+    y = y.detach().cpu().to(torch.int64)
+    low, high = int(y.min()), int(y.max())
+    _need(low >= -1, f"y must be -1 (unlabelled) or a class from 0; got {low}")
+    _need(high < num_nodes, f"y must hold classes below the node count {num_nodes}; got {high}")
+    if class_names is not None and high >= len(class_names):
+        raise InputError(f"class_names must name all {high + 1} classes of y; got {class_names}")
+    classes = torch.unique(y[y >= 0]).tolist()
+    if len(classes) < 2 and need_labels:
+        names = class_names or range(num_nodes)
+        got = f"only class {names[classes[0]]}" if classes else "no label at all"
+        raise InputError(
+            f"y must label at least two classes; got {got} (refine and audit need none; "
+            "load_graph takes need_labels=False)"
+        )
+    return y
+
+
+def checked_edges(edges: object, weight: object, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    """Edges as int64 [2, E] and weights as float32 [E], if there are any, on the CPU."""
+    if edges is None:
+        return torch.empty(2, 0, dtype=torch.int64), None
+    if isinstance(edges, EdgeIndex):
+        edges = edges.as_tensor()
+    if not isinstance(edges, Tensor):
+        raise InputError(f"edge_index must be a tensor; got {type(edges).__name__}")
+    shape = tuple(edges.shape)
+    _need(len(shape) == 2 and shape[0] == 2, f"edge_index must have shape [2, E]; got {shape}")
+    _need(_is_integer(edges), f"edge_index must hold integers; got {edges.dtype}")
+    edges = edges.detach().cpu().to(torch.int64)
+    outside = edges[(edges < 0) | (edges >= num_nodes)]
+    if len(outside):
+        raise InputError(f"edge_index must lie in [0, {num_nodes - 1}]; got {int(outside[0])}")
+    if weight is None:
+        return edges, None
+    if not isinstance(weight, Tensor) or weight.numel() != shape[1]:
+        got = tuple(weight.shape) if isinstance(weight, Tensor) else type(weight).__name__
+        raise InputError(f"edge_weight must have one value per edge ({shape[1]}); got {got}")
+    _need(not weight.is_complex(), f"edge_weight must hold real numbers; got {weight.dtype}")
+    weight = weight.detach().cpu().flatten()
+    bad = weight[~((weight >= 0) & (weight <= LARGEST_WEIGHT))]  # NaN is neither
+    if len(bad):
+        raise InputError(
+            f"edge_weight must be finite and non-negative, at most {LARGEST_WEIGHT:g}; got "
+            f"{bad[0].item():g}"
+        )
+    return edges, weight.to(torch.float32)
+
+
+def _add_directions(data: Data, num_nodes: int) -> None:
+    """Let every edge stand in both directions, as it counts, with all that is known of it."""
+    edges, weight = data.edge_index, data.get("edge_weight")
+    if is_undirected(edges, weight, num_nodes):
+        return
+    names = copy.copy(data).edge_attrs()  # PyG notes them in what it is asked of
+    known = {n: data[n] for n in names if isinstance(data[n], Tensor)}
+    del known["edge_index"]
+    of_numbers = {n: v.byte() if v.dtype == torch.bool else v for n, v in known.items()}
+    data.edge_index, both = to_undirected(edges, [*of_numbers.values()], num_nodes, reduce="max")
+    for (name, before), after in zip(known.items(), both, strict=True):
+        data[name] = after.to(before.dtype)
+    for name, before in {"edge_index": edges, **known}.items():
+        if name.startswith("edge_"):
+            data[f"directed_{name}"] = before
+
+
+def complete_masks(
+    data: Data, split_seed: int, *, need_labels: bool = True, need_validation: bool = True
+) -> Data:
+    """Check the masks of an otherwise checked graph, or split at random if it has none.
+
+    ``data.split`` says which it is: what the loader set, ``random seed K``, or ``own``. Without
+    ``need_labels`` training and validation may be empty, without ``need_validation`` the latter.
+    """
+    given = [name for name in MASKS if data.get(name) is not None]
+    if not given:
+        _say_unlearned(with_random_split(data, split_seed, by_class=True))
+    elif "train_mask" not in given or ("val_mask" not in given and need_validation):
+        raise InputError(
+            "a split must have training and validation nodes, train_mask and val_mask (or no mask "
+            f"at all: then one is drawn); got only {' and '.join(given)}"
+        )
+    if not isinstance(data.get("split"), str):
+        data.split = "own"
+    check_masks(data)
+    for name in MASKS:
+        known, mask = data.y >= 0, data.get(name)
+        data[name] = known & False if mask is None else mask.detach().cpu() & known
+    for name in ("train_mask", "val_mask") if need_validation else ("train_mask",):
+        rule = f"a split must have at least one labelled node for {PARTS[name]} ({name})"
+        _need(not need_labels or bool(data[name].any()), f"{rule}; got none")
+    return data
+
+
+def _say_unlearned(data: Data) -> None:
+    """Warn of classes that a random split has left without a training node."""
+    names = data.get("class_names") or range(int(data.y.max()) + 1)
+    seen = {-1, *data.y[data.train_mask].tolist()}
+    left = [str(names[c]) for c in sorted(set(data.y.tolist()) - seen)]
+    if left:
+        listed = ", ".join(left[:5]) + (f" (and {len(left) - 5} more)" if len(left) > 5 else "")
+        note(
+            f"no training node has the label {listed} in this random split, so that it cannot be "
+            "learned; another split seed or a split of your own can mend that"
+        )
+
+
+def check_masks(data: Data) -> None:
+    """Raise unless masks are boolean [N], and each labelled node is in one of them at most."""
+    given = {name: data[name] for name in MASKS if data.get(name) is not None}
+    for name, mask in given.items():
+        if mask.shape != data.y.shape:
+            raise InputError(
+                f"{name} must have one entry per node ({len(data.y)}); got {tuple(mask.shape)} (of "
+                f"several splits choose one: data.{name} = data.{name}[:, 0])"
+            )
+        _need(mask.dtype == torch.bool, f"{name} must be boolean; got {mask.dtype}")
+    for a, b in combinations(given, 2):
+        both = int((given[a] & given[b]).cpu()[data.y.cpu() >= 0].sum())
+        rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"
+        _need(both == 0, f"{rule}; got {both} nodes in both ({a}, {b})")

@@ -1,0 +1,401 @@
+"""Data sets by name: those of ``DATASETS``, of PyG by class path, and of OGB.
+
+PyG and OGB read their own raw files. What they keep of it for themselves is not used here: it is
+large, or a pickle, or lies in a folder that is the user's.
+"""
+
+import contextlib
+import difflib
+import inspect
+import io
+import pickle
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graph.files import one_sentence, read_npz
+from graphglow.graph.split import MASKS, mask_from
+from graphglow.graph.synthetic import synthetic_graph
+from graphglow.linalg.knn import knn_edges
+from graphglow.storage import load_tensors, save_tensors
+
+FIELDS = ("x", "y", "edge_index", "edge_weight", *MASKS)
+PLAIN = {
+    ("numpy", "ndarray"),
+    ("numpy", "dtype"),
+    ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("scipy.sparse.csr", "csr_matrix"),
+    ("scipy.sparse._csr", "csr_matrix"),
+    ("collections", "defaultdict"),
+    ("builtins", "list"),
+    ("__builtin__", "list"),
+}
+"""All that a raw file of the citation graphs, a pickle of 2016, may name."""
+STUDENTS = "students, friendships, profile one-hot"
+PYG = "torch_geometric.datasets."
+NOT_SETTABLE = ("root", "transform", "pre_transform", "pre_filter")
+OGB = "ogb:"
+OGB_NAMES = ("ogbn-arxiv", "ogbn-products", "ogbn-papers100M")
+"""One class per node and one kind of node; the others are of another task."""
+OGB_SPLITS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+OGB_KEPT = "graphglow.safetensors"
+PLANETOID_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+CORA = Path(__file__).with_name("cora.npz")
+"""Comes with the package (cora_license.txt); made by benchmarks/pack_cora.py."""
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """One row of the table of names; ``edges`` counts each undirected edge once."""
+
+    name: str
+    kind: str
+    """``citation``, ``social``, ``table`` or ``synthetic``."""
+    what: str
+    nodes: int
+    edges: int
+    classes: int
+    features: int
+
+    @property
+    def description(self) -> str:
+        """What it is, how its edges were made and which split it comes with."""
+        drawn = f"; homophily {HOMOPHILY[self.name]}" if self.kind == "synthetic" else ""
+        edges = "; kNN graph" if self.kind == "table" else drawn
+        split = "public split" if self.kind == "citation" else "random 50/25/25 split"
+        return f"{self.what}{edges}; {split}"
+
+    @property
+    def needs_data(self) -> bool:
+        """Whether files under the data root (or a download) are needed."""
+        return self.kind in ("citation", "social") and self.name != "cora"
+
+    def read(self, data_root: Path) -> Data:
+        """The graph, not yet checked; without masks where the split is drawn by a seed."""
+        if self.kind == "citation":
+            return read_planetoid(self.name, data_root)
+        if self.kind == "social":
+            return read_facebook100(self.name, data_root)
+        return read_table(self.name) if self.kind == "table" else read_synthetic(self)
+
+
+def read_planetoid(name: str, root: Path) -> Data:
+    """Read ``cora``, ``citeseer`` or ``pubmed`` with the public split (Yang et al., 2016).
+
+    Where the raw files of Cora are not in the data root, it is read from the package.
+    """
+    files = [f"ind.{name}.{part}" for part in PLANETOID_PARTS]
+    if name == "cora" and not all((_raw_folder(root, name) / file).is_file() for file in files):
+        data = read_npz(CORA)
+        data.edge_index = data.edge_index.flip(0)  # both directions are there; in PyG's order
+        return data
+    from torch_geometric.datasets import Planetoid
+
+    class Checked(Planetoid):  # type: ignore[misc]
+        """PyG's, which reads no file that is not plain data, downloaded or not."""
+
+        def process(self) -> None:
+            for path in map(Path, self.raw_paths):
+                if path.suffix != ".index":
+                    check_plain_pickle(path)
+            super().process()
+
+    return _read_raw(lambda home: Checked(home, name), root, name, files)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in PLAIN:
+            raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+        return super().find_class(module, name)
+
+
+def check_plain_pickle(path: Path) -> None:
+    """Raise unless the pickle in ``path`` makes arrays, sound sparse matrices and lists only."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's and SciPy's of old names
+        with one_sentence(f"the raw file {path.name} must hold plain arrays; got something else"):
+            content = _PlainUnpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
+            if hasattr(content, "check_format"):
+                content.check_format(full_check=True)  # or its indices point anywhere
+
+
+def read_facebook100(name: str, root: Path) -> Data:
+    """Read one college (Traud 2012; Lim et al., 2021).
+
+    The label is the gender that the user stated, -1 if none.
+    """
+    from torch_geometric.datasets import LINKXDataset
+
+    return _read_raw(lambda home: LINKXDataset(home, name), root, name, ["data.mat"])
+
+
+def read_table(name: str) -> Data:
+    """Make a kNN graph of ``digits``, ``wine`` or ``breast_cancer``, which scikit-learn has."""
+    from sklearn import datasets
+    from sklearn.preprocessing import StandardScaler
+
+    table, target = getattr(datasets, f"load_{name}")(return_X_y=True)
+    x = torch.from_numpy(StandardScaler().fit_transform(table)).float()
+    y = torch.from_numpy(target).long()
+    return Data(x=x, edge_index=knn_edges(x), y=y, knn_table=True)
+
+
+def read_synthetic(info: DatasetInfo) -> Data:
+    """Draw one of the random graphs."""
+    return synthetic_graph(
+        num_nodes=info.nodes,
+        num_classes=info.classes,
+        homophily=HOMOPHILY[info.name],
+        seed=list(HOMOPHILY).index(info.name),
+    )
+
+
+HOMOPHILY = {
+    "synthetic": 0.8,
+    "synthetic-small": 0.8,
+    "synthetic-noisy": 0.35,
+    "synthetic-heterophilous": 0.1,
+}
+"""Share of edges within a class; the place in this table is the seed."""
+_ROWS = (
+    ("cora", "citation", "Cora: papers, citations, bag of words", 2708, 5278, 7, 1433),
+    ("citeseer", "citation", "CiteSeer: papers, citations, bag of words", 3327, 4552, 6, 3703),
+    ("pubmed", "citation", "PubMed: papers, citations, bag of words", 19717, 44324, 3, 500),
+    ("amherst41", "social", f"Amherst41: {STUDENTS}", 2235, 90954, 2, 1193),
+    ("johnshopkins55", "social", f"JohnsHopkins55: {STUDENTS}", 5180, 186586, 2, 2406),
+    ("reed98", "social", f"Reed98: {STUDENTS}", 962, 18812, 2, 745),
+    ("cornell5", "social", f"Cornell5: {STUDENTS}", 18660, 790777, 2, 4735),
+    ("digits", "table", "Digits: 8 x 8 images of hand-written digits", 1797, 12241, 10, 64),
+    ("wine", "table", "Wine: chemical analysis of three cultivars", 178, 1199, 3, 13),
+    ("breast_cancer", "table", "Breast cancer: cell nuclei", 569, 4163, 2, 30),
+    ("synthetic", "synthetic", "Random graph with helpful edges", 1000, 4000, 5, 32),
+    ("synthetic-small", "synthetic", "The same, small", 200, 800, 3, 32),
+    ("synthetic-noisy", "synthetic", "Most edges are wrong", 1000, 4000, 5, 32),
+    ("synthetic-heterophilous", "synthetic", "Edges avoid the own class", 1000, 4000, 5, 32),
+)
+DATASETS: dict[str, DatasetInfo] = {row[0]: DatasetInfo(*row) for row in _ROWS}
+"""Every known name (lower case) and what is known about it."""
+
+
+def _raw_folder(root: Path, name: str) -> Path:
+    """Where raw files are, or would be: the folder may be called ``Cora`` or ``cora``."""
+    raw = root / name / "raw"
+    with contextlib.suppress(OSError):
+        raw = next((p / "raw" for p in sorted(root.iterdir()) if p.name.lower() == name), raw)
+    return raw
+
+
+def _read_raw(build: Callable[[str], Any], root: Path, name: str, files: Sequence[str]) -> Data:
+    """Return the one graph that ``build`` makes of the ``files`` in ``root/name/raw``.
+
+    PyG wants to write ``processed/`` beside ``raw/``. Here it works in a temporary folder that
+    links to the raw files. Where files are missing, PyG downloads them.
+    """
+    raw = _raw_folder(root, name)
+    complete = all((raw / file).is_file() for file in files)
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary, name)
+        home.mkdir()
+        rule = f"the raw files in {raw} must be those of the data set {name}; PyG cannot read"
+        if complete:
+            (home / "raw").symlink_to(raw.resolve(), target_is_directory=True)
+        else:
+            rule = f"the raw files of {name} must be in {raw} (set the data root by "
+            rule += "--data-root or GRAPHGLOW_DATA); they are missing and PyG cannot download"
+        with one_sentence(f"{rule} them"), _quiet():
+            data = _only(build(temporary)[0])
+        if not complete:
+            with contextlib.suppress(OSError):  # a root that cannot be written: again next time
+                shutil.copytree(home / "raw", raw, dirs_exist_ok=True)
+    return data
+
+
+def _only(graph: Data) -> Data:
+    """What we read of a graph of PyG."""
+    return Data(**{name: graph[name] for name in FIELDS if graph.get(name) is not None})
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without a package's progress and warnings, and its questions, which nobody could see."""
+    out, before = io.StringIO(), sys.stdin
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(out),
+    ):
+        warnings.simplefilter("ignore")
+        sys.stdin = io.StringIO()  # an empty answer: EOFError
+        try:
+            yield
+        finally:
+            sys.stdin = before
+
+
+def is_dataset_path(source: str) -> bool:
+    """Whether ``source`` is written as a class path (of PyG, or of what will be refused)."""
+    return re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\.[A-Z]\w*(:.*)?", source) is not None
+
+
+def read_dataset_path(source: str, root: Path, split_seed: int) -> Data:
+    """Build ``torch_geometric.datasets.Amazon:name=Computers``; return its graph, not yet checked.
+
+    Only classes that ``torch_geometric.datasets`` lists are taken: a path to anything else would
+    run whatever code stands there. PyG keeps their files in ``pyg/`` under the data root.
+
+    Of data sets with several splits (masks [N, S]) the split number ``split_seed`` modulo S is
+    taken. Where PyG gives training nodes and no validation nodes, these are drawn by the seed.
+    """
+    import torch_geometric.datasets as pyg
+
+    path, _, given = source.partition(":")
+    name = path.removeprefix(PYG)
+    if not path.startswith(PYG) or "." in name:
+        raise InputError(
+            f"a class path must be {PYG}NAME (other code is not run by its name); got {path!r}"
+        )
+    if name not in pyg.__all__:
+        near = difflib.get_close_matches(name, pyg.__all__, n=3, cutoff=0.5)
+        raise InputError(
+            f"{PYG}NAME must name a data set of PyG (nearest: {', '.join(near)}); got {name!r}"
+        )
+    build: Any = getattr(pyg, name)
+    arguments = _arguments(given, path)
+    if "root" in inspect.signature(build).parameters:
+        folder = re.sub(r"[^\w=,.-]", "_", f"{name} {given}".strip())
+        arguments["root"] = str(root / "pyg" / folder)
+    with one_sentence(f"{source} must be a data set that PyG can build; got an error"), _quiet():
+        dataset: Any = build(**arguments)
+        count, graph = len(dataset), dataset[0]
+    if count != 1 or not isinstance(graph, Data):
+        got = f"{count} graphs" if count != 1 else f"a {type(graph).__name__}"
+        raise InputError(
+            f"{source} must be one graph with one kind of nodes and edges, for node "
+            f"classification; got {got}"
+        )
+    data = _only(graph)
+    _choose_split(data, split_seed)
+    return data
+
+
+def _arguments(given: str, path: str) -> dict[str, Any]:
+    """``name=Computers,split=random`` as keyword arguments; PyG says which ones it takes."""
+    arguments: dict[str, Any] = {}
+    for item in filter(None, given.split(",")):
+        key, equals, value = (part.strip() for part in item.partition("="))
+        if not equals or key in NOT_SETTABLE:
+            raise InputError(
+                f"settings of {path} must be written KEY=VALUE,KEY=VALUE, and none of them be of "
+                f"{', '.join(NOT_SETTABLE)}; got {item!r}"
+            )
+        arguments[key] = {"true": True, "false": False}.get(value.lower(), value)
+        for kind in (float, int):
+            with contextlib.suppress(ValueError):
+                arguments[key] = kind(value)
+    return arguments
+
+
+def _choose_split(data: Data, seed: int) -> None:
+    """One of several splits, and validation nodes where there are none; ``data.split`` says so."""
+    for name in MASKS:
+        mask = data.get(name)
+        if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape[1] > 0:
+            data[name] = mask[:, seed % mask.shape[1]]
+            data.split = f"own number {seed % mask.shape[1]}"
+    if data.get("train_mask") is None or data.get("val_mask") is not None or data.y.ndim != 1:
+        return
+    rest = ~data.train_mask & (data.y >= 0)
+    pool = data.train_mask if data.get("test_mask") is not None else rest
+    nodes = pool.nonzero()[:, 0]
+    order = torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))
+    data.val_mask = torch.zeros_like(data.train_mask)
+    data.val_mask[nodes[order[: max(1, len(nodes) // 4)]]] = True
+    if data.get("test_mask") is not None:
+        data.train_mask = data.train_mask & ~data.val_mask
+    else:
+        data.test_mask = rest & ~data.val_mask
+    data.split = f"own, validation by seed {seed}"
+
+
+def read_ogb(source: str, root: Path) -> Data:
+    """Read ``ogb:ogbn-arxiv`` with its official split, not yet checked; kept in ``root/ogb``.
+
+    OGB's readers of raw files are used. The file that it keeps for itself,
+    ``processed/data_processed``, is a pickle and never opened.
+    """
+    name = source.removeprefix(OGB)
+    if name not in OGB_NAMES:
+        raise InputError(f"an OGB data set must be one of {', '.join(OGB_NAMES)}; got {name!r}")
+    folder = root / "ogb" / name.replace("-", "_")
+    if (folder / OGB_KEPT).exists():
+        return Data(**load_tensors(folder / OGB_KEPT, "ogb")[0])
+    rule = (
+        f"the files of {name} must be in {folder} (set the data root by --data-root or "
+        "GRAPHGLOW_DATA) or be downloadable by the package ogb, which asks first where it is more "
+        'than a gigabyte (pip install "graphglow[ogb]"); got an error'
+    )
+    with one_sentence(rule), _quiet():
+        tensors = _read_ogb_files(folder, ogb_facts(name))
+    with contextlib.suppress(InputError):  # a folder that may only be read: so again next time
+        save_tensors(folder / OGB_KEPT, "ogb", tensors, {"name": name})
+    return Data(**tensors)
+
+
+def ogb_facts(name: str) -> Mapping[str, str]:
+    """What the package says about a data set: where it is, and how it lies in its folder."""
+    import pandas as pd
+    from ogb import nodeproppred
+
+    table = pd.read_csv(Path(nodeproppred.__file__).with_name("master.csv"), index_col=0, dtype=str)
+    return {str(key): str(value) for key, value in table[name].items()}
+
+
+def _read_ogb_files(folder: Path, facts: Mapping[str, str]) -> dict[str, Tensor]:
+    """Read raw files: x [N, F], y [N] (-1 for none), edge_index [2, E] and a mask [N] per part."""
+    import pandas as pd
+    from ogb.io import read_graph_raw
+    from ogb.utils import url
+
+    raw = folder / "raw"
+    if not raw.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if not url.decide_download(facts["url"]):
+            raise EOFError("nobody could be asked")
+        archive = Path(url.download_url(facts["url"], str(folder.parent)))
+        url.extract_zip(str(archive), str(folder.parent))
+        archive.unlink()
+        (folder.parent / facts["download_name"]).rename(folder)
+    if facts["binary"] == "True":
+        graph = read_graph_raw.read_binary_graph_raw(str(raw))[0]
+        with np.load(raw / "node-label.npz", allow_pickle=False) as arrays:
+            labels = arrays["node_label"].reshape(-1)
+    else:
+        inverse = facts["add_inverse_edge"] == "True"
+        graph = read_graph_raw.read_csv_graph_raw(str(raw), add_inverse_edge=inverse)[0]
+        labels = pd.read_csv(raw / "node-label.csv.gz", header=None)[0].to_numpy()
+    if labels.dtype.kind == "f":  # blanks of ogbn-papers100M
+        labels = np.where(np.isnan(labels), -1, labels)
+    tensors = {
+        "x": torch.from_numpy(np.asarray(graph["node_feat"])),
+        "y": torch.from_numpy(labels.astype(np.int64)),
+        "edge_index": torch.from_numpy(np.asarray(graph["edge_index"])),
+    }
+    for theirs, ours in OGB_SPLITS.items():
+        part = folder / "split" / facts["split"] / f"{theirs}.csv.gz"
+        index = pd.read_csv(part, header=None)[0].to_numpy()
+        tensors[ours] = mask_from(index, len(labels), f"{theirs} of {folder.name}")
+    return tensors

@@ -1,0 +1,238 @@
+"""Write a graph, in the format that the suffix names, whole or not at all."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graph.files import OF_EDGES, OWN_NAMES
+from graphglow.graph.split import SPLITS
+from graphglow.graph.table_file import require_pyarrow
+from graphglow.storage import atomic_path
+
+TABLES = (".csv", ".parquet")
+NUMBER = r"0|[1-9][0-9]{0,15}"
+
+
+def write_graph(data: Data, path: str | Path) -> None:
+    """Write ``data`` to ``path``; an existing file is replaced only by a complete one.
+
+    ``.pt``, ``.npz`` and ``.graphml`` hold the whole graph and load back by ``load_graph``.
+    ``.csv`` and ``.parquet`` hold the edges: ``source``, ``target``, ``weight``, in the user's own
+    node ids, and what else the graph says of edges: ``OF_EDGES``.
+
+    Shapes:
+        edge_index [2, E]; edge_weight, edge_probability and so on [E], all optional
+    """
+    path = Path(path).expanduser()
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise InputError(f"a graph file must be one of {', '.join(WRITERS)}; got {path}")
+    _check_is_graph(data)
+    with atomic_path(path) as temporary:
+        writer(data, temporary)
+
+
+def _check_is_graph(data: object) -> None:
+    if not isinstance(data, Data) or not isinstance(data.edge_index, Tensor):
+        raise InputError(f"a graph to write must be a Data with edge_index; got {data!r:.80}")
+
+
+def write_predictions(data: Data, probabilities: Tensor, path: str | Path) -> None:
+    """Write :func:`prediction_frame` as ``.csv`` or ``.parquet``; an old file is replaced."""
+    write_table(prediction_frame(data, probabilities), path, "a predictions file")
+
+
+def prediction_frame(data: Data, probabilities: Tensor) -> Any:
+    """One row per node, as a pandas DataFrame.
+
+    Columns: ``id``, ``predicted``, ``probability``, then ``p_<class>`` for each class, then
+    ``label``, the known class or a blank, and ``split``: ``train``, ``val``, ``test`` or a blank.
+    Ids and classes are the user's own where the graph has them. ``label`` and ``split`` are left
+    out where the graph has none.
+
+    Shapes:
+        probabilities [N, C]
+    """
+    import pandas as pd
+
+    array = _array(probabilities)
+    known = 0 if data.get("y") is None or not len(data.y) else int(data.y.max()) + 1
+    names = own_classes(data, max(array.shape[1], known))
+    columns: dict[str, Any] = {
+        "id": own_ids(data, len(array)),
+        "predicted": [names[c] for c in array.argmax(axis=1)],
+        "probability": array.max(axis=1),
+    }
+    columns |= {f"p_{name}": array[:, c] for c, name in enumerate(names[: array.shape[1]])}
+    if data.get("y") is not None:
+        labels = [None if c < 0 else names[c] for c in data.y.tolist()]
+        whole = None in labels and type(names[0]) is int  # beside blanks they stay whole
+        columns["label"] = pd.array(labels, dtype="Int64") if whole else labels
+    if (split := split_names(data)) is not None:
+        columns["split"] = split
+    return pd.DataFrame(columns)
+
+
+def prediction_file(path: str | Path, what: str = "a predictions file") -> Path:
+    """Return ``path`` if a table, ``what`` in errors, can be written in the format it names."""
+    path = Path(path).expanduser()
+    if path.suffix.lower() not in TABLES:
+        raise InputError(f"{what} must be {' or '.join(TABLES)}; got {path}")
+    if path.suffix.lower() == ".parquet":
+        require_pyarrow()
+    return path
+
+
+def write_table(frame: Any, path: str | Path, what: str) -> None:
+    """Write a pandas DataFrame as ``.csv`` or ``.parquet``, whole or not at all."""
+    path = prediction_file(path, what)
+    with atomic_path(path) as temporary:
+        if path.suffix.lower() == ".csv":
+            frame.to_csv(temporary, index=False)
+        else:
+            frame.to_parquet(temporary, index=False)
+
+
+def split_names(data: Data) -> list[str] | None:
+    """``train``, ``val``, ``test`` or a blank for each node; None where there is no split."""
+    masks = {name: data.get(f"{name}_mask") for name in SPLITS}
+    given = {name: _array(mask) for name, mask in masks.items() if mask is not None}
+    return np.select(list(given.values()), list(given), "").tolist() if given else None
+
+
+def own_ids(data: Data, num_nodes: int) -> list[Any]:
+    """The user's own ids, all of one type; the indices where there are none."""
+    ids = data.get("node_id")
+    if ids is None:
+        return list(range(num_nodes))
+    plain = [own.item() if hasattr(own, "item") else own for own in ids]
+    return plain if len(set(map(type, plain))) <= 1 else [str(own) for own in plain]
+
+
+def own_classes(data: Data, count: int) -> list[Any]:
+    """The classes by their own names, as numbers where every name is one."""
+    names = data.get("class_names")
+    if names is None or len(names) < count:
+        return list(range(count))
+    plain = [str(name) for name in names]
+    return [int(n) for n in plain] if all(re.fullmatch(NUMBER, n) for n in plain) else plain
+
+
+def class_names(data: Data, count: int) -> list[str]:
+    """The same as text, so many."""
+    return [str(name) for name in own_classes(data, count)[:count]]
+
+
+def _write_pt(data: Data, path: Path) -> None:
+    with path.open("wb") as file:  # given a name, torch hides why it cannot write
+        torch.save(Data.from_dict(data.clone().detach().cpu().to_dict()), file)
+
+
+def _write_npz(data: Data, path: Path) -> None:
+    edges = {f"edge_{name}": values for name, values in _edge_values(data).items()}
+    arrays = {"edge_index": _array(data.edge_index), **edges}
+    arrays |= {name: _array(data[name]) for name in ("x", "y") if data.get(name) is not None}
+    for name in SPLITS:
+        if data.get(f"{name}_mask") is not None:
+            arrays[name] = np.flatnonzero(_array(data[f"{name}_mask"]))
+    arrays |= {name: np.asarray(data[name]) for name in OWN_NAMES if data.get(name) is not None}
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+
+
+def _write_edges(data: Data, path: Path) -> None:
+    write_table(edge_frame(data), path, "a table of edges")
+
+
+def edge_frame(data: Data) -> Any:
+    """Edges as they are listed, in the user's own ids, as a pandas DataFrame."""
+    import pandas as pd
+
+    ids = pd.Series(own_ids(data, int(data.num_nodes or 0))).to_numpy()
+    source, target = _array(data.edge_index)
+    return pd.DataFrame({"source": ids[source], "target": ids[target], **_edge_values(data)})
+
+
+def _write_graphml(data: Data, path: Path) -> None:
+    """GraphML knows no lists: features are JSON text, exact for float32."""
+    import networkx as nx
+
+    graph = to_networkx(data)
+    for _, attributes in graph.nodes(data=True):
+        if "x" in attributes:
+            attributes["x"] = f"[{','.join(f'{v:.9g}' for v in attributes['x'])}]"
+    nx.write_graphml_xml(graph, path)
+
+
+def to_networkx(data: Data) -> Any:
+    """Turn a graph into a NetworkX one, whose nodes are called by the user's own ids.
+
+    A ``Graph`` where both directions of every edge are there with the same numbers, else a
+    ``DiGraph``; of duplicates the one with the largest weight. Node attributes: ``x`` (a list),
+    ``y`` (the class by its own name; unlabelled nodes have none) and ``split``. Edge attributes:
+    ``weight``, and ``probability``, ``in_input``, ``input_weight``, ``latent_weight`` where the
+    graph has them. ``load_graph`` takes it back.
+    """
+    import networkx as nx
+    import pandas as pd
+
+    _check_is_graph(data)
+    ids = own_ids(data, int(data.num_nodes or 0))
+    u, v = _array(data.edge_index)
+    edges = pd.DataFrame({"u": u, "v": v, **_edge_values(data)})
+    edges = edges.sort_values(["u", "v", "weight"], ascending=[True, True, False], kind="stable")
+    edges = edges.drop_duplicates(["u", "v"])
+    back = edges.rename(columns={"u": "v", "v": "u"})[edges.columns].sort_values(["u", "v"])
+    both_ways = np.array_equal(edges.to_numpy(), back.to_numpy())
+    graph = nx.Graph() if both_ways else nx.DiGraph()
+    graph.add_nodes_from(ids)
+    for key, values in _node_attributes(data).items():
+        for node, value in zip(ids, values, strict=True):
+            if value is not None:
+                graph.nodes[node][key] = value
+    kept = edges[edges.u <= edges.v] if both_ways else edges
+    for u, v, *row in kept.to_numpy().tolist():
+        graph.add_edge(ids[int(u)], ids[int(v)], **dict(zip(edges.columns[2:], row, strict=True)))
+    return graph
+
+
+def _node_attributes(data: Data) -> dict[str, list[Any]]:
+    attributes: dict[str, list[Any]] = {}
+    if data.get("y") is not None:
+        names = own_classes(data, int(data.y.max()) + 1)
+        attributes["y"] = [None if c < 0 else names[c] for c in data.y.tolist()]
+    if data.get("x") is not None:
+        attributes["x"] = data.x.tolist()
+    if (split := split_names(data)) is not None:
+        attributes["split"] = [name or None for name in split]
+    return attributes
+
+
+def _edge_values(data: Data) -> dict[str, np.ndarray]:
+    """The weights of each edge by name, of which ``weight`` is always there: [E] each."""
+    values = {"weight": np.ones(data.edge_index.shape[1], dtype=np.float32)}
+    for name in OF_EDGES:
+        if data.get(f"edge_{name}") is not None:
+            values[name] = _array(data[f"edge_{name}"]).reshape(-1)
+    return values
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    array: np.ndarray = tensor.detach().cpu().numpy()
+    return array
+
+
+WRITERS: dict[str, Callable[[Data, Path], None]] = {
+    ".pt": _write_pt,
+    ".npz": _write_npz,
+    ".csv": _write_edges,
+    ".parquet": _write_edges,
+    ".graphml": _write_graphml,
+}

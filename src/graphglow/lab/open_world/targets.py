@@ -1,0 +1,200 @@
+"""Targets and conditions: which graphs, what is done to them, and whose learner they get."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError
+from graphglow.graph import DATASETS, load_graph
+from graphglow.graph.load import data_folder
+from graphglow.graph.perturb import add_edges, delete_edges
+from graphglow.graph.split import few_label_split
+from graphglow.lab.paper import GRAPHS as PAPER_GRAPHS
+from graphglow.lab.runs.learners import load_with_split, without_files
+
+TABLES = ("digits", "wine", "breast_cancer")
+"""Targets that come with the package, beside Cora."""
+FAMILIES = {
+    "dblp": "citation", "acm": "citation", "amazon-computers": "co-purchase",
+    "coauthor-physics": "co-author", "facebook-pages": "pages", "flickr": "photos",
+    "uai2010": "wiki", "squirrel-filtered": "wiki", "minesweeper": "grid",
+    "airports-brazil": "airports", "airports-europe": "airports", "german-credit": "tabular",
+    "webkb-washington": "web",
+}  # fmt: skip
+"""Of open graphs; Facebook colleges besides. A graph that is none of these is ``other``."""
+FOLDS = {
+    "citation": 0, "airports": 0, "colleges": 1, "photos": 2, "grid": 2, "co-purchase": 3, "web": 3,
+    "co-author": 4, "wiki": 4, "pages": 5, "tabular": 5,
+}  # fmt: skip
+"""Families that are held out together: their learner has seen none of them."""
+TIERS = {"small": (2000, 25_000), "middle": (6000, 150_000)}
+"""Most nodes and edges; what has more is ``large``. Each has workers of its own."""
+MOST_LABELLED = 0.6
+"""Conditions of few labels need the rest for tests."""
+
+
+class Target(NamedTuple):
+    """A graph by name: one of the paper's or the package's, or an open one by its file."""
+
+    name: str
+    family: str
+    file: Path | None = None
+    size: tuple[int, int] = (0, 0)
+    """Nodes and edges."""
+
+    @property
+    def fold(self) -> int | None:
+        """Whose learner it gets; None: the package's, which has seen none of the family."""
+        return FOLDS.get(self.family)
+
+    @property
+    def tier(self) -> str:
+        fits = (t for t, most in TIERS.items() if all(map(int.__le__, self.size, most)))
+        return next(fits, "large")
+
+    def load(self, root: Path, seed: int) -> Data:
+        """With the paper's split, or one that the seed draws."""
+        if self.file is not None or self.name in TABLES:
+            return load_graph(self.file or self.name, split_seed=seed, need_labels=True)
+        return load_with_split(self.name, root)
+
+
+def family_of(name: str) -> str:
+    """Of an open graph."""
+    return FAMILIES.get(name, "colleges" if name.startswith("facebook-") else "other")
+
+
+def find_targets(root: Path | None) -> list[Target]:
+    """The paper's graphs that are in the data root, open ones (``open/*.npz``), the package's."""
+    root = data_folder(root)
+    absent = without_files(PAPER_GRAPHS, root)
+    paper = [_named(name, "paper") for name in PAPER_GRAPHS if name not in absent]
+    found = []
+    for file in sorted((root / "open").glob("*.npz")):
+        with np.load(file) as arrays:  # of arrays in an archive, only those asked for are read
+            indptr = arrays["adj_indptr"]
+        size = len(indptr) - 1, int(indptr[-1]) // 2
+        found.append(Target(file.stem, family_of(file.stem), file, size))
+    return [*paper, *found, *(_named(name, "table") for name in TABLES)]
+
+
+def _named(name: str, family: str) -> Target:
+    return Target(name, family, size=(DATASETS[name].nodes, DATASETS[name].edges))
+
+
+Change = Callable[[Data, int], Data | None]
+
+
+class Condition(NamedTuple):
+    """What is done to a graph; ``series`` and ``x`` are its place in a figure."""
+
+    name: str
+    series: str
+    x: float
+    change: Change
+
+
+def _false(ratio: float) -> Condition:
+    def change(data: Data, seed: int) -> Data | None:
+        try:
+            return add_edges(data, ratio, seed=seed)
+        except InputError:  # there is no room for so many
+            return None
+
+    return Condition(f"false edges {ratio:g}x", "false edges", ratio, change)
+
+
+def _lost(ratio: float) -> Condition:
+    return Condition(
+        f"lost edges {ratio:.0%}",
+        "lost edges",
+        ratio,
+        lambda data, s: delete_edges(data, ratio, seed=s),
+    )
+
+
+def _labels(per_class: int) -> Condition:
+    many = f"{per_class} label{'s' if per_class > 1 else ''} per class"
+    return Condition(
+        many, "labels per class", per_class, lambda data, s: few_labels(data, per_class, s)
+    )
+
+
+def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
+    """So many labels of each class for training, as many for validation; the rest is for tests.
+
+    None where too little would be left for tests.
+    """
+    train, _, _ = few_label_split(data.y, per_class=per_class, seed=seed)
+    both, _, _ = few_label_split(data.y, per_class=2 * per_class, seed=seed)
+    labelled = data.y >= 0
+    if len(both) > MOST_LABELLED * int(labelled.sum()) or len(train) == len(both):
+        return None
+    nodes, out = torch.arange(len(data.y)), data.clone()
+    out.train_mask, read = torch.isin(nodes, train), torch.isin(nodes, both)
+    out.val_mask, out.test_mask = read & ~out.train_mask, labelled & ~read
+    out.split = f"few labels, seed {seed}"
+    return out
+
+
+def shuffled_columns(data: Data, seed: int) -> Data:
+    """Half of the feature columns, drawn at random, each dealt out anew among the nodes."""
+    generator = torch.Generator().manual_seed(seed)
+    out = data.clone()
+    columns = torch.randperm(data.x.shape[1], generator=generator)[: data.x.shape[1] // 2]
+    order = torch.rand(data.x.shape[0], len(columns), generator=generator).argsort(0)
+    out.x[:, columns] = data.x[:, columns].gather(0, order)
+    return out
+
+
+def no_features(data: Data, _seed: int) -> Data:
+    """The same with one column that says nothing."""
+    out = data.clone()
+    out.x = torch.ones(len(data.y), 1)
+    return out
+
+
+AS_IT_IS, NO_FEATURES = "as it is", "no features"
+CONDITIONS: dict[str, Condition] = {
+    condition.name: condition
+    for condition in (
+        Condition(AS_IT_IS, "", 0.0, lambda data, s: data),
+        _false(1.0),
+        _labels(5),
+        _lost(0.6),
+        Condition("half the features noise", "features", 0.5, shuffled_columns),
+        Condition(NO_FEATURES, "features", 1.0, no_features),
+        _labels(20),
+        _labels(1),
+        _false(2.0),
+        _lost(0.9),
+        _labels(3),
+        _labels(10),
+        _false(0.5),
+        _lost(0.3),
+    )
+}
+"""By name, the most telling first: a suite that is stopped has these."""
+ATTACKS = (0, 5, 15, 25)
+"""Per cent of edges that metattack changes, in files of Cora's largest component."""
+
+
+def attack_name(share: int) -> str:
+    return f"metattack {share}%"
+
+
+def attacked_files(root: Path | None) -> dict[str, Path]:
+    """Files of attacked Cora that are in the data root, by condition."""
+    folder = data_folder(root) / "open" / "attacked"
+    files = {attack_name(share): folder / f"cora-metattack-{share:02}.npz" for share in ATTACKS}
+    return {name: file for name, file in files.items() if file.is_file()}
+
+
+def draw(target: Target, condition: str, seed: int, root: Path) -> Data | None:
+    """A target under a condition; None where the condition makes no sense on it."""
+    data = target.load(root, seed)
+    return data if condition not in CONDITIONS else CONDITIONS[condition].change(data, seed)

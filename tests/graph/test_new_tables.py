@@ -1,0 +1,222 @@
+"""New nodes from tables: the ids and the encoding are those of training."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from graphglow.errors import InputError, InputWarning
+from graphglow.graph.tables import read_new_nodes
+
+COLUMNS = [
+    {"name": "age", "mean": 40.0, "scale": 10.0},
+    {"name": "joined", "mean": 0.0, "scale": 2.0, "date": "ISO8601"},
+    {"name": "same", "mean": 3.0, "scale": 0.0},
+    {"name": "town", "categories": ["0x7", "Ulm", "York"]},
+    {"name": "member", "categories": ["False", "True"]},
+]
+HEADER = "id,town,age,joined,same,member,label\n"
+
+
+def graph(**changes) -> Data:
+    fields = {"y": torch.tensor([0, 1, -1]), "x": torch.zeros(3, 8), "node_id": ["a", "b", "c"]}
+    fields["feature_columns"] = {"columns": COLUMNS}
+    return Data(**{k: v for k, v in (fields | changes).items() if v is not None})
+
+
+def read(folder, nodes: str, edges: str | None = None, data: Data | None = None):
+    (folder / "new.csv").write_text(nodes)
+    if edges is not None:
+        (folder / "edges.csv").write_text(edges)
+    joined = None if edges is None else folder / "edges.csv"
+    return read_new_nodes(folder / "new.csv", joined, data or graph())
+
+
+def test_columns_are_encoded_as_in_training(tmp_path):
+    rows = "n1,Ulm,50,1970-01-03,3,true,x\nn2,Rome,,,9,,\n"
+    with pytest.warns(InputWarning, match="training has not seen"):
+        found = read(tmp_path, HEADER + rows)
+    expected = [[1, 1, 0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0]]
+    torch.testing.assert_close(found.x, torch.tensor(expected, dtype=torch.float32))
+    assert found.node_id == ["n1", "n2"]
+    assert found.edge_index is None
+
+
+def test_categories_that_training_has_not_seen_are_counted(tmp_path):
+    towns = ["Rome", "Ulm", "", "NA", "Rome", "Bonn", "Kiel", "Turin"]
+    rows = "".join(f"n{i},{town},1,,1,,\n" for i, town in enumerate(towns))
+    with pytest.warns(InputWarning) as said:
+        found = read(tmp_path, HEADER + rows)
+    assert [str(one.message) for one in said] == [
+        f"column 'town' of {tmp_path / 'new.csv'} has categories that training has not seen in 5 "
+        "of 8 nodes ('Rome', 'Bonn', 'Kiel', ...); they count as blanks"
+    ]
+    assert found.x[:, 3:6].sum(dim=1).tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
+
+
+def test_names_of_columns_may_differ_in_case(tmp_path):
+    header = "ID,Town,AGE, joined ,same,Member\n"
+    found = read(tmp_path, header + "n1,Ulm,50,1970-01-03,3,true\n")
+    assert found.x.tolist() == [[1, 1, 0, 0, 1, 0, 0, 1]]
+    said = r"must have every column of training, one called 'town' too; got id, Town, TOWN, age"
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, "id,Town,TOWN,age,joined,same,member\nn1,Ulm,Ulm,50,,3,true\n")
+
+
+def test_cells_are_read_as_those_of_training(tmp_path):
+    columns = [
+        {"name": "a", "mean": 0.0, "scale": 1.0, "date": "ISO8601"},
+        {"name": "b", "mean": 0.0, "scale": 1.0},
+        {"name": "c", "mean": 0.0, "scale": 1.0, "date": "%d/%m/%Y"},
+    ]
+    data = graph(feature_columns={"columns": columns})
+    found = read(
+        tmp_path, 'id,a,b,c\nn1,1970/1/3,"1,500",02/01/1970\nn2,,50%,03/01/1970\n', data=data
+    )
+    assert found.x.tolist() == [[2.0, 1500.0, 1.0], [0.0, 0.5, 2.0]]
+    with pytest.raises(
+        InputError, match=r"column 'c' .* must be dates in every filled cell; got '1970"
+    ):
+        read(tmp_path, "id,a,b,c\nn1,,1,1970/01/01\n", data=data)
+
+
+def test_columns_that_were_chosen_in_training_need_not_be_said_again(tmp_path):
+    columns = [{"name": "age", "mean": 40.0, "scale": 10.0}]
+    chosen = {"id": "person", "source": "payer", "target": "payee"}
+    data = graph(feature_columns={"columns": columns, "chosen": chosen})
+    found = read(tmp_path, "person,age\nn1,50\n", "when,payer,payee\n1,n1,a\n", data)
+    assert found.node_id == ["n1"]
+    assert found.edge_index.tolist() == [[3], [0]]
+    assert read(tmp_path, "id,age\nn1,50\n", "source,target\nn1,a\n", data).node_id == ["n1"]
+    assert read(tmp_path, "PERSON,age\nn1,50\n", None, data).node_id == ["n1"]
+
+
+def test_a_frame_and_a_parquet_file_do_as_well(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "id": ["n1"],
+            "age": [30],
+            "town": ["York"],
+            "joined": pd.to_datetime(["1970-01-05"]),
+            "same": [1.5],
+            "member": [False],
+        }
+    )
+    frame.to_parquet(tmp_path / "new.parquet")
+    expected = torch.tensor([[-1.0, 2, 0, 0, 0, 1, 1, 0]])
+    for nodes in (frame, tmp_path / "new.parquet"):
+        torch.testing.assert_close(read_new_nodes(nodes, None, graph()).x, expected)
+
+
+def test_edges_name_old_and_new_nodes(tmp_path):
+    rows = "7,Ulm,1,,1,,\n8,Ulm,1,,1,,\n"
+    found = read(tmp_path, HEADER + rows, "from,to\n7,a\n8,7\n")
+    assert found.edge_index.tolist() == [[3, 4], [0, 3]]
+    assert found.edge_weight is None
+
+
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0]])
+def test_weights_are_read_where_they_are(weights):
+    nodes = pd.DataFrame({"id": ["p", "q"], "u": [1.0, 2.0], "v": [3, 4]})
+    edges = pd.DataFrame({"source": ["p", "b"], "target": ["a", "q"]})
+    if weights is not None:
+        edges["weight"] = weights
+    found = read_new_nodes(nodes, edges, graph(x=torch.zeros(3, 2), feature_columns=None))
+    assert found.x.tolist() == [[1, 3], [2, 4]]
+    assert found.edge_index.tolist() == [[3, 1], [0, 4]]
+    assert (None if found.edge_weight is None else found.edge_weight.tolist()) == weights
+
+
+def test_nodes_without_ids_go_by_their_number():
+    nodes = pd.DataFrame({"id": [3], "u": [1.0]})
+    edges = pd.DataFrame({"source": [3], "target": [1]})
+    data = graph(x=torch.zeros(3, 1), feature_columns=None, node_id=None)
+    assert read_new_nodes(nodes, edges, data).edge_index.tolist() == [[3], [1]]
+
+
+ROW = "n1,Ulm,1,,1,,\n"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "said"),
+    [
+        ("town,age\nUlm,1\n", None, "must have an id column"),
+        ("id,age\nn1,1\n", None, "every column of training, one called 'joined'"),
+        (
+            HEADER + "a,Ulm,1,,1,,\n",
+            None,
+            "ids that are new; got 'a'",
+        ),
+        (HEADER + ROW + ROW, None, "unique ids; got 'n1'"),
+        (HEADER + ",Ulm,1,,1,,\n", None, "an id in every row; got a blank"),
+        (
+            HEADER + "n1,Ulm,old,,1,,\n",
+            None,
+            "column 'age' of .*new.csv must be numbers in every filled cell; got 'old'",
+        ),
+        (HEADER + "n1,Ulm,inf,,1,,\n", None, "column 'age' of .* must be finite"),
+        (
+            HEADER + ROW + "n2,Ulm,1e99,,1,,\n",
+            None,
+            r"column 'age' of .*new.csv must be finite and below 1e\+38; got 1e\+99",
+        ),
+        (
+            HEADER + "n1,Ulm,1,soon,1,,\n",
+            None,
+            "column 'joined' of .* must be dates in every filled cell; got 'soon'",
+        ),
+        (
+            HEADER + ROW,
+            "source,target\nn1,z\n",
+            "'target' .*old or new nodes; got 'z'",
+        ),
+        (HEADER + ROW, "source,target\na,b\n", "must have a new end; got a - b"),
+        (
+            HEADER + ROW,
+            "source,target,weight\nn1,b,-1\n",
+            "'weight' of .*numbers from 0 to 1e\\+30; got -1",
+        ),
+        (HEADER + ROW, "source,target,weight\nn1,b,1e31\n", r"numbers from 0 to 1e\+30; got 1e"),
+        (HEADER + ROW, "a,b,c\n1,2,3\n", "must have the columns source and target"),
+    ],
+)
+def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, nodes, edges)
+
+
+def test_arrays_need_every_feature(tmp_path):
+    plain = graph(x=torch.zeros(3, 2), feature_columns=None)
+    with pytest.raises(InputError, match="the 2 features of training, in order; got 1 other"):
+        read(tmp_path, "id,u,label\nn,1,x\n", data=plain)
+    assert read(tmp_path, "id,u,v\nn,1,\n", data=plain).x.tolist() == [[1, 0]]
+    with pytest.raises(InputError, match=r"column 'v' .* finite and below 1e\+38; got 1e\+99"):
+        read(tmp_path, "id,u,v\nn,1,1e99\n", data=plain)
+
+
+def test_a_column_of_whole_numbers_is_read_as_text_where_it_was_a_category(tmp_path):
+    columns = {"columns": [{"name": "code", "categories": ["007", "7"]}]}
+    data = graph(x=torch.zeros(3, 2), feature_columns=columns)
+    assert read(tmp_path, "id,code\nn,007\n", data=data).x.tolist() == [[1, 0]]
+    assert read(tmp_path, "id,code\nn,7\n", data=data).x.tolist() == [[0, 1]]
+    frame = pd.DataFrame({"id": ["n"], "code": np.array([7])})
+    assert read_new_nodes(frame, None, data).x.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("edges", "left", "said"),
+    [
+        ("n1,b\nz,n1\nn1,\n", [[3], [1]], "2 of 3 edges .* old or new nodes; got 'z'"),
+        ("n1,\n", [[], []], "1 of 1 edges of .* must name old or new nodes; got a blank"),
+    ],
+)
+def test_edges_with_unknown_ids_are_left_out_where_asked(tmp_path, edges, left, said):
+    (tmp_path / "new.csv").write_text(HEADER + ROW)
+    (tmp_path / "edges.csv").write_text("source,target\n" + edges)
+    tables = tmp_path / "new.csv", tmp_path / "edges.csv"
+    with pytest.warns(InputWarning, match=said):
+        found = read_new_nodes(*tables, graph(), skip_unknown_edges=True)
+    assert found.edge_index.tolist() == left
+    with pytest.raises(InputError, match=r"--skip-unknown-edges .* leaves such edges out"):
+        read_new_nodes(*tables, graph())

@@ -1,0 +1,303 @@
+"""The PyG transform: refined edges for any model, with labels and without."""
+
+import pytest
+import torch
+import torch_geometric.transforms as T
+from torch.nn import functional as F
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.nn import GCNConv
+
+from graphglow.errors import InputError
+from graphglow.pyg_api import RefineStructure
+from graphglow.training import transfer
+from tiny_graphs import learner, same_tensors, small_data, transfer_config
+
+
+@pytest.fixture(scope="module")
+def data():
+    return small_data()
+
+
+def refine(mode="replace", top_k=4, *, use_labels=None, **changes):
+    return RefineStructure(
+        learner(), mode, top_k, transfer_config(**changes), use_labels=use_labels
+    )
+
+
+def without_labels(data):
+    return Data(x=data.x, edge_index=data.edge_index)
+
+
+def pairs(edge_index):
+    return set(map(tuple, edge_index.t().tolist()))
+
+
+def test_with_labels_the_edges_are_those_of_a_transfer(data):
+    refined = refine()(data)
+    expected = transfer(data, learner(), transfer_config()).refined_graph(4, self_loops=False)
+    assert torch.equal(refined.edge_index, expected.edge_index)
+    ratio = refined.edge_weight / expected.edge_weight
+    torch.testing.assert_close(ratio, ratio[:1].expand_as(ratio))
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_replaced_edges_have_mean_weight_one_and_no_loops(data, labelled):
+    refined = refine()(data if labelled else without_labels(data))
+    assert refined.edge_weight.mean() == pytest.approx(1)
+    assert (refined.edge_weight > 0).all()
+    assert not refined.has_self_loops()
+    assert torch.bincount(refined.edge_index[1]).max() <= 4
+    assert refined.edge_index.dtype == torch.int64
+    assert refined.edge_weight.shape == (refined.edge_index.shape[1],)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_augmented_edges_follow_those_of_the_input(data, labelled, weighted):
+    given = data.clone() if labelled else without_labels(data)
+    count = data.num_edges
+    weight = torch.ones(count)
+    if weighted:
+        weight = torch.rand(count, generator=torch.Generator().manual_seed(0)) + 0.5
+        given.edge_weight = weight
+    refined = refine("augment", input_weight=0.8)(given)
+    assert torch.equal(refined.edge_index[:, :count], data.edge_index)
+    assert torch.equal(refined.edge_weight[:count], weight)
+    new = refined.edge_index[:, count:]
+    assert new.shape[1] > 0
+    assert pairs(new).isdisjoint(pairs(data.edge_index) | pairs(data.edge_index.flip(0)))
+    assert (new[0] != new[1]).all()
+    assert torch.bincount(new[1]).max() <= 4
+    share = refined.edge_weight[count:].sum() / refined.edge_weight.sum()
+    assert share == pytest.approx(0.2, rel=1e-5)
+
+
+def test_new_edges_are_the_strongest_that_the_input_has_not(data):
+    """Against the whole learned operator, one node at a time."""
+    result = transfer(data, learner(), transfer_config(input_weight=0.5))
+    whole = result.refined_graph(40)
+    learned = torch.zeros(40, 40)
+    learned[whole.edge_index[1], whole.edge_index[0]] = whole.edge_latent_weight
+    learned[data.edge_index[1], data.edge_index[0]] = 0
+    learned.fill_diagonal_(0)
+    refined = refine("augment", 3, input_weight=0.5)(data)
+    new = refined.edge_index[:, data.num_edges :]
+    for node in range(40):
+        weight, strongest = learned[node].topk(3)
+        assert set(new[0, new[1] == node].tolist()) == set(strongest[weight > 0].tolist())
+
+
+def test_augmenting_by_nothing_leaves_the_input(data):
+    refined = refine("augment", input_weight=1.0)(data)
+    assert torch.equal(refined.edge_index, data.edge_index)
+    assert torch.equal(refined.edge_weight, torch.ones(data.num_edges))
+
+
+def test_everything_else_stays_and_the_input_is_not_changed(data):
+    given = data.clone()
+    given.node_id = [f"n{i}" for i in range(40)]
+    given.edge_attr = torch.rand(given.num_edges, 2)
+    given.note = torch.rand(7)
+    before = given.clone()
+    refined = refine()(given)
+    for name in ("x", "y", "train_mask", "val_mask", "test_mask", "note"):
+        assert torch.equal(refined[name], before[name])
+    assert refined.node_id == given.node_id
+    assert "edge_attr" not in refined
+    assert given.keys() == before.keys()
+    assert torch.equal(given.edge_index, before.edge_index)
+    assert torch.equal(given.edge_attr, before.edge_attr)
+    refined.validate()
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_the_seed_decides_and_nothing_else(data, labelled):
+    given = data if labelled else without_labels(data)
+    one = refine(seed=3)(given)
+    torch.manual_seed(99)
+    theta = learner()
+    transform = RefineStructure(theta, top_k=4, config=transfer_config(seed=3))
+    transform(given)
+    other = transform(given)
+    assert torch.equal(one.edge_index, other.edge_index)
+    assert torch.equal(one.edge_weight, other.edge_weight)
+    assert same_tensors(theta, learner())
+    different = refine(seed=4)(given)
+    assert not torch.equal(one.edge_weight, different.edge_weight)
+
+
+def test_labels_outside_training_and_validation_are_not_read(data):
+    other = data.clone()
+    hidden = ~(data.train_mask | data.val_mask)
+    other.y[hidden] = (other.y[hidden] + 1) % 3
+    one, two = refine()(data), refine()(other)
+    assert torch.equal(one.edge_index, two.edge_index)
+    assert torch.equal(one.edge_weight, two.edge_weight)
+    seen = data.clone()
+    seen.y[data.train_mask] = (seen.y[data.train_mask] + 1) % 3
+    assert not torch.equal(refine(epochs=30)(seen).edge_weight, refine(epochs=30)(data).edge_weight)
+
+
+@pytest.mark.parametrize("drop", [("y",), ("train_mask", "val_mask", "test_mask")])
+def test_without_labels_or_split_the_features_decide(data, drop):
+    given = data.clone()
+    for name in drop:
+        del given[name]
+    expected = refine()(without_labels(data))
+    for transform in (refine(), refine(use_labels=False)):
+        assert torch.equal(transform(given).edge_weight, expected.edge_weight)
+    assert torch.equal(refine(use_labels=False)(data).edge_weight, expected.edge_weight)
+    with pytest.raises(InputError, match="use_labels needs"):
+        refine(use_labels=True)(given)
+
+
+def test_without_any_label_the_features_decide(data):
+    given = data.clone()
+    given.y = torch.full((40,), -1)
+    assert torch.equal(
+        refine()(given).edge_weight, refine(use_labels=False)(without_labels(data)).edge_weight
+    )
+
+
+def test_regression_targets_do_not_stop_the_unsupervised_way(data):
+    given = data.clone()
+    given.y = torch.rand(40)
+    assert refine(use_labels=False)(given).edge_index.shape[1] > 0
+    with pytest.raises(InputError, match="integer classes"):
+        refine()(given)
+
+
+def test_features_of_one_kind_are_joined():
+    """Two groups with opposite features and no edges between them: no learned edge crosses."""
+    group = torch.arange(30) // 15
+    x = torch.where(group[:, None] == 0, torch.tensor([1.0, 0.1]), torch.tensor([0.1, 1.0]))
+    x = x + 0.01 * torch.randn(30, 2, generator=torch.Generator().manual_seed(0))
+    refined = refine("replace", 5, input_weight=0.0, num_pivots=30)(Data(x=x))
+    source, target = refined.edge_index
+    assert refined.edge_index.shape[1] == 150
+    assert torch.equal(group[source], group[target])
+
+
+@pytest.mark.parametrize("mode", ["replace", "augment"])
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("edges", [None, torch.empty(2, 0, dtype=torch.int64)])
+def test_no_edges_at_all(data, mode, labelled, edges):
+    given = data.clone() if labelled else Data(x=data.x)
+    given.edge_index = edges
+    refined = refine(mode)(given)
+    assert refined.edge_index.shape[1] > 0
+    assert refined.edge_weight.mean() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("mode", ["replace", "augment"])
+def test_isolated_nodes_and_nodes_without_features(data, mode):
+    given = data.clone()
+    away = (given.edge_index < 5).any(0)
+    given.edge_index = given.edge_index[:, ~away]
+    given.x[:2] = 0
+    for graph in (given, without_labels(given)):
+        refined = refine(mode, num_pivots=40)(graph)
+        assert refined.edge_weight.isfinite().all()
+        assert refined.num_nodes == 40
+        assert (refined.edge_index[1] == 3).any()  # isolated before
+
+
+@pytest.mark.parametrize("mode", ["replace", "augment"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_gcn_of_pyg_trains_on_the_output(data, mode, labelled):
+    refined = refine(mode, use_labels=labelled)(data)
+    torch.manual_seed(0)
+    layers = GCNConv(8, 16), GCNConv(16, 3)
+    parameters = [p for layer in layers for p in layer.parameters()]
+    optimizer = torch.optim.Adam(parameters, lr=0.02)
+    losses = []
+    for _ in range(40):
+        h = layers[0](refined.x, refined.edge_index, refined.edge_weight).relu()
+        h = layers[1](h, refined.edge_index, refined.edge_weight)
+        loss = F.cross_entropy(h[refined.train_mask], refined.y[refined.train_mask])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_in_a_composition_and_in_words():
+    graph = Data(x=torch.randn(30, 4), y=torch.arange(30) % 3)
+    graph.edge_index = torch.randint(30, (2, 60))
+    compose = T.Compose(
+        [T.RandomNodeSplit(num_val=6, num_test=6), refine(epochs=1), T.ToUndirected()]
+    )
+    refined = compose(graph)
+    assert refined.is_undirected()
+    assert refined.train_mask.sum() == 18
+    assert repr(RefineStructure(top_k=8)) == (
+        "RefineStructure(learner='universal', mode='replace', top_k=8)"
+    )
+    assert "StructureLearner" in repr(compose)
+
+
+def test_the_shipped_learner_takes_a_graph_as_it_is():
+    refined = RefineStructure()(Data(x=torch.randn(20, 3)))
+    assert 0 < refined.num_edges <= 320
+
+
+@pytest.mark.parametrize("encoder", ["gcn", "mlp"])
+def test_the_encoder_says_whether_features_are_propagated(data, encoder):
+    bare = without_labels(data)
+    reversed_edges = Data(x=bare.x, edge_index=(bare.edge_index + 7) % 40)
+    one, two = (
+        refine("replace", 39, encoder=encoder, input_weight=0.0)(graph)
+        for graph in (bare, reversed_edges)
+    )
+    same = torch.equal(one.edge_index, two.edge_index)
+    assert same == (encoder == "mlp")
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule"),
+    [
+        ({"mode": "both"}, "mode must be"),
+        ({"top_k": 0}, "top_k must be"),
+        ({"learner": "paper", "config": {}}, "config must be a PaperConfig"),
+        ({"config": transfer_config()}, "config must go with a learner of the paper's kind"),
+        ({"learner": "universe"}, "nearest: universal"),
+        (
+            {"learner": "paper", "mode": "augment", "config": transfer_config(input_weight=0.0)},
+            "input_weight above 0",
+        ),
+    ],
+)
+def test_bad_settings_are_refused(settings, rule):
+    with pytest.raises(InputError, match=rule):
+        RefineStructure(**settings)
+
+
+def test_what_is_no_single_graph_is_refused(data):
+    with pytest.raises(InputError, match="one torch_geometric Data at a time"):
+        refine()(Batch.from_data_list([Data(x=data.x), Data(x=data.x)]))
+    with pytest.raises(InputError, match="HeteroData"):
+        refine()(HeteroData())
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"x": None}, "node features x"),
+        ({"edge_index": torch.tensor([[0], [40]])}, "edge_index must lie"),
+        ({"edge_index": torch.tensor([0, 1])}, "edge_index must have shape"),
+    ],
+)
+@pytest.mark.parametrize("labelled", [True, False])
+def test_bad_graphs_are_refused(data, changes, rule, labelled):
+    given = data.clone() if labelled else without_labels(data)
+    for name, value in changes.items():
+        given[name] = value
+    with pytest.raises(InputError, match=rule):
+        refine()(given)
+
+
+def test_one_node_alone_gets_no_edges():
+    refined = refine()(Data(x=torch.ones(1, 3)))
+    assert refined.edge_index.shape == (2, 0)
+    assert refined.edge_weight.shape == (0,)
