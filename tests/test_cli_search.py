@@ -14,7 +14,8 @@ import pytest
 from graphglow.commands import terminal
 from graphglow.competitors import METHODS
 from graphglow.lab.search.settings import read_settings
-from graphglow.paper import LearnerConfig, StructureLearner
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig
 
 FAST = ["--trials", "2", "--epochs", "2", "--seeds-per-trial", "2", "--pretrain-epochs", "1"]
 FAST += ["--device", "cpu"]

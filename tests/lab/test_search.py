@@ -17,8 +17,9 @@ from graphglow.graph import check_graph
 from graphglow.lab.search import space, study
 from graphglow.lab.search.settings import Settings, config_of, read_settings, write_settings
 from graphglow.lab.search.space import PRETRAIN_SPACE, TRANSFER_SPACE, SearchConfig, blinded
-from graphglow.paper import LearnerConfig, StructureLearner
-from graphglow.training import PretrainConfig, pretrain, transfer_many
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig, PretrainConfig
+from graphglow.training import pretrain, transfer_many
 from graphglow.workers.executor import open_executor
 
 # Budget and draws

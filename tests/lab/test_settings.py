@@ -18,8 +18,7 @@ from graphglow.lab.search.settings import (
     write_settings,
 )
 from graphglow.lab.search.space import encoded, nested
-from graphglow.paper import LearnerConfig, ObjectiveConfig
-from graphglow.training import PretrainConfig
+from graphglow.settings import LearnerConfig, ObjectiveConfig, PretrainConfig
 
 GCN = METHODS["gcn"].config
 KNOWN = Settings({"gcn": {"cora": {"dropout": 0.2}, "reed98": {"hidden": 16}}})

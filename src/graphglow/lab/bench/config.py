@@ -8,11 +8,9 @@ import torch
 
 from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.lab.provenance import provenance
-from graphglow.ops import Backend, Precision, available_backends
-from graphglow.paper import LearnerConfig, StructureLearner
-from graphglow.paper.config import Delta
-from graphglow.training import PaperConfig
-from graphglow.training.config import Device
+from graphglow.ops import available_backends
+from graphglow.paper import StructureLearner
+from graphglow.settings import Backend, Delta, Device, LearnerConfig, PaperConfig, Precision
 from graphglow.training.device import check_runnable, resolve_device
 
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ import torch
 from torch.utils.benchmark import Timer
 
 from graphglow.errors import InputError
-from graphglow.ops import Precision
+from graphglow.settings import Precision
 from graphglow.training.device import out_of_memory_says, peak_memory_bytes
 from graphglow.workers.executor import Processes, WorkerLost, result_of
 

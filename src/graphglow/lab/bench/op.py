@@ -16,7 +16,8 @@ from graphglow.checks import at_least, one_of, step_size
 from graphglow.errors import InputError
 from graphglow.lab.bench import measure
 from graphglow.lab.bench.config import BenchConfig, Row, compared, quotient
-from graphglow.ops import Backend, Precision, pivot_propagate
+from graphglow.ops import pivot_propagate
+from graphglow.settings import Backend, Precision
 from graphglow.training.device import resolve_device
 
 CHECKED_NODES = 2048

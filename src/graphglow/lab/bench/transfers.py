@@ -16,7 +16,7 @@ from graphglow.graph import load_graph, scale_graph
 from graphglow.lab.bench import measure
 from graphglow.lab.bench.config import ModelBench, Row, TransferBench, quotient
 from graphglow.lab.bench.op import least_bytes, roofline
-from graphglow.ops import Backend
+from graphglow.settings import Backend
 from graphglow.training import TransferResult, transfer, transfer_many
 from graphglow.training.device import resolve_device
 from graphglow.training.task import GraphTask

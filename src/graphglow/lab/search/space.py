@@ -24,10 +24,11 @@ from graphglow.graph import check_graph, graph_of
 from graphglow.lab.paper import WIDER
 from graphglow.lab.search.settings import config_of, locked
 from graphglow.paper import StructureLearner
+from graphglow.settings import Device, PaperConfig, PretrainConfig, RunConfig
 from graphglow.storage import checksum
 from graphglow.training import TransferResult, pretrain, transfer_many
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.config import MAY_DIFFER, Device, PaperConfig, PretrainConfig, RunConfig
+from graphglow.training.runs import MAY_DIFFER
 from graphglow.version import __version__
 
 GLOW = "graphglow"
