@@ -9,19 +9,16 @@ import importlib
 import logging
 import multiprocessing
 import os
-import pickle
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache, partial
-from io import BytesIO
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -116,7 +113,9 @@ def _in_processes(
     given = (function, shared, threads, torch.is_grad_enabled())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, given)
     try:
-        yield from _results(partial(pool.submit, _work), blocks, AHEAD * workers, ordered)
+        yield from _results(
+            lambda block: pool.submit(_work, block), blocks, AHEAD * workers, ordered
+        )
     except BrokenProcessPool as error:
         raise StoppedError(
             "A worker process died, perhaps for lack of memory. Use fewer workers, "
@@ -176,7 +175,7 @@ def _on_ray(
     workers = workers or (int(has["GPU"] / gpus) if gpus else cores)
     threads = max(1, cores // workers)
     task = ray.remote(_ray_work).options(num_cpus=threads, num_gpus=gpus, max_retries=RETRIES)
-    given = [ray.put(_packed(shared))], function, __version__, threads, torch.is_grad_enabled()
+    given = [_put(ray, shared)], function, __version__, threads, torch.is_grad_enabled()
 
     def submit(block: Any) -> Future[Any]:
         block = block.clone() if isinstance(block, Tensor) else block  # or a view's whole storage
@@ -217,30 +216,33 @@ def connect(address: str, workers: int | None = None) -> Any:
     return ray
 
 
-class _Pickler(pickle.Pickler):
-    """Takes tensors apart into arrays, which Ray's workers see in its store without a copy."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is not Tensor:
-            return NotImplemented
-        value = value.detach().cpu()
-        if value.layout == torch.strided:
-            return torch.from_numpy, (value.numpy(),)
-        value = value.to_sparse().coalesce()
-        return torch.sparse_coo_tensor, (value.indices(), value.values(), tuple(value.shape))
+def _put(ray: Any, shared: Any) -> Any:
+    """Store what all blocks need; its tensors are arrays, which workers see without a copy."""
+    ray.util.register_serializer(Tensor, serializer=_arrays, deserializer=_tensor)
+    try:
+        return ray.put(shared)
+    finally:
+        ray.util.deregister_serializer(Tensor)
 
 
-def _packed(shared: Any) -> tuple[bytes, list[np.ndarray]]:
-    buffers: list[pickle.PickleBuffer] = []
-    file = BytesIO()
-    _Pickler(file, 5, buffer_callback=buffers.append).dump(shared)
-    return file.getvalue(), [np.frombuffer(buffer, dtype=np.uint8) for buffer in buffers]
+def _arrays(tensor: Tensor) -> Any:
+    tensor = tensor.detach().cpu()
+    if tensor.layout == torch.strided:
+        return tensor.numpy()
+    tensor = tensor.to_sparse().coalesce()
+    return tensor.indices().numpy(), tensor.values().numpy(), tensor.shape
 
 
-@lru_cache(maxsize=1)
-def _unpacked(reference: Any) -> Any:
-    packed, buffers = importlib.import_module("ray").get(reference)
-    return pickle.loads(packed, buffers=buffers)
+def _tensor(arrays: Any) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that the memory is read-only
+        if not isinstance(arrays, tuple):
+            return torch.from_numpy(arrays)
+        indices, values, shape = arrays
+        return torch.sparse_coo_tensor(torch.from_numpy(indices), torch.from_numpy(values), shape)
+
+
+_get = lru_cache(maxsize=1)(lambda reference: importlib.import_module("ray").get(reference))
 
 
 def _ray_work(
@@ -257,4 +259,4 @@ def _ray_work(
             "version on all nodes."
         )
     _compute_like(threads, grad)
-    return function(_unpacked(shared[0]), block)
+    return function(_get(shared[0]), block)
