@@ -19,7 +19,7 @@ import tyro
 from graphglow.commands import COMMANDS, MODULES, fit, flags, results, train
 from graphglow.commands.options import KINDS
 from graphglow.competitors import METHODS
-from graphglow.training import PaperConfig
+from graphglow.settings import PaperConfig
 
 PAPER = {
     "transfer": train.transfer_for(PaperConfig),

@@ -20,7 +20,8 @@ from graphglow.lab.runs.reproduce import learner_folder, make_plan
 from graphglow.lab.runs.rows import same_run, without_repeats
 from graphglow.lab.settings import Settings, check_settings
 from graphglow.pretrained import UNIVERSAL, evidence_learner
-from graphglow.training import TransferConfig, transfer
+from graphglow.settings import TransferConfig
+from graphglow.training import transfer
 from graphglow.training.checkpoint import learner_identity
 from graphglow.training.evidence import INPUT_WEIGHTS
 

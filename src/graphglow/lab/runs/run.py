@@ -30,14 +30,8 @@ from graphglow.lab.structure_metrics import (
 )
 from graphglow.paper import Structure
 from graphglow.pretrained import Learner, LearnerName
-from graphglow.training import (
-    EvidenceResult,
-    PaperConfig,
-    TransferConfig,
-    TransferResult,
-    transfer_many,
-)
-from graphglow.training.config import RunConfig
+from graphglow.settings import PaperConfig, RunConfig, TransferConfig
+from graphglow.training import EvidenceResult, TransferResult, transfer_many
 from graphglow.training.device import reset_peak_memory, resolve_device
 from graphglow.training.transfer import StructureObserver, transfer
 from graphglow.workers.executor import RunFailed
