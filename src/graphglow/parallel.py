@@ -15,15 +15,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
-from graphglow.checks import at_least
+from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError, StoppedError
+from graphglow.settings import Device
 from graphglow.version import __version__
 
 AHEAD = 4
@@ -83,6 +84,32 @@ def map_blocks(
         yield from _in_processes(function, shared, blocks, workers or 1, ordered)
     else:
         yield from _on_ray(function, shared, blocks, workers, ray, gpus, ordered)
+
+
+def resolve_device(name: str) -> torch.device:
+    """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
+    one_of("device", name, get_args(Device))
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
+        raise InputError("device cuda must be present; got a machine without a usable GPU")
+    return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
+
+
+def where_to_compute(
+    device: str, workers: int | None, ray: str | None
+) -> tuple[torch.device, MapBlocks]:
+    """Return the device of a job on one graph, and what maps its blocks: this process, or Ray.
+
+    Ray computes on CPUs. Without an address, several workers are those of a local Ray, which share
+    a large graph where processes would copy it.
+    """
+    if ray is None and workers in (None, 1):
+        return resolve_device(device), map_blocks
+    if device == "cuda":
+        raise InputError(
+            "Ray workers compute on CPUs. Use --device cpu, or leave out --workers and --ray."
+        )
+    return torch.device("cpu"), partial(map_blocks, workers=workers, ray=ray or "local")
 
 
 def _results(

@@ -140,18 +140,6 @@ class Problem:
         values = values / total.sqrt().clamp_min(1e-12)[row]
         return replace(self.links, values=values, order=col.argsort(stable=True).int())
 
-    def for_pairs(self) -> "Problem":
-        """Without what evidence about pairs does not read; it may travel to other processes."""
-        names = ("counts", "prior", "chance", "degree", "worth", "links")
-        known = {name: getattr(self, name) for name in names}
-        of_adj = {name: getattr(self.adj, name)[:0] for name in ("crow", "col", "values")}
-        adj = replace(self.adj, **of_adj, crow_t=of_adj["crow"], col_t=of_adj["col"])
-        bare = replace(
-            self, features=None, columns=None, adj=adj, low=self.low[:0], high=self.high[:0]
-        )
-        vars(bare).update(known)
-        return bare
-
 
 @stage("reading")
 def problem_of(data: Data, device: torch.device | str = "cpu") -> Problem:

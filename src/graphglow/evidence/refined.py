@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from graphglow.evidence.candidates import Each, in_turn, pair_blocks
+from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
@@ -29,6 +29,7 @@ from graphglow.evidence.stages import stage
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.parallel import MapBlocks, map_blocks
 
 PAIRS = 2**20  # looked up at once
 ENDS = 2**24  # of edges that are ranked at once
@@ -168,7 +169,7 @@ def refine_problem(
     problem: Problem,
     generator: torch.Generator,
     also: Tensor | None = None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
 ) -> RefinedGraph:
     """Both rounds of a learner on a problem.
 
@@ -177,20 +178,22 @@ def refine_problem(
         problem: The graph.
         generator: Of projections.
         also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
-        each: Who does the blocks of nodes and of pairs; the result does not depend on it.
+        map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
     """
-    first = first_round(problem, generator, each)
-    known = voted(learner, second_round(learner, first, each), each)
+    first = first_round(problem, generator, map_blocks)
+    known = voted(learner, second_round(learner, first, map_blocks), map_blocks)
     del first  # known has all of it
-    refined = refine_known(learner, known, each)
+    refined = refine_known(learner, known, map_blocks)
     return refined if also is None else _with_pairs(refined, also)
 
 
-def refine_known(learner: PredictingLearner, known: Voted, each: Each = in_turn) -> RefinedGraph:
+def refine_known(
+    learner: PredictingLearner, known: Voted, map_blocks: MapBlocks = map_blocks
+) -> RefinedGraph:
     """Score the candidates of both rounds, and predict classes over the graph that they make."""
     problem = known.second.first.problem
     blocks = pair_blocks(known.pairs)
-    scores = joined(each("score second", score_second, known.for_pairs(), blocks), problem)
+    scores = joined(map_blocks(score_second, known, blocks), problem)
     scale = learner.scale(1, scores)
     refined = _refined(problem, known, scale[0] * scores + scale[1], scale)
     return _predicted(learner, refined) if len(problem.seen) > 1 else refined

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, with_beliefs
+from graphglow.evidence.candidates import candidate_pairs, pair_blocks, with_beliefs
 from graphglow.evidence.channels import (
     Channel,
     absent,
@@ -35,6 +35,7 @@ from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
 from graphglow.graph.graph import adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.parallel import MapBlocks, map_blocks
 
 LARGEST_WEIGHT = 8.0
 RESOLUTIONS = (1.0, 4.0)
@@ -77,10 +78,6 @@ class FirstRound:
         """:data:`FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
         problem = self.problem
         return first_evidence(problem, self.views, self.scales, self.channels, pairs.long())
-
-    def for_pairs(self) -> "FirstRound":
-        """What evidence about given pairs needs of it."""
-        return replace(self, problem=self.problem.for_pairs(), pairs=self.pairs[:, :0], maps={})
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,21 +126,17 @@ class Voted:
         cosine = torch.stack(compared, 2).flatten(1)
         return torch.cat([earlier, cosine, *agreed, before[:, None] / CARRIED], 1)
 
-    def for_pairs(self) -> "Voted":
-        """What evidence about given pairs needs of it."""
-        second = self.second
-        second = replace(second, first=second.first.for_pairs(), weight=second.weight[:0])
-        return replace(self, second=second, pairs=self.pairs[:, :0])
 
-
-def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
+def first_round(
+    problem: Problem, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
+) -> FirstRound:
     views, maps = mapped_views(problem, generator)
     scales = {name: moments(views[name]) for name in FIRST}
     channels = first_channels(problem, views)
     near = [views[name] for name in ("x", "ax", "aax", "link")]
     edges = torch.stack([problem.low, problem.high])
     near = with_beliefs(near, list(channels.values()))
-    pairs, search = candidate_pairs("find first", near, edges, each)
+    pairs, search = candidate_pairs(near, edges, map_blocks)
     context = first_context(problem, channels, pairs)
     return FirstRound(problem, views, scales, channels, pairs, context, search, maps)
 
@@ -185,11 +178,13 @@ def score_second(known: Voted, pairs: Tensor) -> Tensor:
         return known.learner.pair_scores(1, evidence, known.context)
 
 
-def second_round(learner: Learner, first: FirstRound, each: Each = in_turn) -> SecondRound:
+def second_round(
+    learner: Learner, first: FirstRound, map_blocks: MapBlocks = map_blocks
+) -> SecondRound:
     """Views and channels over the graph that the first round's log-odds over chance make."""
     problem = first.problem
-    known = (learner, first.for_pairs())
-    scores = joined(each("score first", score_first, known, pair_blocks(first.pairs)), problem)
+    known = (learner, first)
+    scores = joined(map_blocks(score_first, known, pair_blocks(first.pairs)), problem)
     scale = learner.scale(0, scores)
     excess = scale[0] * scores + scale[1]
     shift = calibration(problem, first.pairs, excess)
@@ -214,13 +209,13 @@ def graph_of(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
     return adjacency_of(pairs[0][counts], pairs[1][counts], weight[counts], num_nodes)
 
 
-def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
+def voted(learner: Learner, second: SecondRound, map_blocks: MapBlocks = map_blocks) -> Voted:
     """The channels' answers mixed by the learner, and the candidates of both rounds."""
     first = second.first
     vote = _vote(learner, second)
     near = [second.views[name] for name in SECOND]
     near = with_beliefs(near, [*second.channels.values(), vote])
-    fresh, _ = candidate_pairs("find second", near, first.pairs, each, fresh=True)
+    fresh, _ = candidate_pairs(near, first.pairs, map_blocks, fresh=True)
     pairs = torch.cat([first.pairs, fresh], 1)
     earlier = replace(first, pairs=pairs[:, : first.pairs.shape[1]])  # the same memory
     second = replace(second, first=earlier)
