@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from graphglow.ops.eager import EPS, Kernel, similarity
 from graphglow.linalg.triton_support import kernels_for, launching_on
+from graphglow.ops.eager import EPS, Kernel, similarity
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 

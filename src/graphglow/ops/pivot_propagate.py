@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import one_of
+from graphglow.linalg.triton_support import triton_usable
 from graphglow.ops.chunked import chunked
 from graphglow.ops.dense import Precision, dense_gamma, propagate_dense
 from graphglow.ops.eager import Kernel, eager, linear
-from graphglow.linalg.triton_support import triton_usable
 
 Backend = Literal["auto", "eager", "dense", "chunked", "linear", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)

@@ -20,7 +20,7 @@ from graphglow.competitors.fit import FitResult
 from graphglow.competitors.method import HIDDEN, Space
 from graphglow.competitors.variants import BACKBONES, OBJECTIVES, PIVOT_SPACE
 from graphglow.errors import InputError
-from graphglow.graph import check_graph, graph_of
+from graphglow.graph import check_graph, training_graph
 from graphglow.lab.paper import WIDER
 from graphglow.lab.search.settings import config_of, locked
 from graphglow.paper import StructureLearner
@@ -72,7 +72,7 @@ def blinded(data: Data) -> Data:
     )
     if data.get("edge_weight") is not None:
         blind.edge_weight = data.edge_weight
-    graph_of(blind)  # what no trial could train on is refused here
+    training_graph(blind)  # what no trial could train on is refused here
     return blind
 
 
