@@ -12,6 +12,7 @@ ORDER = (
     "version",
     "errors",
     "checks",
+    "settings",
     "storage",
     "workers",  # other processes
     "linalg",

@@ -27,8 +27,8 @@ from graphglow.graph import Graph
 from graphglow.linalg.knn import knn_edges
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.objective import supervised_loss
+from graphglow.settings import RunConfig
 from graphglow.training.adam import BETA_1, BETA_2
-from graphglow.training.config import RunConfig
 
 EPSILON = 1e-8
 """Added to Adam's squares under the root, where a derivative exists for a gradient of zero too."""

@@ -221,9 +221,9 @@ class Graph:
         return changed
 
     def with_matrices(self, **computed: Any) -> "Graph":
-        """A copy with another ``x``, ``adj`` and so on in the place of those that follow."""
+        """A copy with another ``x`` or ``adj`` than follow from its features and edges."""
         changed = replace(self)
-        vars(changed).update(computed)
+        vars(changed).update({"x": self.x, "adj": self.adj} | computed)
         return changed
 
 

@@ -1,6 +1,6 @@
 """A result as a module of PyTorch, for what asks for gradients or masks: PyG's explainers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch

@@ -26,6 +26,7 @@ from graphglow.gnn import Backbone
 from graphglow.graph import Graph, check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import FixedStructure
+from graphglow.settings import TransferConfig
 from graphglow.storage import prefixed, within
 from graphglow.training.checkpoint import (
     Checkpoints,
@@ -34,7 +35,6 @@ from graphglow.training.checkpoint import (
     held,
     learner_identity,
 )
-from graphglow.training.config import TransferConfig
 from graphglow.training.device import (
     check_fits,
     out_of_memory_says,

@@ -24,8 +24,8 @@ from graphglow.graph import as_graph, check_graph, training_graph
 from graphglow.paper import Structure, StructureLearner
 from graphglow.paper.learner import stack_learners
 from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
+from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
-from graphglow.training.config import PaperConfig, TransferConfig, check_same_shape
 from graphglow.training.device import (
     memory_advice,
     peak_memory_bytes,
@@ -35,6 +35,7 @@ from graphglow.training.device import (
 from graphglow.training.evidence import transfer_evidence
 from graphglow.training.loop import Loop, OnEpoch, of_run
 from graphglow.training.result import PaperResult, TransferResult
+from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, gnn_of
 
 

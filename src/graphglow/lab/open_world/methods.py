@@ -25,8 +25,8 @@ from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import FixedStructure
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
-from graphglow.training import PaperConfig, TransferConfig, transfer
-from graphglow.training.config import Device, ModelConfig
+from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
+from graphglow.training import transfer
 from graphglow.training.device import resolve_device
 from graphglow.training.evidence import refined_by
 from graphglow.training.loop import Loop
