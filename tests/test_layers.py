@@ -27,6 +27,7 @@ ORDER = (
     "training",
     "predict",
     "refine",
+    "explain",
     "inference",
     "audit",
     "sklearn_api",
@@ -42,9 +43,11 @@ TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
     ("result.py", "inference"),
     ("result.py", "competitors"),
-    ("predict.py", "inference"),
+    ("result.py", "explain"),
+    ("evidence.py", "explain"),
+    ("new_nodes.py", "explain"),
+    ("predict.py", "explain"),
     ("explain.py", "report"),
-    ("explain_pair.py", "report"),
 }
 PRINTERS = {"report", "commands", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}
@@ -132,6 +135,8 @@ def upward_imports(area, path, tree):
 
 def pickling(path, tree):
     found = []
+    if path.name == "parallel.py":  # what processes of one job tell each other
+        return found
     for node in ast.walk(tree):
         modules = []
         if isinstance(node, ast.Import):

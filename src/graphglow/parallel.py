@@ -9,6 +9,7 @@ import importlib
 import logging
 import multiprocessing
 import os
+import pickle
 import threading
 import warnings
 from collections import deque
@@ -137,12 +138,13 @@ def _in_processes(
     ordered: bool,
 ) -> Iterator[Any]:
     threads = max(1, torch.get_num_threads() // workers)
-    given = (function, shared, threads, torch.is_grad_enabled())
+    given = (pickle.dumps((function, shared)), threads, torch.is_grad_enabled())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, given)
     try:
-        yield from _results(
+        results = _results(
             lambda block: pool.submit(_work, block), blocks, AHEAD * workers, ordered
         )
+        yield from map(pickle.loads, results)
     except BrokenProcessPool as error:
         raise StoppedError(
             "A worker process died, perhaps for lack of memory. Use fewer workers, "
@@ -156,10 +158,10 @@ _given: tuple[Callable[[Any, Any], Any], Any]
 """In a worker process: the function, and what every block needs."""
 
 
-def _begin(function: Callable[[Any, Any], Any], shared: Any, threads: int, grad: bool) -> None:
+def _begin(given: bytes, threads: int, grad: bool) -> None:
     """Start a worker process, which ends with its parent."""
     global _given
-    _given = function, shared
+    _given = pickle.loads(given)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     _compute_like(threads, grad)
 
@@ -177,9 +179,9 @@ def _compute_like(threads: int, grad: bool) -> None:
     torch.set_grad_enabled(grad)
 
 
-def _work(block: Any) -> Any:
+def _work(block: Any) -> bytes:
     function, shared = _given
-    return function(shared, block)
+    return pickle.dumps(function(shared, block))  # or torch keeps a file open for every tensor
 
 
 # Ray

@@ -15,12 +15,12 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import check_graph
 from graphglow.graph.check import MASKS, one_graph
 from graphglow.graph.graph import normalised_adjacency, normalised_features
-from graphglow.inference.refined_graph import strongest_edges, without_edges
+from graphglow.inference.refined_graph import strongest_edges
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.ops import EPS
 from graphglow.paper import Structure, StructureLearner
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
-from graphglow.refine import refine, usual_top_k
+from graphglow.refine import refine, usual_top_k, without_edges
 from graphglow.settings import PaperConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
 from graphglow.training.transfer import transfer

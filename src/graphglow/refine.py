@@ -17,9 +17,9 @@ from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stages import stage
 from graphglow.graph import as_graph
+from graphglow.graph.check import MADE
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
-from graphglow.inference.refined_graph import without_edges
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
@@ -27,6 +27,10 @@ from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily,
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
+
+
+OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
+"""What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
 
 
 class RefinedData(Data):  # type: ignore[misc]
@@ -150,6 +154,15 @@ def refine(
     refined.verdict, refined.search = verdict.sentence, made.search
     verdict.warn()
     return refined
+
+
+def without_edges(data: Data) -> Data:
+    """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
+    for name in list(data.keys()):
+        of_edges = name.startswith("directed_edge_") or name in ("adj_t", *MADE)
+        if of_edges or (name not in OF_NODES and data.is_edge_attr(name)):
+            del data[name]
+    return data
 
 
 @stage("scoring")

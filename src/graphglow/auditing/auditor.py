@@ -179,7 +179,8 @@ class Auditor(nn.Module):
         """Judge every edge of a graph, and the pairs that may be missing ones.
 
         There must be edges, and pairs without one. ``map_blocks`` does the blocks of pairs; the
-        result does not depend on it. Findings call node i of the problem ``order[i]``, or i without one.
+        result does not depend on it. Findings call node i of the problem ``order[i]``, or i
+        without one.
         """
         generator = torch.Generator().manual_seed(seed)
         ground = ground_of(problem, generator)

@@ -131,7 +131,8 @@ def pretrain_evidence(
     config = config or EvidencePretrainConfig()
     return pretrain_folds(
         sources, [0] * len(sources), config, weights=weights, device=device, draw_on=draw_on,
-        on_progress=on_progress, map_blocks=map_blocks, learners={ALL_SOURCES: _new_learner(config)},
+        on_progress=on_progress, map_blocks=map_blocks,
+        learners={ALL_SOURCES: _new_learner(config)},
     )[ALL_SOURCES]  # fmt: skip
 
 
@@ -317,7 +318,7 @@ B = TypeVar("B", PairBatch, ClassBatch)
 
 
 def _moved(batch: B, device: torch.device | str) -> B:
-    tensors = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
+    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
     return replace(batch, **tensors)
 
 

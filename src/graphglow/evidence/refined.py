@@ -184,7 +184,7 @@ def refine_problem(
     known = voted(learner, second_round(learner, first, map_blocks), map_blocks)
     del first  # known has all of it
     refined = refine_known(learner, known, map_blocks)
-    return refined if also is None else _with_pairs(refined, also)
+    return refined if also is None else with_pairs(refined, also)
 
 
 def refine_known(
@@ -246,7 +246,7 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     )
 
 
-def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
+def with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     """The same with those of ``also`` [2, K] that are no candidates behind them, sorted."""
     known, nodes = refined.known, refined.num_nodes
     problem = known.second.first.problem

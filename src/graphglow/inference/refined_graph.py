@@ -14,19 +14,17 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least
-from graphglow.graph.check import MADE
 from graphglow.linalg.sparse import SparseMatrix, csr_tensor
 from graphglow.ops import EPS
 from graphglow.ops.chunked import row_blocks
 from graphglow.paper import BlendedStructure, FixedStructure, PivotStructure, Structure
+from graphglow.refine import without_edges
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult
 
 BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""
-OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
-"""What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
 
 
 def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> Data:
@@ -40,15 +38,6 @@ def refined_graph(result: "TransferResult", top_k: int, *, self_loops: bool) -> 
     refined.edge_input_weight = edges.input_part.cpu()
     refined.edge_latent_weight = edges.latent_part.cpu()
     return refined
-
-
-def without_edges(data: Data) -> Data:
-    """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
-    for name in list(data.keys()):
-        of_edges = name.startswith("directed_edge_") or name in ("adj_t", *MADE)
-        if of_edges or (name not in OF_NODES and data.is_edge_attr(name)):
-            del data[name]
-    return data
 
 
 class WeightedEdges(NamedTuple):

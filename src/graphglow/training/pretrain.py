@@ -81,8 +81,8 @@ def pretrain(
         on_progress: Of an evidence learner: called with the stage, and how far it is.
         on_epoch: Of the paper's: called after every epoch.
         checkpoints: Of the paper's: where the run saves itself, to go on if it is killed.
-        workers: Of an evidence learner: Ray workers that draw the episodes, on CPU cores; None: this
-            process. On a CPU the learner is the same.
+        workers: Of an evidence learner: Ray workers that draw the episodes, on CPU cores; None:
+            this process. On a CPU the learner is the same.
         settings: Settings by name, which go before those of ``config``.
 
     Returns:
