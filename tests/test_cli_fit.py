@@ -76,7 +76,7 @@ def test_the_flags_reach_the_config(run, graph, monkeypatch):
     seen = []
     real = competitors.fit
     monkeypatch.setattr(
-        baselines, "fit", lambda *args, **more: seen.append(args) or real(*args, **more)
+        competitors, "fit", lambda *args, **more: seen.append(args) or real(*args, **more)
     )
     words = ["--target", graph, "--epochs", "2", "--teleport", "0.25", "--steps", "3"]
     words += ["--hidden", "5", "--no-capture", "--weight-decay", "0"]
@@ -116,7 +116,7 @@ def test_predictions_are_written_once(run, graph, tmp_path, monkeypatch):
         raise AssertionError("training has begun")
 
     with monkeypatch.context() as patch:
-        patch.setattr(baselines, "fit", never)
+        patch.setattr(competitors, "fit", never)
         assert "--overwrite" in run(*words).refuses()
         assert "predictions file" in run(*words[:-1], tmp_path / "p.txt").refuses()
         same = ["--target", tmp_path / "g.csv", "--predictions", tmp_path / "g.csv"]

@@ -12,8 +12,10 @@ ORDER = (
     "version",
     "errors",
     "checks",
+    "settings",
     "storage",
-    "workers",  # other processes
+    "parallel",  # other processes
+    "workers",
     "linalg",
     "ops",
     "graph",
@@ -25,11 +27,13 @@ ORDER = (
     "training",
     "predict",
     "refine",
-    "audit",
     "inference",
+    "audit",
+    "sklearn_api",
+    "pyg_api",
     "competitors",
-    "compare",
     "lab",
+    "compare",
     "report",
     "commands",  # the command line's subcommands
     "cli",
@@ -37,7 +41,7 @@ ORDER = (
 TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
     ("result.py", "inference"),
-    ("result.py", "baselines"),
+    ("result.py", "competitors"),
     ("predict.py", "inference"),
     ("explain.py", "report"),
     ("explain_pair.py", "report"),

@@ -35,17 +35,17 @@ _HOMES = {
     "GlowClassifier": "graphglow.sklearn_api",
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
-    "LearnerConfig": "graphglow.paper",
+    "LearnerConfig": "graphglow.settings",
     "NewPredictions": "graphglow.inference.new_nodes",
     "NodeExplanation": "graphglow.inference.explain_node",
-    "ObjectiveConfig": "graphglow.paper",
+    "ObjectiveConfig": "graphglow.settings",
     "PairExplanation": "graphglow.inference.explain_pair",
-    "PaperConfig": "graphglow.training",
+    "PaperConfig": "graphglow.settings",
     "Prediction": "graphglow.predict",
-    "PretrainConfig": "graphglow.training",
+    "PretrainConfig": "graphglow.settings",
     "RefineStructure": "graphglow.pyg_api",
     "StructureLearner": "graphglow.paper",
-    "TransferConfig": "graphglow.training",
+    "TransferConfig": "graphglow.settings",
     "TransferResult": "graphglow.training",
     "audit": "graphglow.audit",
     "compare": "graphglow.compare",
@@ -90,18 +90,18 @@ if TYPE_CHECKING:
     from graphglow.inference.explain_pair import PairExplanation as PairExplanation
     from graphglow.inference.explain_pair import explain_pair as explain_pair
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
-    from graphglow.paper import LearnerConfig as LearnerConfig
-    from graphglow.paper import ObjectiveConfig as ObjectiveConfig
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.pyg_api import RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
+    from graphglow.settings import LearnerConfig as LearnerConfig
+    from graphglow.settings import ObjectiveConfig as ObjectiveConfig
+    from graphglow.settings import PaperConfig as PaperConfig
+    from graphglow.settings import PretrainConfig as PretrainConfig
+    from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
-    from graphglow.training import PaperConfig as PaperConfig
-    from graphglow.training import PretrainConfig as PretrainConfig
-    from graphglow.training import TransferConfig as TransferConfig
     from graphglow.training import TransferResult as TransferResult
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer

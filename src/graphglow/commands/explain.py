@@ -11,8 +11,8 @@ from graphglow.errors import InputError
 from graphglow.inference.explain import Explanation
 from graphglow.inference.explain_pair import PairExplanation, explain_pair
 from graphglow.pretrained import UNIVERSAL, learner_file
+from graphglow.settings import Device
 from graphglow.training import TransferResult
-from graphglow.training.config import Device
 
 Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
 

@@ -11,7 +11,7 @@ from graphglow.competitors.method import GNN_SPACE, Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 Estimator = Literal["mlp", "cheb"]
 Adjacency = Literal["raw", "symmetric", "mean"]
@@ -110,6 +110,7 @@ class CPGNN(Model):
     """
 
     capturable = False  # its first step differs from the others
+    config: CPGNNConfig
 
     def __init__(self, graph: Graph, config: CPGNNConfig) -> None:
         super().__init__(graph, config)

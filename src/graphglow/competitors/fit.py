@@ -15,8 +15,7 @@ from graphglow.competitors.method import Method
 from graphglow.competitors.variants import VARIANTS
 from graphglow.errors import InputError
 from graphglow.graph import as_graph, check_graph, graph_of
-from graphglow.paper.config import LearnerConfig, delta_facts
-from graphglow.training.config import RunConfig
+from graphglow.settings import LearnerConfig, RunConfig, delta_facts
 from graphglow.training.device import (
     check_fits,
     out_of_memory_says,

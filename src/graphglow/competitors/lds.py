@@ -17,7 +17,7 @@ from graphglow.graph import Graph
 from graphglow.linalg.knn import knn_edges
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.objective import supervised_loss
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 BETA_1, BETA_2 = 0.9, 0.999
 EPSILON = 1e-8
@@ -189,7 +189,7 @@ def train(
 
 
 def gradient_factors(value: Tensor, graphs: Iterable[Recorded]) -> tuple[Tensor, Tensor]:
-    """d value / dA summed over all graphs A, as ``left @ right.T``: [N, K] each."""
+    """D value / dA summed over all graphs A, as ``left @ right.T``: [N, K] each."""
     products = [product for graph in graphs for product in graph.products]
     left = torch.autograd.grad(value, [product for product, _ in products])
     return torch.cat(left, 1), torch.cat([v.detach() for _, v in products], 1)
@@ -215,6 +215,7 @@ class LDS(Model):
     """
 
     capturable = False
+    config: LDSConfig
 
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
         self.learn, stop = validation_halves(graph, config.seed)
@@ -260,10 +261,11 @@ class LDS(Model):
         self.state.weights.copy_(state.weights.detach())
         moments = state.mean.detach(), state.square.detach()
         self.state = Adam(self.state.weights, *moments, state.done)
-        for loss in map(float, losses):
+        values = torch.stack(losses).detach()
+        for loss in values.tolist():
             self.since = 0 if loss < self.lowest else self.since + 1
             self.lowest = min(loss, self.lowest)
-        return torch.stack(losses).detach().mean(), self.one
+        return values.mean(), self.one
 
     def inner_loss(self, flat: Tensor, inputs: Inputs) -> Tensor:
         """L: cross-entropy on the training nodes, and an L2 penalty on the first layer."""

@@ -13,7 +13,7 @@ from graphglow.competitors.method import GNN_SPACE, Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 LEAST = -40.0
 """Below, sigmoid(y) counts as 4e-18: a CPU is slow with numbers near the end of float32."""
@@ -78,6 +78,8 @@ class VGCN(Model):
         posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as :func:`symmetric`
         orders them; edges [E], the pairs that the prior takes for edges; noise [R, M]
     """
+
+    config: VGCNConfig
 
     def __init__(self, graph: Graph, config: VGCNConfig) -> None:
         super().__init__(graph, config)

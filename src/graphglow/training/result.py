@@ -15,21 +15,22 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.gnn import Backbone, LastLayer, MixedPropagation
+from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
 from graphglow.gnn.latent_gnn import Encoded
-from graphglow.graph import Graph, check_graph, graph_of, write_predictions
+from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
 from graphglow.paper import Structure, StructureLearner
-from graphglow.paper.config import current_settings, delta_facts
+from graphglow.paper.config import current_settings
 from graphglow.pretrained import Learner
+from graphglow.settings import Model, PaperConfig, TransferConfig, delta_facts
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.training.config import NO_LONGER, Model, PaperConfig, Runs, TransferConfig
 from graphglow.training.device import memory_advice
 from graphglow.training.loop import Epoch
 from graphglow.training.metrics import metrics_of
 from graphglow.training.refine import Refinement, last_refinement
+from graphglow.training.runs import NO_LONGER, Runs
 from graphglow.training.task import accuracy
 from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 
@@ -498,7 +499,7 @@ def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> Tr
 
         return evidence_result(data, tensors, meta, measured, origin)
     data = check_graph(data)
-    graph = graph_of(data)
+    graph = training_graph(data)
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
     settings = current_settings(meta["config"]) | {"device": "cpu"}
     config = PaperConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
@@ -517,7 +518,7 @@ def loaded_gnn(
     config: Model, graph: Graph, hidden: int, weights: dict[str, Tensor], origin: str
 ) -> Backbone:
     """A trained GNN of a file."""
-    gnn = config.build_gnn(graph, hidden, torch.Generator())
+    gnn = build_gnn(config, graph, hidden, torch.Generator())
     gnn.load_state_dict(weights)
     if not all(bool(t.isfinite().all()) for t in gnn.state_dict().values()):
         raise InputError(f"{origin} must hold finite weights; got NaN or infinity")

@@ -8,6 +8,7 @@ from doors import FILE, GRAPHS, answers
 EXPECTED = json.loads(FILE.read_text())
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", GRAPHS)
 def test_answers_are_those_on_file(name):
     found = answers(name)
