@@ -24,8 +24,7 @@ from graphglow.graph.write import own_ids, prediction_frame, write_table
 from graphglow.linalg.knn import nearest
 
 if TYPE_CHECKING:  # which imports this
-    from graphglow.inference.explain import Explanation
-    from graphglow.inference.explain_pair import PairExplanation
+    from graphglow.explain import Explanation
     from graphglow.training.result import TransferResult
 
 
@@ -69,7 +68,7 @@ class NewPredictions:
         """
         return self.result.explain(node, top_k, label=label, against=against)
 
-    def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
         """Say why two nodes, new or old, are taken to be of one class, or not."""
         return self.result.explain_pair(u, v)
 
