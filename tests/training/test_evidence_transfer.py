@@ -16,7 +16,7 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graph import check_graph
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.inference.refined_graph import OperatorRows
+from graphglow.messages import Messages
 from graphglow.paper import FixedStructure
 from graphglow.pretrained import load_learner
 from graphglow.settings import TransferConfig
@@ -483,9 +483,9 @@ def test_messages_over_a_given_graph_are_a_dense_product():
 def test_rows_of_the_operator_are_those_of_the_dense_one(share):
     structure = given_structure()
     adj = structure.matrix
-    operator = OperatorRows(adj, structure, share)
+    operator = Messages(adj, structure, share)
     for rows in (slice(0, FEW), slice(3, 4), slice(10, 25)):
-        given, learned = operator.parts(rows)
+        given, learned = operator.rows(rows)
         torch.testing.assert_close(given, share * adj.to_dense()[rows])
         torch.testing.assert_close(learned, (1 - share) * adj.to_dense()[rows])
 
