@@ -272,7 +272,7 @@ def _explanation(
     assert place is not None  # it was asked for
     which = torch.tensor([place], device=refined.pairs.device)
     parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
-    around, joined = surroundings(refined.known.second.first.problem.links, ids, pair)
+    around, joined = surroundings(refined.problem.links, ids, pair)
     there = bool(((edge_index[0] == pair[0]) & (edge_index[1] == pair[1])).any())
     outcome: Outcome = "added" if there else "absent"
     if joined:
