@@ -38,10 +38,10 @@ from graphglow.lab.runs.learners import (
 )
 from graphglow.lab.runs.reproduce import learner_folder, reproduce
 from graphglow.lab.runs.rows import read_rows, without_repeats
-from graphglow.lab.search.settings import Settings, config_of
+from graphglow.lab.settings import Settings, config_of
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
-from graphglow.training import PretrainConfig
+from graphglow.settings import PretrainConfig
 from marked_page import ROOT, markdown, rewrite
 
 # minutes on a CPU; P = 400, T = 4 and 80 epochs did no better (docs/pretrained.md)

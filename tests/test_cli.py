@@ -16,7 +16,7 @@ import torch
 
 import graphglow
 from command_line import SPLIT_SAID, Outcome, ring_arrays
-from graphglow import cli, training
+from graphglow import cli, settings, training
 from graphglow.cli import main
 from graphglow.commands import COMMANDS, terminal
 from graphglow.commands.flags import GraphFlags, ManyGraphFlags
@@ -85,8 +85,8 @@ def flags_by_heading(words):
 @pytest.mark.parametrize(
     ("words", "config"),
     [
-        ("pretrain --kind paper", training.PretrainConfig),
-        ("transfer --learner paper", training.PaperConfig),
+        ("pretrain --kind paper", settings.PretrainConfig),
+        ("transfer --learner paper", settings.PaperConfig),
         ("fit --method graphglow-star", graphglow.METHODS["graphglow-star"].config),
     ],
 )
@@ -107,7 +107,7 @@ def test_the_default_learner_has_flags_of_its_own():
     shown = flags_by_heading("transfer")
     assert set(shown) == {"", "reading", "transfer", "model", "optimiser", "compute", "checkpoints"}
     flags = {flag.replace("-", "_") for flags in shown.values() for flag in flags}
-    assert {field.name for field in fields(training.TransferConfig)} <= flags
+    assert {field.name for field in fields(settings.TransferConfig)} <= flags
     assert "checkpoints" not in flags_by_heading("pretrain")
 
 
@@ -387,7 +387,7 @@ def test_no_edges_are_said_by_every_command(run, tmp_path):
 )
 def test_absurd_values_are_refused(run, home, flags):
     name, value = flags.split()
-    kinds = {"universal": training.TransferConfig, "paper": training.PaperConfig}
+    kinds = {"universal": settings.TransferConfig, "paper": settings.PaperConfig}
     for learner, kind in kinds.items():
         known = {field.name for field in fields(kind)} | {"split_seed"}
         if name.removeprefix("--").replace("-", "_") in known:

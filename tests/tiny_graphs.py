@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from graphglow.gnn import Dropout
 from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
 from graphglow.graph.split import with_random_split
-from graphglow.paper import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.training import PaperConfig, PretrainConfig
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 from graphglow.training.adam import Adam
 from graphglow.training.task import GraphTask, Trained
 

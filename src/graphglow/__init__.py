@@ -30,27 +30,25 @@ _HOMES = {
     "Checkpoints": "graphglow.training.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
     "EvidencePretrainConfig": "graphglow.evidence.pretraining",
-    "Explanation": "graphglow.inference.explain",
+    "Explanation": "graphglow.explain",
     "FitResult": "graphglow.competitors",
     "GlowClassifier": "graphglow.sklearn_api",
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
-    "LearnerConfig": "graphglow.paper",
+    "LearnerConfig": "graphglow.settings",
     "NewPredictions": "graphglow.inference.new_nodes",
-    "NodeExplanation": "graphglow.inference.explain_node",
-    "ObjectiveConfig": "graphglow.paper",
-    "PairExplanation": "graphglow.inference.explain_pair",
-    "PaperConfig": "graphglow.training",
+    "ObjectiveConfig": "graphglow.settings",
+    "PaperConfig": "graphglow.settings",
     "Prediction": "graphglow.predict",
-    "PretrainConfig": "graphglow.training",
+    "PretrainConfig": "graphglow.settings",
     "RefineStructure": "graphglow.pyg_api",
     "StructureLearner": "graphglow.paper",
-    "TransferConfig": "graphglow.training",
+    "TransferConfig": "graphglow.settings",
     "TransferResult": "graphglow.training",
     "audit": "graphglow.audit",
     "compare": "graphglow.compare",
     "describe": "graphglow.graph.describe",
-    "explain_pair": "graphglow.inference.explain_pair",
+    "explain_pair": "graphglow.explain",
     "fit": "graphglow.competitors",
     "fit_many": "graphglow.competitors",
     "load_graph": "graphglow.graph",
@@ -82,28 +80,26 @@ if TYPE_CHECKING:
     from graphglow.errors import InputWarning as InputWarning
     from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner
     from graphglow.evidence.pretraining import EvidencePretrainConfig as EvidencePretrainConfig
+    from graphglow.explain import Explanation as Explanation
+    from graphglow.explain import explain_pair as explain_pair
     from graphglow.graph import load_graph as load_graph
     from graphglow.graph import synthetic_graph as synthetic_graph
     from graphglow.graph import write_graph as write_graph
     from graphglow.graph.describe import describe as describe
     from graphglow.graph.write import to_networkx as to_networkx
-    from graphglow.inference.explain import Explanation as Explanation
-    from graphglow.inference.explain_node import NodeExplanation as NodeExplanation
-    from graphglow.inference.explain_pair import PairExplanation as PairExplanation
-    from graphglow.inference.explain_pair import explain_pair as explain_pair
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
-    from graphglow.paper import LearnerConfig as LearnerConfig
-    from graphglow.paper import ObjectiveConfig as ObjectiveConfig
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.pyg_api import RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
+    from graphglow.settings import LearnerConfig as LearnerConfig
+    from graphglow.settings import ObjectiveConfig as ObjectiveConfig
+    from graphglow.settings import PaperConfig as PaperConfig
+    from graphglow.settings import PretrainConfig as PretrainConfig
+    from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
-    from graphglow.training import PaperConfig as PaperConfig
-    from graphglow.training import PretrainConfig as PretrainConfig
-    from graphglow.training import TransferConfig as TransferConfig
     from graphglow.training import TransferResult as TransferResult
     from graphglow.training import pretrain as pretrain
     from graphglow.training import transfer as transfer

@@ -5,8 +5,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
-
 from graphglow.errors import InputError, nearest
 
 C = TypeVar("C")
@@ -45,9 +43,8 @@ def with_settings(config: C, settings: Mapping[str, Any]) -> C:
 
 def _plain(value: Any) -> Any:
     kinds = {"b": bool, "i": int, "u": int, "f": float}
-    if isinstance(value, np.generic) and value.dtype.kind in kinds:
-        return kinds[value.dtype.kind](value)
-    return value
+    kind = getattr(getattr(value, "dtype", None), "kind", None)
+    return kinds[kind](value) if kind in kinds and value.shape == () else value
 
 
 def at_least(name: str, value: int, low: int) -> int:
@@ -77,7 +74,7 @@ def number(name: str, value: float) -> float:
 
 def true_or_false(name: str, value: bool) -> None:
     """Refuse what only counts as one of the two, such as the word "no"."""
-    if not isinstance(value, bool | np.bool_):
+    if not isinstance(_plain(value), bool):
         raise InputError(f"{name} must be True or False; got {value!r}")
 
 

@@ -30,7 +30,7 @@ from graphglow.lab.open_world.methods import (
     run_methods,
 )
 from graphglow.pretrained import UNIVERSAL, LearnerName
-from graphglow.training.config import Device
+from graphglow.settings import Device
 
 COMPARED = tuple(name for name in NAMES if name not in ("paper", "mean", "vote", *BAGS))
 """By default: the paper's learner takes as long as all others together."""

@@ -21,7 +21,7 @@ from graphglow.ops import EPS
 from graphglow.paper import Structure, StructureLearner
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
-from graphglow.training.config import PaperConfig
+from graphglow.settings import PaperConfig
 from graphglow.training.device import check_runnable, memory_advice, resolve_device
 from graphglow.training.transfer import transfer
 

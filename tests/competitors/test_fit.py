@@ -10,7 +10,7 @@ from small_fits import EVERY, config_of, has, small_data
 
 from graphglow.competitors import METHODS, FitResult, fit, fit_many
 from graphglow.errors import InputError
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 
 def fitted(name, data=None, **changes):

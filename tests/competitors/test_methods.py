@@ -11,7 +11,7 @@ from graphglow.competitors import METHODS, method_named
 from graphglow.competitors.method import Family
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 
 @EVERY

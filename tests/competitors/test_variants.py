@@ -8,8 +8,9 @@ import torch
 from graphglow.competitors import fit, fit_many
 from graphglow.competitors.variants import VARIANTS
 from graphglow.graph import check_graph, prepare, synthetic_graph
-from graphglow.paper import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.training import PaperConfig, transfer
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig
+from graphglow.training import transfer
 from graphglow.training.adam import Adam
 from graphglow.training.loop import Loop
 from graphglow.training.result import TransferResult

@@ -5,7 +5,8 @@ from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout, MixedPropagation, Shape
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.paper import LearnerConfig, StructureLearner
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig
 
 HIDDEN = 6
 

@@ -9,7 +9,7 @@ from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class, stack
 from graphglow.gnn.backbones.backbone import Shape
 from graphglow.graph import check_graph
 from graphglow.paper import PivotStructure
-from graphglow.training import ModelConfig
+from graphglow.settings import ModelConfig
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 DEPTHS = pytest.mark.parametrize("num_layers", [2, 3])

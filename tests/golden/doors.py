@@ -1,4 +1,4 @@
-"""What the public functions say of six small graphs, written down: ``python tests/golden/doors.py``."""
+"""What the public functions say of six small graphs: ``python tests/golden/doors.py``."""
 
 import json
 import warnings
@@ -15,7 +15,7 @@ SMALL = {"num_nodes": 150, "num_classes": 3, "average_degree": 6.0, "seed": 7}
 
 
 def labelled(data, share=0.3):
-    """About so many nodes of each class are training nodes, by position; the rest are test nodes."""
+    """About so many nodes are training nodes, by position; the rest are test nodes."""
     every = round(1 / share)
     data.train_mask = torch.arange(len(data.y)) % every == 0
     data.val_mask = torch.arange(len(data.y)) % every == 1
@@ -61,10 +61,10 @@ def answers(name):
     told = {
         "probabilities": numbers(prediction.probabilities),
         "accuracy": numbers([prediction.accuracy.value]),
-        "node": numbers([part.contribution for part in prediction.explain(5).channels]),
+        "node": numbers([part.value for part in prediction.explain(5).contributions[:-2]]),
         "refined edges": numbers([refined.edge_index.shape[1]]),
         "refined probability": numbers(refined.edge_probability),
-        "pair": numbers([graphglow.explain_pair(data, 3, 17).log_odds]),
+        "pair": numbers([graphglow.explain_pair(data, 3, 17).score]),
     }
     x = torch.empty(1, 0) if data.x is None else data.x[9:10] + 0.01
     new = prediction.predict_new(x, torch.tensor([[nodes, nodes], [2, 9]]))

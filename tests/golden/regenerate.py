@@ -13,8 +13,9 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
     warnings.simplefilter("ignore", DeprecationWarning)
     from graphglow.graph import synthetic_graph
     from graphglow.graph.split import with_random_split
-    from graphglow.paper import LearnerConfig, ObjectiveConfig, StructureLearner
-    from graphglow.training import PaperConfig, PretrainConfig, pretrain, transfer
+    from graphglow.paper import StructureLearner
+    from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
+    from graphglow.training import pretrain, transfer
 
 HERE = Path(__file__).parent
 

@@ -6,8 +6,7 @@ from dataclasses import fields
 import pytest
 from regenerate import GOLDEN, HERE, LEARNER, OBJECTIVE, PRETRAIN, TRANSFER
 
-from graphglow.paper import LearnerConfig, ObjectiveConfig
-from graphglow.training import PaperConfig, PretrainConfig
+from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 
 
 @pytest.mark.parametrize("name", GOLDEN)

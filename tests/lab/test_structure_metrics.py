@@ -15,7 +15,8 @@ from graphglow.lab.structure_metrics import (
     neighbourhood_variance,
     structure_metrics,
 )
-from graphglow.paper import BlendedStructure, LearnerConfig, StructureLearner
+from graphglow.paper import BlendedStructure, StructureLearner
+from graphglow.settings import LearnerConfig
 
 Y = torch.tensor([0, 0, 1, 1, 1, -1])
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 import torch
 
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.ops.embeddings import CONSTANT_COLUMNS, SHORTEST, unit_heads
 from graphglow.linalg.triton_support import kernels_for
+from graphglow.ops.embeddings import CONSTANT_COLUMNS, SHORTEST, unit_heads
 from interpreted import DEVICE, KERNEL_TEST, kernels, on_a_gpu
 
 pytest.importorskip("triton")

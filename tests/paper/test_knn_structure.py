@@ -6,8 +6,9 @@ from torch.nn import functional as F
 
 from graphglow.errors import InputError
 from graphglow.ops import EPS, propagate_over, similarity
-from graphglow.paper import LearnerConfig, PivotStructure, StructureLearner
+from graphglow.paper import PivotStructure, StructureLearner
 from graphglow.paper.latent import KNNStructure
+from graphglow.settings import LearnerConfig
 
 
 def factors(n=13, p=6, width=4, batch=(), seed=0):

@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphglow.paper import LearnerConfig, StructureLearner
+from graphglow.paper import StructureLearner
 from graphglow.paper.learner import AFFINE_MARGIN, stack_learners, take_rows
+from graphglow.settings import LearnerConfig
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]
 

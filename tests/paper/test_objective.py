@@ -7,7 +7,6 @@ import torch
 from torch.distributions import Bernoulli
 
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper import ObjectiveConfig
 from graphglow.paper.objective import (
     PROBABILITY_MARGIN,
     edge_probabilities,
@@ -22,6 +21,7 @@ from graphglow.paper.objective import (
     smoothness,
     supervised_loss,
 )
+from graphglow.settings import ObjectiveConfig
 
 DTYPE = torch.float64
 

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.paper import LearnerConfig, StructureLearner
+from graphglow.paper import StructureLearner
 from graphglow.paper.learner import AFFINE_MARGIN
+from graphglow.settings import LearnerConfig
 from graphglow.storage import save_tensors
 
 

@@ -10,7 +10,8 @@ import torch
 from synthetic_rows import CLASSES, NODE
 
 import graphglow
-from graphglow.paper import LearnerConfig, StructureLearner
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig
 
 
 @pytest.fixture(scope="session")

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.paper import LearnerConfig, StructureLearner
-from graphglow.training import PaperConfig
+from graphglow.paper import StructureLearner
+from graphglow.settings import LearnerConfig, PaperConfig
 from graphglow.training.device import (
     check_runnable,
     memory_advice,

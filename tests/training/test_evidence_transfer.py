@@ -19,8 +19,9 @@ from graphglow.graph.graph import normalised_adjacency
 from graphglow.inference.refined_graph import OperatorRows
 from graphglow.paper import FixedStructure
 from graphglow.pretrained import load_learner
+from graphglow.settings import TransferConfig
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.training import TransferConfig, TransferResult, device, evidence, transfer
+from graphglow.training import TransferResult, device, evidence, transfer
 from graphglow.training.evidence import (
     INPUT_WEIGHTS,
     EvidenceResult,

@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 
-from graphglow.gnn import MixedPropagation, stack
+from graphglow.gnn import MixedPropagation, build_gnn, stack
 from graphglow.paper import BlendedStructure
-from graphglow.training.config import Runs
 from graphglow.training.refine import last_refinement, refine
+from graphglow.training.runs import Runs
 from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9, 30])
@@ -16,7 +16,7 @@ PIVOTS = torch.tensor([3, 0, 17, 9, 30])
 
 def gnn(graph, config, seed=1):
     generator = torch.Generator().manual_seed(seed)
-    return config.build_gnn(graph, WIDTH, generator).double()
+    return build_gnn(config, graph, WIDTH, generator).double()
 
 
 def steps(config, data=None, *, wait=True):

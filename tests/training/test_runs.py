@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.training import PaperConfig, PretrainConfig
-from graphglow.training.config import MAY_DIFFER, Runs, check_same_shape
+from graphglow.settings import PaperConfig, PretrainConfig
+from graphglow.training.runs import MAY_DIFFER, Runs, check_same_shape
 from tiny_graphs import learner, objective, pretrain_config, transfer_config
 
 DIFFERENT = {  # a setting -> a value other than that of the tests' configs

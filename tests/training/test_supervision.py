@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.gnn import MixedPropagation
+from graphglow.gnn import MixedPropagation, build_gnn
 from graphglow.paper import BlendedStructure, SampledStructure
 from graphglow.paper.objective import (
     edge_probabilities,
@@ -14,8 +14,8 @@ from graphglow.paper.objective import (
     log_probability,
     supervised_loss,
 )
-from graphglow.training.config import Runs
 from graphglow.training.refine import refine
+from graphglow.training.runs import Runs
 from graphglow.training.task import LearnerLoss
 from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 
@@ -30,7 +30,7 @@ class Setting:
         self.runs = Runs.of([self.config])
         self.graph, self.pivots = float64(data), pivots
         generator = torch.Generator().manual_seed(seed)
-        self.gnn = self.config.build_gnn(self.graph, width, generator).double()
+        self.gnn = build_gnn(self.config, self.graph, width, generator).double()
         self.theta = learner(seed=seed, embedding_size=width).double()
         self.dropout = dropout(11, rate=self.config.dropout)
         (self.generator,) = self.dropout.generators

@@ -12,7 +12,7 @@ from graphglow.commands.files import Working, check_output, write_each
 from graphglow.commands.terminal import say, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graph.write import TABLES, write_table
-from graphglow.training.config import Device
+from graphglow.settings import Device
 
 Top = Annotated[int | None, flags.said(None, "INT", "(default: as many as edges)")]
 

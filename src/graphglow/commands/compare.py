@@ -10,7 +10,7 @@ from graphglow.commands.terminal import percent, print_json, say, show_rows, wai
 from graphglow.errors import InputError
 from graphglow.lab.open_world.methods import NAMES
 from graphglow.pretrained import UNIVERSAL, check_learner
-from graphglow.training.config import Device
+from graphglow.settings import Device
 
 Methods = Annotated[tuple[str, ...], flags.said(None, "NAME ...", "(default: usual ones)")]
 

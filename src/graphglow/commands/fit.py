@@ -12,7 +12,7 @@ from graphglow.commands.terminal import epoch_bar, tell, waiting
 from graphglow.competitors import METHODS, method_named
 from graphglow.competitors.method import Family
 from graphglow.graph.write import prediction_file
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 FAMILIES: dict[Family, str] = {
     "gnn": "GNNs on the input graph:",

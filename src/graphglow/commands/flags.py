@@ -18,7 +18,7 @@ from graphglow.errors import InputError, nearest
 from graphglow.graph import load_graph
 from graphglow.graph.load import check_source, say_no_edges, say_split, without_drawn_split
 from graphglow.graph.tables import LEAVE_OUT
-from graphglow.training.config import GROUPS, LARGEST_SEED
+from graphglow.settings import GROUPS, LARGEST_SEED
 
 Command = Callable[..., None]
 

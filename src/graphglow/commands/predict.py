@@ -12,8 +12,8 @@ from graphglow.errors import InputError
 from graphglow.graph.write import prediction_file
 from graphglow.predict import Prediction, Scores
 from graphglow.pretrained import UNIVERSAL, learner_file
+from graphglow.settings import Device
 from graphglow.training import TransferResult
-from graphglow.training.config import Device
 from graphglow.training.device import resolve_device
 
 BEST = 3  # channels that are shown

@@ -12,9 +12,9 @@ from graphglow.commands.files import TENSOR_SUFFIXES, check_output, write_each
 from graphglow.commands.terminal import percent, print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.report.page import PAGES, is_report, require_plotly
+from graphglow.settings import Device
 from graphglow.storage import existing_file
 from graphglow.training import TransferResult
-from graphglow.training.config import Device
 
 if TYPE_CHECKING:
     from graphglow.lab.demo import Summary
@@ -109,7 +109,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         read_rows,
         without_repeats,
     )
-    from graphglow.lab.search.settings import SETTINGS, read_settings
+    from graphglow.lab.settings import SETTINGS, read_settings
     from graphglow.report.results import write_results
 
     if not results:

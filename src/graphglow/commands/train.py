@@ -21,7 +21,8 @@ from graphglow.pretrained import (
     learner_file,
     load_learner,
 )
-from graphglow.training import PaperConfig, PretrainConfig, TransferConfig, TransferResult
+from graphglow.settings import PaperConfig, PretrainConfig, TransferConfig
+from graphglow.training import TransferResult
 from graphglow.training.checkpoint import Checkpoints
 from graphglow.training.device import peak_memory_bytes, resolve_device
 from graphglow.training.evidence import INPUT_WEIGHTS

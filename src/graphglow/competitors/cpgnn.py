@@ -11,8 +11,8 @@ from graphglow.competitors.method import GNN_SPACE, Method, Model, ModelTask, of
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.settings import RunConfig
 from graphglow.training.adam import Adam
-from graphglow.training.config import RunConfig
 from graphglow.training.loop import Replay
 
 Estimator = Literal["mlp", "cheb"]

@@ -13,7 +13,7 @@ from graphglow.competitors.method import GNN_SPACE, SHARED_SPACE, Method, Model,
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.gnn.backbones.backbone import glorots, vectors
 from graphglow.graph import Graph
-from graphglow.training.config import PaperConfig, RunConfig
+from graphglow.settings import PaperConfig, RunConfig
 from graphglow.training.task import GraphTask, Task
 
 

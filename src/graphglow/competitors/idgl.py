@@ -16,7 +16,7 @@ from graphglow.gnn import Dropout, drop_features, glorot
 from graphglow.graph import Graph
 from graphglow.ops import EPS
 from graphglow.ops.embeddings import unit_heads
-from graphglow.training.config import RunConfig
+from graphglow.settings import RunConfig
 
 KEPT_ENTRIES = 200_000_000
 """Learned graphs are kept for the backward pass up to this many entries in all (800 MB in float32);

@@ -12,7 +12,7 @@ through its own graph. Two things keep this cheap:
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -27,8 +27,8 @@ from graphglow.graph import Graph
 from graphglow.linalg.knn import knn_edges
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.objective import supervised_loss
+from graphglow.settings import RunConfig
 from graphglow.training.adam import BETA_1, BETA_2
-from graphglow.training.config import RunConfig
 
 EPSILON = 1e-8
 """Added to Adam's squares under the root, where a derivative exists for a gradient of zero too."""
@@ -283,7 +283,7 @@ class LDSTask(SingleTask):
 
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
         learn, stop = validation_halves(graph, config.seed)
-        super().__init__(replace(graph, val=stop), config)
+        super().__init__(graph.with_labels(val=stop), config)
         self.config = config
         device, dtype = graph.y.device, graph.adj.values.dtype
         self.bilevel = Bilevel(

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from graphglow.gnn import Dropout
 from graphglow.graph import Graph
 from graphglow.paper.objective import supervised_loss
+from graphglow.settings import RunConfig
 from graphglow.training.adam import Adam
-from graphglow.training.config import RunConfig
 from graphglow.training.task import Task
 
 Family = Literal["gnn", "control", "structure", "graphglow"]

@@ -19,12 +19,17 @@ from typing import Any
 from graphglow.checks import step_size
 from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
 from graphglow.graph import Graph
-from graphglow.ops import Backend, Precision
-from graphglow.paper import LearnerConfig, ObjectiveConfig, StructureLearner
-from graphglow.paper.config import Delta
+from graphglow.paper import StructureLearner
 from graphglow.paper.learner import stack_learners
+from graphglow.settings import (
+    Backend,
+    Delta,
+    LearnerConfig,
+    ModelConfig,
+    ObjectiveConfig,
+    Precision,
+)
 from graphglow.training.adam import Adam
-from graphglow.training.config import ModelConfig
 from graphglow.training.task import GraphTask, Task, Trained
 
 

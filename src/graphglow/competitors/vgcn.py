@@ -13,8 +13,8 @@ from graphglow.competitors.method import GNN_SPACE, Method, Model, of_model
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
+from graphglow.settings import RunConfig
 from graphglow.training.adam import Adam
-from graphglow.training.config import RunConfig
 
 LEAST = -40.0
 """Below, sigmoid(y) counts as 4e-18: a CPU is slow with numbers near the end of float32."""

@@ -177,7 +177,7 @@ def refine_graph(
     """
     known = with_vote(second_round(learner, first_round(problem, generator, each), each), each)
     refined = with_prediction(above_chance(known, each))
-    return refined if also is None else _with_pairs(refined, also)
+    return refined if also is None else with_pairs(refined, also)
 
 
 def above_chance(known: GraphEvidence, each: Each = in_turn) -> RefinedGraph:
@@ -217,7 +217,7 @@ def with_prediction(refined: RefinedGraph) -> RefinedGraph:
     )
 
 
-def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
+def with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     """Put those of ``also`` [2, K] that are no candidates behind them, sorted."""
     known, problem, nodes = refined.known, refined.problem, refined.num_nodes
     also = also.to(problem.device)

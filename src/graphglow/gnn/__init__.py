@@ -1,15 +1,8 @@
 """Graph-specific GNNs: encoder, message passing over mixed structures (Alg. 1), backbones."""
 
-from graphglow.gnn.backbones import BACKBONES, backbone_class, backbones_that
+from graphglow.gnn.backbones import BACKBONES, backbone_class, backbones_that, build_gnn
 from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorot, vector
-from graphglow.gnn.latent_gnn import (
-    Dropout,
-    Encoded,
-    Encoder,
-    MixedPropagation,
-    drop,
-    drop_features,
-)
+from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.paper.learner import stack
 
 __all__ = [
@@ -17,12 +10,12 @@ __all__ = [
     "Backbone",
     "Dropout",
     "Encoded",
-    "Encoder",
     "LastLayer",
     "MixedPropagation",
     "Shape",
     "backbone_class",
     "backbones_that",
+    "build_gnn",
     "drop",
     "drop_features",
     "glorot",

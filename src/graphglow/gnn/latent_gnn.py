@@ -4,7 +4,7 @@ Dropout has explicit generators: training where a :class:`Dropout` is given, els
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,8 +12,7 @@ from torch import Tensor
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import Structure
-
-Encoder = Literal["gcn", "mlp"]
+from graphglow.settings import Encoder
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,8 @@
 """Operations on plain tensors. :func:`pivot_propagate` is Eq. 11; ``eager`` is the truth."""
 
-from graphglow.ops.dense import Precision
 from graphglow.ops.eager import EPS, Kernel, propagate_over, similarity
 from graphglow.ops.pivot_propagate import (
     BACKENDS,
-    Backend,
     available_backends,
     choose_backend,
     pivot_propagate,
@@ -13,9 +11,7 @@ from graphglow.ops.pivot_propagate import (
 __all__ = [
     "BACKENDS",
     "EPS",
-    "Backend",
     "Kernel",
-    "Precision",
     "available_backends",
     "choose_backend",
     "pivot_propagate",

@@ -14,15 +14,14 @@ nine times instead. A sum that was clamped passes no gradient: its dr or dm is z
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from graphglow.ops.eager import EPS, Kernel, similarity
 from graphglow.linalg.triton_support import kernels_for, launching_on
-
-Precision = Literal["float32", "tf32", "bfloat16"]
+from graphglow.ops.eager import EPS, Kernel, similarity
+from graphglow.settings import Precision
 
 CLAMPED = 0.999999 / EPS
 """An inverse sum above this was clamped: no gradient goes through the sum."""

@@ -1,18 +1,18 @@
 """The one door to Eq. 11, the hot operation of the package."""
 
 import math
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from graphglow.checks import one_of
-from graphglow.ops.chunked import chunked
-from graphglow.ops.dense import Precision, dense_gamma, propagate_dense
-from graphglow.ops.eager import Kernel, eager, linear
 from graphglow.linalg.triton_support import triton_usable
+from graphglow.ops.chunked import chunked
+from graphglow.ops.dense import dense_gamma, propagate_dense
+from graphglow.ops.eager import Kernel, eager, linear
+from graphglow.settings import Backend, Precision
 
-Backend = Literal["auto", "eager", "dense", "chunked", "linear", "triton"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 
 DENSE_LIMIT = 64_000_000

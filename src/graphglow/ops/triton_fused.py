@@ -22,9 +22,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from graphglow.linalg.triton_support import launching_on
 from graphglow.ops.eager import EPS
 from graphglow.ops.triton_small import multiply
-from graphglow.linalg.triton_support import launching_on
 
 DotPrecision = Literal["tf32", "bf16x3"]
 Pass = Literal["messages", "grad_messages", "gradients"]

@@ -1,6 +1,5 @@
 """The structure learner (Eq. 9) and its objective (Eq. 13-18)."""
 
-from graphglow.paper.config import LearnerConfig, ObjectiveConfig
 from graphglow.paper.latent import (
     BlendedStructure,
     FixedStructure,
@@ -13,8 +12,6 @@ from graphglow.paper.learner import StructureLearner
 __all__ = [
     "BlendedStructure",
     "FixedStructure",
-    "LearnerConfig",
-    "ObjectiveConfig",
     "PivotStructure",
     "SampledStructure",
     "Structure",

@@ -8,17 +8,9 @@ import torch
 from torch import Tensor
 
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.ops import (
-    EPS,
-    Backend,
-    Kernel,
-    Precision,
-    choose_backend,
-    pivot_propagate,
-    propagate_over,
-    similarity,
-)
+from graphglow.ops import EPS, Kernel, choose_backend, pivot_propagate, propagate_over, similarity
 from graphglow.ops.dense import DenseGamma, dense_gamma, propagate_dense
+from graphglow.settings import Backend, Precision
 
 
 class Structure(Protocol):

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.ops import Backend, Kernel, Precision
+from graphglow.ops import Kernel
 from graphglow.ops.embeddings import unit_heads
-from graphglow.paper.config import LearnerConfig, current_settings
+from graphglow.paper.config import current_settings
 from graphglow.paper.latent import KNNStructure, PivotStructure
+from graphglow.settings import Backend, LearnerConfig, Precision
 from graphglow.storage import load_tensors, save_tensors
 
 AFFINE_MARGIN = 1e-5

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper.config import ObjectiveConfig
+from graphglow.settings import ObjectiveConfig
 
 PROBABILITY_MARGIN = 1e-6
 """Edge probabilities are kept this far from 0 and 1, where logarithms end."""

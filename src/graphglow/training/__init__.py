@@ -1,6 +1,5 @@
 """Training: the inner loop, Algorithm 2 (pretrain) and Algorithm 3 (transfer)."""
 
-from graphglow.training.config import ModelConfig, PaperConfig, PretrainConfig, TransferConfig
 from graphglow.training.evidence import EvidenceResult
 from graphglow.training.loop import Epoch
 from graphglow.training.pretrain import pretrain
@@ -10,11 +9,7 @@ from graphglow.training.transfer import transfer, transfer_many
 __all__ = [
     "Epoch",
     "EvidenceResult",
-    "ModelConfig",
-    "PaperConfig",
     "PaperResult",
-    "PretrainConfig",
-    "TransferConfig",
     "TransferResult",
     "pretrain",
     "transfer",

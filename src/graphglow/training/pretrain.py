@@ -20,9 +20,9 @@ from graphglow.evidence.pretraining import EvidencePretrainConfig, Progress, pre
 from graphglow.evidence.problem import problem_of
 from graphglow.graph import Graph, as_graph, prepare
 from graphglow.paper import StructureLearner
+from graphglow.settings import PretrainConfig
 from graphglow.training.adam import Adam
 from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identity, held
-from graphglow.training.config import PretrainConfig
 from graphglow.training.device import memory_advice, resolve_device
 from graphglow.training.loop import Epoch, Loop, OnEpoch
 from graphglow.training.sharing import workers_or_here

@@ -10,7 +10,7 @@ from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.ops.embeddings import squared_change
 from graphglow.paper import BlendedStructure, PivotStructure, Structure, StructureLearner
-from graphglow.training.config import Runs
+from graphglow.training.runs import Runs
 
 
 @dataclass(frozen=True, eq=False)

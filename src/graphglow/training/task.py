@@ -11,15 +11,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.gnn import Backbone, Dropout, MixedPropagation, stack
+from graphglow.gnn import Backbone, Dropout, MixedPropagation, build_gnn, stack
 from graphglow.graph import Graph
-from graphglow.paper import (
-    BlendedStructure,
-    ObjectiveConfig,
-    SampledStructure,
-    Structure,
-    StructureLearner,
-)
+from graphglow.paper import BlendedStructure, SampledStructure, Structure, StructureLearner
 from graphglow.paper.objective import (
     edge_probabilities,
     entropy_loss,
@@ -29,11 +23,12 @@ from graphglow.paper.objective import (
     sketch,
     supervised_loss,
 )
+from graphglow.settings import ModelConfig, ObjectiveConfig
 from graphglow.storage import prefixed, within
 from graphglow.training.adam import Adam
-from graphglow.training.config import ModelConfig, Runs
 from graphglow.training.device import check_runnable
 from graphglow.training.refine import Refinement, last_refinement, refine
+from graphglow.training.runs import Runs
 
 
 class Trained(NamedTuple):
@@ -127,7 +122,7 @@ class GraphTask(Task):
         gnns, orders = [], []
         for config, seed in zip(configs, seeds, strict=True):
             start = torch.Generator().manual_seed(seed)
-            gnns.append(config.build_gnn(graph, hidden, start))
+            gnns.append(build_gnn(config, graph, hidden, start))
             orders.append(self._first_pivots(start))
         self.gnn = stack(gnns).to(device)
         self.pivots = (torch.stack(orders) if runs.count > 1 else orders[0]).to(device)  # [.., P]

@@ -20,12 +20,12 @@ from torch_geometric.data import Data
 from graphglow.checks import with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graph import as_graph, check_graph, graph_of
+from graphglow.graph import as_graph, check_graph, training_graph
 from graphglow.paper import Structure, StructureLearner
 from graphglow.paper.learner import stack_learners
 from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
+from graphglow.settings import PaperConfig, TransferConfig
 from graphglow.training.checkpoint import Checkpoints, graph_identity, held, learner_identity
-from graphglow.training.config import PaperConfig, TransferConfig, check_same_shape
 from graphglow.training.device import (
     memory_advice,
     peak_memory_bytes,
@@ -35,6 +35,7 @@ from graphglow.training.device import (
 from graphglow.training.evidence import transfer_evidence
 from graphglow.training.loop import Loop, OnEpoch, of_run
 from graphglow.training.result import PaperResult, TransferResult
+from graphglow.training.runs import check_same_shape
 from graphglow.training.task import GraphTask, gnn_of
 
 
@@ -196,7 +197,7 @@ def _train(
     first = configs[0]
     device = resolve_device(first.device)
     data = check_graph(data)
-    graph = graph_of(data)
+    graph = training_graph(data)
     frozen = [copy.deepcopy(one).to(device).requires_grad_(False).eval() for one in learners]
     learner = stack_learners(frozen)
     reset_peak_memory(device)

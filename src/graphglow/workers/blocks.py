@@ -27,9 +27,9 @@ from torch.utils.weak import WeakIdKeyDictionary
 from torch_geometric.data import Data
 
 from graphglow.errors import StoppedError
+from graphglow.settings import Device
 from graphglow.workers.executor import (
     RETRIES,
-    Device,
     InThisProcess,
     Processes,
     RunFailed,

@@ -18,15 +18,15 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import resource_tracker
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from graphglow.checks import one_of
 from graphglow.errors import InputError, StoppedError
+from graphglow.settings import Device
 from graphglow.version import __version__
 
-Device = Literal["auto", "cpu", "cuda"]
 RETRIES = 3
 """How often the job of a worker that died is given to another one."""
 Result = TypeVar("Result")

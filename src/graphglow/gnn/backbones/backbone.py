@@ -9,9 +9,10 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphglow.gnn.latent_gnn import Dropout, Encoded, Encoder, MixedPropagation
+from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.settings import Encoder
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,18 @@ from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.lab.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.lab.paper.cells import Cell
-from graphglow.lab.search.settings import Settings, config_of
+from graphglow.lab.settings import Settings, config_of
 from graphglow.pretrained import UNTRAINED, evidence_learner
-from graphglow.training import PaperConfig, PretrainConfig, TransferConfig
+from graphglow.settings import (
+    LARGEST_SEED,
+    Device,
+    PaperConfig,
+    PretrainConfig,
+    RunConfig,
+    TransferConfig,
+)
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.config import LARGEST_SEED, NO_LONGER, Device, RunConfig
+from graphglow.training.runs import NO_LONGER
 from graphglow.workers.executor import ray_address
 
 TargetConfig = RunConfig | TransferConfig

@@ -22,8 +22,9 @@ from graphglow.lab.provenance import provenance
 from graphglow.lab.runs.config import SourceConfig, as_compared
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import Learner, load_learner
+from graphglow.settings import PretrainConfig
 from graphglow.storage import atomic_path
-from graphglow.training import PretrainConfig, pretrain
+from graphglow.training import pretrain
 
 
 def load_with_split(name: str, data_root: Path | None) -> Data:

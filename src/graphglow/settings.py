@@ -1,11 +1,11 @@
-"""Settings of training, each said and checked. The command line's flags are these fields."""
+"""Settings of every model, said and checked; the command line's flags are these fields.
 
-from collections.abc import Sequence
+Nothing here imports torch, so that help and a mistyped flag answer at once.
+"""
+
+import math
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Literal, get_args
-
-import torch
-from torch import Tensor
+from typing import Literal, get_args
 
 from graphglow.checks import (
     at_least,
@@ -17,17 +17,16 @@ from graphglow.checks import (
     step_size,
 )
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, Backbone, Encoder, Shape, backbone_class
-from graphglow.graph import Graph
-from graphglow.ops import BACKENDS, Backend, Precision
-from graphglow.paper.config import LearnerConfig, ObjectiveConfig
-from graphglow.workers.executor import Device as Device
 
+BackboneName = Literal["appnp", "gat", "gcn", "gcnii", "gpr", "h2gcn", "linkx", "sage"]
 ClassWeight = Literal["none", "balanced"]
-if TYPE_CHECKING:
-    BackboneName = str
-else:  # so that the command line lists them
-    BackboneName = Literal[tuple(sorted(BACKBONES))]
+Delta = Literal["truncate", "affine"]
+Device = Literal["auto", "cpu", "cuda"]
+Encoder = Literal["gcn", "mlp"]
+Similarity = Literal["cosine", "dot", "rbf", "attention"]
+Supervision = Literal["nwgm", "gumbel", "reinforce"]
+Backend = Literal["auto", "eager", "dense", "chunked", "linear", "triton"]
+Precision = Literal["float32", "tf32", "bfloat16"]
 
 LARGEST_SEED = 2**32 - 1
 
@@ -103,7 +102,7 @@ class Model:
     """K of appnp and gpr: number of propagations."""
 
     def _check_model(self) -> None:
-        backbone_class(self.backbone)
+        one_of("backbone", self.backbone, get_args(BackboneName))
         one_of("encoder", self.encoder, get_args(Encoder))
         at_least("num_layers", self.num_layers, 2)
         if self.num_layers > 100:
@@ -111,21 +110,6 @@ class Model:
         at_least("attention_heads", self.attention_heads, 1)
         in_unit_interval("teleport", self.teleport)
         at_least("steps", self.steps, 1)
-
-    def build_gnn(self, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
-        """A new GNN for a graph, ``hidden`` wide."""
-        shape = Shape(
-            num_features=graph.num_features,
-            num_classes=graph.num_classes,
-            num_nodes=graph.num_nodes,
-            hidden=hidden,
-            num_layers=self.num_layers,
-            encoder=self.encoder,
-            attention_heads=self.attention_heads,
-            teleport=self.teleport,
-            steps=self.steps,
-        )
-        return backbone_class(self.backbone)(shape, generator)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +141,92 @@ class LearnedStructure:
         at_least("refinements", self.refinements, 1)
         rate("tolerance", self.tolerance)
         in_unit_interval("structure_momentum", self.structure_momentum)
-        one_of("backend", self.backend, BACKENDS)
+        one_of("backend", self.backend, get_args(Backend))
         one_of("precision", self.precision, get_args(Precision))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnerConfig:
+    """Structure learner g_theta (Eq. 9)."""
+
+    embedding_size: int = 64
+    """d: width of the node embeddings that the learner reads. One number for all graphs."""
+    num_heads: int = 4
+    """H: number of heads. The paper searches 4 and 6."""
+    similarity: Similarity = "cosine"
+    """s: how two weighted embeddings are compared."""
+    tied: bool = True
+    """Use one weight vector per head for nodes and pivots; otherwise two independent ones."""
+    delta: Delta = "truncate"
+    """Truncate cuts similarities at the threshold; affine maps a cosine s to (1 + s) / 2."""
+    threshold: float = 0.0
+    """Similarities at or below this become zero (with delta = truncate)."""
+    weighted: bool = True
+    """Weigh embeddings before comparing them; otherwise as they are, with nothing to train."""
+    neighbours: int | None = None
+    """Of each node, keep only so many of the most similar pivots; None keeps all not cut."""
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        at_least("embedding_size", self.embedding_size, 1)
+        at_least("num_heads", self.num_heads, 1)
+        one_of("similarity", self.similarity, get_args(Similarity))
+        one_of("delta", self.delta, get_args(Delta))
+        if not 0 <= number("threshold", self.threshold) < math.inf:
+            raise InputError(f"threshold must be >= 0 and finite; got {self.threshold}")
+        if self.delta != "truncate" and self.similarity != "cosine":
+            raise InputError(
+                f"delta {self.delta!r} must be used with similarity 'cosine'; "
+                f"got {self.similarity!r}"
+            )
+        inner_product = self.similarity in ("cosine", "dot")
+        if not self.weighted and not (inner_product and self.num_heads == 1 and self.tied):
+            raise InputError(
+                "where nothing is weighted, similarity must be cosine or dot, num_heads 1 and tied "
+                f"true; got {self.similarity!r}, {self.num_heads} and {self.tied}"
+            )
+        if self.neighbours is not None:
+            at_least("neighbours", self.neighbours, 1)
+            if not inner_product or self.delta != "truncate":
+                raise InputError(
+                    "neighbours must go with similarity cosine or dot and delta truncate; "
+                    f"got {self.similarity!r} and {self.delta!r}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Objective of the structure learner (Eq. 13-18). L_r and L_e are means per entry."""
+
+    supervision: Supervision = "nwgm"
+    """Gradient of L_s: at the expected structure (nwgm, Eq. 15), or by sampling structures."""
+    smoothness: float = 0.1
+    """alpha: weight of feature smoothness in the prior (Eq. 14)."""
+    sparsity: float = 0.1
+    """rho: weight of the squared Frobenius norm in the prior (Eq. 14)."""
+    entropy: float = 0.1
+    """Weight of the entropy term L_e (Eq. 18); the paper's is 1."""
+    samples: int = 5
+    """K: structures drawn for each REINFORCE estimate."""
+    temperature: float = 0.5
+    """Temperature of the relaxed Bernoulli draws (supervision = gumbel)."""
+    probes: int = 8
+    """Random sign vectors for the Frobenius norm (Hutchinson)."""
+    sketch: int = 64
+    """Features are projected to this many random directions inside the smoothness term."""
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        one_of("supervision", self.supervision, get_args(Supervision))
+        for name in ("smoothness", "sparsity", "entropy"):
+            value = number(name, getattr(self, name))
+            if not 0 <= value < math.inf:
+                raise InputError(f"{name} must be >= 0 and finite; got {value}")
+        at_least("samples", self.samples, 2)
+        at_least("probes", self.probes, 1)
+        at_least("sketch", self.sketch, 1)
+        if not 0 < number("temperature", self.temperature) < math.inf:
+            raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,62 +321,6 @@ by inheritance, so ``TransferConfig(epochs=100)`` stays one line; the help has a
 """
 
 
-NO_LONGER = ("train_learner", "objective", "learner_learning_rate")
-"""What transfers had in old files: GraphGLOW* has one door, ``fit`` by ``graphglow-star``."""
-
-
-MAY_DIFFER = (
-    "seed",
-    "learning_rate",
-    "weight_decay",
-    "dropout",
-    "input_weight",
-    "structure_momentum",
-)
-"""Settings that the runs of one batch may have each their own way: none changes a shape."""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """The settings of B runs. B = 1 is a single run, whose tensors have no batch dimension.
-
-    Shapes:
-        a setting that differs: [B, 1, 1]; else it is a float
-    """
-
-    count: int
-    shared: ModelConfig
-    """The first run's; only what all runs share is read from it."""
-    dropout: tuple[float, ...]
-    input_weight: float | Tensor
-    structure_momentum: float | Tensor
-    learning_rate: float | Tensor
-    weight_decay: float | Tensor
-
-    @classmethod
-    def of(cls, configs: Sequence[ModelConfig], device: torch.device | str = "cpu") -> "Runs":
-        check_same_shape(configs)
-
-        def stacked(name: str) -> float | Tensor:
-            values = [float(getattr(config, name)) for config in configs]
-            if len(set(values)) == 1:
-                return values[0]
-            return torch.tensor(values, device=device)[:, None, None]
-
-        names = ("input_weight", "structure_momentum", "learning_rate", "weight_decay")
-        rates = tuple(float(config.dropout) for config in configs)
-        return cls(len(configs), configs[0], rates, *map(stacked, names))
-
-
-def check_same_shape(configs: Sequence[RunConfig]) -> None:
-    """Raise unless the runs differ only in settings that a batch can hold."""
-    first = configs[0]
-    for config in configs[1:]:
-        assert type(config) is type(first)
-        for name in (setting.name for setting in fields(first)):
-            mine, other = getattr(first, name), getattr(config, name)
-            if name not in MAY_DIFFER and mine != other:
-                raise InputError(
-                    f"the runs of a batch may differ in {', '.join(MAY_DIFFER)} only; "
-                    f"got {name} {mine!r} and {other!r}"
-                )
+def delta_facts(delta: str) -> dict[str, str]:
+    """What a run says of its learner's delta: of the usual one nothing."""
+    return {} if delta == LearnerConfig.delta else {"delta": delta}

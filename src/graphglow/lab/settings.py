@@ -20,9 +20,8 @@ from graphglow.competitors import METHODS
 from graphglow.errors import InputError
 from graphglow.graph import DATASETS
 from graphglow.lab.paper import OWN_LINES, PRETRAINED
+from graphglow.settings import PaperConfig, PretrainConfig, RunConfig
 from graphglow.storage import atomic_path, existing_file, wait_for_lock
-from graphglow.training import PaperConfig, PretrainConfig
-from graphglow.training.config import RunConfig
 
 SETTINGS = Path("results/settings.json")
 """Where the file is, unless something else is said."""
