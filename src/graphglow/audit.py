@@ -20,7 +20,7 @@ from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.problem import Problem, problem_of
-from graphglow.evidence.refined import refine_problem
+from graphglow.evidence.refined import refine_graph
 from graphglow.explain import surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
@@ -208,7 +208,7 @@ class Audit:
         with torch.no_grad():
             generator = torch.Generator().manual_seed(self.seed)
             listed = self._rank[self._listed[0]].sort(0).values
-            return refine_problem(learner, self.findings.ground.problem, generator, also=listed)
+            return refine_graph(learner, self.findings.ground.problem, generator, also=listed)
 
     @cached_property
     def _rank(self) -> Tensor:
