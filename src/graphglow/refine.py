@@ -17,7 +17,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stages import stage
 from graphglow.graph import as_graph
-from graphglow.graph.check import MADE
+from graphglow.graph.check import without_edges
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
@@ -27,10 +27,6 @@ from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily,
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""
 EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
-
-
-OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
-"""What a refined graph keeps whatever its size: PyG takes a list of length E for edges'."""
 
 
 class RefinedData(Data):  # type: ignore[misc]
@@ -156,15 +152,6 @@ def refine(
     return refined
 
 
-def without_edges(data: Data) -> Data:
-    """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
-    for name in list(data.keys()):
-        of_edges = name.startswith("directed_edge_") or name in ("adj_t", *MADE)
-        if of_edges or (name not in OF_NODES and data.is_edge_attr(name)):
-            del data[name]
-    return data
-
-
 @stage("scoring")
 def chosen(
     made: RefinedGraph,
@@ -212,8 +199,8 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Accuracies | 
     nodes = (mask & (data.y >= 0)).nonzero()[:, 0]
     if len(nodes) == 0:
         return None
-    first, truth = made.known.second.first, data.y[nodes]
-    given = first.problem.seen[first.channels["aax"].probabilities.argmax(1)].cpu()
+    channels, truth = made.known.channels, data.y[nodes]
+    given = made.problem.seen[channels["aax"].probabilities.argmax(1)].cpu()
     found = made.probabilities.argmax(1).cpu()
     here = order.argsort()[nodes]
     return Accuracies.of(given[here] == truth, found[here] == truth)
