@@ -176,9 +176,8 @@ def refine_graph(
         also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
         map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
     """
-    known = with_vote(
-        second_round(learner, first_round(problem, generator, map_blocks), map_blocks), each
-    )
+    first = first_round(problem, generator, map_blocks)
+    known = with_vote(second_round(learner, first, map_blocks), map_blocks)
     refined = with_prediction(above_chance(known, map_blocks))
     return refined if also is None else with_pairs(refined, also)
 
