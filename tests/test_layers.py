@@ -24,11 +24,12 @@ ORDER = (
     "auditing",  # which edges look false
     "pretrained",
     "gnn",
+    "messages",  # of one layer, as edges
     "training",
     "predict",
     "refine",
     "explain",
-    "inference",
+    "new_nodes",
     "audit",
     "sklearn_api",
     "pyg_api",
@@ -41,7 +42,8 @@ ORDER = (
 )
 TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
-    ("result.py", "inference"),
+    ("result.py", "new_nodes"),
+    ("result.py", "pyg_api"),
     ("result.py", "competitors"),
     ("result.py", "explain"),
     ("evidence.py", "explain"),

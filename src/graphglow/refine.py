@@ -17,9 +17,9 @@ from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stages import stage
 from graphglow.graph import as_graph
+from graphglow.graph.check import without_edges
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
-from graphglow.inference.refined_graph import without_edges
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts
