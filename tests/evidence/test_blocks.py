@@ -11,9 +11,9 @@ import torch
 from graphglow.audit import load_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, candidates
-from graphglow.evidence.problem import problem_of
 from graphglow.evidence.stages import stage
 from graphglow.graph import load_graph
+from graphglow.graph.graph import known_graph
 from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
 
@@ -53,7 +53,7 @@ def test_ray_gives_the_bytes_of_one_process(small_blocks):
         alone, shared = (
             evidence_learner().refine(data, map_blocks=m) for m in (map_blocks, on_ray)
         )
-        problem = problem_of(data)
+        problem = known_graph(data)
         audited = [load_auditor().examine(problem, map_blocks=m) for m in (map_blocks, on_ray)]
     finally:
         ray.shutdown()
