@@ -5,7 +5,7 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 
 - ``Prediction.explain(node)``: the log-odds of a class are a sum over channels. With w_k the
   weight of channel k at this node and pi_c the share of class c among the given labels,
-  ``score_c = sharpness (sum_k w_k log(P_k(c) / pi_c) + correction_c) + log pi_c``.
+  ``score_c = sum_k w_k log(P_k(c) / pi_c) + log pi_c``.
 - ``TransferResult.explain(node)``: in the last layer of the GNN the logit is a sum over nodes,
   ``score_c = sum_v (lambda A_uv + (1 - lambda) S_uv) message_vc + own_uc + bias_c``.
 - :func:`explain_pair`: the log-odds that two nodes are of one class are a sum over kinds of
@@ -27,7 +27,8 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import CHANNELS, FinalRound
+from graphglow.evidence.predictor import CHANNELS, FinalRound, folds
+from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graph import as_graph
@@ -202,12 +203,13 @@ def explain_prediction(
         )
     column, log_prior = seen.index(explained), problem.prior.double().log()
     predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
-    odds, trust, more = final.inputs(at[None])
-    weights, added = (part[0].double() for part in predictor.parts(odds, trust, more))  # [V], [C]
-    by_channel = refined.sharpness * odds[0].double() * weights  # [C, V]
-    correction = refined.sharpness * added
-    uncorrected = by_channel.sum(1) + log_prior
-    scores = uncorrected + correction
+    odds, trust = final.inputs(at[None])
+    assert refined.update is not None
+    weights = channel_weights(predictor, trust, refined.update[folds(problem)[at]])[
+        0
+    ].double()  # [V]
+    by_channel = odds[0].double() * weights  # [C, V]
+    scores = by_channel.sum(1) + log_prior
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
@@ -221,7 +223,6 @@ def explain_prediction(
         parts.append(Contribution(name=name, about=about, value=value, details=details))
     parts.sort(key=lambda part: -abs(part.value))
     for name, about, value in (
-        ("correction", "what the network added", float(correction[column])),
         ("log_share", "log of the share of the class among the labels", float(log_prior[column])),
     ):
         parts.append(Contribution(name=name, about=about, value=value))
@@ -231,7 +232,6 @@ def explain_prediction(
         "predicted": names[predicted],
         "explained": names[explained],
         "labelled": bool(prediction.labelled[place]),
-        "without_correction": names[seen[int(uncorrected.argmax())]],
         "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
     }
     probability = float(prediction.probabilities[place, explained])
@@ -264,8 +264,6 @@ def _prediction_answer(
             f"Of the {len(near)} strongest labelled nodes within two steps, {same} are "
             f"{facts['explained']}."
         )
-    if facts["without_correction"] != facts["predicted"]:
-        lines.append(f"Without the correction it would be {facts['without_correction']}.")
     return " ".join(lines)
 
 

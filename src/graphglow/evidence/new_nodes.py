@@ -33,7 +33,14 @@ from graphglow.evidence.candidates import (
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
-from graphglow.evidence.predictor import AT_ONCE, RESIDUALS, FinalRound
+from graphglow.evidence.predictor import (
+    AT_ONCE,
+    HIDDEN_F,
+    PPR_STEPS,
+    PPR_TELEPORT,
+    FinalRound,
+    answer,
+)
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import (
     RESOLUTIONS,
@@ -57,7 +64,6 @@ from graphglow.evidence.views import (
     role_degrees,
     role_waves,
 )
-from graphglow.evidence.votes import log_odds
 from graphglow.graph.check import checked_edges
 from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
@@ -89,7 +95,7 @@ LAYERS = {
     "hidden_x": ("x",),
     "hidden_all": ALL,
     "hidden_again": AGAIN,
-    "hidden_f": ("x", "fx", "ffx", "aax", "link"),
+    "hidden_f": HIDDEN_F,
 }
 """What the channels over hidden layers read."""
 
@@ -209,6 +215,18 @@ class FrozenGraph:
         return {key: times(matrix, self.views["x"]) for key, matrix in self.adjacencies.items()}
 
     @cached_property
+    def page_ranks(self) -> dict[str, list[Tensor]]:
+        """Views ``x`` after each step but the last of PageRank over the graphs a, f: [N, D]."""
+        x, reached = self.views["x"], {}
+        for key in ("a", "f"):
+            steps = [x]
+            for _ in range(1, PPR_STEPS):
+                on = times(self.adjacencies[key], steps[-1])
+                steps.append(on.mul_(1 - PPR_TELEPORT).add_(x, alpha=PPR_TELEPORT))
+            reached[key] = steps
+        return reached
+
+    @cached_property
     def roles(self) -> Tensor:
         return role_degrees(self.graph)
 
@@ -225,32 +243,6 @@ class FrozenGraph:
                 steps.append(times(self.adjacencies[key], steps[-1]) * SPREAD_DAMPING)
             spreads[key] = steps
         return spreads
-
-    @cached_property
-    def residuals(self) -> dict[str, tuple[Tensor, Tensor, float]]:
-        """Residuals at old nodes, their one-hop means, both [N, R C + 1], and the mean weight.
-
-        As :func:`graphglow.evidence.predictor.final_round` carries them over a and f.
-        """
-        graph, channels = self.graph, self.final.channels
-        one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
-        values = [
-            one_hot - (graph.prior if name == "label" else
-                       channels[name].probabilities[graph.labelled])
-            for name in RESIDUALS
-        ]  # fmt: skip
-        whole = one_hot.new_zeros(graph.num_nodes, len(RESIDUALS) * one_hot.shape[1] + 1)
-        whole[graph.labelled] = torch.cat([*values, torch.ones_like(one_hot[:, :1])], 1)
-        carried = {}
-        for key, adjacency in (("a", graph.links), ("f", self.final.adjacency)):
-            row, col, weight = entries(adjacency)
-            weight = weight * (row != col)
-            mean = float(weight.sum() / (row != col).sum().clamp_min(1)) if key == "f" else 1.0
-            weight = weight / max(mean, 1e-9)
-            strength = torch.zeros_like(whole[:, 0]).index_add_(0, row, weight)
-            one = times(adjacency.with_values(weight), whole)
-            carried[key] = whole, one / strength.clamp_min(1e-9)[:, None], max(mean, 1e-9)
-        return carried
 
 
 def _floor(rows: Tensor, ties: Tensor, pairs: Tensor) -> Tensor:
@@ -499,26 +491,19 @@ class _Insertion:
         frozen, views, add, final = self.frozen, self.views, self._add, self.frozen.final
         fx = rows.carry(self.old["x"], views["x"])
         views |= {"fx": unit(fx), "ffx": unit_(rows.carry(frozen.means["f"], fx))}
-        add("ffx", self._at("ffx", views["ffx"]))
+        views |= {"ppr": self._page_rank("a", self.rows), "ppr_f": self._page_rank("f", rows)}
+        for name in ("ffx", "ppr", "ppr_f"):
+            add(name, self._at(name, views[name]))
         add("spread_f", self._spread("f", rows))
         add("hidden_f", self._hidden("hidden_f"))
         add("community_f", self._community("community_f", rows, frozen.strength))
-        p = torch.stack([self._p(name) for name in final.channels if name != "stack"], 2)
-        weights = final.channels["stack"].chosen.get("weights", p.new_zeros(p.shape[2]))
-        add("stack", (log_odds(p, self.prior) @ weights + self.prior.log()).softmax(1))
-        parts = [self._carried("a", self.given.pattern), self._carried("f", rows)]
-        of_node = [*(masses for _, masses in parts), self.degree.log1p()[:, None] / 4]
-        final = replace(
-            final,
-            known=replace(frozen.known, graph=self.graph),
-            channels=self.channels,
-            carried=torch.cat([carried for carried, _ in parts], 1).mT,
-            of_node=torch.cat(of_node, 1),
-        )
-        assert frozen.known.learner is not None
-        predictor = frozen.known.learner.predictor
-        logits = [predictor.answer(*final.inputs(some)) for some in self._blocks()]
-        return (frozen.refined.sharpness * torch.cat(logits) + self.prior.log()).softmax(1)
+        known = replace(frozen.known, graph=self.graph)
+        final, update = replace(final, known=known, channels=self.channels), frozen.refined.update
+        assert known.learner is not None
+        assert update is not None
+        predictor = known.learner.predictor
+        logits = [answer(predictor, *final.inputs(some), update[0]) for some in self._blocks()]
+        return (torch.cat(logits) + self.prior.log()).softmax(1)
 
     def _candidates(self, round_: int, known: NewEdges) -> NewEdges:
         """Pairs of new and old nodes that are looked at; ``known`` ones are among them."""
@@ -654,18 +639,13 @@ class _Insertion:
         shares = (near + pseudo * self.prior) / (near.sum(1, keepdim=True) + pseudo)
         return shares.lerp(self.prior.expand_as(shares), FLOOR)
 
-    def _carried(self, key: str, edges: NewEdges) -> tuple[Tensor, Tensor]:
-        """What labels one and two steps away say against answers: [M, 2 R, C], masses [M, 2]."""
-        values, ahead, mean = self.frozen.residuals[key]
-        edges = replace(edges, weight=edges.weight / mean, loop=None)
-        one = edges.carry(values, values.new_zeros(len(self.every), values.shape[1]))
-        two = edges.carry(ahead, one / edges.sums().clamp_min(1e-9)[:, None])
-        carried, masses = [], []
-        for reached in (one, two):
-            mass = reached[:, -1:].clamp_min(0)
-            carried.append((reached[:, :-1] / (mass + 1)).view(len(mass), len(RESIDUALS), -1))
-            masses.append(mass.log1p() / 2)
-        return torch.cat(carried, 1), torch.cat(masses, 1)
+    def _page_rank(self, key: str, rows: NewEdges) -> Tensor:
+        """Unit rows of personalised PageRank, one step on from the old nodes: [M, D]."""
+        x = self.views["x"]
+        reached = x
+        for before in self.frozen.page_ranks[key]:
+            reached = (1 - PPR_TELEPORT) * rows.carry(before, reached) + PPR_TELEPORT * x
+        return unit_(reached)
 
 
 def _cosines(rows: Tensor, old: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -15,23 +15,22 @@ from graphglow.errors import InputError
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.new_nodes import FrozenGraph
-from graphglow.evidence.predictor import FinalRound, _carried
+from graphglow.evidence.predictor import FinalRound, final_views
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import GraphEvidence, adjacency_over
 from graphglow.evidence.views import second_views, views_of
 from graphglow.graph.feature_rows import FeatureEncoder
 from graphglow.graph.graph import Graph
 from graphglow.linalg.pairs import is_edge
-from graphglow.linalg.rows import LowRank, times, unit_
+from graphglow.linalg.rows import LowRank
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 KIND = "prediction"
-STATE_VERSION = 2
+STATE_VERSION = 3
 """Of what a file holds."""
 GRAPH = ("low", "high", "weight", "y", "train")
-KNOWN = ("context", "first_scale")
-REFINED = ("scale", "probabilities")
-FINAL = ("of_class", "of_node", "of_graph")
+KNOWN = ("context", "first_scale", "records")
+REFINED = ("scale", "probabilities", "update")
 
 
 def save_state(
@@ -61,7 +60,7 @@ def save_state(
         **{name: getattr(graph, name) for name in GRAPH},
         **{name: getattr(known, name) for name in KNOWN},
         **{name: getattr(refined, name) for name in REFINED},
-        **{name: getattr(final, name) for name in FINAL if final is not None},
+        "final_records": None if final is None else final.records,
         **{f"map.{name}": found.matrix for name, found in known.maps.items()},
         "x": known.views["x"],
         "link": known.views["link"],
@@ -86,7 +85,6 @@ def save_state(
         "known_channels": list(known.channels),
         "channels": list(refined.channels),
         "calibration": [known.first_calibration, refined.calibration],
-        "sharpness": refined.sharpness,
         "search": known.search,
     }
     given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
@@ -132,7 +130,7 @@ def load_state(
         first_calibration=state["calibration"][0],
         **{name: tensors[name] for name in KNOWN},
     )
-    parts: dict[str, Any] = {name: tensors[name] for name in REFINED}
+    parts: dict[str, Any] = {name: tensors.get(name) for name in REFINED}
     refined = RefinedGraph(
         known=known,
         edges=tensors["edges"],
@@ -140,20 +138,12 @@ def load_state(
         pair_in_input=is_edge(graph.links, pairs),
         pair_log_odds=tensors["log_odds"],
         calibration=state["calibration"][1],
-        sharpness=state["sharpness"],
         **parts,
     )
-    if "of_node" in tensors:
-        adjacency = refined.adjacency()
-        fx = times(adjacency, views["x"])
-        final = FinalRound(
-            known=known,
-            adjacency=adjacency,
-            views={"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)},
-            channels=channels,
-            carried=_carried(graph, channels, adjacency)[0],
-            **{name: tensors[name] for name in FINAL},
-        )
+    if "final_records" in tensors:
+        adjacency, records = refined.adjacency(), tensors["final_records"]
+        views = final_views(known, adjacency)
+        final = FinalRound(known, adjacency, views, channels, records)
         refined = replace(refined, final=final)
     return FrozenGraph(refined, tuple(within("floor", tensors).values())), more, meta["facts"]
 

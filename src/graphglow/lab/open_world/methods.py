@@ -220,7 +220,7 @@ def channel_mixtures(refined: RefinedGraph) -> dict[str, Tensor]:
     if refined.final is None:  # of one class
         return dict.fromkeys(CHANNEL_MIXTURES, refined.probabilities.cpu())
     problem, channels = refined.final.graph, refined.final.channels
-    single = [c.probabilities for name, c in channels.items() if name not in ("vote", "stack")]
+    single = [c.probabilities for name, c in channels.items() if name != "vote"]
     mean = torch.stack([p.clamp_min(1e-6).log() for p in single]).mean(0)
     return {
         "predict": refined.probabilities.cpu(),
