@@ -8,10 +8,10 @@ LOCKED := $(shell $(PYTHON) -c "import re, sys; \
 CONSTRAINTS := $(if $(filter True,$(LOCKED)),requirements.lock,constraints.txt)
 PIP := -m pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/pytest -n auto --dist loadfile
-.PHONY: help setup dev demo test test-all test-slow lint docs wheel pythons lock newest audit census bench clean
+.PHONY: help setup dev demo test test-all test-slow lint docs wheel pythons lock newest audit census clean
 
 help:
-	@echo "make demo | test | test-all | lint | docs | wheel | newest | lock | census | pythons | audit | bench | clean"
+	@echo "make demo | test | test-all | lint | docs | wheel | newest | lock | census | pythons | audit | clean"
 
 setup: .venv/installed
 dev: .venv/installed-dev
@@ -89,8 +89,6 @@ audit:
 census: dev
 	$(BIN)/python .ci/census.py
 
-bench: setup
-	$(BIN)/graphglow bench op
 
 clean:
 	rm -rf .venv dist runs/newest runs/wheel runs/audit .pytest_cache .mypy_cache .ruff_cache

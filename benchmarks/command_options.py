@@ -16,7 +16,7 @@ from typing import Any
 
 import tyro
 
-from graphglow.commands import COMMANDS, MODULES, bench, fit, flags, results, train
+from graphglow.commands import COMMANDS, MODULES, fit, flags, results, train
 from graphglow.commands.options import KINDS
 from graphglow.competitors import METHODS
 from graphglow.settings import PaperConfig
@@ -44,13 +44,6 @@ def entries() -> Iterator[tuple[str, dict[str, Any]]]:
     for name in COMMANDS:
         module = import_module(f"graphglow.commands.{MODULES.get(name, name)}")
         choose = getattr(module, "choose", lambda name, _, module=module: getattr(module, name))
-        if name == "bench":
-            parts = {part: entry(function) for part, function in bench.PARTS.items()}
-            listed = [f"  {part:<8}{one['about']}" for part, one in parts.items()]
-            about = "\n".join([inspect.getdoc(bench.bench) or "", "", "benchmarks:", *listed])
-            yield name, {"about": about, "headings": {}, "options": []}
-            yield from ((f"{name} {part}", one) for part, one in parts.items())
-            continue
         base = entry(choose(name, []))
         if name == "fit":
             base["about"] = fit.overview()

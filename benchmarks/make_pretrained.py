@@ -38,7 +38,7 @@ from graphglow.lab.runs.learners import (
 )
 from graphglow.lab.runs.reproduce import learner_folder, reproduce
 from graphglow.lab.runs.rows import read_rows, without_repeats
-from graphglow.lab.search.settings import Settings, config_of
+from graphglow.lab.settings import Settings, config_of
 from graphglow.paper import StructureLearner
 from graphglow.pretrained import FOLDER, PAPER
 from graphglow.settings import PretrainConfig

@@ -22,8 +22,7 @@ from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.stored import load_state, save_state
-from graphglow.lab.bench.config import stamped
-from graphglow.lab.bench.refine import RefineBench, graph_for
+from measuring import random_graph, stamped
 
 Result = TypeVar("Result")
 
@@ -43,9 +42,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    edges = args.nodes * args.degree // 2
-    config = RefineBench(nodes=(args.nodes,), features=args.features, edges=edges)
-    data = graph_for(config, args.nodes, None)
+    data = random_graph(args.nodes, features=args.features, degree=args.degree)
     learner = EvidenceLearner.untrained()
     refined, predict = timed(lambda: learner.refine(data))
     frozen, freeze = timed(lambda: FrozenGraph.of(learner, refined))

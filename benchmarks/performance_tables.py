@@ -3,7 +3,7 @@
     python benchmarks/performance_tables.py            rewrite what stands between the markers
     python benchmarks/performance_tables.py --check    exit with 1 if that would change the page
 
-``graphglow bench ... --out results/bench_NAME.jsonl`` makes the rows. Of several rows of one case
+Of several rows of one case
 on one machine the newest counts.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from graphglow.lab.bench.config import Row, shown
 from marked_page import NO_ROWS, markdown, write_page
+from measuring import Row
 
 MODEL = ("refinements", "pivots", "precision", "delta", "seed")
 CASES = {
@@ -67,6 +67,28 @@ TITLES = {
     "seconds": "all seeds s",
 }
 """What fields are called, where not by their name."""
+
+
+def shown(row: Row, field: str) -> str:
+    """A field as people read it: bytes in MB, shares in %, accuracies in points."""
+    value = row.get(field)
+    if value is None:
+        return "out of memory" if row.get("out_of_memory") and field.endswith("_ms") else ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    if field.endswith(("share", "share_of_eager")):
+        return f"{100 * value:.3g} %"
+    if field.endswith("_error"):
+        return f"{value:.0e}" if value else "0"
+    if field in ("ratio", "speedup_over_eager"):
+        return f"{value:.2f}x" if value < 10 else f"{value:.0f}x"
+    if "accuracy" in field or field == "exponent":
+        return f"{value if field == 'exponent' else 100 * value:.2f}"
+    if field.endswith("_bytes"):
+        value = value / 1e6
+    return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:.3g}"
 
 
 class Bar(NamedTuple):

@@ -42,7 +42,6 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.perturb import add_edges
-from graphglow.lab.bench.refine import RefineBench, graph_for
 from graphglow.lab.open_world.methods import (
     HIDDEN,
     accuracy,
@@ -61,6 +60,7 @@ from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import chosen
 from graphglow.storage import append_line
 from graphglow.training.device import peak_memory_bytes, reset_peak_memory, resolve_device
+from measuring import random_graph
 
 Row = dict[str, Any]
 PUBLISHED: dict[str, tuple[float, float] | None] = {
@@ -430,7 +430,7 @@ def speed(asked: Asked) -> Iterator[Row]:
     """Median seconds of three runs after one that warms up."""
     learner = asked.learner()
     if asked.nodes:
-        graph = graph_for(RefineBench(), asked.nodes, None)
+        graph = random_graph(asked.nodes)
         refine = lambda: learner.refine(graph, device=resolve_device(asked.device))  # noqa: E731
         yield {"target": f"random, {asked.nodes:,} nodes", "seed": 0, "method": "predict"} | timed(
             lambda: channel_mixtures(refine()), asked.device, 1

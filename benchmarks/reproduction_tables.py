@@ -21,7 +21,7 @@ from graphglow.lab.runs.rows import (
     origins,
     without_repeats,
 )
-from graphglow.lab.search.settings import Settings, read_settings
+from graphglow.lab.settings import Settings, read_settings
 from graphglow.report.comparison import JUDGED as REPORTED
 from graphglow.report.comparison import SIGNIFICANT, Cell, Versus, against
 from marked_page import NO_ROWS, ROOT, markdown, rewrite

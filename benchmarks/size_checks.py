@@ -38,9 +38,6 @@ from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
 from graphglow.evidence.problem import problem_of
 from graphglow.graph.load import data_folder
-from graphglow.lab.bench.config import Row, stamped
-from graphglow.lab.bench.measure import median_seconds
-from graphglow.lab.bench.refine import RefineBench, graph_for
 from graphglow.lab.open_world.targets import few_labels, find_targets
 from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
@@ -48,6 +45,7 @@ from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
 from graphglow.training.device import resolve_device
 from graphglow.workers.blocks import mapped
+from measuring import Row, median_seconds, random_graph, stamped
 
 VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")
 """Rows in which a refinement looks for the nearest, in their order."""
@@ -216,7 +214,7 @@ def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
 
 def travelling(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     """``name`` is a number of nodes; there are 10 classes, 100 features and 10 edges a node."""
-    data = graph_for(RefineBench(seed=seed), int(name), None)
+    data = random_graph(int(name), seed=seed)
     found: list[Row] = []
 
     def counted(stage: str, step: Any, known: Any, blocks: Sequence[Any]) -> Iterator[Any]:
@@ -244,7 +242,7 @@ def nbytes(tree: Any) -> int:
 def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     """``name`` is a number of nodes, of the same graph as for ``bytes``."""
     generator = torch.Generator().manual_seed(seed)
-    problem = problem_of(graph_for(RefineBench(seed=seed), int(name), None), device)
+    problem = problem_of(random_graph(int(name), seed=seed), device)
     known = ground_of(problem, generator)
     links, some = known.links, min(PAIRS // 2, len(problem.low))
     free = torch.randint(len(known.x), (2, PAIRS - some), generator=generator).to(device)

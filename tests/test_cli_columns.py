@@ -20,7 +20,6 @@ READERS = [
     ["refine", "--target", TARGET, "--out", "r.csv"],
     ["pretrain", "--sources", TARGET, "--out", "l.safetensors", *PAPER],
 ]
-SEARCH = ["search", "--methods", "gcn", "--targets", TARGET, "--trials", "1", *SMALL]
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +50,7 @@ def test_every_command_that_reads_tables_takes_them(run, words):
 
 @pytest.mark.parametrize(
     "words",
-    [*READERS, pytest.param(SEARCH, marks=pytest.mark.slow)],
+    READERS,
     ids=lambda words: words[0],
 )
 def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):

@@ -230,7 +230,7 @@ def test_a_bad_time_between_checkpoints_is_called_by_its_flag(run, home, words, 
     assert list(out.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["search", "reproduce"])
+@pytest.mark.parametrize("command", ["reproduce"])
 def test_commands_that_always_resume_say_so(run, command):
     text = " ".join(run(command, "--help").out.split())
     assert "There is no --resume, since it always resumes" in text

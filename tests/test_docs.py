@@ -18,8 +18,6 @@ REPO = Path(__file__).parents[1]
 DOCS = REPO / "docs"
 FENCE = re.compile(r"^```(python|bash)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 LONG = {
-    "graphglow bench",
-    "graphglow search",
     "graphglow reproduce",
     "graphglow report results/",
     "python benchmarks/",

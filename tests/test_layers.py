@@ -14,7 +14,8 @@ ORDER = (
     "checks",
     "settings",
     "storage",
-    "workers",  # other processes
+    "parallel",  # other processes
+    "workers",
     "linalg",
     "ops",
     "graph",
@@ -26,6 +27,7 @@ ORDER = (
     "training",
     "predict",
     "refine",
+    "explain",
     "inference",
     "audit",
     "sklearn_api",
@@ -41,9 +43,11 @@ TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
     ("result.py", "inference"),
     ("result.py", "competitors"),
-    ("predict.py", "inference"),
+    ("result.py", "explain"),
+    ("evidence.py", "explain"),
+    ("new_nodes.py", "explain"),
+    ("predict.py", "explain"),
     ("explain.py", "report"),
-    ("explain_pair.py", "report"),
 }
 PRINTERS = {"report", "commands", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}

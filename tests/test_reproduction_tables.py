@@ -8,7 +8,7 @@ import pytest
 
 from graphglow.lab.paper.cells import EXPERIMENTS, Cell
 from graphglow.lab.runs.config import ReproduceConfig, run_of
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 from reproduction_folder import ORIGIN, PAGES, Folder, cells, five, generator, row
 
 

@@ -30,16 +30,14 @@ _HOMES = {
     "Checkpoints": "graphglow.training.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
     "EvidencePretrainConfig": "graphglow.evidence.pretraining",
-    "Explanation": "graphglow.inference.explain",
+    "Explanation": "graphglow.explain",
     "FitResult": "graphglow.competitors",
     "GlowClassifier": "graphglow.sklearn_api",
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
     "LearnerConfig": "graphglow.settings",
     "NewPredictions": "graphglow.inference.new_nodes",
-    "NodeExplanation": "graphglow.inference.explain_node",
     "ObjectiveConfig": "graphglow.settings",
-    "PairExplanation": "graphglow.inference.explain_pair",
     "PaperConfig": "graphglow.settings",
     "Prediction": "graphglow.predict",
     "PretrainConfig": "graphglow.settings",
@@ -50,7 +48,7 @@ _HOMES = {
     "audit": "graphglow.audit",
     "compare": "graphglow.compare",
     "describe": "graphglow.graph.describe",
-    "explain_pair": "graphglow.inference.explain_pair",
+    "explain_pair": "graphglow.explain",
     "fit": "graphglow.competitors",
     "fit_many": "graphglow.competitors",
     "load_graph": "graphglow.graph",
@@ -82,15 +80,13 @@ if TYPE_CHECKING:
     from graphglow.errors import InputWarning as InputWarning
     from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner
     from graphglow.evidence.pretraining import EvidencePretrainConfig as EvidencePretrainConfig
+    from graphglow.explain import Explanation as Explanation
+    from graphglow.explain import explain_pair as explain_pair
     from graphglow.graph import load_graph as load_graph
     from graphglow.graph import synthetic_graph as synthetic_graph
     from graphglow.graph import write_graph as write_graph
     from graphglow.graph.describe import describe as describe
     from graphglow.graph.write import to_networkx as to_networkx
-    from graphglow.inference.explain import Explanation as Explanation
-    from graphglow.inference.explain_node import NodeExplanation as NodeExplanation
-    from graphglow.inference.explain_pair import PairExplanation as PairExplanation
-    from graphglow.inference.explain_pair import explain_pair as explain_pair
     from graphglow.inference.new_nodes import NewPredictions as NewPredictions
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction

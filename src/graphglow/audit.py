@@ -22,11 +22,11 @@ from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_problem
+from graphglow.explain import surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
+from graphglow.graph.node_ids import node_place
 from graphglow.graph.write import class_names, own_ids
-from graphglow.inference.explain_pair import surroundings
-from graphglow.inference.own_names import node_place
 from graphglow.linalg.pairs import is_edge
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum

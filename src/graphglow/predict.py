@@ -38,7 +38,7 @@ from graphglow.training.metrics import metrics_of
 from graphglow.training.sharing import sharing
 
 if TYPE_CHECKING:  # which imports this
-    from graphglow.inference.explain_node import NodeExplanation
+    from graphglow.explain import Explanation
 
 LABELS = ("train", "train+val")
 NORMAL_95 = 1.959964
@@ -207,16 +207,16 @@ class Prediction:
         """Write the frame as ``.csv`` or ``.parquet``; an existing file is replaced."""
         write_table(self.to_frame(), path, "a predictions file")
 
-    def explain(self, node: Any, label: int | str | None = None) -> "NodeExplanation":
+    def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
         """Say why a node got its class: channels, labelled nodes around it, the correction.
 
         Args:
             node: Its id; its index where the graph has no ids.
             label: The class to explain, by name or number; by default the predicted one.
         """
-        from graphglow.inference.explain_node import explain_node
+        from graphglow.explain import explain_prediction
 
-        return explain_node(self, node, label)
+        return explain_prediction(self, node, label)
 
     def predict_new(
         self, x: Any = None, edges: Any = None, *, edge_weight: Any = None, full: bool = False

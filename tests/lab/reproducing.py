@@ -10,7 +10,7 @@ from pathlib import Path
 
 from small_cells import SETTINGS
 
-from graphglow.lab.search.settings import write_settings
+from graphglow.lab.settings import write_settings
 
 SCRIPT = """
 import sys, warnings

@@ -4,7 +4,7 @@ from graphglow.lab import unheard
 from graphglow.lab.paper.cells import Cell
 from graphglow.lab.runs.config import ReproduceConfig
 from graphglow.lab.runs.reproduce import found_rows, reproduce
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 
 TARGET = "synthetic-small"
 GLOW = {

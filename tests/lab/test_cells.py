@@ -12,7 +12,7 @@ from graphglow.lab.paper import CONTROLS, EVIDENCE, NAMES, OWN_LINES, WITH_SOURC
 from graphglow.lab.paper.cells import ABLATIONS, EXPERIMENTS, Cell, select_cells, split_of
 from graphglow.lab.runs.config import ReproduceConfig, merged, run_of
 from graphglow.lab.runs.rows import same_run
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 from graphglow.settings import PaperConfig, PretrainConfig
 
 EVERY = pytest.mark.parametrize("name", EXPERIMENTS)

@@ -1,10 +1,8 @@
 """The evidence learner's lines of Tables 1 and 2: what they run, and that rows say with what."""
 
-import importlib
 import json
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from small_cells import SETTINGS, TARGET, cell, config, rows, run
@@ -20,7 +18,7 @@ from graphglow.lab.runs.config import ReproduceConfig, run_of
 from graphglow.lab.runs.learners import find_learner
 from graphglow.lab.runs.reproduce import learner_folder, make_plan
 from graphglow.lab.runs.rows import same_run, without_repeats
-from graphglow.lab.search.settings import Settings, check_settings
+from graphglow.lab.settings import Settings, check_settings
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.settings import TransferConfig
 from graphglow.training import transfer
@@ -133,13 +131,3 @@ def test_dry_run_says_what_is_missing(tmp_path, capsys):
     assert main(["reproduce", "table2", *words]) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (said["counts"]["table2"]["missing"], said["learners"]) == (105, 2)
-
-
-def test_a_machine_without_the_command_line_makes_the_same_rows(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    short = [replace(one, experiment="table1", settings={"epochs": 2}) for one in LINES]
-    monkeypatch.setitem(EXPERIMENTS, "table1", lambda: iter(short))
-    out, other = tmp_path / "rows", ["--seeds", "1", "--device", "cpu"]
-    words = ["table1", "--rows", *EVIDENCE, "--out", str(out), *other]
-    importlib.import_module("reproduce_rows").main(words)
-    assert [(row.method, row.error) for row in rows(out)] == [(name, "") for name in EVIDENCE]

@@ -9,12 +9,12 @@ from graphglow.lab.provenance import provenance
 @pytest.mark.parametrize(
     ("argv", "command"),
     [
-        (["/home/x/.venv/bin/graphglow", "bench", "op"], "graphglow bench op"),
+        (["/home/x/.venv/bin/graphglow", "audit", "op"], "graphglow audit op"),
         (["/src/graphglow/__main__.py", "transfer", "--seed", "3"], "graphglow transfer --seed 3"),
-        (["graphglow", "bench", "--data-root", "/home/x/data"], "graphglow bench --data-root data"),
+        (["graphglow", "audit", "--data-root", "/home/x/data"], "graphglow audit --data-root data"),
         (
-            ["graphglow", "bench", "--out", "results/a.jsonl"],
-            "graphglow bench --out results/a.jsonl",
+            ["graphglow", "audit", "--out", "results/a.jsonl"],
+            "graphglow audit --out results/a.jsonl",
         ),
     ],
 )

@@ -20,7 +20,7 @@ from graphglow.lab.runs import run as run_module
 from graphglow.lab.runs.learners import without_files
 from graphglow.lab.runs.reproduce import learner_folder, make_plan
 from graphglow.lab.runs.rows import line_of, read_rows, same_run
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 from graphglow.storage import append_line
 from graphglow.workers.executor import InThisProcess, WorkerLost
 

@@ -9,7 +9,7 @@ from synthetic_rows import CLASSES, HOSTILE, row, sweep_rows, table_rows, write_
 import graphglow
 from graphglow.cli import main
 from graphglow.lab.runs.rows import read_rows
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 from graphglow.report import is_report
 from graphglow.report.page import embedded
 from graphglow.report.results import write_results

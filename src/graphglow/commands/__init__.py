@@ -15,9 +15,7 @@ COMMANDS: dict[str, str] = {
     "predict": "Predict the class of every node, or of new nodes, with nothing trained.",
     "explain": "Say why: who carried a node's class, or what speaks for and against a pair.",
     "reproduce": "Run the tables and figures of the paper, as far as they are missing.",
-    "search": "Search the settings of methods by validation accuracy, with one budget for all.",
     "report": "Show results as one page that opens offline: tables, charts, learned structures.",
-    "bench": "Measure time and memory on this machine.",
 }
 """Name and first docstring line of each command, here so that help need not import torch."""
 

@@ -37,7 +37,6 @@ USUAL = {
     "compare": "target columns methods learner seeds seed device json",
     "explain": "target result node pair columns out top-k label overwrite json",
     "reproduce": "EXPERIMENT methods targets seeds epochs out settings dry-run processes json",
-    "search": "methods targets sources trials epochs storage settings processes seed json",
 }
 """What --help shows; of a command that is not here, what stands under no heading."""
 

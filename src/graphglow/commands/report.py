@@ -109,7 +109,7 @@ def report(  # noqa: D417 (flags.py says the rest)
         read_rows,
         without_repeats,
     )
-    from graphglow.lab.search.settings import SETTINGS, read_settings
+    from graphglow.lab.settings import SETTINGS, read_settings
     from graphglow.report.results import write_results
 
     if not results:

@@ -18,7 +18,7 @@ from graphglow.lab.runs.config import ReproduceConfig
 from graphglow.lab.runs.learners import without_files
 from graphglow.lab.runs.reproduce import Plan, found_rows, learner_folder, make_plan
 from graphglow.lab.runs.rows import counted, shortened
-from graphglow.lab.search.settings import SETTINGS, check_settings, read_settings
+from graphglow.lab.settings import SETTINGS, check_settings, read_settings
 from graphglow.storage import existing_file
 
 ERRORS_SHOWN = 5

@@ -183,7 +183,7 @@ def refine_problem(
     known = voted(learner, second_round(learner, first, each), each)
     del first  # known has all of it
     refined = refine_known(learner, known, each)
-    return refined if also is None else _with_pairs(refined, also)
+    return refined if also is None else with_pairs(refined, also)
 
 
 def refine_known(learner: PredictingLearner, known: Voted, each: Each = in_turn) -> RefinedGraph:
@@ -243,7 +243,7 @@ def _refined(problem: Problem, known: Voted, excess: Tensor, scale: Tensor) -> R
     )
 
 
-def _with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
+def with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     """The same with those of ``also`` [2, K] that are no candidates behind them, sorted."""
     known, nodes = refined.known, refined.num_nodes
     problem = known.second.first.problem

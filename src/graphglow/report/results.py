@@ -11,7 +11,7 @@ from graphglow.lab.open_world.suite import EXPERIMENT
 from graphglow.lab.paper import NAMES, OURS, cells
 from graphglow.lab.runs.reproduce import with_outdated
 from graphglow.lab.runs.rows import ResultRow, RowFile, by_date, origins, without_repeats
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 from graphglow.report import comparison, curves, open_world, structure
 from graphglow.report.comparison import Comparison, compare, grouped, target_column
 from graphglow.report.curves import histories

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.gnn import Backbone
-from graphglow.graph import Graph, check_graph, graph_of
+from graphglow.graph import Graph, check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import FixedStructure
 from graphglow.settings import TransferConfig
@@ -46,6 +46,9 @@ from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, loaded_gnn
 from graphglow.training.task import GraphTask, gnn_of
 from graphglow.training.verdict import Accuracies, Share, homophily
+
+if TYPE_CHECKING:
+    from graphglow.explain import Explanation
 
 INPUT_WEIGHTS = (0.0, 0.5, 1.0)
 """lambda: the refined graph alone, both graphs, the input graph alone."""
@@ -95,11 +98,19 @@ class EvidenceResult(TransferResult):
     @cached_property
     def refined(self) -> RefinedGraph:
         """All candidate pairs with their evidence, computed again: a result keeps edges only."""
-        return self.refined_with(None)
+        return refined_by(self.learner, self.data, self.config.seed, self.device)
 
-    def refined_with(self, also: Tensor | None) -> RefinedGraph:
-        """:attr:`refined`, and pairs ``also`` [2, K] besides."""
-        return refined_by(self.learner, self.data, self.config.seed, self.device, also)
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
+        from graphglow.explain import explain_known_pair, pair_places
+
+        pair = pair_places(self.data, self.graph.num_nodes, u, v)
+        known = self.learner, self.refined, self.data, pair
+        return explain_known_pair(*known, self.edge_index, self.logits)
+
+    def edge_probabilities(self, node: int) -> dict[int, float]:
+        mine = self.edge_index[0] == node
+        ends, probability = self.edge_index[1, mine], self.edge_probability[mine]
+        return dict(zip(ends.tolist(), probability.tolist(), strict=True))
 
     def _against_input(self) -> Accuracies | None:
         return self.against_input or super()._against_input()
@@ -168,7 +179,7 @@ def transfer_evidence(
         with out_of_memory_says(f"refining the graph {nodes} on {device.type}"):
             refined = refined_by(learner, data, config.seed, device)
             edges = _kept_edges(refined, config.top_k)
-        graph = with_known_classes(graph_of(data), data).to(device)
+        graph = with_known_classes(training_graph(data), data).to(device)
         weights, chosen_by = _weights_to_try(config, graph, refined.channel_scores)
         del refined  # candidates and their evidence take many times the room of the graph
         with out_of_memory_says(f"training on the graph {nodes} on {device.type}{NEEDS_LESS}"):
@@ -240,7 +251,7 @@ def _train(
     """Train a GNN for each lambda; without validation nodes, training nodes say when to stop."""
     unseen = len(graph.val) == 0
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-    graph = replace(graph, val=graph.train) if unseen else graph
+    graph = graph.with_labels(val=graph.train) if unseen else graph
     trained = []
     for place, weight in enumerate(weights):
         task = GraphTask(
@@ -285,14 +296,10 @@ def input_weight_by_leave_one_out(
 
 
 def refined_by(
-    learner: EvidenceLearner,
-    data: Data,
-    seed: int,
-    device: torch.device,
-    also: Tensor | None = None,
+    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
 ) -> RefinedGraph:
-    """Refine a checked graph, looking at pairs ``also`` [2, K] besides."""
-    return learner.refine(known_to_learner(data), seed=seed, device=device, also=also)
+    """Refine a checked graph."""
+    return learner.refine(known_to_learner(data), seed=seed, device=device)
 
 
 def known_to_learner(data: Data) -> Data:
@@ -312,7 +319,8 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     A class that only a test node has is none, or test labels would change what is trained.
     """
     known = graph.y[torch.cat([graph.train, graph.val])]
-    return replace(graph, num_classes=max(int(known.max()) + 1, len(data.get("class_names") or ())))
+    count = max(int(known.max()) + 1, len(data.get("class_names") or ()))
+    return graph.with_labels(num_classes=count)
 
 
 def evidence_result(
@@ -329,7 +337,7 @@ def evidence_result(
             "read: run graphglow transfer again to train the one GNN that takes its place"
         )
     data = check_graph(data, need_validation=False)
-    graph = with_known_classes(graph_of(data), data)
+    graph = with_known_classes(training_graph(data), data)
     config = TransferConfig(**(meta["config"] | {"device": "cpu"}))
     in_unit_interval("input_weight", meta["input_weight"])
     against = meta["against_input"]

@@ -17,10 +17,11 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
 from graphglow.gnn.latent_gnn import Encoded
-from graphglow.graph import Graph, check_graph, graph_of, write_predictions
+from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import Structure, StructureLearner
 from graphglow.paper.config import current_settings
 from graphglow.pretrained import Learner
@@ -36,8 +37,7 @@ from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 
 if TYPE_CHECKING:  # baselines and inference are floors above; a result opens them on demand
     from graphglow.competitors import FitResult
-    from graphglow.inference.explain import Explainer, Explanation
-    from graphglow.inference.explain_pair import PairExplanation
+    from graphglow.explain import Explanation
     from graphglow.inference.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
@@ -334,8 +334,8 @@ class TransferResult(RunResult):
     ) -> "Explanation":
         """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
 
-        Exact, for backbones whose scores are a sum over neighbours; others are refused. Under an
-        evidence learner, refined edges among them say which evidence they stand on.
+        Exact for the last layer, for backbones whose scores are a sum over neighbours; others are
+        refused.
 
         Args:
             node: Its own id; its index where the graph has no ids.
@@ -343,7 +343,9 @@ class TransferResult(RunResult):
             label: The class to explain; by default the predicted one.
             against: Explain the lead over this class instead of the score itself.
         """
-        return self._explainer.explain(node, top_k=top_k, label=label, against=against)
+        from graphglow.explain import explain_result
+
+        return explain_result(self, node, top_k, label=label, against=against)
 
     def module(self) -> nn.Module:
         """The trained GNN as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
@@ -356,24 +358,29 @@ class TransferResult(RunResult):
 
         return ResultModule(self)
 
-    def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
         """Say which evidence speaks for and against two nodes being of one class.
 
         Only under an evidence learner; any two nodes will do, joined or not.
 
         Args:
-            u: The one node's own id; its index where the graph has no ids.
+            u: The one node's id; its index where the graph has no ids.
             v: The other's.
         """
-        from graphglow.inference.explain_pair import explain_result_pair
+        raise InputError(
+            "Pairs are explained under an evidence learner only: the paper's compares embeddings "
+            "and has no evidence to name. Transfer with the learner universal."
+        )
 
-        return explain_result_pair(self, u, v)
+    def edge_probabilities(self, node: int) -> dict[int, float]:
+        """How likely the refined edges of a node join one class, by their other end."""
+        return {}
 
-    @cached_property
-    def _explainer(self) -> "Explainer":
-        from graphglow.inference.explain import Explainer
+    def message_rows(self, node: int, adj: SparseMatrix) -> tuple[Tensor, Tensor]:
+        """Weights of the messages that a node hears over ``adj`` and the learned graph: [1, N]."""
+        from graphglow.inference.refined_graph import OperatorRows
 
-        return Explainer(self)
+        return OperatorRows(adj, *self.message_graph).parts(slice(node, node + 1))
 
     def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
         """The learned structure: each node's ``top_k`` strongest incoming message-passing edges.
@@ -499,7 +506,7 @@ def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> Tr
 
         return evidence_result(data, tensors, meta, measured, origin)
     data = check_graph(data)
-    graph = graph_of(data)
+    graph = training_graph(data)
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
     settings = current_settings(meta["config"]) | {"device": "cpu"}
     config = PaperConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})

@@ -15,7 +15,7 @@ from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.lab.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.lab.paper.cells import Cell
-from graphglow.lab.search.settings import Settings, config_of
+from graphglow.lab.settings import Settings, config_of
 from graphglow.pretrained import UNTRAINED, evidence_learner
 from graphglow.settings import (
     LARGEST_SEED,

@@ -54,7 +54,7 @@ from graphglow.lab.runs.rows import (
     shortened,
 )
 from graphglow.lab.runs.run import cell_facts, failed_row, lesson_of, perform, teach
-from graphglow.lab.search.settings import Settings
+from graphglow.lab.settings import Settings
 from graphglow.storage import append_line
 from graphglow.workers.executor import (
     RunFailed,

@@ -16,7 +16,6 @@ from torch_geometric.data import Data
 from graphglow.competitors import FitResult, fit_many
 from graphglow.errors import InputError
 from graphglow.graph.perturb import PERTURBATIONS
-from graphglow.lab.bench.measure import reset_peak
 from graphglow.lab.paper import EVIDENCE
 from graphglow.lab.paper.cells import Cell
 from graphglow.lab.provenance import provenance
@@ -33,7 +32,7 @@ from graphglow.paper import Structure
 from graphglow.pretrained import Learner, LearnerName
 from graphglow.settings import PaperConfig, RunConfig, TransferConfig
 from graphglow.training import EvidenceResult, TransferResult, transfer_many
-from graphglow.training.device import resolve_device
+from graphglow.training.device import reset_peak_memory, resolve_device
 from graphglow.training.transfer import StructureObserver, transfer
 from graphglow.workers.executor import RunFailed
 
@@ -111,8 +110,7 @@ def _rows(
     device = resolve_device(configs[0].device)
     if cell.timed and device.type == "cuda":
         _train(cell.method, data, [replace(configs[0], epochs=WARM_UP)], learners[:1])
-    if device.type == "cpu":
-        reset_peak(device)
+    reset_peak_memory(device)
     seen = _Seen(data, cell.observe_every) if cell.observe_every else None
     results = _train(cell.method, data, configs, learners, seen)
     alone = len(results) == 1 and seen is None

@@ -1,1 +1,0 @@
-"""Search of settings on validation accuracy, and the file of settings that it writes."""
