@@ -59,7 +59,7 @@ from graphglow.lab.runs.reproduce import found_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import chosen
 from graphglow.storage import append_line
-from graphglow.training.device import peak_memory_bytes, reset_peak_memory, resolve_device
+from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from measuring import random_graph
 
 Row = dict[str, Any]

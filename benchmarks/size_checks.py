@@ -43,7 +43,7 @@ from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
-from graphglow.training.device import resolve_device
+from graphglow.device import resolve_device
 from graphglow.workers.blocks import mapped
 from measuring import Row, median_seconds, random_graph, stamped
 

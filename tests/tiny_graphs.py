@@ -13,7 +13,7 @@ from graphglow.graph.split import with_random_split
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
 from graphglow.training.adam import Adam
-from graphglow.training.task import GraphTask, Trained
+from graphglow.gnn.train import GNNTask
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 WIDTH = 6

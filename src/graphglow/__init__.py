@@ -100,11 +100,10 @@ if TYPE_CHECKING:
     from graphglow.settings import PretrainConfig as PretrainConfig
     from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
-    from graphglow.training import TransferResult as TransferResult
-    from graphglow.training import pretrain as pretrain
-    from graphglow.training import transfer as transfer
-    from graphglow.training import transfer_many as transfer_many
-    from graphglow.training.checkpoint import Checkpoints as Checkpoints
+    from graphglow.training.result import TransferResult as TransferResult
+    from graphglow.pretrain import pretrain as pretrain
+    from graphglow.transfer import transfer as transfer
+    from graphglow.checkpoint import Checkpoint as Checkpoints
 
 
 def __getattr__(name: str) -> Any:

@@ -31,7 +31,7 @@ from graphglow.linalg.pairs import is_edge
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
 from graphglow.training.checkpoint import Parts
-from graphglow.training.device import resolve_device
+from graphglow.device import resolve_device
 from graphglow.training.sharing import sharing
 
 AUDIT = "audit"

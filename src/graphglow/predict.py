@@ -33,8 +33,8 @@ from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
-from graphglow.training.device import resolve_device
-from graphglow.training.metrics import metrics_of
+from graphglow.device import resolve_device
+from graphglow.metrics import metrics_of
 from graphglow.training.sharing import sharing
 
 if TYPE_CHECKING:  # which imports this

@@ -17,13 +17,14 @@ from graphglow.graph.check import MASKS, one_graph
 from graphglow.graph.graph import normalised_adjacency, normalised_features
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.ops import EPS
-from graphglow.paper import Structure, StructureLearner
+from graphglow.paper.pivots import EPS
+from graphglow.gnn import Structure
+from graphglow.paper import StructureLearner
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
 from graphglow.settings import PaperConfig
-from graphglow.training.device import check_runnable, memory_advice, resolve_device
-from graphglow.training.transfer import transfer
+from graphglow.device import out_of_memory_hint, resolve_device
+from graphglow.transfer import transfer
 
 Mode = Literal["replace", "augment"]
 

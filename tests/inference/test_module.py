@@ -7,7 +7,7 @@ from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.settings import TransferConfig
-from graphglow.training import transfer
+from graphglow.transfer import transfer
 from tiny_graphs import learner, small_data, transfer_config
 
 ABLE = ("appnp", "gcn", "gcnii", "gpr")

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.inference.refined_graph import strongest_edges
-from graphglow.paper import BlendedStructure, FixedStructure
+from graphglow.gnn import FixedStructure
+from graphglow.paper import BlendedStructure
 from tiny_graphs import float64, learner, small_data
 
 N = 24

@@ -4,7 +4,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from graphglow.ops import similarity
+from graphglow.paper.pivots import similarity
 from graphglow.ops.dense import dense_gamma, propagate_dense
 
 CASES = {  # name -> kernel, heads, threshold

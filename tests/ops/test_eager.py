@@ -4,7 +4,8 @@ import pytest
 import torch
 from propagate_inputs import CASES, inputs
 
-from graphglow.ops.eager import eager, similarity
+from graphglow.ops.eager import eager
+from graphglow.paper.pivots import similarity
 
 
 def literal_gamma(q, k, threshold, kernel, heads):

@@ -10,7 +10,8 @@ import torch
 
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.linalg.triton_support import kernels_for
-from graphglow.ops.embeddings import CONSTANT_COLUMNS, SHORTEST, unit_heads
+from graphglow.ops.embeddings import CONSTANT_COLUMNS
+from graphglow.paper.learner import SHORTEST, unit_heads
 from interpreted import DEVICE, KERNEL_TEST, kernels, on_a_gpu
 
 pytest.importorskip("triton")

@@ -5,9 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.ops import EPS, propagate_over, similarity
+from graphglow.paper.pivots import EPS, propagate_over, similarity
 from graphglow.paper import PivotStructure, StructureLearner
-from graphglow.paper.latent import KNNStructure
+from graphglow.paper.pivots import KNNStructure
 from graphglow.settings import LearnerConfig
 
 

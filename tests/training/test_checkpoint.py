@@ -16,8 +16,9 @@ import graphglow
 from graphglow.errors import InputError
 from graphglow.graph import load_graph
 from graphglow.storage import load_tensors
-from graphglow.training import TransferResult, checkpoint
-from graphglow.training.loop import Loop
+from graphglow.training import checkpoint
+from graphglow.training.result import TransferResult
+from graphglow.gnn.train import Loop
 from tiny_graphs import learner, objective, pretrain_config, task, transfer_config
 
 

@@ -5,8 +5,8 @@ import torch
 
 from graphglow import InputError, TransferConfig, transfer
 from graphglow.graph import training_graph
-from graphglow.paper.objective import supervised_loss
-from graphglow.training.task import accuracy, balancing
+from graphglow.gnn.train import cross_entropy
+from graphglow.gnn.train import accuracy, balancing
 from tiny_graphs import small_data
 
 

@@ -8,8 +8,8 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.graph import prepare
-from graphglow.training.loop import Epoch, Loop
-from graphglow.training.task import GraphTask
+from graphglow.gnn.train import Epoch, Loop
+from graphglow.gnn.train import GNNTask
 from tiny_graphs import (
     WIDTH,
     close_histories,

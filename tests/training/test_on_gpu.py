@@ -8,9 +8,12 @@ import torch
 
 from graphglow.competitors import METHODS, fit
 from graphglow.graph import prepare
-from graphglow.training import TransferResult, pretrain, transfer, transfer_many
-from graphglow.training.loop import READ_EVERY, SHORTEST_RECORDING, Loop
-from graphglow.training.task import GraphTask
+from graphglow.pretrain import pretrain
+from graphglow.training.result import TransferResult
+from graphglow.transfer import transfer
+from graphglow.gnn.train import Loop, READ_EVERY
+from graphglow.training.loop import SHORTEST_RECORDING
+from graphglow.gnn.train import GNNTask
 from tiny_graphs import (
     WIDTH,
     learner,

@@ -6,7 +6,8 @@ import sys
 import pytest
 import torch
 
-from graphglow.training.loop import WARM_UP, Replay
+from graphglow.gnn.replay import Replay
+from graphglow.training.loop import WARM_UP
 
 CPU = torch.device("cpu")
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from graphglow.graph import prepare
-from graphglow.paper.objective import supervised_loss
-from graphglow.training.refine import refine
-from graphglow.training.task import GraphTask, accuracy
+from graphglow.gnn.train import cross_entropy
+from graphglow.paper.algorithms import refinements
+from graphglow.gnn.train import GNNTask, accuracy
 from tiny_graphs import (
     WIDTH,
     computing_in_float64,

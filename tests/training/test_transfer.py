@@ -15,9 +15,9 @@ from graphglow.competitors import fit
 from graphglow.competitors.gnns import GNNConfig
 from graphglow.errors import InputError
 from graphglow.pretrained import load_learner
-from graphglow.training import transfer, transfer_many
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
+from graphglow.transfer import transfer
+from graphglow.gnn.train import Loop
+from graphglow.gnn.train import accuracy
 from tiny_graphs import (
     WIDTH,
     learner,

@@ -6,7 +6,8 @@ import torch
 from graphglow.errors import InputError
 from graphglow.graph import prepare
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.training import PaperResult, TransferResult, transfer, transfer_many
+from graphglow.training.result import PaperResult, TransferResult
+from graphglow.transfer import transfer
 from tiny_graphs import (
     close_histories,
     computing_in_float64,

@@ -18,7 +18,8 @@ from graphglow.errors import InputError, StoppedError
 from graphglow.graph.files import pair_of_tables
 from graphglow.graph.table_file import require_pyarrow
 from graphglow.storage import check_folder, claimed
-from graphglow.training.checkpoint import Checkpoints, Parts, RunFolder
+from graphglow.checkpoint import Checkpoint
+from graphglow.training.checkpoint import Parts, RunFolder
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 

@@ -13,8 +13,8 @@ from graphglow.graph.write import prediction_file
 from graphglow.predict import Prediction, Scores
 from graphglow.pretrained import UNIVERSAL, learner_file
 from graphglow.settings import Device
-from graphglow.training import TransferResult
-from graphglow.training.device import resolve_device
+from graphglow.training.result import TransferResult
+from graphglow.device import resolve_device
 
 BEST = 3  # channels that are shown
 

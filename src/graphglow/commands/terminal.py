@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from rich.table import Table
 
 if TYPE_CHECKING:  # these import torch
-    from graphglow.training import Epoch
-    from graphglow.training.loop import OnEpoch
+    from graphglow.gnn.train import Epoch
+    from graphglow.gnn.train import OnEpoch
 
 
 def interactive() -> bool:

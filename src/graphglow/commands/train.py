@@ -22,11 +22,11 @@ from graphglow.pretrained import (
     load_learner,
 )
 from graphglow.settings import PaperConfig, PretrainConfig, TransferConfig
-from graphglow.training import TransferResult
-from graphglow.training.checkpoint import Checkpoints
-from graphglow.training.device import peak_memory_bytes, resolve_device
+from graphglow.training.result import TransferResult
+from graphglow.checkpoint import Checkpoint
+from graphglow.device import peak_memory_bytes, resolve_device
 from graphglow.training.evidence import INPUT_WEIGHTS
-from graphglow.training.pretrain import pretrain_structure
+from graphglow.paper.algorithms import pretrain_structure
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:

@@ -16,9 +16,10 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least
 from graphglow.graph.check import MADE
 from graphglow.linalg.sparse import SparseMatrix, csr_tensor
-from graphglow.ops import EPS
-from graphglow.ops.chunked import row_blocks
-from graphglow.paper import BlendedStructure, FixedStructure, PivotStructure, Structure
+from graphglow.paper.pivots import EPS
+from graphglow.paper.pivots import row_blocks
+from graphglow.gnn import FixedStructure, Structure
+from graphglow.paper import BlendedStructure, PivotStructure
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult

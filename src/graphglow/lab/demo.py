@@ -34,7 +34,7 @@ from graphglow.lab.open_world.targets import few_labels
 from graphglow.lab.provenance import provenance
 from graphglow.pretrained import evidence_learner
 from graphglow.settings import Device
-from graphglow.training.device import resolve_device
+from graphglow.device import resolve_device
 from graphglow.workers.executor import open_executor, result_of
 
 OTHERS = ("gcn", "bag-gcn", "logistic")

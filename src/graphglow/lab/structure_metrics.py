@@ -17,9 +17,10 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.graph.graph import undirected_edges
-from graphglow.ops import EPS
-from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
-from graphglow.paper import BlendedStructure, PivotStructure, Structure
+from graphglow.paper.pivots import EPS
+from graphglow.paper.pivots import BLOCK_ELEMENTS, row_blocks
+from graphglow.gnn import Structure
+from graphglow.paper import BlendedStructure, PivotStructure
 
 
 class GraphFacts(NamedTuple):

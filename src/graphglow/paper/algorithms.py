@@ -44,7 +44,7 @@ class Refinement:
 
     Shapes:
         z [N, D] the embeddings that the structure was inferred from; logits [N, C];
-        active [] whether this step counts, None if it does
+        active [] whether this step counts
     """
 
     z: Tensor
@@ -52,7 +52,7 @@ class Refinement:
     structure: PivotStructure
     latent: Structure
     logits: Tensor
-    active: Tensor | None
+    active: Tensor
 
 
 def refinements(
@@ -73,7 +73,7 @@ def refinements(
     encoded = gnn.encode(graph, dropout)
     z, eta = encoded.z0, config.structure_momentum
     first: PivotStructure | None = None
-    active: Tensor | None = None
+    active = torch.ones((), dtype=torch.bool, device=z.device)
     for step in range(1, config.refinements + 1):
         structure = learner.structure(z, pivots)
         first = first or structure
@@ -84,10 +84,9 @@ def refinements(
         yield Refinement(z, encoded, structure, latent, logits, active)
         if config.tolerance > 0 and step < config.refinements:
             change, size = (z_next - z).detach().square().sum(), z.detach().square().sum()
-            moving = change > config.tolerance * size
-            if not z.is_cuda and not moving:
+            active = active & (change > config.tolerance * size)
+            if not z.is_cuda and not active:
                 return
-            active = moving if active is None else active & moving
         z = z_next
 
 
@@ -98,7 +97,7 @@ def last_refinement(
     """Make an evaluation pass and return its last step that counts."""
     last: Refinement | None = None
     for step in refinements(gnn, learner, graph, pivots, config):
-        if last is not None and step.active is not None:
+        if last is not None:
             step = replace(step, logits=torch.where(step.active, step.logits, last.logits))
         last = step
     assert last is not None
@@ -260,16 +259,13 @@ def reinforced(alpha: Tensor, draws: list[Tensor], loss_on: Callable[[Tensor], T
     return losses.mean() + score - score.detach()
 
 
-def over_refinements(losses: list[Tensor], active: list[Tensor | None]) -> tuple[Tensor, Tensor]:
+def over_refinements(losses: list[Tensor], active: list[Tensor]) -> tuple[Tensor, Tensor]:
     """The first loss plus the mean of the others that count, and how many count in all."""
-    first, *others = losses
-    counts = (
-        torch.stack([torch.ones_like(first) if a is None else a.to(first) for a in active[1:]])
-        if others
-        else first.new_zeros(1)
-    )  # [T - 1]
-    mean = (torch.stack(others) * counts).sum() / counts.sum().clamp_min(1) if others else 0.0
-    return first + mean, 1 + counts.sum().long()
+    if len(losses) == 1:
+        return losses[0], active[0].long()
+    counts = torch.stack(active[1:]).to(losses[0])  # [T - 1]
+    others = (torch.stack(losses[1:]) * counts).sum() / counts.sum().clamp_min(1)
+    return losses[0] + others, 1 + counts.sum().long()
 
 
 def by_weight(uniform: Tensor, weight: Tensor) -> Tensor:

@@ -20,8 +20,9 @@ from graphglow.lab.structure_metrics import (
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent
-from graphglow.training import EvidenceResult, TransferResult
-from graphglow.training.loop import Epoch
+from graphglow.training.evidence import EvidenceResult
+from graphglow.training.result import TransferResult
+from graphglow.gnn.train import Epoch
 
 TOP_K = 16
 """Strongest incoming edges of each node that make up the refined graph."""

@@ -1,10 +1,10 @@
 """Training: the inner loop, Algorithm 2 (pretrain) and Algorithm 3 (transfer)."""
 
 from graphglow.training.evidence import EvidenceResult
-from graphglow.training.loop import Epoch
-from graphglow.training.pretrain import pretrain
+from graphglow.gnn.train import Epoch
+from graphglow.pretrain import pretrain
 from graphglow.training.result import PaperResult, TransferResult
-from graphglow.training.transfer import transfer, transfer_many
+from graphglow.transfer import transfer
 
 __all__ = [
     "Epoch",

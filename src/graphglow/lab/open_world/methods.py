@@ -23,15 +23,15 @@ from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.paper import FixedStructure
+from graphglow.gnn import FixedStructure
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
-from graphglow.training import transfer
-from graphglow.training.device import resolve_device
+from graphglow.transfer import transfer
+from graphglow.device import resolve_device
 from graphglow.training.evidence import refined_by
-from graphglow.training.loop import Loop
-from graphglow.training.metrics import metrics_of
-from graphglow.training.task import GraphTask
+from graphglow.gnn.train import Loop
+from graphglow.metrics import metrics_of
+from graphglow.gnn.train import GNNTask
 
 NAMES = {
     "gcn": "GCN",

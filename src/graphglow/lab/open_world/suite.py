@@ -53,7 +53,7 @@ from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.settings import Device
 from graphglow.storage import append_line
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.device import resolve_device
+from graphglow.device import resolve_device
 from graphglow.training.evidence import INPUT_WEIGHTS
 from graphglow.workers.executor import Workers, open_executor, result_of
 

@@ -26,7 +26,6 @@ from graphglow.settings import (
     TransferConfig,
 )
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.runs import NO_LONGER
 from graphglow.workers.executor import ray_address
 
 TargetConfig = RunConfig | TransferConfig

@@ -24,7 +24,7 @@ from graphglow.paper import StructureLearner
 from graphglow.pretrained import Learner, load_learner
 from graphglow.settings import PretrainConfig
 from graphglow.storage import atomic_path
-from graphglow.training import pretrain
+from graphglow.pretrain import pretrain
 
 
 def load_with_split(name: str, data_root: Path | None) -> Data:

@@ -28,12 +28,13 @@ from graphglow.lab.structure_metrics import (
     heard_over_pivots,
     structure_metrics,
 )
-from graphglow.paper import Structure
+from graphglow.gnn import Structure
 from graphglow.pretrained import Learner, LearnerName
 from graphglow.settings import PaperConfig, RunConfig, TransferConfig
-from graphglow.training import EvidenceResult, TransferResult, transfer_many
-from graphglow.training.device import reset_peak_memory, resolve_device
-from graphglow.training.transfer import StructureObserver, transfer
+from graphglow.training.evidence import EvidenceResult
+from graphglow.training.result import TransferResult
+from graphglow.device import reset_peak_memory, resolve_device
+from graphglow.transfer import StructureObserver, transfer
 from graphglow.workers.executor import RunFailed
 
 OF_THE_RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
