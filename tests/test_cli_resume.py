@@ -12,8 +12,6 @@ import pytest
 import torch
 
 import graphglow
-from graphglow.checkpoint import Checkpoint
-from graphglow.gnn.train import GNNTask
 
 FAST = ["--num-pivots", "8", "--refinements", "2", "--device", "cpu"]
 SAVED = ["--epochs", "9", "--checkpoint-seconds", "0"]

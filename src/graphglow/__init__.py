@@ -27,7 +27,7 @@ _HOMES = {
     "Audit": "graphglow.audit",
     "AuditEdges": "graphglow.audit",
     "Auditor": "graphglow.auditing",
-    "Checkpoints": "graphglow.training.checkpoint",
+    "Checkpoint": "graphglow.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
     "EvidencePretrainConfig": "graphglow.evidence.pretraining",
     "Explanation": "graphglow.explain",
@@ -44,7 +44,7 @@ _HOMES = {
     "RefineStructure": "graphglow.pyg_api",
     "StructureLearner": "graphglow.paper",
     "TransferConfig": "graphglow.settings",
-    "TransferResult": "graphglow.training",
+    "TransferResult": "graphglow.training.result",
     "audit": "graphglow.audit",
     "compare": "graphglow.compare",
     "describe": "graphglow.graph.describe",
@@ -53,24 +53,22 @@ _HOMES = {
     "fit_many": "graphglow.competitors",
     "load_graph": "graphglow.graph",
     "load_learner": "graphglow.pretrained",
-    "ops": "graphglow.ops",
     "predict": "graphglow.predict",
-    "pretrain": "graphglow.training",
+    "pretrain": "graphglow.pretrain",
     "refine": "graphglow.refine",
     "synthetic_graph": "graphglow.graph",
     "to_networkx": "graphglow.graph.write",
-    "transfer": "graphglow.training",
-    "transfer_many": "graphglow.training",
+    "transfer": "graphglow.transfer",
     "write_graph": "graphglow.graph",
 }
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from graphglow import ops as ops
     from graphglow.audit import Audit as Audit
     from graphglow.audit import AuditEdges as AuditEdges
     from graphglow.audit import audit as audit
     from graphglow.auditing import Auditor as Auditor
+    from graphglow.checkpoint import Checkpoint as Checkpoint
     from graphglow.compare import compare as compare
     from graphglow.competitors import METHODS as METHODS
     from graphglow.competitors import FitResult as FitResult
@@ -91,6 +89,7 @@ if TYPE_CHECKING:
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
+    from graphglow.pretrain import pretrain as pretrain
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.pyg_api import RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
@@ -101,9 +100,7 @@ if TYPE_CHECKING:
     from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
     from graphglow.training.result import TransferResult as TransferResult
-    from graphglow.pretrain import pretrain as pretrain
     from graphglow.transfer import transfer as transfer
-    from graphglow.checkpoint import Checkpoint as Checkpoints
 
 
 def __getattr__(name: str) -> Any:
@@ -111,7 +108,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'graphglow' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    return module if name == "ops" else getattr(module, name)
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:
@@ -122,7 +119,7 @@ class _Package(ModuleType):
     """Keeps ``graphglow.predict`` the function where Python would put the module of its name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__ and name != "ops":
+        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__:
             value = getattr(value, name)
         super().__setattr__(name, value)
 

@@ -17,6 +17,7 @@ from torch_geometric.transforms import BaseTransform
 
 from graphglow.auditing import Auditor, FalseShare, Findings
 from graphglow.checks import at_least, in_unit_interval, true_or_false
+from graphglow.device import resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
@@ -31,7 +32,6 @@ from graphglow.linalg.pairs import is_edge
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
 from graphglow.training.checkpoint import Parts
-from graphglow.device import resolve_device
 from graphglow.training.sharing import sharing
 
 AUDIT = "audit"

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
+from graphglow.device import resolve_device
 from graphglow.errors import InputError, InputWarning
 from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
@@ -31,10 +32,9 @@ from graphglow.graph.check import MASKS, checked_labels
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
+from graphglow.metrics import metrics_of
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
-from graphglow.device import resolve_device
-from graphglow.metrics import metrics_of
 from graphglow.training.sharing import sharing
 
 if TYPE_CHECKING:  # which imports this

@@ -10,20 +10,20 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.transforms import BaseTransform
 
 from graphglow.checks import at_least, one_of
+from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.gnn import Structure
 from graphglow.graph import check_graph
 from graphglow.graph.check import MASKS, one_graph
 from graphglow.graph.graph import normalised_adjacency, normalised_features
 from graphglow.inference.refined_graph import strongest_edges, without_edges
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper.pivots import EPS
-from graphglow.gnn import Structure
 from graphglow.paper import StructureLearner
+from graphglow.paper.pivots import EPS
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
 from graphglow.settings import PaperConfig
-from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.transfer import transfer
 
 Mode = Literal["replace", "augment"]
@@ -65,7 +65,7 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         top_k: Edges kept for each node, the strongest; by default about as many in all as the input
             has, as in :func:`graphglow.refine`.
         config: Settings of the transfer under the paper's learner. Without labels only ``encoder``,
-            ``num_layers``, ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend``
+            ``num_layers``, ``input_weight``, ``num_pivots``, ``seed``
             and ``device`` count.
         use_labels: True requires labels and a split, False ignores them; None uses them if there.
 
@@ -198,7 +198,6 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         config, learner = self.config, self.learner
         assert isinstance(learner, StructureLearner)
         device = resolve_device(config.device)
-        check_runnable(config, learner, device)
         num_nodes, num_features = checked.x.shape
         generator = torch.Generator().manual_seed(config.seed)
         width = learner.config.embedding_size
@@ -206,13 +205,11 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         pivots = torch.randperm(num_nodes, generator=generator)[: config.num_pivots]
         adj = normalised_adjacency(checked.edge_index, checked.get("edge_weight"), num_nodes)
         adj = adj.to(device)
-        with memory_advice(num_nodes, config):
+        with out_of_memory_hint("refining the graph", "fewer num_pivots"):
             z = normalised_features(checked.x).to(device) @ projection.to(device)  # [N, D]
             if config.encoder == "gcn":
                 for _ in range(config.num_layers):
                     z = adj @ z
             frozen = copy.deepcopy(learner).to(device)
-            latent = frozen.structure(
-                z - z.mean(0), pivots.to(device), backend=config.backend, precision=config.precision
-            )
+            latent = frozen.structure(z - z.mean(0), pivots.to(device))
         return checked, adj, latent

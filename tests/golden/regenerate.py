@@ -14,8 +14,8 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
     from graphglow.graph import synthetic_graph
     from graphglow.graph.split import with_random_split
     from graphglow.paper import StructureLearner
-    from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
     from graphglow.pretrain import pretrain
+    from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
     from graphglow.transfer import transfer
 
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graph import check_graph, training_graph
 from graphglow.inference.new_nodes import grown_result
+from graphglow.paper.algorithms import last_refinement
 from graphglow.settings import TransferConfig
 from graphglow.training.result import TransferResult
 from graphglow.transfer import transfer
-from graphglow.paper.algorithms import last_refinement
 from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 ABLE = sorted(name for name, kind in BACKBONES.items() if kind.inductive)

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphglow.gnn import FixedStructure
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.inference.refined_graph import strongest_edges
-from graphglow.gnn import FixedStructure
 from graphglow.paper import BlendedStructure
 from tiny_graphs import float64, learner, small_data
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from graphglow.ops.eager import eager
 from propagate_inputs import CASES, inputs
 
-from graphglow.ops.eager import eager
 from graphglow.paper.pivots import similarity
 
 

@@ -7,8 +7,19 @@ import torch
 from torch.distributions import Bernoulli
 
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.gnn.train import cross_entropy
-from graphglow.paper.objective import PROBABILITY_MARGIN, edge_probabilities, entropy_loss, frobenius, log_probability, prior_loss, prior_reward, random_signs, relaxed_bernoulli, sketch, smoothness
+from graphglow.paper.objective import (
+    PROBABILITY_MARGIN,
+    edge_probabilities,
+    entropy_loss,
+    frobenius,
+    log_probability,
+    prior_loss,
+    prior_reward,
+    random_signs,
+    relaxed_bernoulli,
+    sketch,
+    smoothness,
+)
 from graphglow.settings import ObjectiveConfig
 
 DTYPE = torch.float64

@@ -6,7 +6,6 @@ import torch
 
 from graphglow.pretrain import pretrain
 from graphglow.transfer import transfer
-from graphglow.checkpoint import Checkpoint
 from tiny_graphs import learner, pretrain_config, same_tensors, small_data, transfer_config
 
 SOURCES = [small_data(seed=1), small_data(seed=2, num_nodes=30)]

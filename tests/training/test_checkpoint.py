@@ -14,11 +14,11 @@ from dying_runs import (
 
 import graphglow
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop
 from graphglow.graph import load_graph
 from graphglow.storage import load_tensors
 from graphglow.training import checkpoint
 from graphglow.training.result import TransferResult
-from graphglow.gnn.train import Loop
 from tiny_graphs import learner, objective, pretrain_config, task, transfer_config
 
 

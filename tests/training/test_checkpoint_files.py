@@ -24,9 +24,8 @@ from graphglow.errors import InputError, InputWarning
 from graphglow.graph import prepare
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.training import checkpoint
-from graphglow.transfer import transfer
-from graphglow.checkpoint import Checkpoint
 from graphglow.training.checkpoint import graph_identity
+from graphglow.transfer import transfer
 from tiny_graphs import learner, small_data, transfer_config
 
 

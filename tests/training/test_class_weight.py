@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from graphglow import InputError, TransferConfig, transfer
-from graphglow.graph import training_graph
-from graphglow.gnn.train import cross_entropy
 from graphglow.gnn.train import accuracy, balancing
+from graphglow.graph import training_graph
 from tiny_graphs import small_data
 
 

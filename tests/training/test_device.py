@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from graphglow.device import peak_memory_bytes, resolve_device
 from graphglow.errors import InputError
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, PaperConfig
-from graphglow.device import out_of_memory_hint, peak_memory_bytes, resolve_device
 
 
 @pytest.mark.parametrize(("present", "expected"), [(True, "cuda"), (False, "cpu")])

@@ -13,23 +13,21 @@ from torch_geometric.data import Data
 import graphglow
 from command_line import ring_arrays
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn import BACKBONES, FixedStructure
 from graphglow.graph import check_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.inference.refined_graph import OperatorRows
-from graphglow.gnn import FixedStructure
 from graphglow.pretrained import load_learner
 from graphglow.settings import TransferConfig
 from graphglow.storage import load_tensors, save_tensors
 from graphglow.training import device, evidence
-from graphglow.training.result import TransferResult
-from graphglow.transfer import transfer
 from graphglow.training.evidence import (
     INPUT_WEIGHTS,
     EvidenceResult,
     input_weight_by_leave_one_out,
 )
-from graphglow.transfer import StructureObserver
+from graphglow.training.result import TransferResult
+from graphglow.transfer import StructureObserver, transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 FEW = 40

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.graph import prepare
 from graphglow.gnn.train import Epoch, Loop
-from graphglow.gnn.train import GNNTask
+from graphglow.graph import prepare
 from tiny_graphs import (
     WIDTH,
     close_histories,

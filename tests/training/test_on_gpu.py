@@ -5,15 +5,14 @@ pytest -m gpu tests/training
 
 import pytest
 import torch
+from graphglow.training.loop import SHORTEST_RECORDING
 
 from graphglow.competitors import METHODS, fit
+from graphglow.gnn.train import READ_EVERY, Loop
 from graphglow.graph import prepare
 from graphglow.pretrain import pretrain
 from graphglow.training.result import TransferResult
 from graphglow.transfer import transfer
-from graphglow.gnn.train import Loop, READ_EVERY
-from graphglow.training.loop import SHORTEST_RECORDING
-from graphglow.gnn.train import GNNTask
 from tiny_graphs import (
     WIDTH,
     learner,

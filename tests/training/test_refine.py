@@ -7,7 +7,7 @@ import torch
 
 from graphglow.gnn import MixedPropagation, build_gnn, stack
 from graphglow.paper import BlendedStructure
-from graphglow.paper.algorithms import last_refinement, refinements
+from graphglow.paper.algorithms import last_refinement
 from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9, 30])

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 import torch
+from graphglow.training.loop import WARM_UP
 
 from graphglow.gnn.replay import Replay
-from graphglow.training.loop import WARM_UP
 
 CPU = torch.device("cpu")
 

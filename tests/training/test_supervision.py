@@ -4,14 +4,12 @@ import itertools
 
 import pytest
 import torch
+from graphglow.training.task import LearnerLoss
 from torch_geometric.data import Data
 
 from graphglow.gnn import MixedPropagation, build_gnn
 from graphglow.paper import BlendedStructure, SampledStructure
-from graphglow.gnn.train import cross_entropy
 from graphglow.paper.objective import edge_probabilities, entropy_loss, log_probability
-from graphglow.paper.algorithms import refinements
-from graphglow.training.task import LearnerLoss
 from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9])

@@ -5,10 +5,8 @@ import copy
 import pytest
 import torch
 
+from graphglow.gnn.train import accuracy
 from graphglow.graph import prepare
-from graphglow.gnn.train import cross_entropy
-from graphglow.paper.algorithms import refinements
-from graphglow.gnn.train import GNNTask, accuracy
 from tiny_graphs import (
     WIDTH,
     computing_in_float64,

@@ -16,7 +16,7 @@ from graphglow.gnn.propagation import Dropout, MixedPropagation, Structure
 from graphglow.gnn.replay import Replay
 from graphglow.graph import Graph
 from graphglow.settings import ModelConfig
-from graphglow.storage import prefixed, within
+from graphglow.storage import prefixed
 
 READ_EVERY = 25
 """Epochs between two looks at a GPU's scores; a CPU's are read after each."""

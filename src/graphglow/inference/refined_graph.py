@@ -14,12 +14,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least
+from graphglow.gnn import FixedStructure, Structure
 from graphglow.graph.check import MADE
 from graphglow.linalg.sparse import SparseMatrix, csr_tensor
-from graphglow.paper.pivots import EPS
-from graphglow.paper.pivots import row_blocks
-from graphglow.gnn import FixedStructure, Structure
 from graphglow.paper import BlendedStructure, PivotStructure
+from graphglow.paper.pivots import EPS, row_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult

@@ -16,11 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.graph.graph import undirected_edges
-from graphglow.paper.pivots import EPS
-from graphglow.paper.pivots import BLOCK_ELEMENTS, row_blocks
 from graphglow.gnn import Structure
+from graphglow.graph.graph import undirected_edges
 from graphglow.paper import BlendedStructure, PivotStructure
+from graphglow.paper.pivots import BLOCK_ELEMENTS, EPS, row_blocks
 
 
 class GraphFacts(NamedTuple):

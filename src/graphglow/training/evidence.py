@@ -2,7 +2,46 @@
 
 The frozen learner makes a structure S of the graph, in closed form. The GNN reads the graph's own
 features, and its messages pass over ``lambda A + (1 - lambda) S`` (Eq. 12). Where the settings name
-no lambda, a GNN is trained for each of :data:`INPUT_WEIGHTS = (0.0, 0.5, 1.0)
+no lambda, a GNN is trained for each of :data:`INPUT_WEIGHTS`, and the best on validation nodes is
+kept.
+
+Differs from the paper: S does not change while the GNN trains, and lambda may be chosen.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from graphglow.checks import in_unit_interval
+from graphglow.device import (
+    check_fits,
+    out_of_memory_hint,
+    peak_memory_bytes,
+    reset_peak_memory,
+    resolve_device,
+)
+from graphglow.errors import InputError
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.gnn import Backbone, FixedStructure
+from graphglow.gnn.train import Epoch, GNNTask, Loop, OnEpoch, freeze
+from graphglow.graph import Graph, check_graph, training_graph
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.settings import TransferConfig
+from graphglow.storage import prefixed, within
+from graphglow.training.result import TransferResult, loaded_gnn
+from graphglow.training.verdict import Accuracies, Share, homophily
+
+if TYPE_CHECKING:
+    from graphglow.explain import Explanation
+
+INPUT_WEIGHTS = (0.0, 0.5, 1.0)
 """lambda: the refined graph alone, both graphs, the input graph alone."""
 EPOCHS_UNSEEN = 100
 """Epochs where no validation node says when to stop."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
 from graphglow.gnn.propagation import Encoded, Structure
@@ -23,7 +24,6 @@ from graphglow.graph.check import MADE
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.device import out_of_memory_hint
 from graphglow.metrics import metrics_of
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, Refinement, last_refinement
