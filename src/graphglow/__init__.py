@@ -50,7 +50,6 @@ _HOMES = {
     "describe": "graphglow.graph.describe",
     "explain_pair": "graphglow.explain",
     "fit": "graphglow.competitors",
-    "fit_many": "graphglow.competitors",
     "load_graph": "graphglow.graph",
     "load_learner": "graphglow.pretrained",
     "predict": "graphglow.predict",
@@ -73,7 +72,6 @@ if TYPE_CHECKING:
     from graphglow.competitors import METHODS as METHODS
     from graphglow.competitors import FitResult as FitResult
     from graphglow.competitors import fit as fit
-    from graphglow.competitors import fit_many as fit_many
     from graphglow.errors import InputError as InputError
     from graphglow.errors import InputWarning as InputWarning
     from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner

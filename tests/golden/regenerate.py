@@ -57,8 +57,6 @@ MODEL = {
     "tolerance": 0.0,
     "learning_rate": 0.02,
     "weight_decay": 5e-4,
-    "backend": "eager",
-    "precision": "float32",
     "capture": False,
     "seed": 11,
     "device": "cpu",

@@ -1,4 +1,4 @@
-"""The training loop: a step, then a validation pass; the best epoch is kept, and ends it in time."""
+"""The one training loop: epochs of a step and a validation pass, the best of which is kept."""
 
 import math
 from abc import ABC, abstractmethod

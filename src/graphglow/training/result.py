@@ -449,9 +449,7 @@ class PaperResult(TransferResult):
         On the device that the result was trained on.
         """
         with out_of_memory_hint(f"predicting {self.graph.name}", NEEDS_LESS):
-            return last_refinement(
-                self.gnn, self.learner, self.graph, self.pivots, self.config
-            )
+            return last_refinement(self.gnn, self.learner, self.graph, self.pivots, self.config)
 
     @property
     def logits(self) -> Tensor:
