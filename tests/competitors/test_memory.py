@@ -7,9 +7,9 @@ import pytest
 import torch
 from small_fits import config_of, float64, small_data
 
+from graphglow import device as memory
 from graphglow.competitors import METHODS, fit
 from graphglow.errors import InputError
-from graphglow.training import device as memory
 
 CPU = torch.device("cpu")
 

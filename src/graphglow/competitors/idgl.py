@@ -224,7 +224,7 @@ class IDGL(Model):
         return self.cut(unit @ unit[self.anchors].T)
 
     def cut(self, similarity: Tensor) -> Tensor:
-        """Zero where it is at most epsilon; from 1 on everything, also what rounding made larger."""
+        """Zero where it is at most epsilon; from 1 on everything, rounding included."""
         threshold = self.config.threshold
         return similarity.masked_fill(similarity <= threshold + (threshold >= 1), 0)
 
