@@ -200,7 +200,7 @@ def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
             made = evidence_learner().refine(data, seed=seed, device=device)
         spent = time.process_time() - began
         assert made.probabilities is not None
-        views = {view: made.known.second.first.views[view] for view in ("x", "link")}
+        views = {view: made.known.views[view] for view in ("x", "link")}
         whole = whole or views
         moved = [(rows @ rows.T - whole[view] @ whole[view].T).abs().max()
                  for view, rows in views.items()]  # fmt: skip

@@ -26,13 +26,14 @@ ORDER = (
     "auditing",
     "pretrained",
     "metrics",
+    "messages",
     "training",
     "transfer",
     "pretrain",
     "predict",
-    "inference",
     "refine",
     "explain",
+    "new_nodes",
     "audit",
     "sklearn_api",
     "pyg_api",
@@ -45,7 +46,8 @@ ORDER = (
 )
 TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
-    ("result.py", "inference"),
+    ("result.py", "new_nodes"),
+    ("result.py", "pyg_api"),
     ("result.py", "competitors"),
     ("result.py", "explain"),
     ("evidence.py", "explain"),

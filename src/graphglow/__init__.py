@@ -25,7 +25,7 @@ from graphglow.version import __version__ as __version__
 _HOMES = {
     "METHODS": "graphglow.competitors",
     "Audit": "graphglow.audit",
-    "AuditEdges": "graphglow.audit",
+    "AuditEdges": "graphglow.pyg_api",
     "Auditor": "graphglow.auditing",
     "Checkpoint": "graphglow.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
@@ -36,7 +36,7 @@ _HOMES = {
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
     "LearnerConfig": "graphglow.settings",
-    "NewPredictions": "graphglow.inference.new_nodes",
+    "NewPredictions": "graphglow.new_nodes",
     "ObjectiveConfig": "graphglow.settings",
     "PaperConfig": "graphglow.settings",
     "Prediction": "graphglow.predict",
@@ -64,7 +64,6 @@ __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
     from graphglow.audit import Audit as Audit
-    from graphglow.audit import AuditEdges as AuditEdges
     from graphglow.audit import audit as audit
     from graphglow.auditing import Auditor as Auditor
     from graphglow.checkpoint import Checkpoint as Checkpoint
@@ -83,12 +82,13 @@ if TYPE_CHECKING:
     from graphglow.graph import write_graph as write_graph
     from graphglow.graph.describe import describe as describe
     from graphglow.graph.write import to_networkx as to_networkx
-    from graphglow.inference.new_nodes import NewPredictions as NewPredictions
+    from graphglow.new_nodes import NewPredictions as NewPredictions
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
     from graphglow.pretrain import pretrain as pretrain
     from graphglow.pretrained import load_learner as load_learner
+    from graphglow.pyg_api import AuditEdges as AuditEdges
     from graphglow.pyg_api import RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
     from graphglow.settings import LearnerConfig as LearnerConfig

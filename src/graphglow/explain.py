@@ -506,7 +506,7 @@ def explain_known_pair(
     which = (refined.pairs == ends).all(0).nonzero()[0]
     place = int(which)
     parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
-    links = refined.known.second.first.problem.links
+    links = refined.problem.links
     around, joined = surroundings(links, ids, (first, second))
     there = bool(((edge_index[0] == first) & (edge_index[1] == second)).any())
     outcome = ("dropped", "kept")[there] if joined else ("absent", "added")[there]

@@ -20,9 +20,8 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, number, one_of
 from graphglow.device import resolve_device
 from graphglow.errors import InputError, InputWarning
-from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
+from graphglow.evidence.new_nodes import FrozenGraph, insert
 from graphglow.evidence.order import MOST, by_content, reordered
 from graphglow.evidence.problem import problem_of
 from graphglow.evidence.refined import RefinedGraph
@@ -157,11 +156,10 @@ class Prediction:
         """
         import pandas as pd
 
-        assert self.refined.final is not None
-        problem, rows = self.refined.final.problem, []
+        problem, rows = self.refined.problem, []
         fair = problem.counts[problem.classes] >= 2
         nodes, own = problem.labelled[fair], problem.classes[fair]
-        for name, channel in self.refined.final.channels.items():
+        for name, channel in self.refined.channels.items():
             p = channel.probabilities[nodes]
             if len(p) == 0 or bool((p == problem.prior).all()):
                 continue
@@ -246,7 +244,7 @@ class Prediction:
 
     @cached_property
     def _frozen(self) -> FrozenGraph:
-        return FrozenGraph.of(self.learner, self.refined)
+        return FrozenGraph.of(self.refined)
 
     def _grown(self, x: Tensor, pairs: Tensor, edge_weight: Any) -> Tensor:
         old = self.data
@@ -296,9 +294,10 @@ class Prediction:
         own = {name: facts[name] for name in ("class_names", "node_id") if facts[name] is not None}
         masks = {name: kept[name] for name in MASKS if name in kept}
         data = Data(y=kept["y"], num_nodes=len(kept["y"]), name=facts["name"], **own, **masks)
+        assert frozen.known.learner is not None
         made = cls(
             data, kept["probabilities"], kept["labelled"], kept.get("sets"), facts["coverage"],
-            frozen.learner, frozen.refined, kept["order"], facts["seed"],
+            frozen.known.learner, frozen.refined, kept["order"], facts["seed"],
         )  # fmt: skip
         vars(made)["_frozen"] = frozen
         return made

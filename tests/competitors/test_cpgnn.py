@@ -4,8 +4,6 @@ import math
 
 import pytest
 import torch
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 from small_fits import built as built_by_name
 from small_fits import config_of, float64, relabelled, seeded, shuffled, slope_error, small_data
 from torch_geometric.data import Data
@@ -18,6 +16,7 @@ from graphglow.competitors.cpgnn import (
     sinkhorn,
     weighted_neighbours,
 )
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
 
 BOTH = pytest.mark.parametrize("estimator", ["mlp", "cheb"])

@@ -4,8 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 from small_fits import MASKS, seeded
 from torch_geometric.data import Data
 
@@ -22,6 +20,7 @@ from graphglow.competitors.lds import (
     validation_halves,
 )
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
 from graphglow.linalg.sparse import SparseMatrix
 

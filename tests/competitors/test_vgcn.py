@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from graphglow.training.loop import Loop
 from small_fits import seeded, slope_error
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.competitors.vgcn import VGCN, VGCNConfig, symmetric
+from graphglow.gnn.train import Loop
 from graphglow.graph import prepare, synthetic_graph
 
 FLOAT64 = torch.float64

@@ -15,7 +15,7 @@ from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.predictor import Predictor
 from graphglow.evidence.problem import problem_of
-from graphglow.evidence.refined import RefinedGraph, refine_problem
+from graphglow.evidence.refined import RefinedGraph, refine_graph
 from graphglow.evidence.scorer import Scorer
 from graphglow.evidence.votes import Voter
 from graphglow.paper.learner import history_of
@@ -113,7 +113,7 @@ class EvidenceLearner(nn.Module):
         problem = problem_of(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
-        return refine_problem(here, problem, generator, also, each)
+        return refine_graph(here, problem, generator, also, each)
 
     def __repr__(self) -> str:
         return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"

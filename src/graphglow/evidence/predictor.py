@@ -25,7 +25,7 @@ from graphglow.evidence.channels import (
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.problem import Problem
-from graphglow.evidence.rounds import Voted
+from graphglow.evidence.rounds import GraphEvidence
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import hidden_layer
 from graphglow.evidence.votes import VOTERS, Voter, log_odds, sharpened, vote_evidence
@@ -154,7 +154,7 @@ class FinalRound:
         graph [N, N] = S; carried [N, C, R]; of_class [C, 2]; of_node [N, *]; of_graph [*]
     """
 
-    voted: Voted
+    known: GraphEvidence
     graph: SparseMatrix
     views: dict[str, Tensor]
     channels: dict[str, Channel]
@@ -165,7 +165,7 @@ class FinalRound:
 
     @property
     def problem(self) -> Problem:
-        return self.voted.second.first.problem
+        return self.known.problem
 
     def inputs(self, nodes: Tensor) -> Inputs:
         """Of nodes [K]."""
@@ -186,15 +186,14 @@ class FinalRound:
         return Inputs(odds, trust, more)
 
 
-def final_round(voted: Voted, graph: SparseMatrix) -> FinalRound:
+def final_round(known: GraphEvidence, graph: SparseMatrix) -> FinalRound:
     """Channels over the refined graph S [N, N], the stack of all, and labels carried to nodes."""
-    first, second = voted.second.first, voted.second
-    problem = first.problem
+    problem = known.problem
     with stage("views"):
-        fx = times(graph, first.views["x"])
+        fx = times(graph, known.views["x"])
         views = {"ffx": unit_(times(graph, fx)), "fx": unit_(fx)}
-    channels = {**first.channels, **second.channels, "vote": voted.vote}
-    every = first.views | second.views | views
+    channels = dict(known.channels)
+    every = known.views | views
     channels["ffx"] = ridge_channel(problem, views["ffx"])
     channels["spread_f"] = spread_channel(problem, graph)
     channels["hidden_f"] = ridge_channel(
@@ -205,17 +204,17 @@ def final_round(voted: Voted, graph: SparseMatrix) -> FinalRound:
     carried, masses = _carried(problem, channels, graph)
     places = [FIRST_CONTEXT.index(name) for name in OF_GRAPH]
     prior = problem.prior.clamp_min(1e-6)
-    share = voted.vote.probabilities.mean(0) / prior
+    share = channels["vote"].probabilities.mean(0) / prior
     degree = problem.degree.log1p()[:, None] / 4
     return FinalRound(
-        voted=voted,
+        known=known,
         graph=graph,
         views=views,
         channels=channels,
         carried=carried,
         of_class=torch.stack([prior.log(), share.clamp(1e-3, 1e3).log()], 1),
         of_node=torch.cat([masses, degree], 1),
-        of_graph=first.context[places],
+        of_graph=known.context[places],
     )
 
 
@@ -257,7 +256,8 @@ def stack_channel(problem: Problem, channels: dict[str, Channel]) -> Channel:
     for k, one in enumerate(p):
         logits += weights[of_fold, k, None] * log_odds(one[..., None], problem.prior)[..., 0]
     probabilities = (logits + problem.prior.log()).softmax(1)
-    return Channel(probabilities, leave_one_out_scores(problem, probabilities))
+    scores = leave_one_out_scores(problem, probabilities)
+    return Channel(probabilities, scores, chosen={"weights": weights[0]})
 
 
 def _stack_weights(odds: Tensor, own: Tensor, prior: Tensor, kept: Tensor) -> Tensor:

@@ -31,15 +31,13 @@ from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import FinalRound
 from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.random_graphs import random_graph
-from graphglow.evidence.refined import refine_known
+from graphglow.evidence.refined import above_chance, with_prediction
 from graphglow.evidence.rounds import (
-    FirstRound,
-    SecondRound,
-    Voted,
+    GraphEvidence,
     first_round,
     second_round,
     vote_inputs,
-    voted,
+    with_vote,
 )
 from graphglow.evidence.stages import made_smaller, stage
 from graphglow.workers.blocks import mapped
@@ -257,7 +255,7 @@ class EpisodeSampler:
         self.weights = torch.tensor(weights, dtype=torch.float64)
 
     @torch.no_grad()
-    def first(self, index: int) -> tuple[Episode, FirstRound, int]:
+    def first(self, index: int) -> tuple[Episode, GraphEvidence, int]:
         """The episode, what its first round knows, and its fold."""
         generator = torch.Generator().manual_seed(1_000_003 * self.config.seed + index)
         fold = ALL_SOURCES
@@ -273,7 +271,7 @@ class EpisodeSampler:
 
     @torch.no_grad()
     def pair_batch(
-        self, episode: Episode, problem: Problem, known: FirstRound | Voted, fold: int
+        self, episode: Episode, problem: Problem, known: GraphEvidence, fold: int
     ) -> list[PairBatch]:
         """Pairs with at most one labelled end, both classes known; nothing if there are none."""
         truth, pairs = episode.truth.to(self.device), known.pairs
@@ -289,10 +287,10 @@ class EpisodeSampler:
         return [PairBatch(fold, evidence, known.context, same, logit(problem.chance))]
 
     def class_batch(
-        self, episode: Episode, known: SecondRound | FinalRound, fold: int
+        self, episode: Episode, known: GraphEvidence | FinalRound, fold: int
     ) -> list[ClassBatch]:
         """Unlabelled nodes of classes that have a label; none, or one such class: nothing."""
-        problem = known.first.problem if isinstance(known, SecondRound) else known.problem
+        problem = known.problem
         number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
         number[problem.seen] = torch.arange(len(problem.seen), device=self.device)
         truth = number[episode.truth.to(self.device)]
@@ -301,7 +299,7 @@ class EpisodeSampler:
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        if isinstance(known, SecondRound):
+        if isinstance(known, GraphEvidence):
             odds, trust = vote_inputs(known, some)
             more = None
         else:
@@ -349,7 +347,7 @@ def second_batch(known: Known, index: int) -> list[PairBatch]:
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
         learner = _unseeing(learners, fold)
-        both = voted(learner, second_round(learner, first))
+        both = with_vote(second_round(learner, first))
         return sampler.pair_batch(episode, first.problem, both, fold)
 
 
@@ -362,8 +360,8 @@ def predict_batch(known: Known, index: int) -> list[ClassBatch]:
         if len(first.problem.seen) < 2:
             return []
         learner = _unseeing(learners, fold)
-        both = voted(learner, second_round(learner, first))
-        final = refine_known(learner, both).final
+        both = with_vote(second_round(learner, first))
+        final = with_prediction(above_chance(both)).final
         assert final is not None  # there are two classes
         return sampler.class_batch(episode, final, fold)
 

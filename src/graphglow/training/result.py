@@ -20,10 +20,11 @@ from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
 from graphglow.gnn.propagation import Encoded, Structure
 from graphglow.gnn.train import Epoch, accuracy
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
-from graphglow.graph.check import MADE
+from graphglow.graph.check import MADE, without_edges
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.messages import Messages
 from graphglow.metrics import metrics_of
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, Refinement, last_refinement
@@ -35,7 +36,7 @@ from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 if TYPE_CHECKING:  # baselines and inference are floors above; a result opens them on demand
     from graphglow.competitors import FitResult
     from graphglow.explain import Explanation
-    from graphglow.inference.new_nodes import NewPredictions
+    from graphglow.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
 GRAPH_LISTS = ("node_id", "class_names")
@@ -291,7 +292,7 @@ class TransferResult(RunResult):
         Shapes:
             x [M, F], edges [2, E], edge_weight [E]
         """
-        from graphglow.inference.new_nodes import predict_new
+        from graphglow.new_nodes import predict_new
 
         return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
 
@@ -351,7 +352,7 @@ class TransferResult(RunResult):
         graph stays. For ``torch_geometric.explain``, and whatever else asks for gradients; with
         backbones that see the graph by its normalised adjacency alone.
         """
-        from graphglow.inference.module import ResultModule
+        from graphglow.pyg_api import ResultModule
 
         return ResultModule(self)
 
@@ -375,9 +376,7 @@ class TransferResult(RunResult):
 
     def message_rows(self, node: int, adj: SparseMatrix) -> tuple[Tensor, Tensor]:
         """Weights of the messages that a node hears over ``adj`` and the learned graph: [1, N]."""
-        from graphglow.inference.refined_graph import OperatorRows
-
-        return OperatorRows(adj, *self.message_graph).parts(slice(node, node + 1))
+        return Messages(adj, *self.message_graph).rows(slice(node, node + 1))
 
     def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
         """The learned structure: each node's ``top_k`` strongest incoming message-passing edges.
@@ -391,9 +390,14 @@ class TransferResult(RunResult):
             top_k: Edges kept per node.
             self_loops: Keep what a node passes to itself among its edges.
         """
-        from graphglow.inference.refined_graph import refined_graph
-
-        return refined_graph(self, top_k, self_loops=self_loops)
+        edges = Messages(self.graph.adj, *self.message_graph).strongest(
+            top_k, self_loops=self_loops
+        )
+        refined = without_edges(self.data.clone())
+        refined.edge_index, refined.edge_weight = edges.pairs.cpu(), edges.weight.cpu()
+        refined.edge_input_weight = edges.input_part.cpu()
+        refined.edge_latent_weight = edges.latent_part.cpu()
+        return refined
 
     @property
     def device(self) -> torch.device:
