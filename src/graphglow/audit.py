@@ -20,11 +20,11 @@ from graphglow.device import resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
-from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.refined import refine_graph
 from graphglow.explain import surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
+from graphglow.graph.graph import Graph, known_graph
 from graphglow.graph.node_ids import node_place
 from graphglow.graph.write import class_names, own_ids
 from graphglow.linalg.pairs import is_edge
@@ -71,7 +71,7 @@ class Audit:
     """What the auditor found in one graph; tables are made when they are asked for."""
 
     data: Data
-    problem: Problem
+    problem: Graph
     auditor: Auditor
     findings: Findings
     top: int | None
@@ -372,7 +372,7 @@ def audit(
     seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place = resolve_device(device)
-    problem = problem_of(data, place)
+    problem = known_graph(data, place)
     edges, nodes = len(problem.low), problem.num_nodes
     if not FEWEST <= edges < 0.99 * nodes * (nodes - 1) / 2:
         raise InputError(
@@ -382,9 +382,9 @@ def audit(
     weights = checksum(dict(found.state_dict()))[:16]
     run = {"command": "audit", "auditor": weights, "seed": seed, "missing": missing}
     with sharing(data, place, run, workers, ray, parts) as each:
-        order = by_content(data, problem)
+        order = by_content(problem)
         again = reordered(data, order)
-        looked_at = problem if again is data else problem_of(again, place)
+        looked_at = problem if again is data else known_graph(again, place)
         findings = found.to(place).examine(looked_at, order, seed=seed, missing=missing, each=each)
     return Audit(data, problem, found, findings, top, seed)
 

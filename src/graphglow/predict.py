@@ -8,7 +8,7 @@ say of a node and how each has done on this graph, and answers.
 import copy
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,8 +22,7 @@ from graphglow.device import resolve_device
 from graphglow.errors import InputError, InputWarning
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.new_nodes import FrozenGraph, insert
-from graphglow.evidence.order import MOST, by_content, reordered
-from graphglow.evidence.problem import problem_of
+from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
@@ -156,7 +155,7 @@ class Prediction:
         """
         import pandas as pd
 
-        problem, rows = self.refined.problem, []
+        problem, rows = self.refined.graph, []
         fair = problem.counts[problem.classes] >= 2
         nodes, own = problem.labelled[fair], problem.classes[fair]
         for name, channel in self.refined.channels.items():
@@ -387,21 +386,6 @@ def run_frozen(
     with sharing(data, place, run, workers, ray, parts) as each:
         order = content_order(data)
         return learner.refine(reordered(data, order), seed=seed, device=place, each=each), order
-
-
-def content_order(data: Data) -> Tensor:
-    """Sort nodes by content, whatever the numbers of nodes and of classes: [N].
-
-    A class counts by the place of its first node in the order that features and edges make.
-    """
-    if int(data.num_nodes or 0) > MOST:
-        return by_content(data)
-    problem = problem_of(data)
-    bare = replace(problem, labelled=problem.labelled[:0], classes=problem.classes[:0])
-    place = by_content(data, bare).argsort()[problem.labelled]
-    first = torch.full((len(problem.seen),), int(data.num_nodes or 0))
-    first.scatter_reduce_(0, problem.classes, place, "amin")
-    return by_content(data, replace(problem, seen=first.argsort().argsort()))
 
 
 def _graph(source: Any) -> Data:

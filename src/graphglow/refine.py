@@ -205,7 +205,7 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Accuracies | 
     if len(nodes) == 0:
         return None
     channels, truth = made.known.channels, data.y[nodes]
-    given = made.problem.seen[channels["aax"].probabilities.argmax(1)].cpu()
+    given = made.graph.seen[channels["aax"].probabilities.argmax(1)].cpu()
     found = made.probabilities.argmax(1).cpu()
     here = order.argsort()[nodes]
     return Accuracies.of(given[here] == truth, found[here] == truth)

@@ -7,24 +7,19 @@ safetensors file with a checksum, and a lock that one process at a time can hold
 """
 
 import json
-import time
-from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
-from graphglow.checks import at_least, number
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graph import Graph
 from graphglow.graph.files import note
-from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import StructureLearner
-from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
+from graphglow.storage import load_tensors, save_tensors, try_lock
 from graphglow.version import __version__
 
 F = TypeVar("F", bound="RunFolder")
@@ -32,24 +27,11 @@ LOCK = "lock"
 DIFFERENCES_SHOWN = 3
 
 
-class Part(Protocol):
-    """Something that changes while a run goes on, and says so by named tensors."""
-
-    def state(self) -> dict[str, Tensor]: ...
-
-    def load_state(self, state: dict[str, Tensor]) -> None: ...
-
-
 class Saved(NamedTuple):
     """What a checkpoint holds."""
 
     tensors: dict[str, Tensor]
     facts: dict[str, Any]
-
-    def restore(self, parts: Mapping[str, Part]) -> None:
-        """Let the parts go on from here, in place."""
-        for name, part in parts.items():
-            part.load_state(within(name, self.tensors))
 
 
 class RunFolder:
@@ -106,7 +88,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the folder, or at the end of a ``with`` block: the run's result is safe."""
-        with held(self, RunFolder):
+        with held(self, RunFolder, self.kind):
             self._ended = True
 
     def files(self) -> list[Path]:
@@ -151,82 +133,6 @@ class RunFolder:
             return False
 
 
-class Checkpoints(RunFolder):
-    """The folder of a run's checkpoints, for :func:`graphglow.pretrain` and ``transfer``.
-
-    Given to one of them, the run saves itself there now and then. If it is killed, the same call
-    goes on from the newest checkpoint that is whole, and on a CPU ends with the same bits as a run
-    that was never stopped. Another run (other settings, graphs, learner or versions) is refused in
-    one sentence, and so is a second process while one is at work.
-
-    A checkpoint that cannot be written is no reason to stop: the run warns once and goes on, and
-    those that were written stay. When the result is safe, call :meth:`remove`.
-
-    Args:
-        folder: Made where it is absent; nothing else should be in it.
-        every_seconds: Time between two checkpoints: the most work that a kill can cost.
-        keep: How many are kept; all but the newest are there in case that one is damaged.
-        resume: False refuses a folder that has checkpoints in it.
-    """
-
-    kind = "checkpoint"
-
-    def __init__(
-        self, folder: str | Path, *, every_seconds: float = 10.0, keep: int = 2, resume: bool = True
-    ) -> None:
-        if not number("every_seconds", every_seconds) >= 0:
-            raise InputError(f"every_seconds must be >= 0; got {every_seconds}")
-        at_least("keep", keep, 1)
-        super().__init__(folder, resume=resume)
-        self.every_seconds, self.keep = every_seconds, keep
-        self.seconds_before = 0.0
-        """Of training, in the parts of the run that were made by processes before this one."""
-        self._began = self._last = 0.0
-
-    def begin(self, run: dict[str, Any], restore: Callable[[Saved], object]) -> Saved | None:
-        """Let ``run`` go on from its newest whole checkpoint, if there is one; start the clock.
-
-        ``run`` is all that its result depends on, as JSON can hold it.
-        """
-        self._be(run)
-        found = self._newest()
-        if found is not None:
-            try:
-                restore(found)
-                self.resumed, self.seconds_before = True, float(found.facts["seconds"])
-            except (LookupError, TypeError, ValueError, RuntimeError) as error:
-                raise InputError(
-                    f"{self.folder} must hold checkpoints that fit this run; got {error}"
-                ) from error
-        self._began = self._last = time.monotonic()
-        return found
-
-    def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
-        """Save all that changes in the run if it is time to; facts are such as JSON can hold."""
-        now = time.monotonic()
-        if now - self._last < self.every_seconds:
-            return
-        self._last = now
-        newest = int(self.files()[-1].stem.removeprefix("checkpoint-")) if self.files() else 0
-        path = self.folder / f"checkpoint-{newest + 1:06d}.safetensors"
-        tensors: dict[str, Tensor] = {}
-        for name, part in parts.items():
-            tensors |= prefixed(name, part.state())
-        seconds = self.seconds_before + now - self._began
-        if self._write(path, tensors, (facts or {}) | {"seconds": seconds}):
-            for old in self.files()[: -self.keep]:
-                _remove(old)
-
-    def _newest(self) -> Saved | None:
-        """The newest that is whole; one of another run is refused."""
-        for path in reversed(self.files()):
-            first = path == self.files()[0]
-            begin = "the run starts from the beginning" if first else "the one before is used"
-            if (found := self._read(path, begin)) is not None:
-                return found
-        return None
-
-
 class Parts(RunFolder):
     """What blocks of nodes and pairs have given, for :func:`graphglow.refine` and ``audit``.
 
@@ -260,25 +166,12 @@ class Parts(RunFolder):
 
 
 def held(
-    folder: RunFolder | None, kind: type[RunFolder] = Checkpoints, name: str = "checkpoints"
+    folder: RunFolder | None, kind: type[RunFolder], name: str
 ) -> AbstractContextManager[object]:
     """A block in which this process has the folder to itself, if there is one."""
     if folder is not None and not isinstance(folder, kind):
         raise InputError(f"{name} must be a {kind.__name__}; got {type(folder).__name__}")
     return nullcontext() if folder is None or folder._lock else folder
-
-
-def graph_identity(graph: Graph) -> dict[str, str]:
-    """The name of a graph, and a fingerprint of all that a model sees of it."""
-    tensors: dict[str, Tensor] = {}
-    for field in fields(graph):
-        value = getattr(graph, field.name)
-        if isinstance(value, SparseMatrix):
-            parts = {"crow": value.crow, "col": value.col, "values": value.values}
-            tensors |= prefixed(field.name, parts)
-        elif isinstance(value, Tensor):
-            tensors[field.name] = value
-    return {"name": graph.name, "content": checksum(tensors)[:16]}
 
 
 def learner_identity(learner: StructureLearner | EvidenceLearner) -> str:
