@@ -19,7 +19,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph.files import note
 from graphglow.paper import StructureLearner
-from graphglow.storage import load_tensors, save_tensors, try_lock
+from graphglow.storage import checksum, load_tensors, save_tensors, try_lock
 from graphglow.version import __version__
 
 F = TypeVar("F", bound="RunFolder")
