@@ -24,8 +24,8 @@ from graphglow.graph import as_graph, prepare
 from graphglow.graph.graph import known_graph
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import pretrain_structure
+from graphglow.parallel import where_to_compute
 from graphglow.settings import PretrainConfig
-from graphglow.training.sharing import workers_or_here
 
 Kind = Literal["evidence", "auditor", "paper"]
 Config = EvidencePretrainConfig | AuditPretrainConfig | PretrainConfig
@@ -136,8 +136,8 @@ def pretrain(
     device = resolve_device(chosen.device)
     draw_on = device if workers in (None, 1) else torch.device("cpu")  # cores are faster together
     progress = on_progress or (lambda stage, done, total: None)
-    with workers_or_here(workers, None, draw_on) as each:
-        learner = pretrain_evidence(
-            sources, chosen, device=device, draw_on=draw_on, on_progress=progress, each=each
-        )
+    _, map_blocks = where_to_compute("cpu", workers, None)
+    learner = pretrain_evidence(
+        sources, chosen, device=device, draw_on=draw_on, on_progress=progress, map_blocks=map_blocks
+    )
     return learner.to("cpu")
