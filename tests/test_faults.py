@@ -101,22 +101,6 @@ report["same"] = one.history == other.history and torch.equal(
 
 (disk / "r.st").unlink()
 
-from graphglow.evidence import candidates
-candidates.NODES["cpu"], candidates.PAIRS["cpu"] = 16, 64
-keep = checkpoint.Parts.keep
-def filling(self, *part):
-    keep(self, *part)
-    if len(self.files()) == 2:
-        fill()
-checkpoint.Parts.keep = filling
-words = ["refine", "--target", home / "g.npz", "--device", "cpu", "--workers", "1", "--out"]
-run("parts fill up", *words, disk / "e.csv")
-checkpoint.Parts.keep = keep
-(disk / "ballast").unlink()
-run("room for parts", *words, disk / "e.csv", "--resume")
-run("all parts", *words, home / "e.csv", "--overwrite")
-report["same parts"] = (disk / "e.csv").read_bytes() == (home / "e.csv").read_bytes()
-
 subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "tmpfs", disk], check=True)
 run("read-only pretrain", *pretrain, "--epochs", "1000000", "--out", disk / "l.st")
 run("read-only transfer", *transfer, "--epochs", "1000000", "--out", disk / "r.st", "--resume")
@@ -177,17 +161,6 @@ def test_a_disk_that_fills_up_costs_no_training(small_disk):
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_costs_no_parts(small_disk):
-    status, (note, kept, last), left = small_disk["parts fill up"]
-    assert status == 2
-    assert "a part was not written, what was written stays and the run goes on" in note
-    assert "when there is room, the same command with --resume goes on" in kept
-    assert "the output path must be writable" in last
-    assert left == ["ballast", "e.csv.parts"]
-    assert small_disk["room for parts"] == [0, [], ["e.csv"]]
-    assert small_disk["same parts"] is True
-
-
 @pytest.mark.slow
 def test_a_read_only_disk_is_refused_before_any_work(small_disk):
     for name, (status, errors, left) in of(small_disk, "read-only "):

@@ -12,9 +12,6 @@ from dying_runs import (
     unbroken,
 )
 
-import graphglow
-from graphglow.errors import InputError
-from graphglow.graph import load_graph
 from graphglow.storage import load_tensors
 from graphglow.training import TransferResult, checkpoint
 from graphglow.training.loop import Loop
@@ -162,13 +159,3 @@ def test_on_a_gpu_a_pretraining_goes_on(tmp_path):
     for after in (5, 20, 40):
         assert killed(lambda c: pretrained(c, config=config), tmp_path / str(after), after)
         assert_same_learner(pretrained(eager(tmp_path / str(after)), config=config), whole)
-
-
-def test_parts_and_checkpoints_are_told_apart(tmp_path):
-    data = load_graph("synthetic-small")
-    with pytest.raises(InputError, match="parts must be a Parts; got Checkpoints"):
-        graphglow.refine(data, parts=checkpoint.Checkpoints(tmp_path / "c"))
-    with pytest.raises(InputError, match="parts must be a Parts; got str"):
-        graphglow.refine(data, parts="folder")
-    with pytest.raises(InputError, match="checkpoints must be a Checkpoints; got Parts"):
-        graphglow.transfer(data, checkpoints=checkpoint.Parts(tmp_path / "p"))

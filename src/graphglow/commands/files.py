@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
@@ -18,7 +18,7 @@ from graphglow.errors import InputError, StoppedError
 from graphglow.graph.files import pair_of_tables
 from graphglow.graph.table_file import require_pyarrow
 from graphglow.storage import check_folder, claimed
-from graphglow.training.checkpoint import Checkpoints, Parts, RunFolder
+from graphglow.training.checkpoint import Checkpoints, RunFolder
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 
@@ -92,12 +92,8 @@ def _holds(name: str | Path, path: Path) -> bool:
 
 RESUME = "Go on from those of a run that was stopped or killed; anew where there are none."
 SECONDS = "Time between two checkpoints: the most work that a kill can cost."
-WORKERS = "Processes that share the work, to the same result."
-RAY = (
-    "A Ray cluster whose machines share the work: local, auto, HOST:PORT or ray://HOST:10001; "
-    "--workers is then the number of tasks at the same time."
-)
-PARTS = "Go on from the finished parts of a job that was stopped or killed, in OUT.parts."
+WORKERS = "Ray workers that share the work, on CPUs, to the same result."
+RAY = "The Ray of the workers: local (the default), auto, HOST:PORT or ray://HOST:10001."
 Folder = TypeVar("Folder", bound=RunFolder)
 
 
@@ -113,10 +109,6 @@ class Resuming(Generic[Folder]):
     def nothing(self) -> str:
         """Why a run that was stopped has left nothing."""
         raise NotImplementedError
-
-    def keeps(self) -> bool:
-        """Whether the run is one that saves itself."""
-        return True
 
     def may_replace(self, out: Path | None, *, overwrite: bool) -> bool:
         """Whether an existing output may be replaced: asked for, or by the run that it is of.
@@ -137,7 +129,7 @@ class Resuming(Generic[Folder]):
     @contextmanager
     def kept(self, out: Path | None) -> Iterator[Folder | None]:
         """Let the run in the block save itself beside ``out``; if it ends well, nothing is left."""
-        if out is None or not self.keeps():
+        if out is None:
             yield None
             return
         with self.folder(out) as run:
@@ -176,30 +168,15 @@ class CheckpointFlags(Resuming[Checkpoints]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerFlags(Resuming[Parts]):
-    """Who does the work, and from where a job that was killed goes on."""
+class WorkerFlags:
+    """Who does the work."""
 
-    workers: Annotated[int | None, said(WORKERS, "INT", "(default: this one alone)")] = None
+    workers: Annotated[int | None, said(WORKERS, "INT", "(default: this process)")] = None
     ray: Annotated[str | None, said(RAY, "ADDRESS", "(optional)")] = None
-    resume: Annotated[bool, FlagCreatePairsOff, said(PARTS, hint="")] = False
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             at_least("--workers", self.workers, 1)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """As ``refine`` and ``audit`` take them."""
-        return {"workers": self.workers, "ray": self.ray}
-
-    def nothing(self) -> str:
-        return "no part was done yet"
-
-    def keeps(self) -> bool:
-        return self.resume or self.workers is not None or self.ray is not None
-
-    def folder(self, out: Path) -> Parts:
-        return Parts(out.with_name(f"{out.name}.parts"), resume=self.resume)
 
 
 Checkpointing = Annotated[CheckpointFlags, OmitArgPrefixes]

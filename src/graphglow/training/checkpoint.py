@@ -227,38 +227,6 @@ class Checkpoints(RunFolder):
         return None
 
 
-class Parts(RunFolder):
-    """What blocks of nodes and pairs have given, for :func:`graphglow.refine` and ``audit``.
-
-    A job that was killed does only the blocks that are not there. Another job (another graph,
-    learner, setting or version) is refused in one sentence. A part that cannot be written is no
-    reason to stop.
-    """
-
-    kind = "part"
-
-    def begin(self, run: dict[str, Any]) -> None:
-        """Go on with the parts of ``run``, if there are any."""
-        self._be(run)
-
-    def load(self, stage: str, number: int) -> Tensor | None:
-        """What a block gave, if it is there."""
-        path = self._path(stage, number)
-        found = self._read(path, "its block is done again") if path.exists() else None
-        if found is None or found.facts != {"stage": stage, "number": number}:
-            return None
-        self.resumed = True
-        return found.tensors["part"].to(self._run["device"])
-
-    def keep(self, stage: str, number: int, part: Tensor) -> None:
-        """Write what a block gave."""
-        facts = {"stage": stage, "number": number}
-        self._write(self._path(stage, number), {"part": part}, facts)
-
-    def _path(self, stage: str, number: int) -> Path:
-        return self.folder / f"part-{stage.replace(' ', '-')}-{number:06d}.safetensors"
-
-
 def held(
     folder: RunFolder | None, kind: type[RunFolder] = Checkpoints, name: str = "checkpoints"
 ) -> AbstractContextManager[object]:

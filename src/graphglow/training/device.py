@@ -12,8 +12,8 @@ from graphglow.errors import InputError
 from graphglow.evidence.stages import no_room
 from graphglow.ops import available_backends
 from graphglow.paper import StructureLearner
+from graphglow.parallel import resolve_device as resolve_device
 from graphglow.settings import ModelConfig
-from graphglow.workers.executor import resolve_device as resolve_device
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 

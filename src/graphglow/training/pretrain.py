@@ -20,12 +20,12 @@ from graphglow.evidence.pretraining import EvidencePretrainConfig, Progress, pre
 from graphglow.graph import Graph, as_graph, prepare
 from graphglow.graph.graph import known_graph
 from graphglow.paper import StructureLearner
+from graphglow.parallel import where_to_compute
 from graphglow.settings import PretrainConfig
 from graphglow.training.adam import Adam
 from graphglow.training.checkpoint import Checkpoints, Part, Saved, graph_identity, held
 from graphglow.training.device import memory_advice, resolve_device
 from graphglow.training.loop import Epoch, Loop, OnEpoch
-from graphglow.training.sharing import workers_or_here
 from graphglow.training.task import GraphTask, Trained
 
 
@@ -81,9 +81,8 @@ def pretrain(
         on_progress: Of an evidence learner: called with the stage, and how far it is.
         on_epoch: Of the paper's: called after every epoch.
         checkpoints: Of the paper's: where the run saves itself, to go on if it is killed.
-        workers: Of an evidence learner: processes that draw the episodes, on their CPU cores; None:
-            this one. On a CPU the learner is the same. See :func:`graphglow.refine` for what a
-            script must begin with.
+        workers: Of an evidence learner: Ray workers that draw the episodes, on CPU cores; None:
+            this process. On a CPU the learner is the same.
         settings: Settings by name, which go before those of ``config``.
 
     Returns:
@@ -115,10 +114,10 @@ def pretrain(
     told = on_progress or (lambda stage, done, total: None)
     alone = workers is None or workers == 1
     draw_on = device if alone else torch.device("cpu")  # cores draw faster together than a GPU
-    with workers_or_here(workers, None, draw_on) as each:
-        made = pretrain_evidence(
-            sources, config, device=device, draw_on=draw_on, on_progress=told, each=each
-        )
+    _, map_blocks = where_to_compute("cpu", workers, None)
+    made = pretrain_evidence(
+        sources, config, device=device, draw_on=draw_on, on_progress=told, map_blocks=map_blocks
+    )
     return made.to("cpu")
 
 
