@@ -31,6 +31,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.auditing.pair_inputs import ground_of
+from graphglow.device import resolve_device
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.graph import known_graph
@@ -40,7 +41,6 @@ from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
-from graphglow.training.device import resolve_device
 from measuring import Row, median_seconds, random_graph, stamped
 
 VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")

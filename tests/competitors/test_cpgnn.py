@@ -16,9 +16,8 @@ from graphglow.competitors.cpgnn import (
     sinkhorn,
     weighted_neighbours,
 )
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 
 BOTH = pytest.mark.parametrize("estimator", ["mlp", "cheb"])
 EACH = pytest.mark.parametrize("adjacency", ["raw", "symmetric"])
@@ -35,7 +34,7 @@ def built(**changes):
 
 def trained(graph, settings, name="cpgnn"):
     model = METHODS[name].build(graph, settings)
-    history = Loop(model, settings.epochs, settings.epochs).run()[0]
+    history = Loop(model, settings.epochs, settings.epochs).run()
     return model, history
 
 

@@ -20,10 +20,9 @@ from graphglow.competitors.lds import (
     validation_halves,
 )
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 
 FLOAT64 = torch.float64
 NODES, RATE, DECAY = 9, 0.05, 0.01
@@ -223,7 +222,7 @@ def config(**changes):
 
 def trained(graph, settings):
     model = LDS.build(graph, settings)
-    history = Loop(model, settings.epochs, settings.epochs).run()[0]
+    history = Loop(model, settings.epochs, settings.epochs).run()
     return model, history
 
 

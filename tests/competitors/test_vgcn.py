@@ -10,8 +10,8 @@ from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 from torch.nn import functional as F
 
 from graphglow.competitors.vgcn import VGCN, VGCNConfig, symmetric
+from graphglow.gnn.train import Loop
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
 
 FLOAT64 = torch.float64
 PAIRS = 30 * 29 // 2

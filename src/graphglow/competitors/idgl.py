@@ -12,8 +12,8 @@ from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.ops import EPS
-from graphglow.ops.embeddings import unit_heads
+from graphglow.paper.learner import unit_heads
+from graphglow.paper.pivots import EPS
 from graphglow.settings import RunConfig
 
 
@@ -168,7 +168,7 @@ class IDGL(Model):
         self.distances = squared_distances(dense(graph.x)[self.anchors])
 
     def loss(self) -> Tensor:
-        metric = replace(self.dropout, rates=(self.config.metric_dropout,))
+        metric = replace(self.dropout, rate=self.config.metric_dropout)
         losses = [
             self.training_loss(logits) + learned.penalty(self.distances, self.config)
             for logits, learned in self.steps(self.dropout, metric)

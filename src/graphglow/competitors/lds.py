@@ -13,9 +13,9 @@ from graphglow.competitors.edge_probabilities import EdgeProbabilities
 from graphglow.competitors.method import SHARED_SPACE, Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import drop_features
+from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper.objective import supervised_loss
 from graphglow.settings import RunConfig
 
 BETA_1, BETA_2 = 0.9, 0.999
@@ -243,7 +243,7 @@ class LDS(Model):
         inputs = [self.drawn_inputs() for _ in range(config.window)]
         state, losses = train(self.state, self.inner_loss, inputs, config.learning_rate)
         judged = Inputs(self.drawn_graph(), Recorded.features(self.graph.x), None)
-        outer = supervised_loss(
+        outer = cross_entropy(
             self.gcn.logits(state.weights, judged), self.learn, self.graph.y[self.learn]
         )
         left, right = gradient_factors(outer, [one.graph for one in (*inputs, judged)])
@@ -271,7 +271,8 @@ class LDS(Model):
         """What one inner step draws."""
         graph, mask = self.drawn_graph(), None
         if self.config.dropout > 0:
-            mask = self.dropout.mask(self.uniform, (self.graph.num_nodes, self.config.hidden))
+            shape = self.graph.num_nodes, self.config.hidden
+            mask = self.dropout.mask(self.uniform.new_empty(shape))
         return Inputs(graph, Recorded.features(drop_features(self.graph.x, self.dropout)), mask)
 
     @torch.no_grad()

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 import torch
 
 from graphglow.errors import InputError, StoppedError
-from graphglow.parallel import resolve_device
+from graphglow.device import resolve_device
 from graphglow.settings import Device
 from graphglow.version import __version__
 
