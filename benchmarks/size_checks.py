@@ -34,6 +34,7 @@ from torch_geometric.data import Data
 
 from graphglow.audit import load_auditor
 from graphglow.auditing.pair_inputs import ground_of
+from graphglow.device import resolve_device
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
 from graphglow.evidence.problem import problem_of
@@ -43,7 +44,6 @@ from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
-from graphglow.training.device import resolve_device
 from graphglow.workers.blocks import mapped
 from measuring import Row, median_seconds, random_graph, stamped
 

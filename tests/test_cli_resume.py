@@ -12,8 +12,6 @@ import pytest
 import torch
 
 import graphglow
-from graphglow.training.checkpoint import Checkpoints
-from graphglow.training.task import GraphTask
 
 FAST = ["--num-pivots", "8", "--refinements", "2", "--device", "cpu"]
 SAVED = ["--epochs", "9", "--checkpoint-seconds", "0"]

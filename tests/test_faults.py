@@ -23,7 +23,6 @@ import graphglow
 from forked import Forked
 from graphglow.errors import InputError
 from graphglow.evidence.stages import watched
-from graphglow.training.checkpoint import Checkpoints
 
 PRELUDE = """
 import contextlib, ctypes, io, json, os, resource, subprocess, sys

@@ -9,10 +9,10 @@ import torch
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graph import check_graph, training_graph
+from graphglow.paper.algorithms import last_refinement
 from graphglow.settings import TransferConfig
-from graphglow.training import TransferResult, transfer
-from graphglow.training.refine import last_refinement
-from graphglow.training.runs import Runs
+from graphglow.result import TransferResult
+from graphglow.transfer import transfer
 from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 ABLE = sorted(name for name, kind in BACKBONES.items() if kind.inductive)

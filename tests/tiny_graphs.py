@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from graphglow.training.adam import Adam
 from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout
@@ -12,8 +13,6 @@ from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
 from graphglow.graph.split import with_random_split
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.training.adam import Adam
-from graphglow.training.task import GraphTask, Trained
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 WIDTH = 6

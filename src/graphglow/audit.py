@@ -16,6 +16,7 @@ from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor, FalseShare, Findings
 from graphglow.checks import at_least, in_unit_interval, true_or_false
+from graphglow.device import resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
@@ -30,7 +31,6 @@ from graphglow.linalg.pairs import is_edge
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
 from graphglow.training.checkpoint import Parts
-from graphglow.training.device import resolve_device
 from graphglow.training.sharing import sharing
 
 AUDIT = "audit"

@@ -41,7 +41,7 @@ from graphglow.refine import chosen
 
 if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
 NEIGHBOURS = 20  # labelled nodes listed
 SPEAKS = 0.05  # log-odds from which evidence is named in words

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
+from graphglow.device import resolve_device
 from graphglow.errors import InputError, InputWarning
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.new_nodes import FrozenGraph, insert
@@ -30,10 +31,9 @@ from graphglow.graph.check import MASKS, checked_labels
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
+from graphglow.metrics import metrics_of
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts, learner_identity
-from graphglow.training.device import resolve_device
-from graphglow.training.metrics import metrics_of
 from graphglow.training.sharing import sharing
 
 if TYPE_CHECKING:  # which imports this

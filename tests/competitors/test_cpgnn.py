@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from graphglow.training.loop import Loop
+from graphglow.training.task import accuracy
 from small_fits import float64, relabelled, shuffled, small_data
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -19,8 +21,6 @@ from graphglow.competitors.cpgnn import (
 )
 from graphglow.competitors.gnns import CONTROLS, MLPConfig
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 
 BOTH = pytest.mark.parametrize("estimator", ["mlp", "cheb"])
 EACH = pytest.mark.parametrize("adjacency", ["raw", "symmetric", "mean"])

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from graphglow.training.loop import Loop
+from graphglow.training.task import accuracy
 from small_fits import all_probabilities
 from torch_geometric.data import Data
 
@@ -11,8 +13,6 @@ from graphglow.competitors.edge_probabilities import stored_entries
 from graphglow.competitors.lds import METHOD, LDSConfig, LDSTask, validation_halves
 from graphglow.errors import InputError
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 

@@ -4,6 +4,9 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from graphglow.training.adam import Adam
+from graphglow.training.loop import Loop
+from graphglow.training.task import GraphTask, Trained
 
 from graphglow.competitors import fit, fit_many
 from graphglow.competitors.variants import VARIANTS
@@ -11,10 +14,7 @@ from graphglow.graph import check_graph, prepare, synthetic_graph
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig
 from graphglow.training import transfer
-from graphglow.training.adam import Adam
-from graphglow.training.loop import Loop
-from graphglow.training.result import TransferResult
-from graphglow.training.task import GraphTask, Trained
+from graphglow.result import TransferResult
 
 WITHOUT_WEIGHTS = {"weighted": False, "num_heads": 1}
 LEARNERS = {

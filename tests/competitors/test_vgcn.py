@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from graphglow.training.loop import Loop
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 from torch.nn import functional as F
 from torch_geometric.data import Data
@@ -13,7 +14,6 @@ from torch_geometric.data import Data
 from graphglow.competitors.vgcn import METHOD, VGCN, VGCNConfig, unfolded, unfolding
 from graphglow.gnn import Dropout
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
 
 FLOAT64 = torch.float64
 

@@ -18,7 +18,7 @@ from graphglow.cli import main
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, Backbone
 from graphglow.gnn.backbones.backbone import glorot
-from graphglow.gnn.latent_gnn import encode
+from graphglow.gnn.propagation import encode
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 LEARNER = StructureLearner(LearnerConfig(embedding_size=8, num_heads=2), seed=0)

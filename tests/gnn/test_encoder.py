@@ -4,7 +4,7 @@ import pytest
 import torch
 from gnn_graphs import float64, small_data, training
 
-from graphglow.gnn.latent_gnn import encode
+from graphglow.gnn.propagation import encode
 from graphglow.linalg.sparse import SparseMatrix
 
 W0 = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)

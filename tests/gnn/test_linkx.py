@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from graphglow import METHODS, LearnerConfig, PaperConfig, StructureLearner, fit, transfer
 from graphglow.errors import InputError
 from graphglow.gnn.backbones import LINKX
-from graphglow.gnn.latent_gnn import drop_features
+from graphglow.gnn.propagation import drop_features
 
 
 @pytest.mark.parametrize("encoder", ["gcn", "mlp"])

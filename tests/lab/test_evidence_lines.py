@@ -21,9 +21,9 @@ from graphglow.lab.runs.rows import same_run, without_repeats
 from graphglow.lab.settings import Settings, check_settings
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.settings import TransferConfig
-from graphglow.training import transfer
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.evidence import INPUT_WEIGHTS
+from graphglow.transfer import INPUT_WEIGHTS
+from graphglow.transfer import transfer
 
 SHORT = {
     "first_episodes": 2, "vote_episodes": 2, "second_episodes": 2, "predict_episodes": 2,

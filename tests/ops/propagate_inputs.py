@@ -1,11 +1,11 @@
 """Random inputs for Eq. 11 that stay away from the cut, where Gamma jumps."""
 
 import torch
+from graphglow.ops.dense import dense_gamma, propagate_dense
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from graphglow.ops import similarity
-from graphglow.ops.dense import dense_gamma, propagate_dense
+from graphglow.paper.pivots import similarity
 
 CASES = {  # name -> kernel, heads, threshold
     "identity cut at 0": ("identity", 1, 0.0),

@@ -2,6 +2,9 @@
 
 import pytest
 import torch
+from graphglow.ops.chunked import chunked
+from graphglow.ops.dense import dense_gamma, propagate_dense, tf32_products
+from graphglow.ops.eager import eager, linear
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from propagate_inputs import (
@@ -17,10 +20,6 @@ from propagate_inputs import (
     value_and_gradients,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-
-from graphglow.ops.chunked import chunked
-from graphglow.ops.dense import dense_gamma, propagate_dense, tf32_products
-from graphglow.ops.eager import eager, linear
 
 SWITCH = torch.backends.cuda.matmul
 EXACT = {"rtol": 1e-8, "atol": 1e-9}

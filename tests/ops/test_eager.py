@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+from graphglow.ops.eager import eager
 from propagate_inputs import CASES, inputs
 
-from graphglow.ops.eager import eager, similarity
+from graphglow.paper.pivots import similarity
 
 
 def literal_gamma(q, k, threshold, kernel, heads):

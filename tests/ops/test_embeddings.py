@@ -4,9 +4,10 @@ import math
 
 import pytest
 import torch
+from graphglow.ops.embeddings import CONSTANT_COLUMNS, squared_change
 from torch.nn import functional as F
 
-from graphglow.ops.embeddings import CONSTANT_COLUMNS, squared_change, unit_heads
+from graphglow.paper.learner import unit_heads
 
 SHAPES = [(1, 1, 1), (7, 3, 5), (11, 4, 8)]  # N, H, D
 CONSTANTS = [None, 1.0, math.sqrt(1 + 1e-5)]

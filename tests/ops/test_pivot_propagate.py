@@ -4,10 +4,9 @@ import importlib
 
 import pytest
 import torch
-from propagate_inputs import CASES, inputs
-
 from graphglow.ops import BACKENDS, available_backends, choose_backend, pivot_propagate
 from graphglow.ops.pivot_propagate import DENSE_LIMIT, DENSE_LIMIT_BESIDE_TRITON
+from propagate_inputs import CASES, inputs
 
 CUTTING = ["eager", "dense", "chunked"]
 

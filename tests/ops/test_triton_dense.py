@@ -4,6 +4,9 @@ import dataclasses
 
 import pytest
 import torch
+from graphglow.ops import pivot_propagate
+from graphglow.ops.dense import FUSED_COLUMNS, FUSED_WIDTH, dense_gamma, propagate_dense
+from graphglow.ops.eager import eager
 from propagate_inputs import (
     CASES,
     assert_close_in_norm,
@@ -15,9 +18,6 @@ from propagate_inputs import (
     value_and_gradients,
 )
 
-from graphglow.ops import pivot_propagate
-from graphglow.ops.dense import FUSED_COLUMNS, FUSED_WIDTH, dense_gamma, propagate_dense
-from graphglow.ops.eager import eager
 from interpreted import DEVICE, KERNEL_TEST, ON_GPU, kernels, on_a_gpu
 
 pytest.importorskip("triton")

@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from graphglow.ops import available_backends, choose_backend, pivot_propagate
+from graphglow.ops.eager import eager
 from propagate_inputs import (
     CASES,
     LargestTensor,
@@ -14,8 +16,6 @@ from propagate_inputs import (
     value_and_gradients,
 )
 
-from graphglow.ops import available_backends, choose_backend, pivot_propagate
-from graphglow.ops.eager import eager
 from interpreted import DEVICE, KERNEL_TEST, ON_GPU, kernels, on_a_gpu
 
 pytest.importorskip("triton")

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from graphglow.ops.embeddings import CONSTANT_COLUMNS
 
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.linalg.triton_support import kernels_for
-from graphglow.ops.embeddings import CONSTANT_COLUMNS, SHORTEST, unit_heads
+from graphglow.paper.learner import SHORTEST, unit_heads
 from interpreted import DEVICE, KERNEL_TEST, kernels, on_a_gpu
 
 pytest.importorskip("triton")

@@ -5,9 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.ops import EPS, propagate_over, similarity
 from graphglow.paper import PivotStructure, StructureLearner
-from graphglow.paper.latent import KNNStructure
+from graphglow.paper.pivots import EPS, KNNStructure, propagate_over, similarity
 from graphglow.settings import LearnerConfig
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-
 from graphglow.ops import pivot_propagate
 from graphglow.ops.dense import dense_gamma
+
 from graphglow.paper import BlendedStructure, PivotStructure, SampledStructure
 
 

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from graphglow.paper import StructureLearner
-from graphglow.paper.learner import AFFINE_MARGIN, stack_learners, take_rows
+from graphglow.paper.learner import AFFINE_MARGIN, take_rows
 from graphglow.settings import LearnerConfig
 
 SIMILARITIES = ["cosine", "dot", "rbf", "attention"]

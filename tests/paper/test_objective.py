@@ -19,7 +19,6 @@ from graphglow.paper.objective import (
     relaxed_bernoulli,
     sketch,
     smoothness,
-    supervised_loss,
 )
 from graphglow.settings import ObjectiveConfig
 

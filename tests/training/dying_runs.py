@@ -4,8 +4,8 @@ from functools import cache
 
 import torch
 
-from graphglow.training import pretrain, transfer
-from graphglow.training.checkpoint import Checkpoints
+from graphglow.pretrain import pretrain
+from graphglow.transfer import transfer
 from tiny_graphs import learner, pretrain_config, same_tensors, small_data, transfer_config
 
 SOURCES = [small_data(seed=1), small_data(seed=2, num_nodes=30)]

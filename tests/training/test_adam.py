@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from torch import nn
-
 from graphglow.training.adam import Adam
+from torch import nn
 
 SHAPES = [(), (1,), (3,), (4, 5), (), (2, 3, 4)]
 STEPS = 20

@@ -14,10 +14,11 @@ from dying_runs import (
 
 import graphglow
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop
 from graphglow.graph import load_graph
 from graphglow.storage import load_tensors
-from graphglow.training import TransferResult, checkpoint
-from graphglow.training.loop import Loop
+from graphglow.training import checkpoint
+from graphglow.result import TransferResult
 from tiny_graphs import learner, objective, pretrain_config, task, transfer_config
 
 

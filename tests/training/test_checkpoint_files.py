@@ -23,8 +23,9 @@ from safetensors.torch import save_file
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import prepare
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.training import checkpoint, transfer
-from graphglow.training.checkpoint import Checkpoints, graph_identity
+from graphglow.training import checkpoint
+from graphglow.training.checkpoint import graph_identity
+from graphglow.transfer import transfer
 from tiny_graphs import learner, small_data, transfer_config
 
 

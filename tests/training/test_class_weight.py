@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from graphglow import InputError, TransferConfig, transfer
+from graphglow.gnn.train import accuracy, balancing
 from graphglow.graph import training_graph
-from graphglow.paper.objective import supervised_loss
-from graphglow.training.task import accuracy, balancing
 from tiny_graphs import small_data
 
 

@@ -3,15 +3,10 @@
 import pytest
 import torch
 
+from graphglow.device import peak_memory_bytes, resolve_device
 from graphglow.errors import InputError
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, PaperConfig
-from graphglow.training.device import (
-    check_runnable,
-    memory_advice,
-    peak_memory_bytes,
-    resolve_device,
-)
 
 
 @pytest.mark.parametrize(("present", "expected"), [(True, "cuda"), (False, "cpu")])

@@ -13,21 +13,21 @@ from torch_geometric.data import Data
 import graphglow
 from command_line import ring_arrays
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn import BACKBONES, FixedStructure
 from graphglow.graph import check_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.messages import Messages
-from graphglow.paper import FixedStructure
 from graphglow.pretrained import load_learner
 from graphglow.settings import TransferConfig
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.training import TransferResult, device, evidence, transfer
+from graphglow.training import device, evidence
 from graphglow.training.evidence import (
     INPUT_WEIGHTS,
     EvidenceResult,
     input_weight_by_leave_one_out,
 )
-from graphglow.training.transfer import StructureObserver, transfer_many
+from graphglow.result import TransferResult
+from graphglow.transfer import StructureObserver, transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 FEW = 40

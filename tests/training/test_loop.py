@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
+from graphglow.gnn.train import Epoch, Loop
 from graphglow.graph import prepare
-from graphglow.training.loop import Epoch, Loop
-from graphglow.training.task import GraphTask
 from tiny_graphs import (
     WIDTH,
     close_histories,

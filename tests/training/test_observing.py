@@ -3,10 +3,9 @@
 import pytest
 import torch
 
+from graphglow.gnn.train import Loop
 from graphglow.paper import BlendedStructure
-from graphglow.training import transfer
-from graphglow.training.loop import Loop
-from graphglow.training.transfer import StructureObserver
+from graphglow.transfer import StructureObserver, transfer
 from tiny_graphs import learner, same_tensors, small_data, task, transfer_config
 
 DATA = small_data()

@@ -5,12 +5,14 @@ pytest -m gpu tests/training
 
 import pytest
 import torch
+from graphglow.training.loop import SHORTEST_RECORDING
 
 from graphglow.competitors import METHODS, fit
+from graphglow.gnn.train import READ_EVERY, Loop
 from graphglow.graph import prepare
-from graphglow.training import TransferResult, pretrain, transfer, transfer_many
-from graphglow.training.loop import READ_EVERY, SHORTEST_RECORDING, Loop
-from graphglow.training.task import GraphTask
+from graphglow.pretrain import pretrain
+from graphglow.result import TransferResult
+from graphglow.transfer import transfer
 from tiny_graphs import (
     WIDTH,
     learner,

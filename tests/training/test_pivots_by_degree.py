@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from graphglow.training import pretrain, transfer
-from graphglow.training.task import by_weight
+from graphglow.paper.algorithms import by_weight
+from graphglow.pretrain import pretrain
+from graphglow.transfer import transfer
 from tiny_graphs import learner, pretrain_config, same_tensors, small_data, task, transfer_config
 
 DATA = small_data()

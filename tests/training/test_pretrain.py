@@ -6,10 +6,9 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop
 from graphglow.paper import StructureLearner
-from graphglow.training import pretrain
-from graphglow.training.loop import Loop
-from graphglow.training.task import GraphTask
+from graphglow.pretrain import pretrain
 from tiny_graphs import learner, objective, pretrain_config, same_tensors, small_data
 
 SOURCES = [small_data(seed=1), small_data(seed=2, num_nodes=30), small_data(seed=3)]

@@ -7,8 +7,7 @@ import torch
 
 from graphglow.gnn import MixedPropagation, build_gnn, stack
 from graphglow.paper import BlendedStructure
-from graphglow.training.refine import last_refinement, refine
-from graphglow.training.runs import Runs
+from graphglow.paper.algorithms import last_refinement
 from tiny_graphs import WIDTH, float64, learner, relabelled, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9, 30])

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 import torch
+from graphglow.training.loop import WARM_UP
 
-from graphglow.training.loop import WARM_UP, Replay
+from graphglow.gnn.replay import Replay
 
 CPU = torch.device("cpu")
 

@@ -16,7 +16,8 @@ from graphglow.graph import load_graph, write_graph
 from graphglow.graph.write import to_networkx
 from graphglow.paper import StructureLearner
 from graphglow.storage import CHECKSUM
-from graphglow.training import TransferResult, transfer
+from graphglow.result import TransferResult
+from graphglow.transfer import transfer
 from tiny_graphs import WIDTH, learner, small_data, transfer_config
 
 

@@ -7,7 +7,6 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.settings import PaperConfig, PretrainConfig
-from graphglow.training.runs import MAY_DIFFER, Runs, check_same_shape
 from tiny_graphs import learner, objective, pretrain_config, transfer_config
 
 DIFFERENT = {  # a setting -> a value other than that of the tests' configs

@@ -4,19 +4,12 @@ import itertools
 
 import pytest
 import torch
+from graphglow.training.task import LearnerLoss
 from torch_geometric.data import Data
 
 from graphglow.gnn import MixedPropagation, build_gnn
 from graphglow.paper import BlendedStructure, SampledStructure
-from graphglow.paper.objective import (
-    edge_probabilities,
-    entropy_loss,
-    log_probability,
-    supervised_loss,
-)
-from graphglow.training.refine import refine
-from graphglow.training.runs import Runs
-from graphglow.training.task import LearnerLoss
+from graphglow.paper.objective import edge_probabilities, entropy_loss, log_probability
 from tiny_graphs import dropout, float64, learner, objective, small_data, transfer_config
 
 PIVOTS = torch.tensor([3, 0, 17, 9])

@@ -5,10 +5,8 @@ import copy
 import pytest
 import torch
 
+from graphglow.gnn.train import accuracy
 from graphglow.graph import prepare
-from graphglow.paper.objective import supervised_loss
-from graphglow.training.refine import refine
-from graphglow.training.task import GraphTask, accuracy
 from tiny_graphs import (
     WIDTH,
     computing_in_float64,

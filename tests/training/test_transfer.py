@@ -14,10 +14,9 @@ from torch.nn import functional as F
 from graphglow.competitors import fit
 from graphglow.competitors.gnns import GNNConfig
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.pretrained import load_learner
-from graphglow.training import transfer, transfer_many
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
+from graphglow.transfer import transfer
 from tiny_graphs import (
     WIDTH,
     learner,

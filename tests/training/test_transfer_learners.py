@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphglow.errors import InputError
-from graphglow.training import transfer, transfer_many
+from graphglow.transfer import transfer
 from tiny_graphs import (
     close_histories,
     computing_in_float64,

@@ -6,7 +6,9 @@ import torch
 from graphglow.errors import InputError
 from graphglow.graph import prepare
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.training import PaperResult, TransferResult, transfer, transfer_many
+from graphglow.result import TransferResult
+from graphglow.transfer_results import PaperResult
+from graphglow.transfer import transfer
 from tiny_graphs import (
     close_histories,
     computing_in_float64,

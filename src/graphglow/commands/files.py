@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
+from graphglow.checkpoint import Checkpoint
 from graphglow.checks import at_least
 from graphglow.commands import HELD, NO_ROOM
 from graphglow.commands.flags import said
@@ -18,7 +19,7 @@ from graphglow.errors import InputError, StoppedError
 from graphglow.graph.files import pair_of_tables
 from graphglow.graph.table_file import require_pyarrow
 from graphglow.storage import check_folder, claimed
-from graphglow.training.checkpoint import Checkpoints, Parts, RunFolder
+from graphglow.training.checkpoint import Parts, RunFolder
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 
@@ -91,7 +92,6 @@ def _holds(name: str | Path, path: Path) -> bool:
 
 
 RESUME = "Go on from those of a run that was stopped or killed; anew where there are none."
-SECONDS = "Time between two checkpoints: the most work that a kill can cost."
 WORKERS = "Processes that share the work, to the same result."
 RAY = (
     "A Ray cluster whose machines share the work: local, auto, HOST:PORT or ray://HOST:10001; "
@@ -157,22 +157,16 @@ class Resuming(Generic[Folder]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointFlags(Resuming[Checkpoints]):
-    """Of a run, in OUT.checkpoints beside --out."""
+class CheckpointFlags:
+    """Of a run, in OUT.checkpoint beside --out."""
 
     resume: Annotated[bool, FlagCreatePairsOff, said(RESUME, hint="")] = False
-    checkpoint_seconds: Annotated[float, said(SECONDS, "SECONDS")] = 10.0
 
-    def __post_init__(self) -> None:
-        if not self.checkpoint_seconds >= 0:  # nor is NaN
-            raise InputError(f"--checkpoint-seconds must be >= 0; got {self.checkpoint_seconds:g}")
-
-    def nothing(self) -> str:
-        return f"a checkpoint is written after {self.checkpoint_seconds:g} seconds"
-
-    def folder(self, out: Path) -> Checkpoints:
-        place, seconds = out.with_name(f"{out.name}.checkpoints"), self.checkpoint_seconds
-        return Checkpoints(place, every_seconds=seconds, resume=self.resume)
+    def checkpoint(self, out: Path | None) -> Checkpoint | None:
+        if out is None and self.resume:
+            raise InputError("--resume must go with --out FILE, beside which a run is kept")
+        place = None if out is None else out.with_name(f"{out.name}.checkpoint")
+        return place and Checkpoint(place, resume=self.resume)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,26 +11,17 @@ Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like Graph
 ``graphglow pretrain --learner.similarity attention``, then ``graphglow transfer``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
 from graphglow.checks import step_size
 from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
 from graphglow.paper import StructureLearner
-from graphglow.paper.learner import stack_learners
-from graphglow.settings import (
-    Backend,
-    Delta,
-    LearnerConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    Precision,
-)
-from graphglow.training.adam import Adam
-from graphglow.training.task import GraphTask, Task, Trained
+from graphglow.paper.algorithms import PaperTask
+from graphglow.settings import Delta, LearnerConfig, ModelConfig, ObjectiveConfig
 
 
 def shared_settings(config: ModelConfig) -> dict[str, Any]:
@@ -57,8 +48,6 @@ class KNNConfig(VariantConfig):
 
     neighbours: int = 20
     """k: pivots that each node keeps; all of them if there are no more."""
-    backend: Backend = field(default="auto", init=False)  # fixed: its messages are sparse products
-    precision: Precision = field(default="float32", init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +80,8 @@ class TrainedConfig(WeightedConfig):
         step_size("learner_learning_rate", self.learner_learning_rate)
 
 
+CONTROL_STREAM = 2**32
+"""Added to the seed of a theta that is never trained, or the GNN's weights are the same draws."""
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
 REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
 
@@ -127,22 +118,23 @@ def _variant(
 ) -> Method:
     """The learner is trained on the target where the config says how, else fixed."""
 
-    def learner_of(run: VariantConfig) -> StructureLearner:
+    def build(graph: Graph, run: Any) -> Task:
         settings = LearnerConfig(**shared_settings(run), **learner_settings)
-        return StructureLearner(settings, seed=run.seed)
+        if isinstance(run, TrainedConfig):
+            learner = StructureLearner(settings, seed=run.seed).to(graph.device)
+            theta = adam(learner, run.learner_learning_rate)
+            return PaperTask(graph, learner, run, theta=theta, objective=run.objective)
+        learner = StructureLearner(settings, seed=run.seed + CONTROL_STREAM).to(graph.device)
+        return PaperTask(graph, learner.requires_grad_(False), run)
 
-    def build(graph: Graph, configs: Sequence[Any]) -> Task:
-        first, trained = configs[0], None
-        learner = stack_learners([learner_of(each) for each in configs]).to(graph.y.device)
-        if config is TrainedConfig:
-            theta = Adam(learner.parameters(), first.learner_learning_rate)
-            trained = Trained(theta, first.objective)
-        else:
-            learner.requires_grad_(False)
-        return GraphTask(graph, learner, first.embedding_size, configs, trained=trained)
-
-    batched = config is not TrainedConfig
-    return Method("graphglow", summary, config, build, space, backbone="gcn", batched=batched)
+    return Method(
+        family="graphglow",
+        summary=summary,
+        config=config,
+        build=build,
+        space=space,
+        backbone="gcn",
+    )
 
 
 VARIANTS: dict[str, Method] = {

@@ -26,7 +26,6 @@ from graphglow.settings import (
     TransferConfig,
 )
 from graphglow.training.checkpoint import learner_identity
-from graphglow.training.runs import NO_LONGER
 from graphglow.workers.executor import ray_address
 
 TargetConfig = RunConfig | TransferConfig
@@ -189,8 +188,7 @@ def as_compared(
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
     new option does not make old rows foreign; one whose default has changed does.
     """
-    gone = {PaperConfig: NO_LONGER, PretrainConfig: ("schedule",)}.get(kind, ())
-    stored = {name: value for name, value in stored.items() if name not in gone}
+    stored = {name: value for name, value in stored.items() if name in _defaults(kind)}
     whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
     return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}
 
