@@ -70,8 +70,8 @@ def test_it_is_an_evaluation_of_the_graph_with_the_new_nodes(result):
     data.edge_index = torch.cat([data.edge_index, edges], dim=1)
     for mask in ("train_mask", "val_mask", "test_mask"):
         data[mask] = torch.cat([data[mask], torch.zeros(2, dtype=torch.bool)])
-    graph, runs = training_graph(check_graph(data)), Runs.of([result.config])
-    final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
+    graph = training_graph(check_graph(data))
+    final = last_refinement(result.gnn, result.learner, graph, result.pivots, result.config)
     found = result.predict_new(x, edges)
     assert torch.equal(found.predict_proba(), final.logits[40:].softmax(1))
     assert torch.equal(found.predict(), final.logits[40:].argmax(1))

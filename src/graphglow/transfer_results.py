@@ -96,7 +96,7 @@ class PaperResult(TransferResult):
             config=config,
             learner=learner.requires_grad_(False).eval(),
             gnn=_loaded_gnn(config, graph, learner.config.embedding_size, tensors),
-            pivots=tensors["pivots"],
+            pivots=_nodes(tensors["pivots"], graph, origin),
             **measured,
         )
 
@@ -190,7 +190,8 @@ class EvidenceResult(TransferResult):
         data = check_graph(data, need_validation=False)
         graph = with_known_classes(training_graph(data), data)
         config = TransferConfig(**(meta["config"] | {"device": "cpu"}))
-        learner = within("learner", tensors)
+        learner, edges = within("learner", tensors), within("refined", tensors)
+        _nodes(edges["edge_index"], graph, origin)
         against = meta["against_input"]
         return cls(
             data=data,
@@ -198,7 +199,7 @@ class EvidenceResult(TransferResult):
             config=config,
             learner=EvidenceLearner.from_tensors(learner, meta["learner"], origin),
             gnn=_loaded_gnn(config, graph, config.hidden, tensors),
-            **within("refined", tensors),
+            **edges,
             input_weight=float(meta["input_weight"]),
             chosen_by=str(meta["chosen_by"]),
             against_input=None if against is None else Accuracies(*against),
@@ -233,6 +234,13 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     """
     known = int(graph.y[torch.cat([graph.train, graph.val])].max()) + 1
     return graph.with_labels(num_classes=max(known, len(data.get("class_names") or ())))
+
+
+def _nodes(found: Tensor, graph: Graph, origin: str) -> Tensor:
+    """Node indices of a file."""
+    if len(found.flatten()) and not 0 <= int(found.min()) <= int(found.max()) < graph.num_nodes:
+        raise InputError(f"{origin} must hold nodes of its own graph; got others")
+    return found
 
 
 def _loaded_gnn(config: Model, graph: Graph, hidden: int, tensors: Tensors) -> Backbone:

@@ -110,6 +110,7 @@ class CPGNN(Model):
     """
 
     capturable = False  # its first step differs from the others
+    config: CPGNNConfig
 
     def __init__(self, graph: Graph, config: CPGNNConfig) -> None:
         super().__init__(graph, config)

@@ -104,9 +104,8 @@ def fit(
     if method.memory is not None:
         check_fits(name, method.memory(graph, config), graph.name, device, advice)
     edges = (graph.adj.col.numel() - graph.num_nodes) // 2
-    sizes = f"{graph.num_nodes} nodes and {edges} edges"
-    lighter = f"method {method.lighter}, " if method.lighter else ""
-    with out_of_memory_hint(f"{name} on {sizes}", f"{lighter}a smaller graph"):
+    smaller = f"method {method.lighter}, a smaller graph" if method.lighter else "a smaller graph"
+    with out_of_memory_hint(f"{name} on {graph.num_nodes} nodes and {edges} edges", smaller):
         task = method.build(graph, config)
         loop = Loop(task, config.epochs, config.patience)
         train_began = time.perf_counter()

@@ -7,7 +7,7 @@ from graphglow.checks import at_least
 from graphglow.competitors.method import GNN_SPACE, Method
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
-from graphglow.settings import PaperConfig, RunConfig
+from graphglow.settings import BackboneName, PaperConfig, RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class GNNConfig(RunConfig):
         at_least("hidden", self.hidden, 1)
         self.model()
 
-    def model(self, backbone: str = "gcn") -> PaperConfig:
+    def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
         """The same settings as the engine reads them."""
         settings = {name: value for name, value in asdict(self).items() if name != "hidden"}
         return PaperConfig(backbone=backbone, **settings)
@@ -68,7 +68,7 @@ def two_hops(graph: Graph, config: GNNConfig) -> int:
 
 
 def _gnn(
-    backbone: str,
+    backbone: BackboneName,
     summary: str,
     config: type[GNNConfig] = GNNConfig,
     space: dict[str, tuple[Any, ...]] | None = None,

@@ -152,6 +152,7 @@ class IDGL(Model):
     """
 
     capturable = False  # when to stop refining is asked on the host
+    config: IDGLConfig
 
     def __init__(self, graph: Graph, config: IDGLConfig) -> None:
         super().__init__(graph, config)
@@ -185,19 +186,18 @@ class IDGL(Model):
         """Logits [N, C] and A^(t) of the steps t = 1, 2, .. of one forward pass."""
         config, adj = self.config, self.graph.adj
         first = learned = self.latent(self.compare_features(metric_dropout))  # A^(1)
-        limit = config.tolerance * first.weights.detach().square().sum()
+        last, limit = False, config.tolerance * first.weights.detach().square().sum()
         xw = drop_features(self.graph.x, dropout) @ self.weight_in
         fixed = adj @ xw, first.propagate(xw)  # the same in all steps, [N, hidden]
         for t in range(1, config.refinements + 1):
-            if t > 1:
-                before, learned = learned, self.latent(self.compare_embeddings(z))  # noqa: F821
             z = drop(torch.relu(self.mix(*fixed, learned.propagate(xw))), dropout)
             v = z @ self.weight_out
             yield self.mix(adj @ v, first.propagate(v), learned.propagate(v)), learned
-            if t > 1 and config.tolerance > 0:
-                change = (learned.weights - before.weights).detach().square().sum()
-                if change <= limit:
-                    return
+            if last or t == config.refinements:
+                return
+            before, learned = learned, self.latent(self.compare_embeddings(z))
+            change = (learned.weights - before.weights).detach().square().sum()
+            last = config.tolerance > 0 and bool(change <= limit)
 
     def mix(self, through_input: Tensor, through_first: Tensor, through_learned: Tensor) -> Tensor:
         latent = torch.lerp(through_first, through_learned, self.config.structure_momentum)
@@ -224,7 +224,7 @@ class IDGL(Model):
         return self.cut(unit @ unit[self.anchors].T)
 
     def cut(self, similarity: Tensor) -> Tensor:
-        """Zero where it is at most epsilon; from 1 on everything, also what rounding made larger."""
+        """Zero where it is at most epsilon; everything if that is 1, also a rounded 1 + 1e-7."""
         threshold = self.config.threshold
         return similarity.masked_fill(similarity <= threshold + (threshold >= 1), 0)
 

@@ -215,6 +215,7 @@ class LDS(Model):
     """
 
     capturable = False
+    config: LDSConfig
 
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
         self.learn, stop = validation_halves(graph, config.seed)
@@ -260,10 +261,11 @@ class LDS(Model):
         self.state.weights.copy_(state.weights.detach())
         moments = state.mean.detach(), state.square.detach()
         self.state = Adam(self.state.weights, *moments, state.done)
-        for loss in map(float, losses):
+        values = torch.stack(losses).detach()
+        for loss in values.tolist():
             self.since = 0 if loss < self.lowest else self.since + 1
             self.lowest = min(loss, self.lowest)
-        return torch.stack(losses).detach().mean(), self.one
+        return values.mean(), self.one
 
     def inner_loss(self, flat: Tensor, inputs: Inputs) -> Tensor:
         """L: cross-entropy on the training nodes, and an L2 penalty on the first layer."""
@@ -278,9 +280,8 @@ class LDS(Model):
         """What one inner step draws."""
         graph, mask = self.drawn_graph(), None
         if self.config.dropout > 0:
-            mask = self.dropout.mask(
-                self.uniform.new_empty(self.graph.num_nodes, self.config.hidden)
-            )
+            shape = self.graph.num_nodes, self.config.hidden
+            mask = self.dropout.mask(self.uniform.new_empty(shape))
         return Inputs(graph, Recorded.features(drop_features(self.graph.x, self.dropout)), mask)
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -76,7 +76,7 @@ class Model(nn.Module, Task):
         self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
 
     @classmethod
-    def build(cls, graph: Graph, config: Any) -> Self:
+    def build(cls, graph: Graph, config: Any) -> "Model":
         return cls(graph, config).to(graph.y.device, graph.adj.values.dtype)
 
     def loss(self) -> Tensor:

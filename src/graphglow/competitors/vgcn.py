@@ -79,6 +79,8 @@ class VGCN(Model):
         orders them; edges [E], the pairs that the prior takes for edges; noise [R, M]
     """
 
+    config: VGCNConfig
+
     def __init__(self, graph: Graph, config: VGCNConfig) -> None:
         super().__init__(graph, config)
         n, device = graph.num_nodes, graph.y.device

@@ -238,7 +238,7 @@ class PaperTask(Task):
         return reinforced(alpha, draws, loss_on)
 
     def _regularisers(self, step: Refinement, pivots: Tensor, features: Tensor | None) -> Tensor:
-        """L_r + L_e; their gradients reach theta only, the embeddings are a policy's given state."""
+        """L_r + L_e, with gradients for theta only: the embeddings are a policy's given state."""
         o, total = self.objective, step.logits.new_zeros(())
         if o is None or (features is None and o.entropy == 0):
             return total

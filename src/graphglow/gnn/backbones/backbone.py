@@ -64,9 +64,9 @@ class LastLayer(NamedTuple):
 class Backbone(nn.Module, ABC):
     """A GNN in two parts: what a pass computes once, and what each refinement repeats.
 
-    To add one: subclass, implement the two methods, add the class to ``BACKBONES``; the command
-    line, the checks and the tests pick it up from there, and what it can do is said by the class
-    itself. Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
+    To add one: subclass, implement the two methods, add the class to ``BACKBONES`` and its name to
+    ``settings.BackboneName``; the command line, the checks and the tests pick it up from there.
+    Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
 
     Args:
         shape: Widths, depth, encoder, and what some kinds have besides.
