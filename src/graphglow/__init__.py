@@ -91,13 +91,13 @@ if TYPE_CHECKING:
     from graphglow.pyg_api import AuditEdges as AuditEdges
     from graphglow.pyg_api import RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
+    from graphglow.result import TransferResult as TransferResult
     from graphglow.settings import LearnerConfig as LearnerConfig
     from graphglow.settings import ObjectiveConfig as ObjectiveConfig
     from graphglow.settings import PaperConfig as PaperConfig
     from graphglow.settings import PretrainConfig as PretrainConfig
     from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
-    from graphglow.result import TransferResult as TransferResult
     from graphglow.transfer import transfer as transfer
 
 

@@ -10,8 +10,8 @@ from graphglow.errors import InputError
 from graphglow.explain import Explanation, explain_pair
 from graphglow.pretrained import UNIVERSAL, learner_file
 from graphglow.report import PAGES
-from graphglow.settings import Device
 from graphglow.result import TransferResult
+from graphglow.settings import Device
 
 Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
 

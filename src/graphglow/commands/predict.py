@@ -13,8 +13,8 @@ from graphglow.errors import InputError
 from graphglow.graph.write import prediction_file
 from graphglow.predict import Prediction, Scores
 from graphglow.pretrained import UNIVERSAL, learner_file
-from graphglow.settings import Device
 from graphglow.result import TransferResult
+from graphglow.settings import Device
 
 BEST = 3  # channels that are shown
 

@@ -12,9 +12,9 @@ from graphglow.commands.files import TENSOR_SUFFIXES, check_output, write_each
 from graphglow.commands.terminal import percent, print_json, say, waiting
 from graphglow.errors import InputError
 from graphglow.report.page import PAGES, is_report, require_plotly
+from graphglow.result import TransferResult
 from graphglow.settings import Device
 from graphglow.storage import existing_file
-from graphglow.result import TransferResult
 
 if TYPE_CHECKING:
     from graphglow.lab.demo import Summary

@@ -19,8 +19,8 @@ from graphglow.graph.write import WRITERS, prediction_file
 from graphglow.pretrained import PAPER, UNIVERSAL, learner_file, paper_learner
 from graphglow.refine import input_edges, usual_top_k
 from graphglow.refine import refine as refine_graph
-from graphglow.settings import Device, PaperConfig
 from graphglow.result import TransferResult
+from graphglow.settings import Device, PaperConfig
 from graphglow.verdict import NO_PAIRS, homophily, verdict_of
 
 TopK = Annotated[int | None, flags.said(None, "INT", "(default: as the graph has)")]

@@ -24,9 +24,9 @@ from graphglow.pretrained import (
     learner_file,
     load_learner,
 )
+from graphglow.result import TransferResult
 from graphglow.settings import PaperConfig, PretrainConfig, TransferConfig
 from graphglow.transfer import INPUT_WEIGHTS
-from graphglow.result import TransferResult
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:

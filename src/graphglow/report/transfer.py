@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from graphglow.gnn.train import Epoch
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import class_names, own_ids
 from graphglow.report.page import write_page
 from graphglow.result import TransferResult
-from graphglow.gnn.train import Epoch
 
 TOP_K = 16
 """Strongest incoming edges of each node that make up the learned graph."""
