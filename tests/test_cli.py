@@ -564,7 +564,7 @@ def test_failure_leaves_what_was_there(run, home, tmp_path, monkeypatch, error, 
 
     out = tmp_path / "graph.csv"
     out.write_text("old")
-    for place in ("graphglow.training.transfer", "graphglow.graph.write._edge_values"):
+    for place in ("graphglow.transfer.transfer", "graphglow.graph.write._edge_values"):
         with monkeypatch.context() as patch:
             patch.setattr(place, fail)
             run(*refine_words(home, "--out", out, "--overwrite")).refuses(status)

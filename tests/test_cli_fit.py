@@ -154,7 +154,7 @@ def test_the_last_of_two_methods_counts(run, graph):
 
 
 def test_what_would_not_fit_is_said_before_training(run, graph, monkeypatch):
-    monkeypatch.setattr("graphglow.training.device.free_bytes", lambda device: 10)
+    monkeypatch.setattr("graphglow.device.free_bytes", lambda device: 10)
     heavy = replace(METHODS["gcn"], memory=lambda graph, config: 2 * 10**9, lighter="mlp")
     monkeypatch.setitem(METHODS, "gcn", heavy)
     line = run("fit", "--method", "gcn", "--target", graph).refuses()

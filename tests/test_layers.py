@@ -30,7 +30,6 @@ ORDER = (
     "verdict",
     "result",
     "transfer_results",
-    "training",
     "transfer",
     "pretrain",
     "predict",
@@ -145,6 +144,8 @@ def upward_imports(area, path, tree):
 
 def pickling(path, tree):
     found = []
+    if path.name == "parallel.py":  # what processes of one job tell each other
+        return found
     for node in ast.walk(tree):
         modules = []
         if isinstance(node, ast.Import):
@@ -171,7 +172,7 @@ def unsafe_torch_loads(path, tree):
 
 
 def test_the_package_was_found():
-    assert {"errors", "storage", "graph", "linalg", "paper", "gnn", "training"} <= {
+    assert {"errors", "storage", "graph", "linalg", "paper", "gnn"} <= {
         area for area, _, _ in MODULES
     }
     assert sum(len(list(imported_areas(tree))) for _, _, tree in MODULES) > 50
@@ -215,8 +216,8 @@ def test_torch_load_reads_weights_only():
 @pytest.mark.parametrize(
     "source",
     [
-        "from graphglow.training import transfer",
-        "import graphglow.training.transfer",
+        "from graphglow.transfer import transfer",
+        "import graphglow.transfer",
         "from graphglow import transfer",
         "def f():\n    from graphglow.evidence import x",
         "import graphglow\ngraphglow.pretrain([])",

@@ -6,11 +6,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import torch
 
 from graphglow.checks import one_of
 from graphglow.errors import InputError
+from graphglow.settings import Device
 
 MEMINFO, CGROUP = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
 OUT_OF_MEMORY = re.compile(r"allocate memory|bad_alloc|out of memory|ALLOC_FAILED")
@@ -19,12 +21,11 @@ ASKED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) (\w+)", re.IGNORECASE
 
 def resolve_device(name: str) -> torch.device:
     """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    one_of("device", name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
+    one_of("device", name, get_args(Device))
+    has_gpu = torch.cuda.is_available()
+    if name == "cuda" and not has_gpu:
         raise InputError("device cuda must be present; got a machine without a usable GPU")
-    return torch.device(name)
+    return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
 
 
 def reset_peak_memory(device: torch.device) -> None:

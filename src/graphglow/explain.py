@@ -190,7 +190,7 @@ def explain_prediction(
     data, refined = prediction.data, prediction.refined
     final, count = refined.final, len(prediction.labelled)
     assert final is not None
-    problem, names = final.problem, class_names(data, prediction.probabilities.shape[1])
+    problem, names = final.graph, class_names(data, prediction.probabilities.shape[1])
     place = int(node_places(data, count, [node])[0])
     at = prediction.order.argsort()[place].to(problem.device)
     predicted, seen = int(prediction.classes[place]), problem.seen.tolist()
@@ -272,8 +272,8 @@ def _labelled_nodes(
 
     Weights are the chances of such a walk, one or two steps with even odds.
     """
-    problem, ids = final.problem, own_ids(prediction.data, len(prediction.labelled))
-    walks = torch.stack([*_walks(problem.links, at), *_walks(final.graph, at)])  # [4, N]
+    problem, ids = final.graph, own_ids(prediction.data, len(prediction.labelled))
+    walks = torch.stack([*_walks(problem.links, at), *_walks(final.adjacency, at)])  # [4, N]
     others = problem.labelled[problem.labelled != at]
     reached = walks.sum(0)[others]
     strongest = reached.argsort(descending=True, stable=True)[:NEIGHBOURS]
@@ -460,9 +460,7 @@ def explain_pair(
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
     pair = pair_places(data, int(data.num_nodes or 0), u, v)
-    refined, order = run_frozen(
-        found, data, "explain", seed=seed, device=device, workers=None, ray=None
-    )
+    refined, order = run_frozen(found, data, seed=seed, device=device)
     kept = chosen(refined, None, 0.0, add=True, drop=True).edge_index
     return explain_known_pair(found, refined, data, pair, kept, refined.probabilities, order)
 
@@ -492,7 +490,7 @@ def explain_known_pair(
     which = (refined.pairs == ends).all(0).nonzero()[0]
     place = int(which)
     parts = {name: float(part) for name, part in explain_pairs(learner, refined, which).items()}
-    links = refined.problem.links
+    links = refined.graph.links
     around, joined = surroundings(links, ids, (first, second))
     there = bool(((edge_index[0] == first) & (edge_index[1] == second)).any())
     outcome = ("dropped", "kept")[there] if joined else ("absent", "added")[there]

@@ -21,10 +21,10 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretraining import EvidencePretrainConfig, Progress, pretrain_evidence
 from graphglow.gnn.train import OnEpoch
 from graphglow.graph import as_graph, prepare
-from graphglow.graph.graph import graph_of
+from graphglow.graph.graph import known_graph
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import pretrain_structure
-from graphglow.parallel import map_blocks
+from graphglow.parallel import where_to_compute
 from graphglow.settings import PretrainConfig
 
 Kind = Literal["evidence", "auditor", "paper"]
@@ -129,18 +129,15 @@ def pretrain(
         return pretrain_structure(graphs, chosen, on_epoch=on_epoch, checkpoint=checkpoint)
     sources = [as_graph(source, split=False) for source in sources]
     for source in sources:
-        graph_of(source)  # one bad graph is said now, and not after minutes
+        known_graph(source)  # one bad graph is said now, and not after minutes
     if kind == "auditor":
         progress = on_progress or (lambda stage, done, total: None)
         return pretrain_auditor(sources, chosen, on_progress=partial(progress, "auditor"))
     device = resolve_device(chosen.device)
     draw_on = device if workers in (None, 1) else torch.device("cpu")  # cores are faster together
+    progress = on_progress or (lambda stage, done, total: None)
+    _, map_blocks = where_to_compute("cpu", workers, None)
     learner = pretrain_evidence(
-        sources,
-        chosen,
-        device=device,
-        draw_on=draw_on,
-        on_progress=on_progress or (lambda stage, done, total: None),
-        map_blocks=partial(map_blocks, workers=workers),
+        sources, chosen, device=device, draw_on=draw_on, on_progress=progress, map_blocks=map_blocks
     )
     return learner.to("cpu")

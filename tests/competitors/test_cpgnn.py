@@ -34,7 +34,7 @@ def built(**changes):
 
 def trained(graph, settings, name="cpgnn"):
     model = METHODS[name].build(graph, settings)
-    history = Loop(model, settings.epochs, settings.epochs).run()[0]
+    history = Loop(model, settings.epochs, settings.epochs).run()
     return model, history
 
 

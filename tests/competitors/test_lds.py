@@ -222,7 +222,7 @@ def config(**changes):
 
 def trained(graph, settings):
     model = LDS.build(graph, settings)
-    history = Loop(model, settings.epochs, settings.epochs).run()[0]
+    history = Loop(model, settings.epochs, settings.epochs).run()
     return model, history
 
 

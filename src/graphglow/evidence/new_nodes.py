@@ -34,13 +34,12 @@ from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_s
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
 from graphglow.evidence.predictor import AT_ONCE, RESIDUALS, FinalRound
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import (
     RESOLUTIONS,
     SEARCHED,
     GraphEvidence,
-    graph_of,
+    adjacency_over,
     joined,
     over_chance,
     score,
@@ -60,7 +59,7 @@ from graphglow.evidence.views import (
 )
 from graphglow.evidence.votes import log_odds
 from graphglow.graph.check import checked_edges
-from graphglow.graph.graph import undirected_edges
+from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
 from graphglow.linalg.pairs import dots
 from graphglow.linalg.rows import (
@@ -128,8 +127,8 @@ class FrozenGraph:
         return self.refined.known
 
     @property
-    def problem(self) -> Problem:
-        return self.refined.problem
+    def graph(self) -> Graph:
+        return self.refined.graph
 
     @property
     def final(self) -> FinalRound:
@@ -159,7 +158,7 @@ class FrozenGraph:
     def new_ties(self) -> Tensor:
         """Columns that break ties, of every node that has no twin: [1, TIES]."""
         generator = torch.Generator().manual_seed(0)
-        return (TIE_LENGTH * torch.randn(1, TIES, generator=generator)).to(self.problem.device)
+        return (TIE_LENGTH * torch.randn(1, TIES, generator=generator)).to(self.graph.device)
 
     @cached_property
     def maps(self) -> dict[str, LowRank]:
@@ -169,7 +168,7 @@ class FrozenGraph:
         return self.known.maps | {
             "spectral": leading_map(link, RANKS[1]),
             "ranked": leading_map(link, rank),
-            "alink": LowRank(None, short_length(times(self.problem.adj, link))),
+            "alink": LowRank(None, short_length(times(self.graph.adj, link))),
         }
 
     @cached_property
@@ -183,47 +182,47 @@ class FrozenGraph:
         return layers
 
     @cached_property
-    def graphs(self) -> dict[str, SparseMatrix]:
+    def adjacencies(self) -> dict[str, SparseMatrix]:
         """The graph as it was given, and those of both rounds: a, s, f."""
-        first, n = self.known.first_weight, self.problem.num_nodes
-        s = graph_of(self.known.pairs[:, : len(first)], first, n)
-        return {"a": self.problem.adj, "s": s, "f": self.final.graph}
+        first, n = self.known.first_weight, self.graph.num_nodes
+        s = adjacency_over(self.known.pairs[:, : len(first)], first, n)
+        return {"a": self.graph.adj, "s": s, "f": self.final.adjacency}
 
     @cached_property
     def degrees(self) -> dict[str, Tensor]:
         """Sums of weights, with the loop of 1: [N]."""
         degrees = {}
-        for name, graph in self.graphs.items():
-            row, col, values = entries(graph)
+        for name, adjacency in self.adjacencies.items():
+            row, col, values = entries(adjacency)
             degrees[name] = values[row == col].reciprocal()
         return degrees
 
     @cached_property
     def strength(self) -> Tensor:
         """Sums of the final graph's normalised weights, without the diagonal: [N]."""
-        row, col, values = entries(self.final.graph)
+        row, col, values = entries(self.final.adjacency)
         return torch.zeros_like(self.degrees["f"]).index_add_(0, row, values * (row != col))
 
     @cached_property
     def means(self) -> dict[str, Tensor]:
         """One-hop means of the view ``x`` over each graph, not of unit length: [N, D]."""
-        return {name: times(graph, self.views["x"]) for name, graph in self.graphs.items()}
+        return {key: times(matrix, self.views["x"]) for key, matrix in self.adjacencies.items()}
 
     @cached_property
     def roles(self) -> Tensor:
-        return role_degrees(self.problem)
+        return role_degrees(self.graph)
 
     @cached_property
     def spreads(self) -> dict[str, list[Tensor]]:
         """Labels after each step but the last over the graphs a, s, f: [N, C] each."""
-        problem, spreads = self.problem, {}
+        graph, spreads = self.graph, {}
         for key, name in SPREADS.items():
             chosen = self.final.channels[name].chosen
-            start = torch.zeros(problem.num_nodes, len(problem.seen), device=problem.device)
-            start[problem.labelled, problem.classes] = 1
+            start = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
+            start[graph.labelled, graph.classes] = 1
             steps = [start]
             for _ in range(1, int(chosen["steps"]) if chosen else 0):
-                steps.append(times(self.graphs[key], steps[-1]) * SPREAD_DAMPING)
+                steps.append(times(self.adjacencies[key], steps[-1]) * SPREAD_DAMPING)
             spreads[key] = steps
         return spreads
 
@@ -233,23 +232,23 @@ class FrozenGraph:
 
         As :func:`graphglow.evidence.predictor.final_round` carries them over a and f.
         """
-        problem, channels = self.problem, self.final.channels
-        one_hot = torch.eye(len(problem.seen), device=problem.device)[problem.classes]
+        graph, channels = self.graph, self.final.channels
+        one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
         values = [
-            one_hot - (problem.prior if name == "label" else
-                       channels[name].probabilities[problem.labelled])
+            one_hot - (graph.prior if name == "label" else
+                       channels[name].probabilities[graph.labelled])
             for name in RESIDUALS
         ]  # fmt: skip
-        whole = one_hot.new_zeros(problem.num_nodes, len(RESIDUALS) * one_hot.shape[1] + 1)
-        whole[problem.labelled] = torch.cat([*values, torch.ones_like(one_hot[:, :1])], 1)
+        whole = one_hot.new_zeros(graph.num_nodes, len(RESIDUALS) * one_hot.shape[1] + 1)
+        whole[graph.labelled] = torch.cat([*values, torch.ones_like(one_hot[:, :1])], 1)
         carried = {}
-        for key, graph in (("a", problem.links), ("f", self.final.graph)):
-            row, col, weight = entries(graph)
+        for key, adjacency in (("a", graph.links), ("f", self.final.adjacency)):
+            row, col, weight = entries(adjacency)
             weight = weight * (row != col)
             mean = float(weight.sum() / (row != col).sum().clamp_min(1)) if key == "f" else 1.0
             weight = weight / max(mean, 1e-9)
             strength = torch.zeros_like(whole[:, 0]).index_add_(0, row, weight)
-            one = times(graph.with_values(weight), whole)
+            one = times(adjacency.with_values(weight), whole)
             carried[key] = whole, one / strength.clamp_min(1e-9)[:, None], max(mean, 1e-9)
         return carried
 
@@ -344,22 +343,22 @@ def insert(
     Shapes:
         x [M, F], edges [2, E], edge_weight [E] -> [M, classes]
     """
-    problem = frozen.problem
-    features, given = _checked(problem, x, edges, edge_weight)
-    answer = problem.prior.expand(given.num_new, -1)
+    graph = frozen.graph
+    features, given = _checked(graph, x, edges, edge_weight)
+    answer = graph.prior.expand(given.num_new, -1)
     if frozen.refined.final is not None and given.num_new:
         answer = _Insertion(frozen, features, given).answer()
-    whole = answer.new_zeros(given.num_new, problem.num_classes)
-    whole[:, problem.seen] = answer
+    whole = answer.new_zeros(given.num_new, graph.num_classes)
+    whole[:, graph.seen] = answer
     return whole
 
 
 def _checked(
-    problem: Problem, x: Tensor | None, edges: Tensor | None, edge_weight: Tensor | None
+    graph: Graph, x: Tensor | None, edges: Tensor | None, edge_weight: Tensor | None
 ) -> tuple[Rows | None, NewEdges]:
-    """Features of new nodes as rows of the problem, and their edges; refused in one sentence."""
-    columns, n = problem.columns, problem.num_nodes
-    width = 0 if columns is None else columns.width
+    """Features of new nodes as rows of the graph, and their edges; refused in one sentence."""
+    encoder, n = graph.encoder, graph.num_nodes
+    width = 0 if encoder is None else encoder.width
     if x is None and width == 0 and isinstance(edges, Tensor) and edges.numel():
         x = torch.empty(max(0, int(edges.max()) + 1 - n), 0)
     if not isinstance(x, Tensor) or x.ndim != 2 or x.shape[1] != width:
@@ -376,11 +375,11 @@ def _checked(
         u, v = edges[:, int(among_old[0])].tolist()
         raise InputError(f"each edge must have a new end, {n} or above; got {u} - {v}")
     low, high, weight = undirected_edges(edges, weight, n + m)
-    low, high = low.long().to(problem.device), high.long().to(problem.device)
+    low, high = low.long().to(graph.device), high.long().to(graph.device)
     weight = torch.ones(len(low)) if weight is None else weight.float()
-    inside, weight = low >= n, weight.to(problem.device)
+    inside, weight = low >= n, weight.to(graph.device)
     new, other = torch.cat([high, low[inside]]) - n, torch.cat([low, high[inside]])
-    features = None if columns is None else columns.rows(x)
+    features = None if encoder is None else encoder.rows(x)
     return features, NewEdges(new, other, torch.cat([weight, weight[inside]]), n, m)
 
 
@@ -389,12 +388,12 @@ class _Insertion:
 
     def __init__(self, frozen: FrozenGraph, features: Rows | None, given: NewEdges) -> None:
         self.frozen, self.features, self.given = frozen, features, given
-        self.old, self.prior = frozen.views, frozen.problem.prior
+        self.old, self.prior = frozen.views, frozen.graph.prior
         self.views: dict[str, Tensor] = {}
         self.channels: dict[str, Channel] = {}
-        self.every = torch.arange(given.num_new, device=frozen.problem.device)
+        self.every = torch.arange(given.num_new, device=frozen.graph.device)
         self.degree = given.pattern.sums()
-        self.problem = self._problem(frozen.problem.links, self.degree)  # of new nodes alone
+        self.graph = self._graph(frozen.graph.links, self.degree)  # of new nodes alone
 
     def answer(self) -> Tensor:
         """Class probabilities: [M, C]."""
@@ -417,7 +416,7 @@ class _Insertion:
         ax = self.rows.carry(old["x"], x)
         aax = unit_(self.rows.carry(frozen.means["a"], ax))
         link = role = x.new_zeros(len(x), 0)
-        if len(frozen.problem.low):
+        if len(frozen.graph.low):
             link, role = self._link(), self._role()
         self.views = {
             "x": x, "ax": unit(ax), "aax": aax, "diff": unit_(x - ax), "link": link,
@@ -427,7 +426,7 @@ class _Insertion:
 
     def _link(self) -> Tensor:
         """Rows of ``(D + tau)^-1/2 A (D + tau)^-1/2``; edges between new nodes have no column."""
-        degree = self.frozen.problem.degree
+        degree = self.frozen.graph.degree
         scale = (torch.cat([degree, self.degree]) + degree.mean()).rsqrt()
         weight = scale[self.given.other] * scale[len(degree) :][self.given.new]
         return self.frozen.maps["link"](self._columns(weight))
@@ -451,12 +450,12 @@ class _Insertion:
 
     def _twins(self) -> Tensor:
         """An unlabelled old node that is the same in every view, or -1: [M]."""
-        problem = self.frozen.problem
+        graph = self.frozen.graph
         new, old = self.views["aax"], self.old["aax"]
         if old.shape[1] == 0:
             new, old = (torch.cat([v["link"], v["role"]], 1) for v in (self.views, self.old))
         near = torch.cat([largest(s, NEAREST)[1] for _, s in _cosines(new, old)])  # [M, k]
-        same = ~torch.isin(near, problem.labelled)
+        same = ~torch.isin(near, graph.labelled)
         predicted = self.frozen.final.channels["x"].probabilities, self._p("x")
         for old, new in [*((self.old[v], self.views[v]) for v in FIRST), predicted]:
             if old.shape[1]:
@@ -489,7 +488,7 @@ class _Insertion:
         add("again", self._at("again", SideBySide.of([views[name] for name in AGAIN])))
         add("spread_s", self._spread("s", rows))
         add("hidden_again", self._hidden("hidden_again"))
-        known = replace(frozen.known, problem=self.problem, channels=self.channels)
+        known = replace(frozen.known, graph=self.graph, channels=self.channels)
         assert known.learner is not None
         logits = [known.learner.vote(*vote_inputs(known, some)) for some in self._blocks()]
         sharpness = frozen.final.channels["vote"].chosen["sharpness"]
@@ -511,7 +510,7 @@ class _Insertion:
         of_node = [*(masses for _, masses in parts), self.degree.log1p()[:, None] / 4]
         final = replace(
             final,
-            known=replace(frozen.known, problem=self.problem),
+            known=replace(frozen.known, graph=self.graph),
             channels=self.channels,
             carried=torch.cat([carried for carried, _ in parts], 1).mT,
             of_node=torch.cat(of_node, 1),
@@ -565,7 +564,7 @@ class _Insertion:
         def both(old: Tensor, new: Tensor) -> Tensor:
             return torch.cat([new, old[ends]])
 
-        old_links = take(known.problem.links, ends)
+        old_links = take(known.graph.links, ends)
         assert isinstance(old_links, SparseMatrix)
         row, col, _ = entries(old_links)
         kept, given, old = place[col] >= 0, self.given, self.given.to_old
@@ -580,21 +579,21 @@ class _Insertion:
         }
         local = replace(
             known,
-            problem=self._problem(links, both(known.problem.degree, self.degree)),
+            graph=self._graph(links, both(known.graph.degree, self.degree)),
             views={name: both(self.old[name], self.views[name]) for name in names},
             channels=channels,
             context=known.context if round_ else known.context[: len(FIRST_CONTEXT)],
         )
         pairs = torch.stack([near.new, place[near.other]])
-        scores = joined((score(local, block) for block in pair_blocks(pairs)), local.problem)
+        scores = joined((score(local, block) for block in pair_blocks(pairs)), local.graph)
         weight = weights_of(over_chance(scale, scores) + shift)
         return near.only(weight > 0, weight).normalised(degree)
 
-    def _problem(self, links: SparseMatrix, degree: Tensor) -> Problem:
+    def _graph(self, links: SparseMatrix, degree: Tensor) -> Graph:
         """The stored labels and shares with other nodes."""
-        problem = replace(self.frozen.problem)
-        vars(problem).update(links=links, degree=degree)
-        return problem
+        graph = replace(self.frozen.graph)
+        vars(graph).update(links=links, degree=degree)
+        return graph
 
     def _blocks(self) -> tuple[Tensor, ...]:
         return torch.split(self.every, max(1, AT_ONCE // len(self.prior)))
@@ -616,32 +615,32 @@ class _Insertion:
         layer = self.frozen.layers[name]
         return self._at(name, layer and hidden_layer(self.views, LAYERS[name], layer))
 
-    def _spread(self, graph: str, rows: NewEdges) -> Tensor:
+    def _spread(self, key: str, rows: NewEdges) -> Tensor:
         """Labels spread over a graph, one step further, to the new nodes: [M, C]."""
-        chosen = self.frozen.final.channels[SPREADS[graph]].chosen
+        chosen = self.frozen.final.channels[SPREADS[key]].chosen
         reached = total = self.prior.new_zeros(len(self.every), len(self.prior))
         if not chosen:
             return self.prior.expand_as(total)
-        for before in self.frozen.spreads[graph]:
+        for before in self.frozen.spreads[key]:
             reached = SPREAD_DAMPING * rows.carry(before, reached)
             total = total + reached
-        rates = total.clamp_min(0) / self.frozen.problem.counts / chosen["mean"]
+        rates = total.clamp_min(0) / self.frozen.graph.counts / chosen["mean"]
         floor, power = float(chosen["floor"]), float(chosen["power"])
-        return spread_shares(self.problem, rates, floor, power).lerp(self.prior, FLOOR)
+        return spread_shares(self.graph, rates, floor, power).lerp(self.prior, FLOOR)
 
     def _community(self, name: str, edges: NewEdges, strength: Tensor) -> Tensor:
         """Class shares of the community whose modularity gains most by a node: [M, C].
 
         That of a twin is the twin's. ``strength`` is the old nodes' sum of weights [N].
         """
-        chosen, problem = self.frozen.final.channels[name].chosen, self.frozen.problem
+        chosen, graph = self.frozen.final.channels[name].chosen, self.frozen.graph
         if not chosen:
             return self.prior.expand(len(self.every), -1)
         member, resolution = chosen["member"], RESOLUTIONS[int(chosen["partition"])]
         many = int(member.max()) + 1
         size = strength.new_zeros(many + 1).index_add_(0, member, strength)
         counts = strength.new_zeros(many + 1, len(self.prior))  # the last: no community
-        counts.index_put_((member[problem.labelled], problem.classes), strength.new_ones(()), True)
+        counts.index_put_((member[graph.labelled], graph.classes), strength.new_ones(()), True)
         key = edges.new[edges.to_old] * many + member[edges.other[edges.to_old]]
         key, place = torch.unique(key, return_inverse=True)
         gain = strength.new_zeros(len(key)).index_add_(0, place, edges.weight[edges.to_old])
@@ -655,9 +654,9 @@ class _Insertion:
         shares = (near + pseudo * self.prior) / (near.sum(1, keepdim=True) + pseudo)
         return shares.lerp(self.prior.expand_as(shares), FLOOR)
 
-    def _carried(self, graph: str, edges: NewEdges) -> tuple[Tensor, Tensor]:
+    def _carried(self, key: str, edges: NewEdges) -> tuple[Tensor, Tensor]:
         """What labels one and two steps away say against answers: [M, 2 R, C], masses [M, 2]."""
-        values, ahead, mean = self.frozen.residuals[graph]
+        values, ahead, mean = self.frozen.residuals[key]
         edges = replace(edges, weight=edges.weight / mean, loop=None)
         one = edges.carry(values, values.new_zeros(len(self.every), values.shape[1]))
         two = edges.carry(ahead, one / edges.sums().clamp_min(1e-9)[:, None])

@@ -24,12 +24,10 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, one_of, plain_numbers, step_size
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import FinalRound
-from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.random_graphs import random_graph
 from graphglow.evidence.refined import above_chance, with_prediction
 from graphglow.evidence.rounds import (
@@ -40,7 +38,8 @@ from graphglow.evidence.rounds import (
     with_vote,
 )
 from graphglow.evidence.stages import made_smaller, stage
-from graphglow.workers.blocks import mapped
+from graphglow.graph.graph import Graph, known_graph
+from graphglow.parallel import MapBlocks, map_blocks
 
 ABSENT = -1e4  # the log share of a class that an episode does not have
 
@@ -110,7 +109,7 @@ def pretrain_evidence(
     device: torch.device | str = "cpu",
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
 ) -> EvidenceLearner:
     """Train an evidence learner over episodes of the sources and of random graphs.
 
@@ -125,12 +124,13 @@ def pretrain_evidence(
         device: Where to compute.
         draw_on: Where to draw the episodes, if elsewhere.
         on_progress: Called with the stage and how far it is.
-        each: Who draws the episodes.
+        map_blocks: Draws the episodes.
     """
     config = config or EvidencePretrainConfig()
     return pretrain_folds(
         sources, [0] * len(sources), config, weights=weights, device=device, draw_on=draw_on,
-        on_progress=on_progress, each=each, learners={ALL_SOURCES: _new_learner(config)},
+        on_progress=on_progress, map_blocks=map_blocks,
+        learners={ALL_SOURCES: _new_learner(config)},
     )[ALL_SOURCES]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
     device: torch.device | str = "cpu",
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
     learners: dict[int, EvidenceLearner] | None = None,
     stages: Sequence[str] = STAGES,
 ) -> dict[int, EvidenceLearner]:
@@ -178,8 +178,8 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
         batches, began, number = [], time.perf_counter(), STAGES.index(part)
         episodes = range(ends[number] - counts[number], ends[number])
         known = sampler, {fold: deepcopy(one).to(draw_on) for fold, one in made.items()}
-        for i, more in zip(episodes, each(part, step, known, episodes), strict=True):
-            batches += mapped(more, Tensor, lambda tensor: tensor.to(device))
+        for i, more in zip(episodes, map_blocks(step, known, episodes), strict=True):
+            batches += [_moved(batch, device) for batch in more]
             on_progress(part, i + 1, ends[-1])
         waited += time.perf_counter() - began
         return batches
@@ -267,16 +267,16 @@ class EpisodeSampler:
             number = int(torch.multinomial(self.weights, 1, generator=generator))
             source, fold = self.sources[number], self.folds[number]
         episode = draw_episode(source, generator, self.config.max_nodes)
-        return episode, first_round(problem_of(episode.data, self.device), generator), fold
+        return episode, first_round(known_graph(episode.data, self.device), generator), fold
 
     @torch.no_grad()
     def pair_batch(
-        self, episode: Episode, problem: Problem, known: GraphEvidence, fold: int
+        self, episode: Episode, graph: Graph, known: GraphEvidence, fold: int
     ) -> list[PairBatch]:
         """Pairs with at most one labelled end, both classes known; nothing if there are none."""
         truth, pairs = episode.truth.to(self.device), known.pairs
         labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
-        labelled[problem.labelled] = True
+        labelled[graph.labelled] = True
         fair = (truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)
         fair_pairs = fair.nonzero()[:, 0]
         if len(fair_pairs) == 0:
@@ -284,17 +284,17 @@ class EpisodeSampler:
         some = fair_pairs[self._some(len(fair_pairs), self.config.pairs)]
         same = (truth[pairs[0, some]] == truth[pairs[1, some]]).float()
         evidence = known.evidence(pairs[:, some])
-        return [PairBatch(fold, evidence, known.context, same, logit(problem.chance))]
+        return [PairBatch(fold, evidence, known.context, same, logit(graph.chance))]
 
     def class_batch(
         self, episode: Episode, known: GraphEvidence | FinalRound, fold: int
     ) -> list[ClassBatch]:
         """Unlabelled nodes of classes that have a label; none, or one such class: nothing."""
-        problem = known.problem
+        graph = known.graph
         number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
-        number[problem.seen] = torch.arange(len(problem.seen), device=self.device)
+        number[graph.seen] = torch.arange(len(graph.seen), device=self.device)
         truth = number[episode.truth.to(self.device)]
-        truth[problem.labelled] = -1
+        truth[graph.labelled] = -1
         nodes = (truth >= 0).nonzero()[:, 0]
         if len(nodes) == 0:
             return []
@@ -304,7 +304,7 @@ class EpisodeSampler:
             more = None
         else:
             odds, trust, more = known.inputs(some)
-        return [ClassBatch(fold, odds, trust, more, problem.prior.log(), truth[some])]
+        return [ClassBatch(fold, odds, trust, more, graph.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -313,6 +313,11 @@ class EpisodeSampler:
 
 Known = tuple[EpisodeSampler, dict[int, EvidenceLearner]]
 B = TypeVar("B", PairBatch, ClassBatch)
+
+
+def _moved(batch: B, device: torch.device | str) -> B:
+    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
+    return replace(batch, **tensors)
 
 
 def _unseeing(learners: dict[int, EvidenceLearner], fold: int) -> EvidenceLearner:
@@ -325,7 +330,7 @@ def first_batch(known: Known, index: int) -> list[PairBatch]:
     sampler, _ = known
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
-        return sampler.pair_batch(episode, first.problem, first, fold)
+        return sampler.pair_batch(episode, first.graph, first, fold)
 
 
 @torch.no_grad()
@@ -334,7 +339,7 @@ def vote_batch(known: Known, index: int) -> list[ClassBatch]:
     sampler, learners = known
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
-        if len(first.problem.seen) < 2:
+        if len(first.graph.seen) < 2:
             return []
         second = second_round(_unseeing(learners, fold), first)
         return sampler.class_batch(episode, second, fold)
@@ -348,7 +353,7 @@ def second_batch(known: Known, index: int) -> list[PairBatch]:
         episode, first, fold = sampler.first(index)
         learner = _unseeing(learners, fold)
         both = with_vote(second_round(learner, first))
-        return sampler.pair_batch(episode, first.problem, both, fold)
+        return sampler.pair_batch(episode, first.graph, both, fold)
 
 
 @torch.no_grad()
@@ -357,7 +362,7 @@ def predict_batch(known: Known, index: int) -> list[ClassBatch]:
     sampler, learners = known
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
-        if len(first.problem.seen) < 2:
+        if len(first.graph.seen) < 2:
             return []
         learner = _unseeing(learners, fold)
         both = with_vote(second_round(learner, first))

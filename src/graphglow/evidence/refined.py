@@ -1,4 +1,4 @@
-"""A refined graph: what the two rounds make of a problem, in closed form."""
+"""A refined graph: what the two rounds make of a graph, in closed form."""
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphglow.evidence.candidates import Each, in_turn, pair_blocks
+from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
 from graphglow.evidence.predictor import FinalRound, final_round, predict_classes
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.rounds import (
     CARRIED,
     GraphEvidence,
@@ -26,9 +25,10 @@ from graphglow.evidence.rounds import (
     with_vote,
 )
 from graphglow.evidence.scorer import contributions
-from graphglow.graph.graph import normalised_adjacency
+from graphglow.graph.graph import Graph, normalised_adjacency
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
@@ -67,17 +67,17 @@ class RefinedGraph:
     """Of the predictor's answer, by leave-one-out."""
 
     @property
-    def problem(self) -> Problem:
-        return self.known.problem
+    def graph(self) -> Graph:
+        return self.known.graph
 
     @property
     def num_nodes(self) -> int:
-        return self.problem.num_nodes
+        return self.graph.num_nodes
 
     @property
     def chance(self) -> float:
         """How likely two random nodes are of one class: log-odds count from here."""
-        return self.problem.chance
+        return self.graph.chance
 
     @property
     def search(self) -> str:
@@ -129,7 +129,7 @@ class RefinedGraph:
     @property
     def input_edges(self) -> int:
         """Different undirected edges of the input, self-loops left out."""
-        return len(self.problem.low)
+        return len(self.graph.low)
 
     def adjacency(self) -> SparseMatrix:
         """``S = D^-1/2 (W + I) D^-1/2``: [N, N]."""
@@ -161,57 +161,58 @@ class RefinedGraph:
 
 def refine_graph(
     learner: "EvidenceLearner",
-    problem: Problem,
+    graph: Graph,
     generator: torch.Generator,
     also: Tensor | None = None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
 ) -> RefinedGraph:
     """Run both rounds of a frozen learner, score the pairs, and predict the classes.
 
     Args:
         learner: Frozen.
-        problem: The graph.
+        graph: The graph.
         generator: Of projections.
         also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
-        each: Who does the blocks of nodes and of pairs; the result does not depend on it.
+        map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
     """
-    known = with_vote(second_round(learner, first_round(problem, generator, each), each), each)
-    refined = with_prediction(above_chance(known, each))
+    first = first_round(graph, generator, map_blocks)
+    known = with_vote(second_round(learner, first, map_blocks), map_blocks)
+    refined = with_prediction(above_chance(known, map_blocks))
     return refined if also is None else with_pairs(refined, also)
 
 
-def above_chance(known: GraphEvidence, each: Each = in_turn) -> RefinedGraph:
+def above_chance(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> RefinedGraph:
     """Score the candidates of both rounds; those above chance are edges."""
-    problem, pairs = known.problem, known.pairs
+    graph, pairs = known.graph, known.pairs
     assert known.learner is not None
-    scores = score_pairs("score second", known, each)
+    scores = score_pairs(known, map_blocks)
     scale = known.learner.scale(1, scores)
     log_odds = over_chance(scale, scores)
-    shift = calibration(problem, pairs, log_odds)
+    shift = calibration(graph, pairs, log_odds)
     log_odds = log_odds + shift
     return RefinedGraph(
         known=known,
         edges=(log_odds > 0).nonzero()[:, 0],
         num_candidates=pairs.shape[1],
-        pair_in_input=torch.cat([is_edge(problem.links, p) for p in torch.split(pairs, PAIRS, 1)]),
+        pair_in_input=torch.cat([is_edge(graph.links, p) for p in torch.split(pairs, PAIRS, 1)]),
         pair_log_odds=log_odds,
         scale=scale,
         calibration=shift,
-        probabilities=_all_classes(problem, known.channels["vote"].probabilities),
+        probabilities=_all_classes(graph, known.channels["vote"].probabilities),
     )
 
 
 def with_prediction(refined: RefinedGraph) -> RefinedGraph:
     """Predict the classes over the refined graph, if there are two."""
     known = refined.known
-    if len(known.problem.seen) < 2:
+    if len(known.graph.seen) < 2:
         return refined
     assert known.learner is not None
     final = final_round(known, refined.adjacency())
     answer = predict_classes(known.learner.predictor, final)
     return replace(
         refined,
-        probabilities=_all_classes(known.problem, answer.probabilities),
+        probabilities=_all_classes(known.graph, answer.probabilities),
         final=final,
         sharpness=float(answer.chosen["sharpness"]),
     )
@@ -219,27 +220,27 @@ def with_prediction(refined: RefinedGraph) -> RefinedGraph:
 
 def with_pairs(refined: RefinedGraph, also: Tensor) -> RefinedGraph:
     """Put those of ``also`` [2, K] that are no candidates behind them, sorted."""
-    known, problem, nodes = refined.known, refined.problem, refined.num_nodes
-    also = also.to(problem.device)
+    known, graph, nodes = refined.known, refined.graph, refined.num_nodes
+    also = also.to(graph.device)
     key = torch.unique(also.amin(0) * nodes + also.amax(0))
     key = key[~torch.isin(key, known.pairs[0].long() * nodes + known.pairs[1])]
     pairs = torch.stack([key // nodes, key % nodes])
-    scores = joined((score(known, block) for block in pair_blocks(pairs)), problem)
+    scores = joined((score(known, block) for block in pair_blocks(pairs)), graph)
     log_odds = over_chance(refined.scale, scores) + refined.calibration
     return replace(
         refined,
         known=replace(known, pairs=torch.cat([known.pairs, pairs.to(known.pairs.dtype)], 1)),
-        pair_in_input=torch.cat([refined.pair_in_input, is_edge(problem.links, pairs)]),
+        pair_in_input=torch.cat([refined.pair_in_input, is_edge(graph.links, pairs)]),
         pair_log_odds=torch.cat([refined.pair_log_odds, log_odds]),
     )
 
 
-def _all_classes(problem: Problem, probabilities: Tensor) -> Tensor | None:
+def _all_classes(graph: Graph, probabilities: Tensor) -> Tensor | None:
     """Add the classes that have no label, at 0: [N, C] -> [N, classes]."""
-    if len(problem.seen) == 0:
+    if len(graph.seen) == 0:
         return None
-    whole = torch.zeros(len(probabilities), problem.num_classes, device=problem.device)
-    whole[:, problem.seen] = probabilities
+    whole = torch.zeros(len(probabilities), graph.num_classes, device=graph.device)
+    whole[:, graph.seen] = probabilities
     return whole
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, with_beliefs
+from graphglow.evidence.candidates import candidate_pairs, pair_blocks, with_beliefs
 from graphglow.evidence.channels import (
     Channel,
     absent,
@@ -30,7 +30,6 @@ from graphglow.evidence.pair_features import (
     logit,
     moments,
 )
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
@@ -43,9 +42,10 @@ from graphglow.evidence.views import (
     second_views,
 )
 from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
-from graphglow.graph.graph import adjacency_of
+from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
@@ -71,7 +71,7 @@ class GraphEvidence:
         the first round's pairs in S; first_scale [2]: slope and intercept of its scores
     """
 
-    problem: Problem
+    graph: Graph
     views: dict[str, Tensor]
     moments: dict[str, tuple[float, float]]
     """Mean and deviation of the cosine over all pairs, by view."""
@@ -100,7 +100,7 @@ class GraphEvidence:
             [2, K] -> [K, F]
         """
         pairs = pairs.long()
-        first = first_evidence(self.problem, self.views, self.moments, self.channels, pairs)
+        first = first_evidence(self.graph, self.views, self.moments, self.channels, pairs)
         if not self.voted:
             return first
         assert self.learner is not None
@@ -108,81 +108,81 @@ class GraphEvidence:
         log_odds = over_chance(self.first_scale, self.learner.pair_scores(0, first, context))
         compared = [cosines(self.views[v], pairs, self.moments[v]) for v in SECOND]
         later = [c for name, c in self.channels.items() if name in (*SECOND_CHANNELS, "vote")]
-        agreed = [agreement(self.problem, channel, pairs) for channel in later]
+        agreed = [agreement(self.graph, channel, pairs) for channel in later]
         cosine = torch.stack(compared, 2).flatten(1)
         return torch.cat([first, cosine, *agreed, log_odds[:, None] / CARRIED], 1)
 
 
 def first_round(
-    problem: Problem, generator: torch.Generator, each: Each = in_turn
+    graph: Graph, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
 ) -> GraphEvidence:
     """Views and channels of the graph as it is given, and the pairs that are looked at."""
-    views, maps = mapped_views(problem, generator)
-    channels = first_channels(problem, views)
+    views, maps = mapped_views(graph, generator)
+    channels = first_channels(graph, views)
     near = with_beliefs([views[name] for name in SEARCHED[0]], list(channels.values()))
-    edges = torch.stack([problem.low, problem.high])
-    pairs, search = candidate_pairs("find first", near, edges, each)
+    edges = torch.stack([graph.low, graph.high])
+    pairs, search = candidate_pairs(near, edges, map_blocks)
     scales = {name: moments(views[name]) for name in FIRST}
-    context = first_context(problem, channels, pairs)
-    return GraphEvidence(problem, views, scales, channels, pairs, context, search, maps)
+    context = first_context(graph, channels, pairs)
+    return GraphEvidence(graph, views, scales, channels, pairs, context, search, maps)
 
 
-def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Channel]:
+def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]:
     """:data:`~graphglow.evidence.pair_features.FIRST_CHANNELS`, over the graph as it is given."""
     link = views["link"]
-    ranks = [ridge_channel(problem, leading(link, rank)) for rank in RANKS]
-    edges = problem.low, problem.high, problem.weight, problem.num_nodes
-    members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(problem.low) else []
+    ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
+    edges = graph.low, graph.high, graph.weight, graph.num_nodes
+    members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(graph.low) else []
     return {
-        **{name: ridge_channel(problem, views[name]) for name in ("ax", "aax", "diff", "role")},
-        "all": ridge_channel(problem, SideBySide.of([views[name] for name in ALL])),
-        "x": ridge_channel(problem, problem.features),
-        "link": ridge_channel(problem, problem.neighbours if len(problem.low) else None),
-        "alink": ridge_channel(problem, unit_unless_short(times(problem.adj, link))),
+        **{name: ridge_channel(graph, views[name]) for name in ("ax", "aax", "diff", "role")},
+        "all": ridge_channel(graph, SideBySide.of([views[name] for name in ALL])),
+        "x": ridge_channel(graph, graph.features),
+        "link": ridge_channel(graph, graph.neighbour_rows if len(graph.low) else None),
+        "alink": ridge_channel(graph, unit_unless_short(times(graph.adj, link))),
         "spectral": best_channel(ranks),
-        "community": community_channel(problem, members),
-        "spread": spread_channel(problem, problem.adj),
-        "hidden_x": ridge_channel(problem, hidden_layer(views, ("x",))),
-        "hidden_all": ridge_channel(problem, hidden_layer(views, ALL)),
+        "community": community_channel(graph, members),
+        "spread": spread_channel(graph, graph.adj),
+        "hidden_x": ridge_channel(graph, hidden_layer(views, ("x",))),
+        "hidden_all": ridge_channel(graph, hidden_layer(views, ALL)),
     }
 
 
 def second_round(
-    learner: "EvidenceLearner", known: GraphEvidence, each: Each = in_turn
+    learner: "EvidenceLearner", known: GraphEvidence, map_blocks: MapBlocks = map_blocks
 ) -> GraphEvidence:
     """Views and channels over the graph that the first round's log-odds over chance make."""
-    problem, pairs, known = known.problem, known.pairs, replace(known, learner=learner)
-    scores = score_pairs("score first", known, each)
+    graph, pairs, known = known.graph, known.pairs, replace(known, learner=learner)
+    scores = score_pairs(known, map_blocks)
     scale = learner.scale(0, scores)
     log_odds = over_chance(scale, scores)
-    shift = calibration(problem, pairs, log_odds)
+    shift = calibration(graph, pairs, log_odds)
     weight = weights_of(log_odds + shift)
     del scores, log_odds
-    graph = graph_of(pairs, weight, problem.num_nodes)
-    fresh = second_views(known.views, graph)
+    adjacency = adjacency_over(pairs, weight, graph.num_nodes)
+    fresh = second_views(known.views, adjacency)
     views = known.views | fresh
-    channels = {name: ridge_channel(problem, views[name]) for name in SECOND}
-    channels["again"] = ridge_channel(problem, SideBySide.of([views[name] for name in AGAIN]))
-    channels["spread_s"] = spread_channel(problem, graph)
-    channels["hidden_again"] = ridge_channel(problem, hidden_layer(views, AGAIN))
+    channels = {name: ridge_channel(graph, views[name]) for name in SECOND}
+    channels["again"] = ridge_channel(graph, SideBySide.of([views[name] for name in AGAIN]))
+    channels["spread_s"] = spread_channel(graph, adjacency)
+    channels["hidden_again"] = ridge_channel(graph, hidden_layer(views, AGAIN))
     return replace(
         known,
         views=views,
         moments=known.moments | {name: moments(view) for name, view in fresh.items()},
         channels=known.channels | channels,
-        context=second_context(problem, known.context, channels, pairs, weight),
+        context=second_context(graph, known.context, channels, pairs, weight),
         first_scale=scale,
         first_weight=weight,
         first_calibration=shift,
     )
 
 
-def with_vote(known: GraphEvidence, each: Each = in_turn) -> GraphEvidence:
+def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> GraphEvidence:
     """Mix the channels' predictions by the learner's vote; add the second round's candidates."""
     vote = _vote(known)
     later = [known.channels[name] for name in SECOND_CHANNELS]
     near = with_beliefs([known.views[name] for name in SEARCHED[1]], [*later, vote])
-    fresh, _ = candidate_pairs("find second", near, known.pairs, each, fresh=True)
+    fresh, _ = candidate_pairs(near, known.pairs, map_blocks, fresh=True)
     return replace(
         known,
         channels=known.channels | {"vote": vote},
@@ -193,25 +193,25 @@ def with_vote(known: GraphEvidence, each: Each = in_turn) -> GraphEvidence:
 
 @stage("channels")
 def _vote(known: GraphEvidence) -> Channel:
-    problem = known.problem
-    if len(problem.seen) < 2:
-        return absent(problem)
+    graph = known.graph
+    if len(graph.seen) < 2:
+        return absent(graph)
     assert known.learner is not None
-    every = torch.arange(problem.num_nodes, device=problem.device)
+    every = torch.arange(graph.num_nodes, device=graph.device)
     parts = [known.learner.vote(*vote_inputs(known, some)) for some in torch.split(every, AT_ONCE)]
-    return sharpened(problem, torch.cat(parts))
+    return sharpened(graph, torch.cat(parts))
 
 
 def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
     place = FIRST_CONTEXT.index("labels_per_class")
     voters = [known.channels[name] for name in VOTERS]
-    return vote_evidence(known.problem, voters, known.context[place : place + 2], nodes)
+    return vote_evidence(known.graph, voters, known.context[place : place + 2], nodes)
 
 
-def score_pairs(name: str, known: GraphEvidence, each: Each) -> Tensor:
+def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:
     """The learner's raw scores of all candidates: [M]."""
-    return joined(each(name, score, known, pair_blocks(known.pairs)), known.problem)
+    return joined(map_blocks(score, known, pair_blocks(known.pairs)), known.graph)
 
 
 def score(known: GraphEvidence, pairs: Tensor) -> Tensor:
@@ -223,9 +223,9 @@ def score(known: GraphEvidence, pairs: Tensor) -> Tensor:
         return known.learner.pair_scores(int(known.voted), evidence, known.context)
 
 
-def joined(parts: Iterable[Tensor], problem: Problem) -> Tensor:
+def joined(parts: Iterable[Tensor], graph: Graph) -> Tensor:
     """Scores of all blocks, one after another: [M]."""
-    return torch.cat([torch.zeros(0, device=problem.device), *parts])
+    return torch.cat([torch.zeros(0, device=graph.device), *parts])
 
 
 def over_chance(scale: Tensor, scores: Tensor) -> Tensor:
@@ -234,25 +234,25 @@ def over_chance(scale: Tensor, scores: Tensor) -> Tensor:
 
 
 @stage("views")
-def graph_of(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
+def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
     """S of sorted pairs [2, M] as far as they count: [N, N]."""
     counts = weight > 0
     return adjacency_of(pairs[0][counts], pairs[1][counts], weight[counts], num_nodes)
 
 
-def calibration(problem: Problem, pairs: Tensor, log_odds: Tensor) -> float:
+def calibration(graph: Graph, pairs: Tensor, log_odds: Tensor) -> float:
     """What to add to log-odds so that, among pairs with two labels, as many are of one class as
     is predicted; the evidence about them is of leave-one-out predictions.
 
     A normal prior of deviation 0.7 stands against the pairs, which count no more than twice the
     labels in all, since they share nodes.
     """
-    both, same = labelled_pairs(problem, pairs)
+    both, same = labelled_pairs(graph, pairs)
     count = len(same)
-    if count == 0 or len(problem.seen) < 2:
+    if count == 0 or len(graph.seen) < 2:
         return 0.0
-    weight = min(1.0, 2 * len(problem.labelled) / count)
-    logits = log_odds[both].double() + logit(problem.chance)
+    weight = min(1.0, 2 * len(graph.labelled) / count)
+    logits = log_odds[both].double() + logit(graph.chance)
     shift = torch.zeros((), dtype=torch.float64, device=logits.device)
     for _ in range(12):  # Newton's method
         p = (logits + shift).sigmoid()

@@ -16,11 +16,11 @@ from graphglow.evidence.channels import Channel
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.new_nodes import FrozenGraph
 from graphglow.evidence.predictor import FinalRound, _carried
-from graphglow.evidence.problem import Columns, Problem
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.rounds import GraphEvidence, graph_of
+from graphglow.evidence.rounds import GraphEvidence, adjacency_over
 from graphglow.evidence.views import second_views, views_of
-from graphglow.graph.graph import adjacency_of
+from graphglow.graph.feature_rows import FeatureEncoder
+from graphglow.graph.graph import Graph
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.rows import LowRank, times, unit_
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
@@ -28,7 +28,7 @@ from graphglow.storage import load_tensors, prefixed, save_tensors, within
 KIND = "prediction"
 STATE_VERSION = 2
 """Of what a file holds."""
-PROBLEM = ("low", "high", "weight", "labelled", "classes", "seen")
+GRAPH = ("low", "high", "weight", "y", "train")
 KNOWN = ("context", "first_scale")
 REFINED = ("scale", "probabilities")
 FINAL = ("of_class", "of_node", "of_graph")
@@ -48,7 +48,7 @@ def save_state(
         more: Other tensors to keep in the file, by name.
         facts: Anything that JSON can hold, to keep with them.
     """
-    refined, known, problem = frozen.refined, frozen.known, frozen.problem
+    refined, known, graph = frozen.refined, frozen.known, frozen.graph
     final, learner, first = refined.final, known.learner, known.first_weight
     kept = torch.zeros_like(refined.pair_in_input)  # pairs that are edges of either graph
     kept[refined.edges] = True
@@ -58,7 +58,7 @@ def save_state(
         **prefixed("learner", dict(learner.state_dict())),
         **prefixed("more", more or {}),
         **prefixed("floor", {str(i): floor for i, floor in enumerate(frozen.floors)}),
-        **{name: getattr(problem, name) for name in PROBLEM},
+        **{name: getattr(graph, name) for name in GRAPH},
         **{name: getattr(known, name) for name in KNOWN},
         **{name: getattr(refined, name) for name in REFINED},
         **{name: getattr(final, name) for name in FINAL if final is not None},
@@ -70,8 +70,8 @@ def save_state(
         "edges": kept.cumsum(0)[refined.edges] - 1,
         "log_odds": refined.pair_log_odds[kept],
     }
-    if problem.columns is not None:
-        tensors |= {"columns": problem.columns.kept, "columns_table": problem.columns.table}
+    if graph.encoder is not None:
+        tensors |= {"columns": graph.encoder.kept, "columns_table": graph.encoder.table}
     for name, channel in refined.channels.items():
         parts = {"probabilities": channel.probabilities, "scores": channel.scores}
         weight = {} if channel.weight is None else {"weight": channel.weight}
@@ -79,9 +79,8 @@ def save_state(
     state = {
         "state_version": STATE_VERSION,
         "learner": learner.facts(),
-        "num_nodes": problem.num_nodes,
-        "num_classes": problem.num_classes,
-        "columns": problem.columns and [problem.columns.words, problem.columns.width],
+        "num_classes": graph.num_classes,
+        "columns": graph.encoder and [graph.encoder.words, graph.encoder.width],
         "shortest": {name: found.shortest for name, found in known.maps.items()},
         "moments": known.moments,
         "known_channels": list(known.channels),
@@ -99,7 +98,7 @@ def load_state(
 ) -> tuple[FrozenGraph, dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`save_state` wrote; anything else is refused in one sentence.
 
-    Its candidates are the edges of both refined graphs alone, and its problem has no features.
+    Its candidates are the edges of both refined graphs alone, and its graph has no features.
     """
     tensors, meta = load_tensors(path, KIND)
     state: dict[str, Any] = meta.get("state") or {}
@@ -114,14 +113,14 @@ def load_state(
     ).to(device)
     more = within("more", tensors)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-    problem = _problem(tensors, state)
+    graph = _graph(tensors, state)
     channels = {name: _channel(within(f"channel.{name}", tensors)) for name in state["channels"]}
     maps = {n: LowRank(tensors.get(f"map.{n}"), short) for n, short in state["shortest"].items()}
-    views = views_of(problem, tensors["x"], tensors["link"])
+    views = views_of(graph, tensors["x"], tensors["link"])
     pairs, weight = tensors["pairs"], tensors["first_weight"]
-    views |= second_views(views, graph_of(pairs[:, : len(weight)], weight, problem.num_nodes))
+    views |= second_views(views, adjacency_over(pairs[:, : len(weight)], weight, graph.num_nodes))
     known = GraphEvidence(
-        problem=problem,
+        graph=graph,
         views=views,
         moments={name: (mean, spread) for name, (mean, spread) in state["moments"].items()},
         channels={name: channels[name] for name in state["known_channels"]},
@@ -138,41 +137,37 @@ def load_state(
         known=known,
         edges=tensors["edges"],
         num_candidates=pairs.shape[1],
-        pair_in_input=is_edge(problem.links, pairs),
+        pair_in_input=is_edge(graph.links, pairs),
         pair_log_odds=tensors["log_odds"],
         calibration=state["calibration"][1],
         sharpness=state["sharpness"],
         **parts,
     )
     if "of_node" in tensors:
-        graph = refined.adjacency()
-        fx = times(graph, views["x"])
+        adjacency = refined.adjacency()
+        fx = times(adjacency, views["x"])
         final = FinalRound(
             known=known,
-            graph=graph,
-            views={"ffx": unit_(times(graph, fx)), "fx": unit_(fx)},
+            adjacency=adjacency,
+            views={"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)},
             channels=channels,
-            carried=_carried(problem, channels, graph)[0],
+            carried=_carried(graph, channels, adjacency)[0],
             **{name: tensors[name] for name in FINAL},
         )
         refined = replace(refined, final=final)
     return FrozenGraph(refined, tuple(within("floor", tensors).values())), more, meta["facts"]
 
 
-def _problem(tensors: dict[str, Tensor], state: dict[str, Any]) -> Problem:
-    given: dict[str, Any] = {name: tensors.get(name) for name in PROBLEM}
-    edges = given["low"], given["high"], given["weight"], state["num_nodes"]
-    columns = None
+def _graph(tensors: dict[str, Tensor], state: dict[str, Any]) -> Graph:
+    given: dict[str, Any] = {name: tensors.get(name) for name in GRAPH}
+    nothing = given["train"][:0]
+    graph = Graph(None, **given, val=nothing, test=nothing, num_classes=state["num_classes"])
+    encoder = None
     if state["columns"] is not None:
         words, width = state["columns"]
-        columns = Columns(words, width, tensors["columns"], tensors["columns_table"])
-    return Problem(
-        features=None,
-        adj=adjacency_of(*edges),
-        num_classes=state["num_classes"],
-        columns=columns,
-        **given,
-    )
+        encoder = FeatureEncoder(words, width, tensors["columns"], tensors["columns_table"])
+    vars(graph)["encoded"] = (None, encoder)
+    return graph
 
 
 def _channel(parts: dict[str, Tensor]) -> Channel:

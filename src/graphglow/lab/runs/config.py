@@ -16,7 +16,7 @@ from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.lab.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.lab.paper.cells import Cell
 from graphglow.lab.settings import Settings, config_of
-from graphglow.pretrained import UNTRAINED, evidence_learner
+from graphglow.pretrained import UNTRAINED, evidence_learner, learner_identity
 from graphglow.settings import (
     LARGEST_SEED,
     Device,
@@ -25,7 +25,6 @@ from graphglow.settings import (
     RunConfig,
     TransferConfig,
 )
-from graphglow.training.checkpoint import learner_identity
 from graphglow.workers.executor import ray_address
 
 TargetConfig = RunConfig | TransferConfig

@@ -163,12 +163,16 @@ def _train(
         own = [config for config in configs if isinstance(config, TransferConfig)]
         return [transfer(data, *pair) for pair in zip(given, own, strict=True)]
     if not learners:
-        return [fit(method, data, config) for config in configs if isinstance(config, RunConfig)]
+        return fit_many(method, data, [c for c in configs if isinstance(c, RunConfig)])
     observer = seen.observer if seen is not None else None
     return [
         transfer(data, learner, config, observer=observer)
         for learner, config in zip(learners, configs, strict=True)
     ]
+
+
+def fit_many(method: str, data: Data, configs: Sequence[RunConfig]) -> list[FitResult]:
+    return [fit(method, data, config) for config in configs]
 
 
 class _Seen:
