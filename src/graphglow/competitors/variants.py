@@ -98,8 +98,6 @@ PIVOT_SPACE: Space = {
 here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
 all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out. The
 encoder, which the paper compares in an experiment of its own, is chosen along."""
-BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
-"""Ours: the GNN itself, where it is searched too (``search --methods random-backbone``)."""
 OBJECTIVES: Space = {
     "objective": tuple(
         ObjectiveConfig(smoothness=alpha, sparsity=rho)
