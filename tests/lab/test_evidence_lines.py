@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 from small_cells import SETTINGS, TARGET, cell, config, rows, run
 
+from graphglow import EvidencePretrainConfig
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig
+from graphglow.evidence import EvidenceLearner
 from graphglow.graph import load_graph
 from graphglow.lab.paper import CITATION, EVIDENCE, GRAPHS
 from graphglow.lab.paper.cells import EVIDENCE_PRETRAINING, EXPERIMENTS
@@ -21,8 +22,7 @@ from graphglow.lab.runs.rows import same_run, without_repeats
 from graphglow.lab.settings import Settings, check_settings
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import TransferConfig
-from graphglow.training.evidence import INPUT_WEIGHTS
-from graphglow.transfer import transfer
+from graphglow.transfer import INPUT_WEIGHTS, transfer
 
 SHORT = {
     "first_episodes": 2, "vote_episodes": 2, "second_episodes": 2, "predict_episodes": 2,

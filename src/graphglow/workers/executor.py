@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from graphglow.errors import InputError, StoppedError
 from graphglow.device import resolve_device
+from graphglow.errors import InputError, StoppedError
 from graphglow.settings import Device
 from graphglow.version import __version__
 
