@@ -127,10 +127,6 @@ def test_seeds_are_whole_numbers(door):
     SEEDED[door](np.int64(3))
 
 
-@pytest.mark.parametrize("door", [graphglow.refine, graphglow.audit])
-def test_clusters_have_addresses(door):
-    with pytest.raises(graphglow.InputError, match=r"ray must be the address .*, as text; got 5"):
-        door(graph(), ray=5)
 
 
 @pytest.mark.parametrize("weight", ["heavy", [1, 2], 10**400])
