@@ -32,7 +32,7 @@ from graphglow.lab.structure_metrics import (
 )
 from graphglow.pretrained import Learner, LearnerName
 from graphglow.result import TransferResult
-from graphglow.settings import RunConfig, TransferConfig
+from graphglow.settings import PaperConfig, RunConfig, TransferConfig
 from graphglow.transfer import StructureObserver, transfer
 from graphglow.transfer_results import EvidenceResult
 from graphglow.workers.executor import RunFailed
@@ -164,10 +164,11 @@ def _train(
         return [transfer(data, *pair) for pair in zip(given, own, strict=True)]
     if not learners:
         return fit_many(method, data, [c for c in configs if isinstance(c, RunConfig)])
+    transfers = [config for config in configs if isinstance(config, PaperConfig)]
     observer = seen.observer if seen is not None else None
     return [
         transfer(data, learner, config, observer=observer)
-        for learner, config in zip(learners, configs, strict=True)
+        for learner, config in zip(learners, transfers, strict=True)
     ]
 
 
