@@ -26,6 +26,7 @@ ORDER = (
     "gnn",
     "messages",  # of one layer, as edges
     "training",
+    "scores",
     "predict",
     "refine",
     "explain",

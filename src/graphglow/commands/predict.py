@@ -10,8 +10,9 @@ from graphglow.commands.files import check_output
 from graphglow.commands.terminal import percent, print_json, say, show_rows, tell, waiting
 from graphglow.errors import InputError
 from graphglow.graph.write import prediction_file
-from graphglow.predict import Prediction, Scores
+from graphglow.predict import Prediction
 from graphglow.pretrained import UNIVERSAL, learner_file
+from graphglow.scores import Scores
 from graphglow.settings import Device
 from graphglow.training import TransferResult
 from graphglow.training.device import resolve_device
