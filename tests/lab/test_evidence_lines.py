@@ -7,9 +7,10 @@ from functools import partial
 import pytest
 from small_cells import SETTINGS, TARGET, cell, config, rows, run
 
+from graphglow import EvidencePretrainConfig
 from graphglow.cli import main
 from graphglow.errors import InputError
-from graphglow.evidence import EvidenceLearner, EvidencePretrainConfig
+from graphglow.evidence import EvidenceLearner
 from graphglow.graph import load_graph
 from graphglow.lab.paper import CITATION, EVIDENCE, GRAPHS
 from graphglow.lab.paper.cells import EVIDENCE_PRETRAINING, EXPERIMENTS

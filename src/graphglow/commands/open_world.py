@@ -4,11 +4,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
-from graphglow.commands import flags, terminal
-from graphglow.commands.files import check_output
+from graphglow.commands import flags, output
 from graphglow.commands.flags import Names
+from graphglow.commands.output import check_output
+from graphglow.commands.progress import progress_bar
 from graphglow.errors import InputError
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.suite import (
@@ -20,10 +21,10 @@ from graphglow.lab.open_world.suite import (
 )
 from graphglow.lab.runs.rows import counted
 
-Folder = Annotated[Path | None, flags.said(None, "FOLDER", "(optional)")]
+Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 
 
-def open_world(  # noqa: D417 (flags.py and the config say the rest)
+def open_world(  # noqa: D417
     experiment: Annotated[str, Positional, arg(metavar=EXPERIMENT)],
     config: Annotated[SuiteConfig, arg(name="")],
     targets: Names = (),
@@ -31,8 +32,8 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
     methods: Names = (),
     out: flags.File = Path("results/open_world.jsonl"),
     learners: Folder = None,
-    dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
-    table: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    dry_run: Annotated[bool, arg(help_behavior_hint="")] = False,
+    table: Annotated[bool, arg(help_behavior_hint="")] = False,
     pictures: Folder = None,
     data_root: flags.DataRoot = None,
     json: flags.Json = False,
@@ -76,7 +77,7 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
         return
     out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     if not table and pictures is None:
-        with terminal.job_bar() as told:
+        with progress_bar() as told:
             outcome = run_suite(
                 out,
                 config,
@@ -88,22 +89,24 @@ def open_world(  # noqa: D417 (flags.py and the config say the rest)
                 told=told,
             )
         if json:
-            terminal.print_json({"command": "reproduce", "out": out, **outcome._asdict()})
+            output.print_json({"command": "reproduce", "out": out, **outcome._asdict()})
             return
         made = f"{counted(outcome.made, 'run')} made, {outcome.failed} failed"
-        terminal.say(f"{made}, {counted(outcome.left, 'job')} left, in {outcome.seconds:.0f} s")
+        output.print_text(
+            f"{made}, {counted(outcome.left, 'job')} left, in {outcome.seconds:.0f} s"
+        )
         for error, count in outcome.errors.items():
-            terminal.say(f"failed {counted(count, 'time')}: {error}")
+            output.print_text(f"failed {counted(count, 'time')}: {error}")
     found = Found([row for file in found_rows(out) for row in file.rows])
     if not found.rows:
         raise InputError(f"there must be rows of {EXPERIMENT} to show; got none in {out}")
     if pictures is not None:
         for path in write_pictures(found, pictures.expanduser()):
-            terminal.say(f"picture: {path}")
+            output.print_text(f"picture: {path}")
     if json:
-        terminal.print_json({"command": "reproduce", "out": out, **counts(found)})
+        output.print_json({"command": "reproduce", "out": out, **counts(found)})
     elif table or pictures is None:
-        terminal.say(markdown(found))
+        output.print_text(markdown(found))
 
 
 def _say_plan(plan: Plan, out: Path, folder: Path, *, json: bool) -> None:
@@ -114,11 +117,11 @@ def _say_plan(plan: Plan, out: Path, folder: Path, *, json: bool) -> None:
     if json:
         facts = {"command": "reproduce", "dry_run": True, "out": out, "runs": missing.total()}
         facts |= {"graphs": graphs, "learners": learners, "missing": dict(missing)}
-        terminal.print_json(facts)
+        output.print_json(facts)
         return
     rows = [(condition, f"{count:,}") for condition, count in missing.items()]
-    terminal.show_rows(("condition", "missing runs"), rows, f"Rows in {out}")
+    output.print_table(("condition", "missing runs"), rows, f"Rows in {out}")
     make = f"; first: python benchmarks/predictor.py --train {folder}" if learners else ""
     on = f" on {counted(graphs, 'graph')}" if graphs else ""
     runs = counted(missing.total(), "run is", "runs are")
-    terminal.say(f"{runs} to be made{on}{make}")
+    output.print_text(f"{runs} to be made{on}{make}")

@@ -4,13 +4,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from graphglow.checks import one_of
-from graphglow.commands import flags, terminal
-from graphglow.commands.files import check_output
+from graphglow.commands import output
 from graphglow.commands.flags import DataRoot, Json, Names
-from graphglow.commands.terminal import note
+from graphglow.commands.output import check_output, warn
+from graphglow.commands.progress import progress_bar
 from graphglow.graph.load import data_folder
 from graphglow.lab.paper.cells import EXPERIMENTS, select_cells
 from graphglow.lab.runs import reproduce as runs
@@ -25,16 +25,7 @@ ERRORS_SHOWN = 5
 OPEN_WORLD = "open-world"
 
 
-def choose(_name: str, arguments: list[str]) -> flags.Command:
-    """The open-world suite has flags of its own."""
-    if OPEN_WORLD not in arguments:
-        return reproduce
-    from graphglow.commands.open_world import open_world
-
-    return open_world
-
-
-def reproduce(  # noqa: D417 (flags.py and the config say the rest)
+def reproduce(  # noqa: D417
     experiment: Annotated[str, Positional, arg(metavar="EXPERIMENT")],
     config: Annotated[ReproduceConfig, arg(name="")],
     methods: Names = (),
@@ -45,7 +36,7 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         Path | None,
         arg(metavar="FILE.json", help_behavior_hint=f"(default: {SETTINGS}, if there is one)"),
     ] = None,
-    dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    dry_run: Annotated[bool, arg(help_behavior_hint="")] = False,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
@@ -81,21 +72,21 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
     cells, left_out = select_cells([experiment], methods, targets, sources)
     out = out.expanduser()
     if out.suffix or out.is_file():
-        out = check_output(out, overwrite=True, suffixes=(".jsonl",), shared=True)
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     files = found_rows(out)
     if settings is None and not SETTINGS.exists():
-        note(f"there is no {SETTINGS}: every method runs with its default settings")
+        warn(f"there is no {SETTINGS}: every method runs with its default settings")
     elif settings is not None:
         existing_file(settings.expanduser(), "the settings file")
     tuned = read_settings(settings or SETTINGS)
     for sentence in check_settings(tuned, settings or SETTINGS):
-        note(sentence)
+        warn(sentence)
     for sentence in [file.skipped for file in files if file.damaged]:
-        note(sentence)
+        warn(sentence)
     if left_out:
         said = shortened(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
         where = "left out, without a source among those given"
-        note(f"{counted(len(left_out), 'cell')} {where}: {said}")
+        warn(f"{counted(len(left_out), 'cell')} {where}: {said}")
     if dry_run:
         rows = [row for file in files for row in file.rows]
         plan = make_plan(cells, config, tuned, rows, learner_folder(out))
@@ -103,30 +94,30 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         _say_plan(plan, out, absent, json=json)
         if absent:
             where = f"are not all in {data_folder(data_root)}; runs need them: see --data-root"
-            note(f"the raw files of {', '.join(absent)} {where}")
+            warn(f"the raw files of {', '.join(absent)} {where}")
         return
     try:
-        with terminal.job_bar() as told:
+        with progress_bar() as told:
             outcome = runs.reproduce(cells, out, config, tuned, data_root=data_root, told=told)
     except KeyboardInterrupt:
-        note(f"the rows written to {out} are kept; the same command goes on from there")
+        warn(f"the rows written to {out} are kept; the same command goes on from there")
         raise
     if json:
         names = list(dict.fromkeys(cell.experiment for cell in cells))
         facts = {"command": "reproduce", "experiments": names, "out": out}
-        terminal.print_json(facts | outcome._asdict())
+        output.print_json(facts | outcome._asdict())
         return
     failed = f" ({outcome.failed:,} failed)" if outcome.failed else ""
     copied = counted(outcome.copied, "row taken", "rows taken")
     also = f", {copied} from other experiments" if outcome.copied else ""
     made = f"{counted(outcome.made, 'run')} made{failed}{also}, in {outcome.seconds:.0f} s"
-    terminal.say(made if outcome.made or outcome.copied else "nothing was missing")
+    output.print_text(made if outcome.made or outcome.copied else "nothing was missing")
     for error, count in Counter(outcome.errors).most_common(ERRORS_SHOWN):
-        terminal.say(terminal.printable(f"failed {counted(count, 'time')}: {error}"))
+        output.print_text(output.printable(f"failed {counted(count, 'time')}: {error}"))
     if outcome.failed:
-        terminal.say("--retry-failed makes these again")
+        output.print_text("--retry-failed makes these again")
     shown = out if out.suffix else out / "*.jsonl*"
-    terminal.say(f"rows: {out}\nnext: graphglow report {shown} --out report.html")
+    output.print_text(f"rows: {out}\nnext: graphglow report {shown} --out report.html")
 
 
 def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
@@ -138,16 +129,16 @@ def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
         ]
         facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
         facts |= {"runs": len(plan.runs), "learners": len(plan.lessons)}
-        terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
+        output.print_json(facts | {"graphs_without_files": absent, "missing": missing})
         return
     columns = ("experiment", "done", "failed", "from others", "with others", "missing")
     rows = [(name, *(f"{n:,}" for n in counts.values())) for name, counts in plan.counts.items()]
-    terminal.show_rows(columns, rows, f"Rows in {out}")
+    output.print_table(columns, rows, f"Rows in {out}")
     on: dict[str, list[str]] = {}
     for first, *_ in plan.runs:
         on.setdefault(first.cell.method, []).append(first.cell.target)
     for method, targets in on.items():
-        terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
+        output.print_text(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
     learners = counted(len(plan.lessons), "learner")
     before = f", and {learners} pre-trained first" if plan.lessons else ""
-    terminal.say(f"{counted(len(plan.runs), 'run is', 'runs are')} to be made{before}")
+    output.print_text(f"{counted(len(plan.runs), 'run is', 'runs are')} to be made{before}")

@@ -12,7 +12,6 @@ from graphglow.checks import at_least, one_of, plain_numbers
 from graphglow.competitors import METHODS
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
-from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.lab.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.lab.paper.cells import Cell
 from graphglow.lab.settings import Settings, config_of
@@ -20,6 +19,7 @@ from graphglow.pretrained import UNTRAINED, evidence_learner, learner_identity
 from graphglow.settings import (
     LARGEST_SEED,
     Device,
+    EvidencePretrainConfig,
     PaperConfig,
     PretrainConfig,
     RunConfig,
