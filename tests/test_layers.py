@@ -23,8 +23,8 @@ ORDER = (
     "evidence",
     "auditing",
     "pretrained",
-    "metrics scores messages",
-    "training",
+    "metrics scores messages verdict",
+    "result transfer_results",
     "predict refine audit explain new_nodes pretrain transfer sklearn_api pyg_api",
     "competitors",
     "lab",
@@ -190,7 +190,7 @@ def test_torch_load_reads_weights_only():
 @pytest.mark.parametrize(
     "source",
     [
-        "from graphglow.training import evidence",
+        "from graphglow.transfer_results import EvidenceResult",
         "import graphglow.transfer",
         "from graphglow import transfer",
     ],

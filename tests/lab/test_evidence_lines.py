@@ -22,8 +22,7 @@ from graphglow.lab.runs.rows import same_run, without_repeats
 from graphglow.lab.settings import Settings, check_settings
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import TransferConfig
-from graphglow.training.evidence import INPUT_WEIGHTS
-from graphglow.transfer import transfer
+from graphglow.transfer import INPUT_WEIGHTS, transfer
 
 SHORT = {
     "first_episodes": 2, "vote_episodes": 2, "second_episodes": 2, "predict_episodes": 2,

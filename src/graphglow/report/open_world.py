@@ -111,7 +111,7 @@ def write_pictures(found: Found, folder: Path) -> list[Path]:
     for name, panels, across in (("open_world", whole, 3), ("open_world_graphs", each, 5)):
         if panels:
             path = folder / f"{name}.svg"
-            write_page(path, "open_world.svg.j2", charts=False, **_layout(panels, across))
+            write_page(path, "open_world.svg.j2", **_layout(panels, across))
             written.append(path)
     return written
 

@@ -53,7 +53,7 @@ from graphglow.lab.runs.rows import ResultRow, line_of
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
 from graphglow.storage import append_line
-from graphglow.training.evidence import INPUT_WEIGHTS
+from graphglow.transfer import INPUT_WEIGHTS
 from graphglow.workers.executor import Workers, open_executor, result_of
 
 EXPERIMENT = "open-world"

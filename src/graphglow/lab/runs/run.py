@@ -31,10 +31,10 @@ from graphglow.lab.structure_metrics import (
     structure_metrics,
 )
 from graphglow.pretrained import Learner, LearnerName
+from graphglow.result import TransferResult
 from graphglow.settings import RunConfig, TransferConfig
-from graphglow.training.evidence import EvidenceResult
-from graphglow.training.result import TransferResult
 from graphglow.transfer import StructureObserver, transfer
+from graphglow.transfer_results import EvidenceResult
 from graphglow.workers.executor import RunFailed
 
 OF_THE_RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
