@@ -14,8 +14,8 @@ from torch_geometric.data import Data
 from graphglow.graph.write import class_names
 from graphglow.lab.structure_metrics import (
     edge_homophily,
-    heard_over_edges,
-    heard_over_latent,
+    edge_label_weights,
+    latent_label_weights,
 )
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
@@ -128,13 +128,13 @@ class LearnedStructure:
         """Homophily of the whole learned graph, all pairs of nodes, without the input graph."""
         result, y = self.result, self.result.graph.y
         if isinstance(result, EvidenceResult):
-            heard = heard_over_edges(
+            heard = edge_label_weights(
                 Data(edge_index=result.edge_index, edge_weight=result.edge_weight, y=y)
             )
         else:
             latent, _ = result.message_graph
             assert latent is not None  # a transfer has a learner
-            heard = heard_over_latent(latent, y)
+            heard = latent_label_weights(latent, y)
         share = edge_homophily(heard, y)
         return Share(None, None, share if math.isfinite(share) else None)
 
