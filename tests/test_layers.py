@@ -14,7 +14,8 @@ ORDER = (
     "checks",
     "settings",
     "storage",
-    "workers",  # other processes
+    "parallel",  # other processes
+    "workers",
     "linalg",
     "ops",
     "graph",

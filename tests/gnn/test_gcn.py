@@ -52,7 +52,7 @@ def test_starts_without_biases_and_adds_them_in_every_layer():
 
 def test_sparse_and_dense_features_give_the_same():
     sparse = float64(small_data(sparse_features=True))
-    dense = type(sparse)(**(vars(sparse) | {"x": sparse.x.to_dense()}))
+    dense = sparse.with_matrices(x=sparse.x.to_dense())
     model, structure = fresh(GCN), latent_structure()
     outs = [
         model(model.encode(g, None), MixedPropagation(g.adj, structure, 0.4), None)[1]

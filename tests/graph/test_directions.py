@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.graph import check_graph, graph_of
+from graphglow.graph import check_graph, training_graph
 from graphglow.inference.refined_graph import without_edges
 from graphglow.refine import input_edges
 
@@ -59,9 +59,9 @@ def test_the_larger_weight_holds_and_models_see_the_same_graph():
     weight = dict(zip(map(tuple, found.edge_index.T.tolist()), found.edge_weight, strict=True))
     assert weight[0, 1] == weight[1, 0] == 5
     assert torch.equal(found.directed_edge_weight, given.edge_weight)
-    symmetric = graph_of(found).adj
+    symmetric = training_graph(found).adj
     found.edge_index, found.edge_weight = given.edge_index, given.edge_weight
-    assert torch.equal(graph_of(found).adj.values, symmetric.values)
+    assert torch.equal(training_graph(found).adj.values, symmetric.values)
 
 
 def test_what_else_is_known_of_edges_goes_along():

@@ -8,7 +8,7 @@ import torch
 
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
-from graphglow.graph import check_graph, graph_of
+from graphglow.graph import check_graph, training_graph
 from graphglow.inference.new_nodes import grown_result
 from graphglow.settings import TransferConfig
 from graphglow.training import TransferResult, transfer
@@ -73,7 +73,7 @@ def test_it_is_an_evaluation_of_the_graph_with_the_new_nodes(result):
     data.edge_index = torch.cat([data.edge_index, edges], dim=1)
     for mask in ("train_mask", "val_mask", "test_mask"):
         data[mask] = torch.cat([data[mask], torch.zeros(2, dtype=torch.bool)])
-    graph, runs = graph_of(check_graph(data)), Runs.of([result.config])
+    graph, runs = training_graph(check_graph(data)), Runs.of([result.config])
     final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
     found = result.predict_new(x, edges)
     assert torch.equal(found.predict_proba(), final.logits[40:].softmax(1))

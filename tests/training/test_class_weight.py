@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from graphglow import InputError, TransferConfig, transfer
-from graphglow.graph import graph_of
+from graphglow.graph import training_graph
 from graphglow.paper.objective import supervised_loss
 from graphglow.training.task import accuracy, balancing
 from tiny_graphs import small_data
@@ -55,7 +55,7 @@ def test_even_classes_are_the_same_either_way():
         transfer(data, epochs=3, hidden=8, class_weight=kind) for kind in ("none", "balanced")
     )
     torch.testing.assert_close(one.predict_proba(), other.predict_proba())
-    assert len(graph_of(data).val)
+    assert len(training_graph(data).val)
 
 
 def test_another_weight_is_refused():

@@ -19,7 +19,7 @@ from graphglow.competitors.gnns import CONTROLS, PURE_GNNS
 from graphglow.competitors.method import Method
 from graphglow.competitors.variants import VARIANTS
 from graphglow.errors import InputError
-from graphglow.graph import as_graph, check_graph, graph_of
+from graphglow.graph import as_graph, check_graph, training_graph
 from graphglow.settings import LearnerConfig, RunConfig, delta_facts
 from graphglow.training.device import (
     check_fits,
@@ -138,7 +138,7 @@ def _train(
     began = time.perf_counter()
     first = configs[0]
     device = resolve_device(first.device)
-    graph = graph_of(data).to(device)
+    graph = training_graph(data).to(device)
     reset_peak_memory(device)
     advice = f"; {method.lighter} needs far less" if method.lighter else ""
     if method.memory is not None:

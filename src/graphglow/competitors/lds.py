@@ -12,7 +12,7 @@ through its own graph. Two things keep this cheap:
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -283,7 +283,7 @@ class LDSTask(SingleTask):
 
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
         learn, stop = validation_halves(graph, config.seed)
-        super().__init__(replace(graph, val=stop), config)
+        super().__init__(graph.with_labels(val=stop), config)
         self.config = config
         device, dtype = graph.y.device, graph.adj.values.dtype
         self.bilevel = Bilevel(

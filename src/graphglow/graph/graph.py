@@ -1,4 +1,4 @@
-"""The immutable value that flows through training: a graph, checked, normalised and sparse.
+"""The one internal graph: checked, on one device, its matrices computed when they are asked for.
 
 The normalised adjacency is built where the edges are, in O(E) memory. Undirected edges are numbered
 ``low * N + high`` and sorted once. In row u of the result stand the neighbours below u, u itself,
@@ -9,6 +9,7 @@ an edge are the same number bit by bit.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,30 +18,44 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.graph.check import check_graph
+from graphglow.graph.check import check_graph, checked_edges, checked_labels, one_graph
+from graphglow.graph.feature_rows import FeatureEncoder
+from graphglow.graph.split import MASKS
+from graphglow.linalg.rows import Rows, entries, sparse_rows
 from graphglow.linalg.sparse import SparseMatrix
 
 DENSE_ABOVE = 0.2
 """A matrix with a larger share of non-zeros is kept dense: it multiplies faster."""
+UNLABELLED_PRIOR = 0.25
+"""Without labels: how likely two random nodes are taken to belong together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """What a model sees of a graph. Nothing in it is ever N x N dense.
+    """A graph as GNNs, competitors and the evidence learner read it; nothing is N x N dense.
+
+    The fields are what is known; everything else follows from them, is computed at its first use
+    and kept. GNNs read ``x`` and ``adj``; evidence reads ``features``, ``links`` and the labels
+    of ``train`` (``labelled``, ``classes``, ``seen``, ``prior``) and no others, so that this class
+    also stands for what ``evidence.problem.Problem`` was.
 
     Shapes:
-        x [N, D] row-normalised; adj [N, N] = D^-1/2 (A + I) D^-1/2; y [N];
-        train, val, test: node indices
+        raw_x [N, F] dense or sparse, on any device, or None; low, high [M]: each edge once,
+        low < high, sorted; weight [M] or None; y [N], -1 for unlabelled; train, val, test: node
+        indices
     """
 
-    name: str
-    x: SparseMatrix | Tensor
-    adj: SparseMatrix
+    raw_x: Tensor | None
+    low: Tensor
+    high: Tensor
+    weight: Tensor | None
     y: Tensor
     train: Tensor
     val: Tensor
     test: Tensor
     num_classes: int
+    """As the user counts: those without a training node too."""
+    name: str = "graph"
 
     @property
     def num_nodes(self) -> int:
@@ -50,39 +65,128 @@ class Graph:
     def num_features(self) -> int:
         return int(self.x.shape[1])
 
+    @property
+    def device(self) -> torch.device:
+        return self.y.device
+
+    @cached_property
+    def x(self) -> SparseMatrix | Tensor:
+        """Features with rows of unit length (L2), a column of ones where there are none: [N, F]."""
+        raw = torch.ones(self.num_nodes, 1) if self.raw_x is None else self.raw_x.float()
+        return normalised_features(raw).to(self.device)
+
+    @cached_property
+    def adj(self) -> SparseMatrix:
+        """D^-1/2 (A + I) D^-1/2: [N, N]."""
+        return adjacency_of(self.low, self.high, self.weight, self.num_nodes)
+
+    # -- features and labels as evidence reads them
+
+    @cached_property
+    def encoded(self) -> tuple[Rows | None, FeatureEncoder | None]:
+        return FeatureEncoder.fit(self.raw_x, self.num_nodes, self.device)
+
+    @property
+    def features(self) -> Rows | None:
+        """Unit rows of words or standardised numbers: [N, D]; None where none can be compared."""
+        return self.encoded[0]
+
+    @property
+    def encoder(self) -> FeatureEncoder | None:
+        """Gives such rows to other nodes with the same columns; None without features."""
+        return self.encoded[1]
+
+    @property
+    def labelled(self) -> Tensor:
+        """Training nodes, whose label may be read: [L]."""
+        return self.train
+
+    @cached_property
+    def seen(self) -> Tensor:
+        """The classes that have a training node, in order: [C]."""
+        seen: Tensor = torch.unique(self.y[self.train])  # type: ignore[no-untyped-call]
+        return seen
+
+    @cached_property
+    def classes(self) -> Tensor:
+        """Classes of the labelled nodes, numbered among ``seen``: [L]."""
+        return torch.searchsorted(self.seen, self.y[self.train])
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """Labels of each class in ``seen``: [C]."""
+        return torch.bincount(self.classes, minlength=len(self.seen)).float()
+
+    @cached_property
+    def prior(self) -> Tensor:
+        """pi, the share of each class among the labels: [C]."""
+        return self.counts / self.counts.sum().clamp_min(1)
+
+    @cached_property
+    def chance(self) -> float:
+        """Sum pi^2: how likely two random nodes are of one class."""
+        if len(self.seen) == 0:
+            return UNLABELLED_PRIOR
+        return float(self.prior.square().sum().clamp(0.01, 0.99))
+
+    # -- matrices of the edges
+
     @cached_property
     def entries(self) -> tuple[Tensor, Tensor]:
         """Row and column of each entry of ``adj``, self-loops included: [E], [E]."""
-        return _rows(self.adj), self.adj.col.long()
+        return entries(self.adj)[:2]
+
+    @cached_property
+    def links(self) -> SparseMatrix:
+        """The pattern of A: 1 for each neighbour, no self-loops, whatever the edges weigh."""
+        row, col = self.entries
+        crow = self.adj.crow - torch.arange(self.num_nodes + 1, device=self.device)
+        ones = self.adj.values.new_ones(2 * len(self.low))
+        return SparseMatrix.symmetric(crow, col[row != col], ones, self.num_nodes)
 
     @cached_property
     def neighbours(self) -> SparseMatrix:
-        """The pattern of A: 1 for each neighbour, no self-loops, whatever the edges weigh."""
-        here, there = self.entries
-        apart = here != there
-        crow = self.adj.crow - torch.arange(len(self.adj.crow), device=here.device)
-        return _pattern(crow, there[apart], self.adj)
-
-    @cached_property
-    def neighbour_rows(self) -> SparseMatrix:
-        """The rows of A as features: the pattern, each row scaled to unit length (L2)."""
-        degree = self.neighbours.crow.diff().clamp_min(1).to(self.adj.values.dtype)  # [N]
-        return self.neighbours.with_values(degree.rsqrt()[_rows(self.neighbours)])
+        """``links``, laid out so that values which are not symmetric can take the place of ones."""
+        return _general(self.links)
 
     @cached_property
     def looped(self) -> SparseMatrix:
-        """The pattern of A + I: 1 for each node itself and each neighbour."""
-        return _pattern(self.adj.crow, self.adj.col, self.adj)
+        """The pattern of A + I, laid out like ``neighbours``."""
+        ones = self.adj.values.new_ones(len(self.adj.col))
+        return _general(SparseMatrix.symmetric(self.adj.crow, self.adj.col, ones, self.num_nodes))
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """Neighbours of each node: [N]."""
+        return self.links.crow.diff().float()
+
+    @cached_property
+    def common_neighbour_weights(self) -> Tensor:
+        """What a neighbour in common counts: 1, and less if it has many itself: [N, 2]."""
+        rarity = (self.degree + 1).log().clamp_min(0.5).reciprocal()
+        return torch.stack([torch.ones_like(rarity), rarity], 1)
+
+    @cached_property
+    def neighbour_rows(self) -> SparseMatrix:
+        """A without self-loops, each row scaled to unit length (L2): [N, N]."""
+        row, col, values = entries(self.links)
+        if self.weight is not None:
+            source, target = self.entries
+            apart = source != target
+            scale = self.adj.values[~apart].sqrt()  # adj: w_uv / sqrt(d_u d_v), and 1 / d_u at u, u
+            values = self.adj.values[apart] / (scale[row] * scale[col])
+        total = values.new_zeros(self.num_nodes).index_add_(0, row, values.square())
+        return self.neighbours.with_values(values / total.sqrt().clamp_min(1e-12)[row])
 
     @cached_property
     def neighbour_mean(self) -> SparseMatrix:
         """D^-1 A without self-loops: the mean over a node's neighbours, weighted as its edges."""
-        here, there = self.entries
-        apart = here != there
+        row, col = self.entries
+        apart = row != col
         # adj is w_uv / sqrt(d_u d_v) off the diagonal and 1 / d_v on it; d_u cancels in the mean
-        share = self.adj.values[apart] * self.adj.values[~apart].rsqrt()[there[apart]]
-        total = torch.zeros_like(self.adj.values[~apart]).index_add_(0, here[apart], share)
-        return self.neighbours.with_values(share / total[here[apart]])
+        share = self.adj.values[apart] * self.adj.values[~apart].rsqrt()[col[apart]]
+        total = torch.zeros_like(self.adj.values[~apart]).index_add_(0, row[apart], share)
+        return self.neighbours.with_values(share / total[row[apart]])
 
     @cached_property
     def hops(self) -> tuple[SparseMatrix, SparseMatrix]:
@@ -90,7 +194,7 @@ class Graph:
 
         In a social graph half of all nodes can be two steps away; that one is dense.
         """
-        one = self.neighbours
+        one = self.links
         parts = (np.ones(len(one.col), np.int64), one.col.cpu().numpy(), one.crow.cpu().numpy())
         pattern = sp.csr_array(parts, shape=one.shape)
         nearer = pattern + sp.eye_array(self.num_nodes, dtype=np.int64, format="csr")
@@ -103,47 +207,106 @@ class Graph:
         return _symmetrically_normalised(one), two_steps.with_dense() if crowded else two_steps
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> "Graph":
-        return replace(
-            self,
-            x=self.x.to(device, dtype or torch.float32),
-            adj=self.adj.to(device, dtype),
-            y=self.y.to(device),
-            train=self.train.to(device),
-            val=self.val.to(device),
-            test=self.test.to(device),
-        )
+        """Move to ``device``, with ``x`` and ``adj``, these in ``dtype`` if it is given."""
+        fields = {name: getattr(self, name) for name in MOVED}
+        moved = replace(self, **{n: t.to(device) for n, t in fields.items() if t is not None})
+        vars(moved)["x"] = self.x.to(device, dtype or torch.float32)
+        vars(moved)["adj"] = self.adj.to(device, dtype)
+        return moved
+
+    def with_labels(self, **fields: Any) -> "Graph":
+        """A copy with other labels, classes or split; matrices are not computed again."""
+        changed = replace(self, **fields)
+        vars(changed).update({n: v for n, v in vars(self).items() if n in KEPT})
+        return changed
+
+    def with_matrices(self, **computed: Any) -> "Graph":
+        """A copy with another ``x`` or ``adj`` than follow from its features and edges."""
+        changed = replace(self)
+        vars(changed).update({"x": self.x, "adj": self.adj} | computed)
+        return changed
+
+
+MOVED = ("low", "high", "weight", "y", "train", "val", "test")
+KEPT = ("x", "adj", "encoded", "entries", "links", "neighbours", "looped", "degree", "hops")
 
 
 def prepare(data: Data) -> Graph:
     """Check ``data`` and turn it into the :class:`Graph` that models train on."""
-    return graph_of(check_graph(data))
+    return training_graph(check_graph(data))
 
 
-def graph_of(data: Data) -> Graph:
+def training_graph(data: Data) -> Graph:
     """Turn a graph that :func:`check_graph` has passed into what models train on.
 
     One rule more than for a graph that is only loaded: training nodes of at least two classes.
     """
-    seen = data.y[data.train_mask].unique()
-    if len(seen) < 2:
+    graph = graph_of(data)
+    if len(graph.seen) < 2:
         names = data.get("class_names")
-        only = names[int(seen[0])] if names else int(seen[0])
+        only = names[int(graph.seen[0])] if names else int(graph.seen[0])
         raise InputError(f"training nodes must have at least two classes; got only {only}")
+    return graph
+
+
+def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
+    """Take from a ``Data`` what it has; ``x``, ``edge_index``, ``y`` and masks may be absent.
+
+    Without a ``train_mask`` every node with a label is a training node.
+    """
+    num_nodes = _num_nodes(one_graph(data))
+    edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
+    weight = None if weight is None else weight.to(device)
+    low, high, weight = undirected_edges(edge_index.to(device), weight, num_nodes)
+    y = torch.full((num_nodes,), -1)
+    if data.y is not None:
+        y = checked_labels(data.y, num_nodes, None, need_labels=False)
+    train, val, test = (_labelled(data, name, y).to(device) for name in MASKS)
+    names = data.get("class_names")
     return Graph(
+        raw_x=data.x,
+        low=low,
+        high=high,
+        weight=weight,
+        y=y.to(device),
+        train=train,
+        val=val,
+        test=test,
+        num_classes=max(int(y.max()) + 1, len(names) if names else 0),
         name=str(data.get("name", "graph")),
-        x=normalised_features(data.x),
-        adj=normalised_adjacency(data.edge_index, data.get("edge_weight"), data.x.shape[0]),
-        y=data.y,
-        train=data.train_mask.nonzero()[:, 0],
-        val=data.val_mask.nonzero()[:, 0],
-        test=data.test_mask.nonzero()[:, 0],
-        num_classes=int(data.y.max()) + 1,
     )
+
+
+def _num_nodes(data: Data) -> int:
+    count = data.get("num_nodes")
+    for values in (data.x, data.y, data.get("train_mask")):
+        if isinstance(values, Tensor):
+            count = int(values.shape[0])
+            break
+    if count is None:
+        raise InputError("a graph must have x, y or num_nodes; got none of them")
+    if count < 1:
+        raise InputError("a graph must have at least one node; got none")
+    return int(count)
+
+
+def _labelled(data: Data, name: str, y: Tensor) -> Tensor:
+    """The labelled nodes in a mask; for training without a mask all of them: [L]."""
+    mask = data.get(name)
+    if mask is None:
+        known = (y >= 0) if name == "train_mask" else torch.zeros_like(y, dtype=torch.bool)
+        return known.nonzero()[:, 0]
+    if mask.dtype != torch.bool:
+        raise InputError(f"{name} must be boolean; got {mask.dtype}")
+    if mask.shape != y.shape:
+        raise InputError(f"{name} must have one value per node ({len(y)}); got {tuple(mask.shape)}")
+    nodes: Tensor = (mask.cpu() & (y >= 0)).nonzero()[:, 0]
+    return nodes
 
 
 def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     """Scale each row to unit length (L2) (zero rows stay zero); sparse where that pays."""
-    x = _within_range(x)
+    x = _within_range(x if x.layout == torch.strided else x.to_dense())
     scale = torch.linalg.vector_norm(x, dim=1, keepdim=True).clamp_min(1e-12)  # [N, 1]
     if int(torch.count_nonzero(x)) > DENSE_ABOVE * x.numel():
         dense: Tensor = x / scale
@@ -151,8 +314,7 @@ def normalised_features(x: Tensor) -> SparseMatrix | Tensor:
     row, col = x.nonzero(as_tuple=True)
     values = x[row, col] / scale[row, 0]
     shape = (x.shape[0], x.shape[1])
-    coo = sp.coo_array((values.numpy(), (row.numpy(), col.numpy())), shape=shape)
-    return SparseMatrix.from_scipy(coo)
+    return sparse_rows(row, col, values, shape)
 
 
 def _within_range(x: Tensor) -> Tensor:
@@ -162,24 +324,16 @@ def _within_range(x: Tensor) -> Tensor:
     return torch.where(extreme, x / largest, x) if bool(extreme.any()) else x
 
 
-def _rows(matrix: SparseMatrix) -> Tensor:
-    """The row of each entry: [E]."""
-    rows = torch.arange(matrix.shape[0], device=matrix.crow.device)
-    return rows.repeat_interleave(matrix.crow.diff().long())
-
-
-def _pattern(crow: Tensor, col: Tensor, like: SparseMatrix) -> SparseMatrix:
-    """A symmetric pattern of ones; the values that replace them need not be symmetric."""
-    values = like.values.new_ones(len(col))
-    pattern = SparseMatrix.symmetric(crow, col, values, like.shape[0])
+def _general(pattern: SparseMatrix) -> SparseMatrix:
+    """Lay a symmetric pattern out so that its values need not be symmetric."""
     return replace(pattern, order=pattern.col.argsort(stable=True).to(pattern.col.dtype))
 
 
 def _symmetrically_normalised(pattern: SparseMatrix) -> SparseMatrix:
     """D^-1/2 S D^-1/2 of a symmetric pattern S of ones."""
     scale = pattern.crow.diff().clamp_min(1).to(pattern.values.dtype).rsqrt()  # [N]
-    values = scale[_rows(pattern)] * scale[pattern.col.long()]
-    return SparseMatrix.symmetric(pattern.crow, pattern.col, values, pattern.shape[0])
+    row, col, _ = entries(pattern)
+    return SparseMatrix.symmetric(pattern.crow, pattern.col, scale[row] * scale[col], len(scale))
 
 
 def normalised_adjacency(

@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, rate
 from graphglow.errors import InputError
-from graphglow.graph.graph import Graph, normalised_adjacency
+from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.graph.split import split_in_parts
 
 SCALE_HOMOPHILY = 0.8
@@ -144,16 +144,21 @@ def scale_graph(
     edges = _scale_edges(num_nodes, num_edges, num_classes, generator)
     order = torch.randperm(num_nodes, generator=generator, device=device)
     train, val, test = split_in_parts(order)
-    return Graph(
+    low, high, _ = undirected_edges(edges, None, num_nodes)
+    graph = Graph(
         name=f"scale-{num_nodes}",
-        x=x,
-        adj=normalised_adjacency(edges, None, num_nodes),
+        raw_x=x,
+        low=low,
+        high=high,
+        weight=None,
         y=torch.arange(num_nodes, device=device) % num_classes,
         train=train,
         val=val,
         test=test,
         num_classes=num_classes,
     )
+    vars(graph)["x"] = x  # of unit length as drawn
+    return graph
 
 
 def _scale_features(

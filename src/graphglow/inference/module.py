@@ -1,6 +1,6 @@
 """A result as a module of PyTorch, for what asks for gradients or masks: PyG's explainers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -63,6 +63,6 @@ class ResultModule(nn.Module):
         norm = gcn_norm(edges, weight, len(x), dtype=x.dtype)
         adj: Any = Messages(self.result.backbone, self.layer, *norm)
         unread = 0 * (adj @ x).sum(1, keepdim=True)  # gradients of 0 where lambda is 0
-        graph = replace(self.result.graph, x=F.normalize(x, dim=1), adj=adj)
+        graph = self.result.graph.with_matrices(x=F.normalize(x, dim=1), adj=adj)
         scores: Tensor = self.result.scores_on(graph) + unread
         return scores

@@ -7,7 +7,7 @@ scaled to unit length as in training.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from torch_geometric.data import Data
 
 from graphglow.errors import InputError
 from graphglow.gnn import backbone_class, backbones_that
-from graphglow.graph import check_graph, graph_of
+from graphglow.graph import check_graph, training_graph
 from graphglow.graph.check import MASKS
 from graphglow.graph.write import own_ids, prediction_frame, write_table
 from graphglow.linalg.knn import nearest
@@ -162,8 +162,8 @@ def grown_result(
         weight = torch.ones(pairs.shape[1]) if weight is None else weight
         grown.edge_weight = torch.cat([known, weight])
     grown = check_graph(grown, need_validation=False)
-    graph = graph_of(grown).to(result.device, result.graph.adj.values.dtype)
-    return result.on_graph(grown, replace(graph, num_classes=result.graph.num_classes))
+    graph = training_graph(grown).to(result.device, result.graph.adj.values.dtype)
+    return result.on_graph(grown, graph.with_labels(num_classes=result.graph.num_classes))
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

@@ -23,7 +23,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.gnn import Backbone
-from graphglow.graph import Graph, check_graph, graph_of
+from graphglow.graph import Graph, check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import FixedStructure
 from graphglow.settings import TransferConfig
@@ -168,7 +168,7 @@ def transfer_evidence(
         with out_of_memory_says(f"refining the graph {nodes} on {device.type}"):
             refined = refined_by(learner, data, config.seed, device)
             edges = _kept_edges(refined, config.top_k)
-        graph = with_known_classes(graph_of(data), data).to(device)
+        graph = with_known_classes(training_graph(data), data).to(device)
         weights, chosen_by = _weights_to_try(config, graph, refined.channel_scores)
         del refined  # candidates and their evidence take many times the room of the graph
         with out_of_memory_says(f"training on the graph {nodes} on {device.type}{NEEDS_LESS}"):
@@ -240,7 +240,7 @@ def _train(
     """Train a GNN for each lambda; without validation nodes, training nodes say when to stop."""
     unseen = len(graph.val) == 0
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
-    graph = replace(graph, val=graph.train) if unseen else graph
+    graph = graph.with_labels(val=graph.train) if unseen else graph
     trained = []
     for place, weight in enumerate(weights):
         task = GraphTask(
@@ -312,7 +312,8 @@ def with_known_classes(graph: Graph, data: Data) -> Graph:
     A class that only a test node has is none, or test labels would change what is trained.
     """
     known = graph.y[torch.cat([graph.train, graph.val])]
-    return replace(graph, num_classes=max(int(known.max()) + 1, len(data.get("class_names") or ())))
+    count = max(int(known.max()) + 1, len(data.get("class_names") or ()))
+    return graph.with_labels(num_classes=count)
 
 
 def evidence_result(
@@ -329,7 +330,7 @@ def evidence_result(
             "read: run graphglow transfer again to train the one GNN that takes its place"
         )
     data = check_graph(data, need_validation=False)
-    graph = with_known_classes(graph_of(data), data)
+    graph = with_known_classes(training_graph(data), data)
     config = TransferConfig(**(meta["config"] | {"device": "cpu"}))
     in_unit_interval("input_weight", meta["input_weight"])
     against = meta["against_input"]

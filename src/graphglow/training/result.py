@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
 from graphglow.gnn.latent_gnn import Encoded
-from graphglow.graph import Graph, check_graph, graph_of, write_predictions
+from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
@@ -499,7 +499,7 @@ def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> Tr
 
         return evidence_result(data, tensors, meta, measured, origin)
     data = check_graph(data)
-    graph = graph_of(data)
+    graph = training_graph(data)
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
     settings = current_settings(meta["config"]) | {"device": "cpu"}
     config = PaperConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})

@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 from graphglow.checks import with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.graph import as_graph, check_graph, graph_of
+from graphglow.graph import as_graph, check_graph, training_graph
 from graphglow.paper import Structure, StructureLearner
 from graphglow.paper.learner import stack_learners
 from graphglow.pretrained import UNIVERSAL, Learner, LearnerName, load_learner
@@ -197,7 +197,7 @@ def _train(
     first = configs[0]
     device = resolve_device(first.device)
     data = check_graph(data)
-    graph = graph_of(data)
+    graph = training_graph(data)
     frozen = [copy.deepcopy(one).to(device).requires_grad_(False).eval() for one in learners]
     learner = stack_learners(frozen)
     reset_peak_memory(device)

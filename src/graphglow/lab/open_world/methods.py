@@ -21,7 +21,7 @@ from graphglow.competitors import fit
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.graph import check_graph, graph_of
+from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.paper import FixedStructure
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
@@ -292,7 +292,7 @@ def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
     """A GCN over ``lambda A + (1 - lambda) kNN`` for each lambda at once; the best one's scores."""
     data = check_graph(data)
     device = resolve_device(given["device"])
-    graph = graph_of(data).to(device)
+    graph = training_graph(data).to(device)
     near = normalised_adjacency(_nearest(data.x.to(device)), None, graph.num_nodes)
     configs = [ModelConfig(**given, input_weight=w, refinements=1) for w in INPUT_WEIGHTS]
     task = GraphTask(graph, None, HIDDEN, configs, given=FixedStructure(near))
