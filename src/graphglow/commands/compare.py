@@ -37,7 +37,7 @@ def compare(  # noqa: D417 (flags.py says the rest)
 
     Args:
         methods: Which to run: gcn mlp linkx gpr h2gcn knn jaccard paper bag-gcn bag-gpr untrained
-            mean vote transfer predict.
+            transfer predict.
         seeds: Runs of each method.
         seed: The first of the seeds.
     """
@@ -60,7 +60,7 @@ def compare(  # noqa: D417 (flags.py says the rest)
             seed=seed,
             learner=learner,
             device=device,
-            told=told,
+            progress=told,
         )
     if json:
         facts = {"command": "compare", "target": data.name, "how": found.how, "seed": seed}
@@ -71,8 +71,8 @@ def compare(  # noqa: D417 (flags.py says the rest)
     rows = [
         (
             NAMES[line.method],
-            percent(line.mean),
-            "" if line.std is None else f"{100 * line.std:.1f}",
+            percent(line.accuracy),
+            "" if line.deviation is None else f"{100 * line.deviation:.1f}",
             f"{percent(line.estimate)} by {line.basis}",
             f"{line.seconds:.1f}",
             line.against_highest,

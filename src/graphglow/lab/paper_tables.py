@@ -71,6 +71,7 @@ TABLE_2 = BOTH_TABLES | _printed("""
     graphglow           72.0 1.0  71.8 0.7  69.8 1.3  67.3 1.2  83.2 0.4  73.8 0.9  79.6 0.7
 """)
 """Across domains: the sources are the graphs of the other kind."""
+EXPERIMENT_TABLES = {"table1": TABLE_1, "table2": TABLE_2}
 ENCODERS = _printed("""
     gcn                 70.5 1.0  71.8 0.7  68.1 1.3  67.3 1.2  83.2 0.4  73.8 0.9  79.6 0.7
     mlp                 69.5 1.0  72.1 0.9  68.3 1.5  65.9 1.4  82.5 0.5  73.3 0.7  79.6 0.7

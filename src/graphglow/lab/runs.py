@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_args
 
@@ -114,16 +115,17 @@ def make_rows(
             for row in rows:
                 append_line(file_of(out, row["experiment"]), as_line(row))
                 made += 1
-                errors[row["error"].split("; got")[0]] += 1 if row.get("error") else 0
+                errors.update([row["error"]] if row.get("error") else [])
                 progress(f"{row['label']} on {row['target']}", done, len(jobs))
             if config.seconds is not None and time.perf_counter() - began > config.seconds:
                 break
-    failed = {error: count for error, count in errors.items() if count}
     seconds = time.perf_counter() - began
-    return Outcome(made, sum(failed.values()), len(jobs) - done, failed, seconds)
+    return Outcome(made, errors.total(), len(jobs) - done, dict(errors), seconds)
 
 
-def _mapped(make: Callable[[Any, Job], Any], shared: Any, jobs: Iterable[Job], c: RunsConfig) -> Any:
+def _mapped(
+    make: Callable[[Any, Job], Any], shared: Any, jobs: Iterable[Job], c: RunsConfig
+) -> Any:
     """Results in the order in which they end."""
     workers, gpus = c.workers, float(c.device == "cuda")
     if c.ray is None:
@@ -249,6 +251,7 @@ def _settings(cell: Cell, tuned: Tuned) -> tuple[dict[str, Any], dict[str, Any]]
     return found.get("transfer", {}), found.get("pretrain", {})
 
 
+@cache  # every run asks
 def _identity(name: str) -> str:
     """Return a digest of the weights of a learner of the package."""
     return checksum(dict(load_learner(name or UNIVERSAL).state_dict()))[:12]
