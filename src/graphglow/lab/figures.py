@@ -86,7 +86,7 @@ def _training(rows: list[Row], path: Path) -> Path:
 
 
 def _suite(found: Standings, folder: Path) -> list[Path]:
-    """Write accuracy along each axis, as means over graphs and of each graph by itself."""
+    """Write accuracy along each axis, as means over graphs; along the first, of each graph too."""
     swept = [sweep for sweep in sweeps(found) if len(sweep.targets) > 1]
     if not swept:
         return []
@@ -94,7 +94,7 @@ def _suite(found: Standings, folder: Path) -> list[Path]:
     whole = [(sweep.axis, sweep.axis, sweep.means, sweep.errors) for sweep in swept]
     each = [
         (name, sweep.axis, means, 0 * means)
-        for sweep in swept
+        for sweep in swept[:1]
         for name, means in sweep.targets.items()
     ]
     written = []

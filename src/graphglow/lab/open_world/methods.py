@@ -21,7 +21,7 @@ from graphglow.competitors import fit
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import check_graph, training_graph
-from graphglow.graph.graph import normalised_adjacency
+from graphglow.graph.graph import Graph, normalised_adjacency
 from graphglow.paper import FixedStructure
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
