@@ -71,7 +71,8 @@ class Standings:
         top = others.groupby(names[:3])["val_accuracy"].transform("max")
         level = others[others["val_accuracy"] == top]  # several may share the best validation
         self.scores[BEST] = level.groupby(names[:3])["test_accuracy"].mean()
-        self.methods = [name for name in LABELS if name in self.scores]
+        known = self.scores.columns[self.scores.notna().any()]
+        self.methods = [name for name in LABELS if name in known]
         self.ours = "predict" if "predict" in self.scores else "transfer-0.2"
         self.cells = self.scores.groupby(level=["target", "series"]).mean()
 

@@ -66,7 +66,7 @@ def test_targets_are_found_with_their_families(tmp_path):
     found = {target.name: target for target in find_targets(tmp_path)}
     assert {*found} == {"cora", "dblp", "digits", "wine", "breast_cancer"}
     target = found["dblp"]
-    assert (target.family, target.fold, target.tier) == ("citation", 0, "small")
+    assert (target.family, target.fold) == ("citation", 0)
     assert target.size == (n, data.edge_index.shape[1] // 2)
     assert draw(target, "as it is", 3, tmp_path).split == "random seed 3"
     assert [*attacked_files(tmp_path)] == ["metattack 15%"]
