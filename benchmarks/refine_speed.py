@@ -13,7 +13,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow import audit, fit, load_graph, refine
-from graphglow.training.device import peak_memory_bytes, reset_peak_memory, resolve_device
+from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from marked_page import RESULTS
 from measuring import Row, random_graph, write_rows
 

@@ -28,7 +28,7 @@ from graphglow.lab.open_world.targets import few_labels, find_targets
 from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
-from graphglow.training.device import resolve_device
+from graphglow.device import resolve_device
 from measuring import Row, write_rows
 
 VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")

@@ -31,7 +31,7 @@ from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
 from graphglow.refine import chosen
 from graphglow.settings import Device
-from graphglow.training.device import resolve_device
+from graphglow.device import resolve_device
 
 OTHERS = ("gcn", "bag-gcn", "logistic")
 """Controls that have nothing of ours."""

@@ -3,36 +3,27 @@
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from graphglow.checks import one_of
-from graphglow.commands import terminal
-from graphglow.commands.files import check_output
-from graphglow.commands.flags import DataRoot, Json, Names
+from graphglow.commands.flags import DataRoot, Json, Names, Switch
 from graphglow.errors import InputError
-from graphglow.graph.load import data_folder
-from graphglow.lab import figures, runs, tables
-from graphglow.lab.open_world import standings, suite
-from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
-from graphglow.lab.rows import rows_in
-from graphglow.lab.settings import SETTINGS, read_settings
+from graphglow.lab.config import RunsConfig
 
-OPEN_WORLD = suite.EXPERIMENT
+SETTINGS = Path("results/settings.json")
 Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
-Flag = Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")]
 
 
-def reproduce(  # noqa: D417 (flags.py and the config say the rest)
+def reproduce(  # noqa: D417
     experiment: Annotated[str, Positional, arg(metavar="EXPERIMENT")],
-    config: Annotated[runs.RunsConfig, arg(name="")],
+    config: OmitArgPrefixes[RunsConfig],
     methods: Names = (),
     targets: Names = (),
     conditions: Names = (),
     out: Annotated[Path | None, arg(metavar="FOLDER|FILE.jsonl")] = None,
     settings: Annotated[Path, arg(metavar="FILE.json")] = SETTINGS,
     learners: Folder = None,
-    dry_run: Flag = False,
-    table: Flag = False,
+    dry_run: Switch = False,
+    table: Switch = False,
     pictures: Folder = None,
     data_root: DataRoot = None,
     json: Json = False,
@@ -64,14 +55,24 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         table: Print the table of the rows that there are, and run nothing.
         pictures: Write pictures of the rows, as .svg, to this folder.
     """
-    one_of("the experiment", experiment, (*EXPERIMENTS, "all", OPEN_WORLD))
-    whole = experiment == OPEN_WORLD
+    from graphglow.checks import one_of
+    from graphglow.commands.output import check_output, print_json, print_text, warn
+    from graphglow.commands.progress import progress_bar
+    from graphglow.graph.load import data_folder
+    from graphglow.lab import figures, runs, tables
+    from graphglow.lab.open_world import standings, suite
+    from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
+    from graphglow.lab.rows import rows_in
+    from graphglow.lab.settings import read_settings
+
+    one_of("the experiment", experiment, (*EXPERIMENTS, "all", suite.EXPERIMENT))
+    whole = experiment == suite.EXPERIMENT
     if conditions and not whole:
-        raise InputError(f"--conditions goes with {OPEN_WORLD} alone. Leave it out.")
+        raise InputError(f"--conditions goes with {suite.EXPERIMENT} alone. Leave it out.")
     out = out or Path("results/open_world.jsonl" if whole else "results/reproduce")
     out = out.expanduser()
     if out.suffix or out.is_file() or whole:
-        out = check_output(out, overwrite=True, suffixes=(".jsonl",), shared=True)
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",))
     tuned = read_settings(settings) if settings.exists() or settings != SETTINGS else {}
     learners = (learners or out.with_name(f"{out.stem}_learners")).expanduser()
     names = list(EXPERIMENTS) if experiment == "all" else [experiment]
@@ -80,20 +81,20 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
         if whole:
             root = data_folder(data_root)
             jobs = suite.plan_suite(out, config, learners, root, targets, conditions, methods)
-            counts = {OPEN_WORLD: {"missing": sum(len(job.methods) for job in jobs)}}
+            counts = {suite.EXPERIMENT: {"missing": sum(len(job.methods) for job in jobs)}}
         else:
             cells = select_cells(experiment, methods, targets)
             plan = runs.make_plan(cells, config, tuned, rows_in(out, names))
             counts = {name: dict(found) for name, found in plan.counts.items()}
         if json:
-            terminal.print_json(facts | {"dry_run": True, "counts": counts})
+            print_json(facts | {"dry_run": True, "counts": counts})
             return
         for name, found in counts.items():
             said = ", ".join(f"{count:,} {what}" for what, count in found.items())
-            terminal.say(f"{name}: {said}")
+            print_text(f"{name}: {said}")
         return
     if not table:
-        with terminal.job_bar() as bar:
+        with progress_bar() as bar:
             if whole:
                 outcome = suite.run_suite(
                     out,
@@ -112,19 +113,19 @@ def reproduce(  # noqa: D417 (flags.py and the config say the rest)
                 )
         facts |= outcome._asdict()
         for error, count in outcome.errors.items():
-            terminal.note(f"{count} failed: {error}")
+            warn(f"{count} failed: {error}")
         if not json:
             said = f"{outcome.made:,} rows made, {outcome.failed:,} failed, {outcome.left:,} left"
-            terminal.say(f"{said}, in {outcome.seconds:.0f} s; rows: {out}\n")
+            print_text(f"{said}, in {outcome.seconds:.0f} s; rows: {out}\n")
     rows = rows_in(out, names)
     if pictures is not None:
         for name in names:
             for path in figures.write_figures(name, rows, pictures.expanduser()):
-                terminal.note(f"picture: {path}")
+                warn(f"picture: {path}")
     if json:
-        terminal.print_json(facts)
+        print_json(facts)
         return
     for name in names:
         title = f"## {name}\n\n" if len(names) > 1 else ""
         made = standings.standings_table(rows) if whole else tables.tables_of(name, rows, tuned)
-        terminal.say(f"{title}{made}")
+        print_text(f"{title}{made}")

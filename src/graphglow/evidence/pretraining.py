@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from itertools import accumulate
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +22,7 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, in_unit_interval, one_of, plain_numbers, step_size
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
@@ -40,64 +38,16 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.evidence.stages import made_smaller, stage
 from graphglow.graph.graph import Graph, known_graph
-from graphglow.workers.blocks import mapped
+from graphglow.parallel import MapBlocks, map_blocks
+from graphglow.settings import EPISODES, EvidencePretrainConfig
 
 ABSENT = -1e4  # the log share of a class that an episode does not have
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvidencePretrainConfig:
-    """Pre-training of an evidence learner."""
-
-    first_episodes: int = 300
-    """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 200
-    """Further episodes, for the voter."""
-    second_episodes: int = 300
-    """Further episodes, for the second round's scorer."""
-    predict_episodes: int = 400
-    """Further episodes, for the predictor."""
-    random_share: float = 0.4
-    """Share of episodes on random graphs."""
-    max_nodes: int = 3000
-    """Of larger sources, each episode takes a part."""
-    pairs: int = 8192
-    """Pairs kept of each episode."""
-    nodes: int = 256
-    """Nodes kept of each episode, for the voter and the predictor."""
-    steps: int = 2500
-    """Of the optimizer, for each network."""
-    learning_rate: float = 3e-3
-    """The highest of one cycle."""
-    weight_decay: float = 1e-3
-    """L2 penalty on the weights of the scorers and the voter."""
-    predictor_weight_decay: float = 0.3
-    """L2 penalty on the predictor's weights."""
-    seed: int = 0
-    """Seeds episodes and weights."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute: auto takes the GPU if there is one."""
-
-    def __post_init__(self) -> None:
-        plain_numbers(self)
-        for name in (*EPISODES, "pairs", "nodes"):
-            at_least(name, getattr(self, name), 1)
-        at_least("max_nodes", self.max_nodes, 300)
-        at_least("steps", self.steps, 2)
-        at_least("seed", self.seed, 0)
-        in_unit_interval("random_share", self.random_share)
-        step_size("learning_rate", self.learning_rate)
-        for name in ("weight_decay", "predictor_weight_decay"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must be 0 or more; got {getattr(self, name)}")
-        one_of("device", self.device, ("auto", "cpu", "cuda"))
 
 
 ALL_SOURCES = -1
 """The fold of a learner that has seen every source, and of random graphs."""
 STAGES = ("first", "vote", "second", "predictor")
 """The networks, in the order in which they are trained; each reads those before it."""
-EPISODES = ("first_episodes", "vote_episodes", "second_episodes", "predict_episodes")
 Progress = Callable[[str, int, int], None]
 """What is under way, steps done, steps in all."""
 
@@ -110,7 +60,7 @@ def pretrain_evidence(
     device: torch.device | str = "cpu",
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
 ) -> EvidenceLearner:
     """Train an evidence learner over episodes of the sources and of random graphs.
 
@@ -125,12 +75,13 @@ def pretrain_evidence(
         device: Where to compute.
         draw_on: Where to draw the episodes, if elsewhere.
         on_progress: Called with the stage and how far it is.
-        each: Who draws the episodes.
+        map_blocks: Draws the episodes.
     """
     config = config or EvidencePretrainConfig()
     return pretrain_folds(
         sources, [0] * len(sources), config, weights=weights, device=device, draw_on=draw_on,
-        on_progress=on_progress, each=each, learners={ALL_SOURCES: _new_learner(config)},
+        on_progress=on_progress, map_blocks=map_blocks,
+        learners={ALL_SOURCES: _new_learner(config)},
     )[ALL_SOURCES]  # fmt: skip
 
 
@@ -147,7 +98,7 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
     device: torch.device | str = "cpu",
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
     learners: dict[int, EvidenceLearner] | None = None,
     stages: Sequence[str] = STAGES,
 ) -> dict[int, EvidenceLearner]:
@@ -178,8 +129,8 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
         batches, began, number = [], time.perf_counter(), STAGES.index(part)
         episodes = range(ends[number] - counts[number], ends[number])
         known = sampler, {fold: deepcopy(one).to(draw_on) for fold, one in made.items()}
-        for i, more in zip(episodes, each(part, step, known, episodes), strict=True):
-            batches += mapped(more, Tensor, lambda tensor: tensor.to(device))
+        for i, more in zip(episodes, map_blocks(step, known, episodes), strict=True):
+            batches += [_moved(batch, device) for batch in more]
             on_progress(part, i + 1, ends[-1])
         waited += time.perf_counter() - began
         return batches
@@ -313,6 +264,11 @@ class EpisodeSampler:
 
 Known = tuple[EpisodeSampler, dict[int, EvidenceLearner]]
 B = TypeVar("B", PairBatch, ClassBatch)
+
+
+def _moved(batch: B, device: torch.device | str) -> B:
+    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
+    return replace(batch, **tensors)
 
 
 def _unseeing(learners: dict[int, EvidenceLearner], fold: int) -> EvidenceLearner:

@@ -10,16 +10,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, one_of
 from graphglow.competitors import METHODS, fit
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
@@ -28,6 +27,7 @@ from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.perturb import PERTURBATIONS
 from graphglow.lab import Progress, no_progress
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import EVIDENCE, ON, OWN_LINES, PRETRAINED, Cell, split_of
 from graphglow.lab.provenance import provenance
 from graphglow.lab.rows import Row, as_line, digest, file_of, rows_in
@@ -39,11 +39,11 @@ from graphglow.lab.structure_metrics import (
 )
 from graphglow.paper import Structure
 from graphglow.parallel import map_blocks
-from graphglow.pretrained import UNIVERSAL, Learner, load_learner
-from graphglow.settings import Device, PaperConfig, PretrainConfig, RunConfig, TransferConfig
-from graphglow.storage import append_line, atomic_path, checksum
+from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
+from graphglow.settings import PaperConfig, PretrainConfig, RunConfig, TransferConfig
+from graphglow.storage import append_line, atomic_path
 from graphglow.training import pretrain
-from graphglow.training.device import reset_peak_memory, resolve_device
+from graphglow.device import reset_peak_memory, resolve_device
 from graphglow.training.transfer import StructureObserver, transfer
 
 RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
@@ -52,40 +52,6 @@ RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_sec
 WARM_UP = 10
 """Epochs of a run before one that is timed on a GPU."""
 Job = TypeVar("Job")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunsConfig:
-    """Which runs are made, and where."""
-
-    seeds: int = 5
-    """Runs of each cell, with seeds that follow each other; one where only the time counts."""
-    seed: int = 0
-    """The first of these seeds."""
-    epochs: int | None = None
-    """Training epochs on the target; None takes each method's own number."""
-    patience: int | None = None
-    """End a run after this many epochs without a better validation score; None takes each
-    method's own."""
-    pretrain_epochs: int | None = None
-    """Most epochs on one source in one visit of the paper's pre-training; None: 80."""
-    device: Device = "auto"
-    """Where to compute: auto takes the GPU if there is one; on Ray, cuda asks for a GPU a run."""
-    workers: int | None = None
-    """Runs at the same time; None: one per core, one on a GPU."""
-    ray: str | None = None
-    """Make runs on Ray: local, or the address of a cluster. Needs the extra ray."""
-    seconds: float | None = None
-    """Stop after about so long; the same command goes on."""
-    retry_failed: bool = False
-    """Make runs again that failed before (out of memory, a loss that is not finite)."""
-
-    def __post_init__(self) -> None:
-        at_least("seed", self.seed, 0)
-        for name in ("seeds", "epochs", "patience", "pretrain_epochs", "workers"):
-            if getattr(self, name) is not None:
-                at_least(name, getattr(self, name), 1)
-        one_of("device", self.device, get_args(Device))
 
 
 class Outcome(NamedTuple):
@@ -254,7 +220,7 @@ def _settings(cell: Cell, tuned: Tuned) -> tuple[dict[str, Any], dict[str, Any]]
 @cache  # every run asks
 def _identity(name: str) -> str:
     """Return a digest of the weights of a learner of the package."""
-    return checksum(dict(load_learner(name or UNIVERSAL).state_dict()))[:12]
+    return learner_identity(load_learner(name or UNIVERSAL))
 
 
 class Plan(NamedTuple):

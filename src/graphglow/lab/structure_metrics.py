@@ -16,13 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphglow.gnn import Structure
 from graphglow.graph.graph import undirected_edges
-from graphglow.paper import BlendedStructure, PivotStructure, Structure
-
-BLOCK_ELEMENTS = 2**24
-"""Entries of the node-pivot matrix at a time."""
-EPS = 1e-12
-
+from graphglow.paper import BlendedStructure, PivotStructure
+from graphglow.paper.pivots import BLOCK_ELEMENTS, EPS, row_blocks
 
 class GraphFacts(NamedTuple):
     """Undirected edges without loops, and the share of them that join nodes of one class."""
@@ -152,8 +149,7 @@ def _self_weight(latent: Structure) -> Tensor:
 
 
 def _blocks(graph: PivotStructure) -> list[slice]:
-    nodes, rows = len(graph.q), max(1, BLOCK_ELEMENTS // len(graph.k))
-    return [slice(start, min(start + rows, nodes)) for start in range(0, nodes, rows)]
+    return list(row_blocks(len(graph.q), max(1, BLOCK_ELEMENTS // len(graph.k))))
 
 
 def _node_pivot(latent: Structure) -> PivotStructure:

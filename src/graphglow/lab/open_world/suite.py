@@ -34,9 +34,8 @@ from graphglow.lab.open_world.targets import CONDITIONS, Target, attacked_files,
 from graphglow.lab.provenance import provenance
 from graphglow.lab.rows import Row, digest, rows_in
 from graphglow.lab.runs import Outcome, RunsConfig, make_rows, sentence
-from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
-from graphglow.storage import checksum
 
 EXPERIMENT = "open-world"
 ATTACKED = "cora"
@@ -81,7 +80,7 @@ def _identity(learner: str) -> str | None:
     """A digest of the learner's weights; None of one that is not made yet."""
     if learner != UNIVERSAL and not Path(learner).exists():
         return None
-    return checksum(dict(evidence_learner(learner).state_dict()))[:12]
+    return learner_identity(evidence_learner(learner))
 
 
 def plan_suite(
