@@ -14,10 +14,10 @@ from statistics import median
 from torch_geometric.data import Data
 
 from graphglow import PaperConfig, StructureLearner, transfer
+from graphglow.device import resolve_device
 from graphglow.graph.load import data_folder
 from graphglow.lab.runs import load_with_split
 from graphglow.settings import LearnerConfig
-from graphglow.device import resolve_device
 from marked_page import RESULTS
 from measuring import Row, random_graph, write_rows
 

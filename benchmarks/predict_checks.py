@@ -380,7 +380,8 @@ def loo(asked: Asked) -> Iterator[Row]:
                 off = abs(test - entry.estimate)
                 yield {
                     "target": condition, "graph": target.name, "seed": seed, "method": "predict",
-                    "accuracy": test, "loo_accuracy": entry.estimate, **entry.metrics, "loo_off": off if enough else None,
+                    "accuracy": test, "loo_accuracy": entry.estimate, **entry.metrics,
+                    "loo_off": off if enough else None,
                     **coverage_of(entry.scores, data), "bins": reliability(entry.scores, data),
                 }  # fmt: skip
 
@@ -421,7 +422,7 @@ def speed(asked: Asked) -> Iterator[Row]:
         graph = random_graph(asked.nodes)
         refine = lambda: learner.refine(graph, device=resolve_device(asked.device))  # noqa: E731
         yield {"target": f"random, {asked.nodes:,} nodes", "seed": 0, "method": "predict"} | timed(
-            lambda: channel_predictions(refine()), asked.device, 1
+            refine, asked.device, 1
         )
         return
     data = load_graph("cora")

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphglow.device import resolve_device
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.graph import known_graph
@@ -28,7 +29,6 @@ from graphglow.lab.open_world.targets import few_labels, find_targets
 from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
-from graphglow.device import resolve_device
 from measuring import Row, write_rows
 
 VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")

@@ -41,10 +41,10 @@ _NAMES = {
     "pretrained": "load_learner",
     "pyg_api": "AuditEdges RefineStructure",
     "refine": "refine",
+    "result": "TransferResult",
     "settings": "AuditPretrainConfig EvidencePretrainConfig LearnerConfig ObjectiveConfig "
     "PaperConfig PretrainConfig TransferConfig",
     "sklearn_api": "GlowClassifier",
-    "training.result": "TransferResult",
     "transfer": "transfer",
 }
 """Public names by their module, which is imported on first use: help need not wait for torch."""
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.pyg_api import AuditEdges as AuditEdges, RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
+    from graphglow.result import TransferResult as TransferResult
     from graphglow.settings import AuditPretrainConfig as AuditPretrainConfig
     from graphglow.settings import EvidencePretrainConfig as EvidencePretrainConfig
     from graphglow.settings import LearnerConfig as LearnerConfig
@@ -78,7 +79,6 @@ if TYPE_CHECKING:
     from graphglow.settings import PretrainConfig as PretrainConfig
     from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
-    from graphglow.training.result import TransferResult as TransferResult
     from graphglow.transfer import transfer as transfer
 
 

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 from graphglow.audit import audit
 from graphglow.competitors import METHODS as COMPETITORS
 from graphglow.competitors import fit
+from graphglow.device import resolve_device
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.perturb import add_edges
@@ -31,7 +32,6 @@ from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
 from graphglow.refine import chosen
 from graphglow.settings import Device
-from graphglow.device import resolve_device
 
 OTHERS = ("gcn", "bag-gcn", "logistic")
 """Controls that have nothing of ours."""

@@ -27,7 +27,7 @@ from graphglow.settings import PaperConfig
 from graphglow.transfer import transfer
 
 if TYPE_CHECKING:  # which imports this
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
 Mode = Literal["replace", "augment"]
 

@@ -80,7 +80,7 @@ def explain(
     from graphglow.commands.progress import spinner
     from graphglow.explain import explain_pair
     from graphglow.report import PAGES
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
     if out is not None:
         inputs = (result, target, learner, reading.split_file, nodes, edges)

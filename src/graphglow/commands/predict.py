@@ -77,7 +77,7 @@ def predict(
     from graphglow.device import resolve_device
     from graphglow.graph.write import prediction_file
     from graphglow.predict import predict as predict_graph
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
     if out is not None:
         inputs = (learner, target, reading.split_file, result, nodes, edges)

@@ -155,7 +155,7 @@ def _refine_result(
     from graphglow.graph import write_graph
     from graphglow.graph.describe import describe
     from graphglow.refine import usual_top_k
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
     trained = TransferResult.load(result.expanduser())
     top_k = usual_top_k(trained.data) + self_loops if top_k is None else top_k

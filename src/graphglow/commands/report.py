@@ -1,4 +1,4 @@
-"""``graphglow report``: saved transfers as one page that opens offline."""
+"""``graphglow report``: results as one page that opens offline."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,7 +16,7 @@ def report(
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
-    """Show saved transfers as one page that opens offline: what was learned, in tables and charts.
+    """Show saved transfers as one page that opens offline: what was learned, in tables and lines.
 
     Example: graphglow report cora.safetensors --out report.html
 
@@ -32,20 +32,18 @@ def report(
 
     from graphglow.commands.output import check_output, print_json, print_text
     from graphglow.commands.progress import spinner
-    from graphglow.report.page import PAGES, is_report, require_plotly
+    from graphglow.report.page import PAGES, is_report
     from graphglow.report.transfer import write_transfers
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
     paths = list(dict.fromkeys(path.expanduser() for path in results))
     replace = overwrite or is_report(out.expanduser())
     out = check_output(out, overwrite=replace, suffixes=PAGES, inputs=paths)
-    require_plotly()
     with spinner("drawing"):
         transfers = [(path, TransferResult.load(path)) for path in paths]
         write_transfers(transfers, out, title=title)
     if json:
         names = [result.graph.name for _, result in transfers]
-        facts = {"command": "report", "out": out, "bytes": out.stat().st_size}
-        print_json(facts | {"transfers": names})
+        print_json({"command": "report", "out": out, "transfers": names})
         return
-    print_text(f"report: {out.absolute()} ({out.stat().st_size / 1e6:.1f} MB)")
+    print_text(f"report: {out.absolute()}")

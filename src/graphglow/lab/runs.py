@@ -20,9 +20,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
+from graphglow.device import reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
 from graphglow.evidence.pretraining import EvidencePretrainConfig
+from graphglow.gnn import Structure
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.perturb import PERTURBATIONS
@@ -37,14 +39,12 @@ from graphglow.lab.structure_metrics import (
     observed_metrics,
     structure_metrics,
 )
-from graphglow.paper import Structure
 from graphglow.parallel import map_blocks
+from graphglow.pretrain import pretrain
 from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
 from graphglow.settings import PaperConfig, PretrainConfig, RunConfig, TransferConfig
 from graphglow.storage import append_line, atomic_path
-from graphglow.training import pretrain
-from graphglow.device import reset_peak_memory, resolve_device
-from graphglow.training.transfer import StructureObserver, transfer
+from graphglow.transfer import StructureObserver, transfer
 
 RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
           "peak_memory_bytes", "device")  # fmt: skip

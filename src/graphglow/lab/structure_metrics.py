@@ -21,6 +21,7 @@ from graphglow.graph.graph import undirected_edges
 from graphglow.paper import BlendedStructure, PivotStructure
 from graphglow.paper.pivots import BLOCK_ELEMENTS, EPS, row_blocks
 
+
 class GraphFacts(NamedTuple):
     """Undirected edges without loops, and the share of them that join nodes of one class."""
 

@@ -20,7 +20,6 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
     write_page(
         path,
         "demo.html.j2",
-        charts=False,
         title=title,
         targets=summarise(result.rows),
         about=result.targets,
@@ -41,7 +40,7 @@ def write_picture(result: DemoResult, path: str | Path) -> None:
         "before": f"GCN {percent(before)} right",
         "after": f"predict {percent(after)} right",
     }
-    write_page(path, "before_after.svg.j2", charts=False, accuracy=accuracy, **_drawing(result))
+    write_page(path, "before_after.svg.j2", accuracy=accuracy, **_drawing(result))
 
 
 def _drawing(result: DemoResult) -> Mapping[str, Any]:

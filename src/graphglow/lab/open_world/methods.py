@@ -24,12 +24,12 @@ from graphglow.evidence.refined import RefinedGraph
 from graphglow.gnn import FixedStructure
 from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
-from graphglow.graph.graph import Graph, normalised_adjacency
+from graphglow.graph.graph import normalised_adjacency
 from graphglow.metrics import metrics_of
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
-from graphglow.training.evidence import refined_by
 from graphglow.transfer import transfer
+from graphglow.transfer_results import refined_by
 
 NAMES = {
     "gcn": "GCN",

@@ -9,6 +9,7 @@ are not read.
 import math
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -21,24 +22,15 @@ SIGNIFICANT = 0.05
 NO_PAIRS = "no labelled pairs among the edges"
 
 
-class Share(NamedTuple):
+class Homophily(NamedTuple):
     """The share of edges within a class, before and after."""
 
     before: float
     after: float
-    cases: int
-    """Independent cases that the smaller of the two sets of edges stands for."""
-    pairs: tuple[int, int] = (0, 0)
-    """How many edges each share is of."""
-
-    @property
-    def sign(self) -> int:
-        """1 if it rose, -1 if it fell, 0 if that may be chance."""
-        p = min(max(self.before, 0.05), 0.95)
-        change = self.after - self.before
-        if abs(change) <= STANDARD_ERRORS * math.sqrt(p * (1 - p) / self.cases):
-            return 0
-        return 1 if change > 0 else -1
+    pairs: tuple[int, int]
+    """How many labelled pairs each share is of."""
+    sign: int
+    """1 if it rose, -1 if it fell, 0 if that may be chance."""
 
 
 class Accuracies(NamedTuple):
@@ -84,13 +76,13 @@ class Verdict(NamedTuple):
     worse: bool
 
     def warn(self) -> None:
-        """An :class:`InputWarning` if it is."""
+        """Give an :class:`InputWarning` if it is."""
         if self.worse:
             note(self.sentence)
 
 
-def homophily(data: Data, edge_index: Tensor) -> Share | None:
-    """The share of edges within a class, of ``data`` and among ``edge_index`` [2, E].
+def homophily(data: Data, edge_index: Tensor) -> Homophily | None:
+    """Compare the share of edges within a class, of ``data`` and among ``edge_index`` [2, E].
 
     None where one of them has no edge with two known labels.
     """
@@ -104,47 +96,69 @@ def homophily(data: Data, edge_index: Tensor) -> Share | None:
     given = data.edge_index, data.get("edge_weight")
     for edges, weight in (given, (edge_index.to(y.device), None)):
         low, high, _ = undirected_edges(edges, weight, len(y))
-        pairs.append((low.long(), high.long()))
-    both = [known[low] & known[high] for low, high in pairs]
+        both = known[low] & known[high]
+        pairs.append(torch.stack([low[both], high[both]]).long())
     if train is not None and val is not None:
-        unread = [b & (val[low] | val[high]) for b, (low, high) in zip(both, pairs, strict=True)]
-        both = unread if all(bool(u.any()) for u in unread) else both
-    if not all(bool(b.any()) for b in both):
+        unread = [some[:, val[some].any(0)] for some in pairs]
+        pairs = unread if all(some.shape[1] for some in unread) else pairs
+    if not all(some.shape[1] for some in pairs):
         return None
-    same = [
-        float((y[low] == y[high])[b].double().mean())
-        for b, (low, high) in zip(both, pairs, strict=True)
-    ]
-    counts = int(both[0].sum()), int(both[1].sum())
-    return Share(same[0], same[1], min(*counts, int(known.sum())), counts)  # pairs share nodes
+    same = [(y[low] == y[high]).double() for low, high in pairs]
+    counts = len(same[0]), len(same[1])
+    before, after = (float(one.mean()) for one in same)
+    return Homophily(before, after, counts, _sign_of_change(pairs, same, len(y), int(known.sum())))
+
+
+def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels: int) -> int:
+    """Test the difference of two shares, of sets that have edges in common: 1, -1, or 0.
+
+    The difference is a sum over three sets that do not overlap: kept edges, which count in both
+    shares, added ones and dropped ones. Edges share nodes, so that no set stands for more
+    independent cases than there are labels.
+    """
+    keys = [low * nodes + high for low, high in pairs]
+    kept_before, kept_after = torch.isin(keys[0], keys[1]), torch.isin(keys[1], keys[0])
+    kept, before, after = int(kept_before.sum()), len(keys[0]), len(keys[1])
+    sets = (
+        (same[0][kept_before], kept / after - kept / before),
+        (same[1][~kept_after], (after - kept) / after),
+        (same[0][~kept_before], -(before - kept) / before),
+    )
+    sets = tuple((found, coefficient) for found, coefficient in sets if len(found))
+    change = sum(coefficient * float(found.mean()) for found, coefficient in sets)
+    p = min(max(float(torch.cat([found for found, _ in sets]).mean()), 0.05), 0.95)
+    cases = sum(coefficient**2 / min(len(found), labels) for found, coefficient in sets)
+    if abs(change) <= STANDARD_ERRORS * math.sqrt(p * (1 - p) * cases):
+        return 0
+    return 1 if change > 0 else -1
 
 
 def verdict_of(
-    edges: Share | None, right: Accuracies | None, *, whose: str = "", unknown: str
+    edges: Homophily | None, right: Accuracies | None, *, whose: str = "", unknown: str
 ) -> Verdict:
-    """Put the two in one line; what decided comes first.
+    """Put the two in one line; the one that decides comes first.
 
     Args:
         edges: Homophily.
         right: Accuracies on the same nodes.
-        whose: What has the accuracies, after and before, as ``"new {} against {} of the old"``.
+        whose: Whose accuracies, after and before, as ``"new {} against {} of the old"``.
         unknown: Why there is neither.
     """
-    said = []
+    parts = []
     if right is not None:
-        said.append((right.sign, whose.format(f"{right.after:.1%}", f"{right.before:.1%}")))
+        parts.append((right.sign, whose.format(f"{right.after:.1%}", f"{right.before:.1%}")))
     if edges is not None:
         before, after = edges.pairs
         sentence = (
             f"{edges.after:.1%} of {after:,} labelled pairs among the refined edges are of one "
             f"class, against {edges.before:.1%} of {before:,} of the input's"
         )
-        said.append((edges.sign, sentence))
-    if not said:
+        parts.append((edges.sign, sentence))
+    if not parts:
         return Verdict(f"cannot tell: {unknown}", False)
-    signs = {sign for sign, _ in said}
+    signs = {sign for sign, _ in parts}
     word = "better" if 1 in signs else "worse" if -1 in signs else "no clear difference"
     if {1, -1} <= signs:
         word = "better in one way and worse in another"
-    said.sort(key=lambda one: one[0], reverse=1 in signs)
-    return Verdict(f"{word}: {'; '.join(words for _, words in said)}", word == "worse")
+    parts.sort(key=lambda part: part[0], reverse=1 in signs)
+    return Verdict(f"{word}: {'; '.join(words for _, words in parts)}", word == "worse")
