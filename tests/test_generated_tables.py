@@ -10,8 +10,9 @@ import make_pretrained
 import open_world
 import reproduction_tables
 import size_tables
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.rows import read_rows
-from graphglow.lab.runs import RunsConfig, reproduce
+from graphglow.lab.runs import reproduce
 from marked_page import RESULTS, rewrite
 
 SCRIPTS = {

@@ -1,8 +1,9 @@
 """Tiny cells on graphs that come with the package, and settings under which they take no time."""
 
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import Cell
 from graphglow.lab.rows import rows_in
-from graphglow.lab.runs import RunsConfig, reproduce
+from graphglow.lab.runs import reproduce
 
 TARGET = "synthetic-small"
 GLOW = {

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from scipy.stats import ttest_ind
 
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import EXPERIMENTS
 from graphglow.lab.rows import rows_in
-from graphglow.lab.runs import RunsConfig, run_of
+from graphglow.lab.runs import run_of
 from graphglow.lab.settings import read_settings
 from graphglow.lab.tables import NO_ROWS, spread, tables_of, verdicts_of, welch
 

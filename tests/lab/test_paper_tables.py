@@ -10,8 +10,9 @@ from graphglow.competitors import METHODS
 from graphglow.errors import InputError
 from graphglow.graph.perturb import PERTURBATIONS
 from graphglow.lab import paper_tables as paper
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import ABLATIONS, CONTROLS, EVIDENCE, EXPERIMENTS, OWN_LINES
-from graphglow.lab.runs import RunsConfig, run_of
+from graphglow.lab.runs import run_of
 from graphglow.settings import PaperConfig, PretrainConfig
 
 TEX = Path(__file__).parents[3] / "shared" / "paper.tex"

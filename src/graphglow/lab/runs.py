@@ -23,7 +23,6 @@ from graphglow.competitors import METHODS, fit
 from graphglow.device import reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EVIDENCE_VERSION
-from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.gnn import Structure
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
@@ -42,7 +41,13 @@ from graphglow.lab.structure_metrics import (
 from graphglow.parallel import map_blocks
 from graphglow.pretrain import pretrain
 from graphglow.pretrained import UNIVERSAL, Learner, learner_identity, load_learner
-from graphglow.settings import PaperConfig, PretrainConfig, RunConfig, TransferConfig
+from graphglow.settings import (
+    EvidencePretrainConfig,
+    PaperConfig,
+    PretrainConfig,
+    RunConfig,
+    TransferConfig,
+)
 from graphglow.storage import append_line, atomic_path
 from graphglow.transfer import StructureObserver, transfer
 
@@ -197,7 +202,7 @@ def run_of(cell: Cell, seed: int, tuned: Tuned, config: RunsConfig) -> Run:
                    cell.observe_every, cell.timed, asked)  # fmt: skip
     pretraining = None
     if cell.sources:
-        teacher = EvidencePretrainConfig if cell.method in EVIDENCE else PretrainConfig
+        teacher: type[Any] = EvidencePretrainConfig if cell.method in EVIDENCE else PretrainConfig
         where = {} if cell.method in EVIDENCE else {"device": config.device}
         pretraining = Pretraining(cell.sources, config_of(teacher, asked[1], **where))
     made = config_of(kind, asked[0], seed=seed, device=config.device)

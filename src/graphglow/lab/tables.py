@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from graphglow.lab import paper_tables as paper
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.paper_tables import EXPERIMENTS, GRAPH_NAMES, GRAPHS, Cell
 from graphglow.lab.rows import Row, newest
-from graphglow.lab.runs import RunsConfig, run_of
+from graphglow.lab.runs import run_of
 from graphglow.lab.settings import Tuned
 
 SIGNIFICANT = 0.05

@@ -18,6 +18,7 @@ from graphglow.checks import one_of
 from graphglow.errors import InputError
 from graphglow.graph.load import data_folder
 from graphglow.lab import Progress, no_progress
+from graphglow.lab.config import RunsConfig
 from graphglow.lab.open_world.methods import (
     BAGS,
     FOLDS,
@@ -33,7 +34,7 @@ from graphglow.lab.open_world.methods import (
 from graphglow.lab.open_world.targets import CONDITIONS, Target, attacked_files, draw, find_targets
 from graphglow.lab.provenance import provenance
 from graphglow.lab.rows import Row, digest, rows_in
-from graphglow.lab.runs import Outcome, RunsConfig, make_rows, sentence
+from graphglow.lab.runs import Outcome, make_rows, sentence
 from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
 
