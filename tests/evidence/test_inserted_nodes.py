@@ -7,8 +7,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import FrozenGraph, insert
+from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.storage import load_tensors, save_tensors
 
@@ -48,16 +49,8 @@ def graph(kind="numbers", nodes=NODES, seed=0, classes=3, degree=6, strength=0.8
 KINDS = ("numbers", "wide", "words", "sparse", "weighted", "no features", "no edges")
 
 
-def untrained():
-    """A learner whose predictor has a correction, so that every input counts."""
-    learner = EvidenceLearner.untrained()
-    g = torch.Generator().manual_seed(0)
-    learner.predictor.out.copy_(0.1 * torch.randn(learner.predictor.out.shape, generator=g))
-    return learner
-
-
 def frozen_of(data):
-    return FrozenGraph.of(untrained().refine(data))
+    return FrozenGraph(EvidenceLearner.untrained().refine(data))
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -145,7 +138,7 @@ def test_accuracy_is_near_that_of_the_whole_graph():
     right = []
     for seed in range(4):
         data, part, new, edges = held_out(seed)
-        whole = untrained().refine(data).probabilities[new]
+        whole = EvidenceLearner.untrained().refine(data).probabilities[new]
         frozen = frozen_of(part)
         late = insert(frozen, data.x[new], edges)
         count = part.num_nodes
@@ -277,7 +270,7 @@ def test_old_and_foreign_files_are_refused(plain, tmp_path):
     save_state(path, plain[1])
     tensors, meta = load_tensors(path, "prediction")
     state = meta["state"]
-    for changed in (state | {"state_version": 0}, None):
+    for changed in (state | {"version": 0}, None):
         save_tensors(path, "prediction", tensors, {"state": changed, "facts": {}})
         with pytest.raises(InputError, match="state version"):
             load_state(path)

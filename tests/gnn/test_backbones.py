@@ -5,11 +5,9 @@ import torch
 from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, small_data, training
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class, stack
-from graphglow.gnn.backbones.backbone import Shape
+from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class
 from graphglow.graph import check_graph
 from graphglow.paper import PivotStructure
-from graphglow.settings import ModelConfig
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 DEPTHS = pytest.mark.parametrize("num_layers", [2, 3])
@@ -94,64 +92,10 @@ def test_the_latent_graph_matters(name):
     assert not torch.allclose(one, other)
 
 
-def stacked_structure(seeds):
-    parts = [latent_structure(seed=seed) for seed in seeds]
-    q, k = torch.stack([p.q for p in parts]), torch.stack([p.k for p in parts])
-    return PivotStructure(q, k, 0.0, "identity", 1)
-
-
-@EVERY
-@DEPTHS
-@pytest.mark.parametrize(("sparse", "encoder"), [(True, "gcn"), (False, "mlp")])
-@pytest.mark.parametrize("rate", [None, 0.5], ids=["evaluation", "training"])
-def test_a_stack_of_backbones_is_each_of_them(name, num_layers, sparse, encoder, rate):
-    """Other weights, structures, masks and lambdas per run: embeddings, logits and gradients."""
-    graph, seeds = float64(small_data(sparse_features=sparse)), (1, 2, 3)
-    lambdas = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
-
-    def dropout(*seeds):
-        return None if rate is None else training(*seeds, rate=rate)
-
-    def value_and_gradients(model, structure, dropout, input_weight):
-        encoded, z, logits = run(model, graph, structure, dropout, input_weight)
-        loss = (logits.square() + logits).sum() + z.square().sum() + encoded.z0.sum()
-        # at lambda = 0 attention over the input's edges has no part in the result
-        gradients = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
-        return [encoded.z0, z, logits, *gradients]
-
-    models = [build(name, num_layers=num_layers, seed=seed, encoder=encoder) for seed in seeds]
-    batch = value_and_gradients(
-        stack(models), stacked_structure(seeds), dropout(*seeds), lambdas[:, None, None]
-    )
-    for i, (model, seed) in enumerate(zip(models, seeds, strict=True)):
-        structure = latent_structure(seed=seed)
-        alone = value_and_gradients(model, structure, dropout(seed), float(lambdas[i]))
-        for together, single in zip(batch, alone, strict=True):
-            torch.testing.assert_close(together[i], single)
-
-
-@EVERY
-def test_a_stack_of_one_is_that_one_and_a_larger_one_has_weights_of_its_own(name):
-    model, other = build(name), build(name, seed=3)
-    assert stack([model]) is model
-    stacked = stack([model, other])
-    with torch.no_grad():
-        for parameter in stacked.parameters():
-            parameter.zero_()
-    for parameter in [*model.parameters(), *stacked.parameters()]:
-        assert parameter.requires_grad
-    assert any((parameter != 0).any() for parameter in model.parameters())
-
-
 @EVERY
 def test_a_backbone_is_inductive_unless_it_has_a_weight_per_node(name):
     shapes = [[p.shape for p in build(name, num_nodes=n).parameters()] for n in (20, 25)]
     assert BACKBONES[name].inductive == (shapes[0] == shapes[1])
-
-
-def test_a_shape_has_the_settings_of_the_models_config_with_the_same_defaults():
-    for name in ("num_layers", "encoder", "attention_heads", "teleport", "steps"):
-        assert getattr(Shape, name) == getattr(ModelConfig, name)
 
 
 def test_an_unknown_backbone_is_refused_with_the_known_ones():

@@ -1,12 +1,11 @@
 """CPGNN: beliefs from the features, passed along edges through a learned class compatibility."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from graphglow.checks import at_least, one_of, rate
 from graphglow.competitors.method import GNN_SPACE, Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
@@ -14,7 +13,7 @@ from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import RunConfig
 
 Estimator = Literal["mlp", "cheb"]
-Adjacency = Literal["raw", "symmetric", "mean"]
+Adjacency = Literal["raw", "symmetric"]
 
 SINKHORN_STEPS = 200
 SMOOTHING = 1e-3
@@ -26,6 +25,8 @@ ROUNDING = 1e-5
 @dataclass(frozen=True, kw_only=True)
 class CPGNNConfig(RunConfig):
     """CPGNN: a prior belief of each node's class, then propagation by class compatibility."""
+
+    may_be_zero: ClassVar = ("seed", "pretrain_epochs")
 
     weight_decay: float = 5e-3
     """L2 penalty on the prior belief estimator's weights."""
@@ -39,20 +40,11 @@ class CPGNNConfig(RunConfig):
     """K: how often beliefs pass along the edges. The paper has 1 and 2."""
     adjacency: Adjacency = "symmetric"
     """How a node weighs its neighbours: raw sums them, as the paper does, so that hubs get huge
-    logits; mean takes their mean; symmetric divides by the root of both degrees."""
+    logits; symmetric divides by the root of both degrees."""
     co_training: float = 1.0
     """eta: weight of the prior beliefs' own loss beside that of the final ones."""
     pretrain_epochs: int = 100
     """Steps that train the estimator alone before the first epoch; they count in the seconds."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        one_of("estimator", self.estimator, get_args(Estimator))
-        at_least("propagations", self.propagations, 1)
-        one_of("adjacency", self.adjacency, get_args(Adjacency))
-        rate("co_training", self.co_training)
-        at_least("pretrain_epochs", self.pretrain_epochs, 0)
 
 
 class BeliefEstimator(nn.Module):
@@ -157,12 +149,10 @@ class CPGNN(Model):
 
 
 def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
-    """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2, or D^-1 A."""
+    """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2."""
     pattern, (here, there) = graph.neighbours, graph.entries
     here = here[here != there]  # [E]
     degree = pattern.crow.diff().to(pattern.values.dtype)  # [N]
-    if kind == "mean":
-        return pattern.with_values(1 / degree[here])
     values = pattern.values
     if kind == "symmetric":
         values = (degree[here] * degree[pattern.col.long()]).rsqrt()

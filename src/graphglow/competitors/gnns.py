@@ -3,11 +3,10 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphglow.checks import at_least
 from graphglow.competitors.method import GNN_SPACE, Method
+from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
 from graphglow.settings import BackboneName, PaperConfig, RunConfig
-from graphglow.training.task import GraphTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +20,7 @@ class GNNConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        self.model()
+        self.model()  # which checks the number of layers
 
     def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
         """The same settings as the engine reads them."""
@@ -75,7 +73,7 @@ def _gnn(
     **capabilities: Any,
 ) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
-        return GraphTask(graph, None, settings.hidden, [settings.model(backbone)])
+        return GNNTask(graph, settings.hidden, settings.model(backbone))
 
     return Method(
         family="gnn",

@@ -15,20 +15,12 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
-from graphglow.checks import step_size
 from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
 from graphglow.paper import StructureLearner
-from graphglow.settings import (
-    Backend,
-    Delta,
-    LearnerConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    Precision,
-)
-from graphglow.training.adam import Adam
-from graphglow.training.task import GraphTask, Task, Trained
+from graphglow.paper.algorithms import PaperTask
+from graphglow.settings import Delta, LearnerConfig, ModelConfig, ObjectiveConfig
 
 
 def shared_settings(config: ModelConfig) -> dict[str, Any]:
@@ -55,8 +47,6 @@ class KNNConfig(VariantConfig):
 
     neighbours: int = 20
     """k: pivots that each node keeps; all of them if there are no more."""
-    backend: Backend = field(default="auto", init=False)  # fixed: its messages are sparse products
-    precision: Precision = field(default="float32", init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,10 +74,6 @@ class TrainedConfig(WeightedConfig):
     learner_learning_rate: float = 0.01
     """Step size of the structure learner's optimizer (Adam)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        step_size("learner_learning_rate", self.learner_learning_rate)
-
 
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
 REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
@@ -105,8 +91,6 @@ PIVOT_SPACE: Space = {
 here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
 all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out. The
 encoder, which the paper compares in an experiment of its own, is chosen along."""
-BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
-"""Ours: the GNN itself, where it is searched too (``search --methods random-backbone``)."""
 OBJECTIVES: Space = {
     "objective": tuple(
         ObjectiveConfig(smoothness=alpha, sparsity=rho)
@@ -127,13 +111,11 @@ def _variant(
 
     def build(graph: Graph, run: Any) -> Task:
         settings = LearnerConfig(**shared_settings(run), **learner_settings)
-        learner, trained = StructureLearner(settings, seed=run.seed).to(graph.y.device), None
+        learner = StructureLearner(settings, seed=run.seed).to(graph.device)
         if isinstance(run, TrainedConfig):
-            theta = Adam(learner.parameters(), run.learner_learning_rate)
-            trained = Trained(theta, run.objective)
-        else:
-            learner.requires_grad_(False)
-        return GraphTask(graph, learner, run.embedding_size, [run], trained=trained)
+            theta = adam(learner, run.learner_learning_rate)
+            return PaperTask(graph, learner, run, theta=theta, objective=run.objective)
+        return PaperTask(graph, learner.requires_grad_(False), run)
 
     return Method(
         family="graphglow",

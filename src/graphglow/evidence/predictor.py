@@ -35,7 +35,7 @@ from graphglow.linalg.sparse import SparseMatrix
 HIDDEN_F = ("x", "fx", "ffx", "aax", "link")
 """What the hidden layer over refined features reads."""
 FINAL_CHANNELS = ("ffx", "ppr", "ppr_f", "spread_f", "community_f", "hidden_f")
-CHANNELS = (*VOTERS, "vote", *FINAL_CHANNELS)
+CHANNELS = (*VOTERS, *FINAL_CHANNELS)
 """All that the predictor weighs."""
 PPR_STEPS, PPR_TELEPORT = 8, 0.1
 AT_ONCE = 2**18  # classes of nodes that are answered at once

@@ -5,6 +5,7 @@ The paper writes its prior on the P x P matrix E = B^T B, which is never formed 
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -116,14 +117,10 @@ def relaxed_bernoulli(alpha: Tensor, temperature: float, generator: torch.Genera
     return torch.sigmoid((torch.logit(alpha) + logistic) / temperature)
 
 
-def supervised_loss(
-    logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None
-) -> Tensor:
-    """Cross-entropy on ``nodes``: L_s at the structure that made ``logits`` (Eq. 15).
-
-    Shapes:
-        logits [.., N, C], nodes [M], labels [M], weight [M] of mean 1 -> [..], one loss per run
-    """
-    log_p = logits.index_select(-2, nodes).log_softmax(-1)  # [.., M, C]
-    cost = -log_p.gather(-1, labels[:, None].expand(*log_p.shape[:-1], 1))
-    return (cost if weight is None else cost * weight[:, None]).mean((-2, -1))
+def reinforced(alpha: Tensor, draws: list[Tensor], loss_on: Callable[[Tensor], Tensor]) -> Tensor:
+    """Mean loss over drawn structures for w; score-function gradient for theta."""
+    losses = torch.stack([loss_on(b) for b in draws])
+    log_pi = torch.stack([log_probability(b, alpha) for b in draws])
+    advantage = (losses - losses.mean()).detach()
+    score = (advantage * log_pi).sum() / (len(draws) - 1)
+    return losses.mean() + score - score.detach()
