@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.pair_inputs import ground_of
+from graphglow.auditing.pair_inputs import build_pair_inputs
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.graph import known_graph
@@ -212,7 +212,7 @@ def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     """``name`` is a number of nodes, with 100 features and 10 edges a node."""
     generator = torch.Generator().manual_seed(seed)
     problem = known_graph(random_graph(int(name), seed=seed), device)
-    known = ground_of(problem, generator)
+    known = build_pair_inputs(problem, generator)
     links, some = known.links, min(PAIRS // 2, len(problem.low))
     free = torch.randint(len(known.x), (2, PAIRS - some), generator=generator).to(device)
     several = torch.cat([torch.stack([problem.low, problem.high])[:, :some].long(), free], 1)

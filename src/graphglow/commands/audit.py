@@ -79,7 +79,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
         "command": "audit",
         "target": data.name,
         "split": split,
-        "nodes": found.problem.num_nodes,
+        "nodes": found.graph.num_nodes,
         "edges": found.edges.shape[1],
         "false_share": found.false_share.estimate,
         "false_share_low": found.false_share.low,

@@ -2,14 +2,13 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-
-from graphglow.linalg.triton_support import kernels_for, launching_on
 
 WIDE = 64
 """Columns from which on PyTorch's own product is ahead of the library's on a CPU."""
@@ -92,6 +91,13 @@ class SparseMatrix:
             return self.dense @ dense
         return cast(Tensor, _Matmul.apply(self, dense))  # type: ignore[no-untyped-call]
 
+    @cached_property
+    def keys(self) -> Tensor:
+        """``row * M + col`` of each entry, sorted where columns are: [E]."""
+        row = torch.arange(self.shape[0], device=self.crow.device)
+        row = row.repeat_interleave(self.crow.diff().long(), output_size=self.col.numel())
+        return row * self.shape[1] + self.col
+
     @property
     def density(self) -> float:
         return self.col.numel() / max(1, self.shape[0] * self.shape[1])
@@ -119,10 +125,6 @@ def _product(
 ) -> Tensor:
     """[.., M, F] -> [.., N, F]; a batch may share the values [E] or have its own [B, E]."""
     assert values.ndim == 1 or dense.ndim == 3  # a batch of matrices meets a batch of vectors
-    kernels = kernels_for(dense, "triton_small")
-    if kernels is not None:
-        with launching_on(dense):
-            return cast(Tensor, kernels.spmm(crow, col, values, shape, dense))
     if values.ndim > 1:
         runs = zip(values, dense, strict=True)
         return torch.stack([csr_tensor(crow, col, own, shape) @ part for own, part in runs])
