@@ -41,7 +41,7 @@ from graphglow.refine import chosen
 
 if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
 NEIGHBOURS = 20  # labelled nodes listed
 SPEAKS = 0.05  # log-odds from which evidence is named in words
@@ -206,8 +206,7 @@ def explain_prediction(
     weights, added = (part[0].double() for part in predictor.parts(odds, trust, more))  # [V], [C]
     by_channel = refined.sharpness * odds[0].double() * weights  # [C, V]
     correction = refined.sharpness * added
-    uncorrected = by_channel.sum(1) + log_prior
-    scores = uncorrected + correction
+    scores = by_channel.sum(1) + correction + log_prior
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
@@ -231,7 +230,6 @@ def explain_prediction(
         "predicted": names[predicted],
         "explained": names[explained],
         "labelled": bool(prediction.labelled[place]),
-        "without_correction": names[seen[int(uncorrected.argmax())]],
         "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
     }
     probability = float(prediction.probabilities[place, explained])
@@ -264,8 +262,6 @@ def _prediction_answer(
             f"Of the {len(near)} strongest labelled nodes within two steps, {same} are "
             f"{facts['explained']}."
         )
-    if facts["without_correction"] != facts["predicted"]:
-        lines.append(f"Without the correction it would be {facts['without_correction']}.")
     return " ".join(lines)
 
 
@@ -454,12 +450,11 @@ def explain_pair(
     ``added`` or ``absent``.
 
     Args:
-        data: The graph, as for :func:`graphglow.refine`.
+        data: The graph, and the learner, seed and device, as for :func:`graphglow.refine`.
         u: The one node's id; its index where the graph has no ids.
         v: The other's.
-        learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
-            learner itself.
-        seed: As for :func:`graphglow.refine`.
+        learner: An evidence learner.
+        seed: Of random projections.
         device: Where to compute.
     """
     found = evidence_learner(learner, seed=seed)
@@ -479,24 +474,15 @@ def explain_known_pair(
     scores: Tensor | None,
     order: Tensor | None = None,
 ) -> Explanation:
-    """Explain a pair of a graph that is refined already.
+    """Explain a pair of nodes of ``data``, which the learner has refined already.
 
-    Args:
-        learner: The one that refined it.
-        refined: What it made; its node i is ``order[i]`` of ``data``.
-        data: The graph.
-        pair: Two nodes of ``data``.
-        edge_index: The edges of the refined graph that were kept.
-        scores: Of classes, if there are labels.
-        order: None: that of ``data``.
-
-    Shapes:
-        edge_index [2, E] and scores [N, C], both in the order of ``refined``; order [N]
+    Node i of ``refined``, of its kept edges ``edge_index`` [2, E] and of the class ``scores``
+    [N, C], if there are labels, is ``order[i]`` of ``data``.
     """
     count = refined.num_nodes
     order = torch.arange(count) if order is None else order.cpu()
-    ids, listed = own_ids(data, count), own_ids(data, count)
-    ids = [listed[i] for i in order.tolist()]
+    named = own_ids(data, count)
+    ids = [named[i] for i in order.tolist()]
     rank = order.argsort()
     first, second = int(rank[pair[0]]), int(rank[pair[1]])
     ends = torch.tensor([[min(first, second)], [max(first, second)]], device=refined.pairs.device)
@@ -523,7 +509,6 @@ def explain_known_pair(
         "predicted": predicted,
     }
     probability = float(refined.pair_probability[place])
-    strongest_for_first = sorted(parts.items(), key=lambda one: -one[1])
     return Explanation(
         title=f"What speaks for {ids[first]} and {ids[second]} being of one class",
         answer=_pair_answer(facts, probability, parts),
@@ -531,7 +516,7 @@ def explain_known_pair(
         probability=probability,
         contributions=tuple(
             Contribution(name=name, about=MEANINGS.get(name, ""), value=value)
-            for name, value in strongest_for_first
+            for name, value in sorted(parts.items(), key=lambda part: -part[1])
         ),
         facts=facts,
         surroundings=around,

@@ -18,14 +18,14 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from functools import lru_cache, partial
 from itertools import islice
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from graphglow.checks import at_least, one_of
+from graphglow.checks import at_least
+from graphglow.device import resolve_device
 from graphglow.errors import InputError, StoppedError
-from graphglow.settings import Device
 from graphglow.version import __version__
 
 AHEAD = 4
@@ -85,15 +85,6 @@ def map_blocks(
         yield from _in_processes(function, shared, blocks, workers or 1, ordered)
     else:
         yield from _on_ray(function, shared, blocks, workers, ray, gpus, ordered)
-
-
-def resolve_device(name: str) -> torch.device:
-    """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
-    one_of("device", name, get_args(Device))
-    has_gpu = torch.cuda.is_available()
-    if name == "cuda" and not has_gpu:
-        raise InputError("device cuda must be present; got a machine without a usable GPU")
-    return torch.device("cuda" if has_gpu and name != "cpu" else "cpu")
 
 
 def where_to_compute(

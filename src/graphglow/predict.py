@@ -29,9 +29,9 @@ from graphglow.graph.check import MASKS, checked_labels
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
+from graphglow.metrics import metrics_of
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.training.metrics import metrics_of
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation

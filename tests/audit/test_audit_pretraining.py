@@ -8,9 +8,10 @@ from torch_geometric.data import Data
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_episode
-from graphglow.auditing.pretraining import AuditPretrainConfig, draw_batch, pretrain_auditor
+from graphglow.auditing.pretraining import draw_batch, pretrain_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
+from graphglow.settings import AuditPretrainConfig
 
 
 @pytest.mark.parametrize("kind", KINDS)

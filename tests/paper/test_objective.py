@@ -19,7 +19,6 @@ from graphglow.paper.objective import (
     relaxed_bernoulli,
     sketch,
     smoothness,
-    supervised_loss,
 )
 from graphglow.settings import ObjectiveConfig
 
@@ -248,19 +247,3 @@ def test_relaxed_draws_agree_with_the_uniform_noise_at_any_temperature():
     warm, cold = (relaxed_bernoulli(alpha, t, rng(2)) for t in (2.0, 0.1))
     assert torch.equal(warm > 0.5, cold > 0.5)
     assert (warm - 0.5).abs().mean() < (cold - 0.5).abs().mean()
-
-
-def test_supervised_loss_reads_the_given_nodes_only():
-    logits, y = normal(6, 3), torch.tensor([0, 1, 2, -1, -1, 1])
-    nodes = torch.tensor([0, 2, 5])
-    expected = -logits.log_softmax(1)[nodes, y[nodes]].mean()
-    torch.testing.assert_close(supervised_loss(logits, nodes, y[nodes]), expected)
-
-
-def test_supervised_loss_is_one_number_per_run_and_refinement():
-    logits, nodes, labels = normal(4, 2, 6, 3), torch.tensor([0, 2, 5]), torch.tensor([0, 2, 1])
-    found = supervised_loss(logits, nodes, labels)
-    assert found.shape == (4, 2)
-    for step, run in itertools.product(range(4), range(2)):
-        alone = supervised_loss(logits[step, run], nodes, labels)
-        torch.testing.assert_close(found[step, run], alone)

@@ -25,48 +25,17 @@ from graphglow.auditing.reference_tables import (
     evidence_of,
     pairs_without_edge,
 )
-from graphglow.checks import at_least, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.pretraining import fit_one_cycle
 from graphglow.evidence.random_graphs import random_graph
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.pairs import is_edge
+from graphglow.settings import AuditPretrainConfig
 
 EDGES, PAIRS, FREE = 3072, 768, 1024
 """Kept of each episode: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
 RANDOM = "random"
 FEWEST = 20  # edges of an episode
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditPretrainConfig:
-    """Pre-training of an auditor."""
-
-    episodes: int = 20
-    """Of each source."""
-    random_episodes: int = 300
-    """On random graphs."""
-    max_nodes: int = 3000
-    """Of larger sources, each episode takes a part."""
-    steps: int = 600
-    """Of the optimizer, for each network."""
-    learning_rate: float = 1e-2
-    """The highest of one cycle."""
-    weight_decay: float = 1e-2
-    """L2 penalty on all weights."""
-    ridge: float = 0.05
-    """L2 penalty on what is added to the graph's own regressions."""
-    seed: int = 0
-    """Seeds episodes and weights."""
-
-    def __post_init__(self) -> None:
-        plain_numbers(self)
-        at_least("episodes", self.episodes, 0)
-        at_least("random_episodes", self.random_episodes, 0)
-        at_least("max_nodes", self.max_nodes, 300)
-        at_least("steps", self.steps, 2)
-        at_least("seed", self.seed, 0)
-        step_size("learning_rate", self.learning_rate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,14 +65,14 @@ def pretrain_auditor(
     sources: Sequence[Data],
     config: AuditPretrainConfig | None = None,
     *,
-    on_progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Auditor:
     """Train an auditor over episodes of the sources and of random graphs.
 
     Args:
         sources: Graphs with labels ``y`` (-1 where unknown), each best with a ``name`` of its own.
         config: Settings.
-        on_progress: Called with what is under way, episodes done, and of how many.
+        on_progress: Called with episodes done, and of how many.
     """
     config = config or AuditPretrainConfig()
     for source in sources:
@@ -116,7 +85,7 @@ def pretrain_auditor(
     for done, (source, number) in enumerate(wanted):
         batch = draw_batch(source, number, config)
         batches += [] if batch is None else [batch]
-        on_progress("episodes", done + 1, len(wanted))
+        on_progress(done + 1, len(wanted))
     auditor = fit_auditor(batches, config)
     auditor.provenance |= {"seconds": round(time.perf_counter() - started, 1)}
     return auditor

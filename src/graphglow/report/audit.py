@@ -27,7 +27,6 @@ def write_audit(audit: Audit, path: str | Path) -> None:
     write_page(
         path,
         "audit.html.j2",
-        charts=False,
         title=f"Audit of {audit.data.get('name') or 'a graph'}",
         verdict=audit.verdict,
         facts=_facts(audit),

@@ -31,7 +31,6 @@ def write_explanation(why: Explanation, path: str | Path) -> None:
     write_page(
         path,
         "explanation.html.j2",
-        charts=False,
         title=why.title,
         why=why,
         facts={name: value for name, value in facts.items() if not isinstance(value, dict | list)},
