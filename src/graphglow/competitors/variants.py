@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
 
-from graphglow.checks import step_size
 from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
 from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
@@ -74,10 +73,6 @@ class TrainedConfig(WeightedConfig):
     """The structure learner's objective."""
     learner_learning_rate: float = 0.01
     """Step size of the structure learner's optimizer (Adam)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        step_size("learner_learning_rate", self.learner_learning_rate)
 
 
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
