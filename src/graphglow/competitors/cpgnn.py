@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.checks import at_least, one_of, rate
-from graphglow.competitors.method import GNN_SPACE, Method, Model
+from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -199,11 +199,4 @@ METHOD = Method(
     summary="CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
     config=CPGNNConfig,
     build=CPGNN.build,
-    space={
-        **GNN_SPACE,
-        "estimator": get_args(Estimator),
-        "propagations": (1, 2),
-        "adjacency": ("raw", "symmetric"),
-        "co_training": (0.0, 1.0),
-    },
 )

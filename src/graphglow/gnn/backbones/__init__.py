@@ -1,6 +1,7 @@
 """Backbones by name. A new one is a class, a line in this table and its name in the settings."""
 
 from collections.abc import Callable
+from dataclasses import fields
 
 import torch
 
@@ -42,14 +43,10 @@ def backbones_that(can: Callable[[type[Backbone]], bool]) -> str:
 def build_gnn(config: Model, graph: Graph, hidden: int, generator: torch.Generator) -> Backbone:
     """A new GNN for a graph, ``hidden`` wide."""
     shape = Shape(
+        **{field.name: getattr(config, field.name) for field in fields(Model)},
         num_features=graph.num_features,
         num_classes=graph.num_classes,
         num_nodes=graph.num_nodes,
         hidden=hidden,
-        num_layers=config.num_layers,
-        encoder=config.encoder,
-        attention_heads=config.attention_heads,
-        teleport=config.teleport,
-        steps=config.steps,
     )
     return backbone_class(config.backbone)(shape, generator)

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import Encoder
+from graphglow.settings import Model
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What a backbone is built from."""
+class Shape(Model):
+    """What a backbone is built from: the settings of the model, and sizes."""
 
     num_features: int
     """Width of the input features."""
@@ -27,16 +27,6 @@ class Shape:
     """N, for a backbone with a weight per node."""
     hidden: int
     """d: width of the embeddings, equal to the structure learner's embedding size."""
-    num_layers: int = 2
-    """L."""
-    encoder: Encoder = "gcn"
-    """How Z^0 is made."""
-    attention_heads: int = 8
-    """Of gat: wanted; the largest common divisor with the width is used."""
-    teleport: float = 0.1
-    """alpha of appnp, gpr (at the start) and gcnii."""
-    steps: int = 10
-    """K of appnp and gpr."""
 
     @property
     def layers(self) -> list[tuple[int, int]]:
