@@ -14,7 +14,7 @@ ORDER = (
     "checks",
     "settings",
     "storage",
-    "device parallel workers",
+    "device parallel",
     "linalg",
     "graph",
     "checkpoint",
@@ -23,12 +23,12 @@ ORDER = (
     "evidence",
     "auditing",
     "pretrained",
-    "metrics messages verdict",
+    "metrics scores messages verdict",
     "result transfer_results",
     "predict refine audit explain new_nodes pretrain transfer sklearn_api pyg_api",
     "competitors",
     "lab",
-    "compare",
+    "compare demo",
     "report",
     "commands",
     "cli",
@@ -36,7 +36,7 @@ ORDER = (
 )
 """From the bottom up. What only experiments need is ``lab``; no part of the product needs it."""
 RANK = {area: rank for rank, areas in enumerate(ORDER) for area in areas.split()}
-MAY_USE_LAB = {"lab", "compare", "report", "commands"}
+MAY_USE_LAB = {"lab", "compare", "demo", "commands"}
 MAY_PRINT = {"report", "commands", "cli"}
 TORCH_FREE = {"version", "errors", "checks", "settings", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}

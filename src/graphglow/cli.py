@@ -33,7 +33,7 @@ COMMANDS = {
     "pretrain": "a learner of my own, from my own graphs (the paper's Algorithm 2)",
     "fit": "a competitor, under the same protocol as transfer",
     "reproduce": "the paper's tables and figures, as far as they are missing",
-    "report": "results and saved transfers as one page that opens offline",
+    "report": "what saved transfers have learned, as one page that opens offline",
 }
 """Each command, and the question that it answers."""
 HELP = """\
@@ -147,9 +147,8 @@ def _run(words: list[str]) -> None:
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
-    place = "open_world" if (name, rest[:1]) == ("reproduce", ["open-world"]) else name
-    module = importlib.import_module(f"graphglow.commands.{place}")
-    command = getattr(module, place)
+    module = importlib.import_module(f"graphglow.commands.{name}")
+    command = getattr(module, name)
     if flag := getattr(module, "CHOSEN_BY", None):  # --learner, --kind or --method: which settings
         command = _with_settings(command, module.settings_for(_value_of(flag, rest)))
     _parse(command, rest, f"graphglow {name}")()

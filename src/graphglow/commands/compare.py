@@ -37,7 +37,7 @@ def compare(
         target: The graph.
         reading: How it is read.
         methods: Which to run: gcn mlp linkx gpr h2gcn knn jaccard paper bag-gcn bag-gpr untrained
-            mean vote transfer predict.
+            transfer predict.
         learner: The learner.
         seeds: Runs of each method.
         seed: The first of the seeds.
@@ -63,7 +63,7 @@ def compare(
             seed=seed,
             learner=learner,
             device=device,
-            told=move,
+            progress=move,
         )
     if json:
         facts = {"command": "compare", "target": data.name, "how": table.how, "seed": seed}
@@ -74,8 +74,8 @@ def compare(
     rows = [
         (
             NAMES[line.method],
-            percent(line.mean),
-            "" if line.std is None else f"{100 * line.std:.1f}",
+            percent(line.accuracy),
+            "" if line.deviation is None else f"{100 * line.deviation:.1f}",
             f"{percent(line.estimate)} by {line.basis}",
             f"{line.seconds:.1f}",
             line.against_highest,

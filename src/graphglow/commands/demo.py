@@ -42,14 +42,14 @@ def demo(
         write_each,
     )
     from graphglow.commands.progress import progress_bar
-    from graphglow.lab.demo import DEMO, LABELS, METHODS, run_demo, summarise
+    from graphglow.demo import LABELS, METHODS, run_demo, summarise
     from graphglow.report.demo import headline, write_picture, write_report
     from graphglow.report.page import is_report
 
     out = check_output(out, overwrite=overwrite or is_report(out.expanduser()))
     picture = picture and check_output(picture, overwrite=overwrite, suffixes=(".svg",))
     with progress_bar() as move:
-        result = run_demo(DEMO, seed=seed, device=device, told=move)
+        result = run_demo(seed=seed, device=device, progress=move)
     write_each((out, partial(write_report, result)), (picture, partial(write_picture, result)))
     if json:
         print_json({"command": "demo", "report": out, "seed": seed, **asdict(result)})
@@ -70,9 +70,9 @@ def demo(
         f"{percent(refined.dropped_injected)} of the injected edges and "
         f"{percent(refined.dropped_own)} of its own."
     )
-    if (audited := refined.audited) is not None:
+    if refined.audit_auc is not None:
         print_text(
-            f"Its audit, without labels: {percent(audited.injected)} of the {audited.worst:,} most "
-            f"doubtful edges are injected ones (AUC {audited.auc:.3f})."
+            "Its audit, without labels, tells injected edges from others with an AUC of "
+            f"{refined.audit_auc:.3f}."
         )
     print_text(f"\nreport: {out.absolute()} ({result.seconds:.0f} s in all){NEXT}")

@@ -6,10 +6,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from graphglow.checks import at_least
 from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
-from graphglow.gnn.backbones.backbone import glorots, vectors
+from graphglow.gnn.backbone import glorots, vectors
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
@@ -22,11 +21,6 @@ class MLPConfig(RunConfig):
     """Width of the hidden layers."""
     num_layers: int = 2
     """Number of layers; of linkx, of the MLP behind its two branches, which have one each."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        at_least("num_layers", self.num_layers, 1)
 
 
 @dataclass(frozen=True, kw_only=True)

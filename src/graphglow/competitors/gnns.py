@@ -3,7 +3,6 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphglow.checks import at_least
 from graphglow.competitors.method import Method
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
@@ -21,8 +20,7 @@ class GNNConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        self.model()
+        self.model()  # which checks the number of layers
 
     def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
         """The same settings as the engine reads them."""

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.checks import at_least, number, step_size
 from graphglow.competitors.edge_probabilities import EdgeProbabilities
 from graphglow.competitors.method import Method, Model
 from graphglow.errors import InputError
@@ -50,10 +49,7 @@ class LDSConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden", "window", "inner_patience", "samples"):
-            at_least(name, getattr(self, name), 1)
-        step_size("graph_learning_rate", self.graph_learning_rate)
-        if not 0 < number("graph_decay", self.graph_decay) <= 1:
+        if not 0 < self.graph_decay <= 1:
             raise InputError(f"graph_decay must lie in (0, 1]; got {self.graph_decay}")
 
 

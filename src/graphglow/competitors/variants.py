@@ -14,7 +14,6 @@ Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like Graph
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from graphglow.checks import step_size
 from graphglow.competitors.method import Method
 from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
@@ -73,10 +72,6 @@ class TrainedConfig(WeightedConfig):
     """The structure learner's objective."""
     learner_learning_rate: float = 0.01
     """Step size of the structure learner's optimizer (Adam)."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        step_size("learner_learning_rate", self.learner_learning_rate)
 
 
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}

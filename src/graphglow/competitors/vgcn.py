@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.checks import at_least, number, rate, step_size
+from graphglow.checks import step_size
 from graphglow.competitors.method import Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
@@ -44,14 +44,11 @@ class VGCNConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden", "samples", "eval_samples"):
-            at_least(name, getattr(self, name), 1)
         for name in ("edge_probability", "other_probability"):
-            if not 0 < number(name, getattr(self, name)) < 1:
+            if not 0 < getattr(self, name) < 1:
                 raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
-        for name in ("temperature", "prior_temperature", "posterior_learning_rate"):
+        for name in ("temperature", "prior_temperature"):
             step_size(name, getattr(self, name))
-        rate("kl_weight", self.kl_weight)
 
 
 class VGCN(Model):

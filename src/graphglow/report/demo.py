@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphglow.lab.before_after import Neighbourhood
-from graphglow.lab.demo import LABELS, METHODS, DemoResult, gains, summarise
+from graphglow.demo import LABELS, METHODS, DemoResult, Neighbourhood, gains, summarise
 from graphglow.report.page import percent, signed, write_page
 
 COLOURS = ("#3f8fe0", "#d97706", "#12a594", "#a06bf0", "#e0538a", "#6a9e2d", "#a5734f")
