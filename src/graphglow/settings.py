@@ -321,12 +321,12 @@ class EvidencePretrainConfig(Settings):
 class AuditPretrainConfig(Settings):
     """Pre-training of an auditor."""
 
-    lessons: int = 20
+    episodes: int = 20
     """Of each source."""
-    random_lessons: int = 300
+    random_episodes: int = 300
     """On random graphs."""
-    max_nodes: int = 2000
-    """Of larger sources, each lesson takes a part."""
+    max_nodes: int = 3000
+    """Of larger sources, each episode takes a part."""
     steps: int = 600
     """Of the optimizer, for each network."""
     learning_rate: float = 1e-2
@@ -336,9 +336,9 @@ class AuditPretrainConfig(Settings):
     ridge: float = 0.05
     """L2 penalty on what is added to the graph's own regressions."""
     seed: int = 0
-    """Seeds lessons and weights."""
+    """Seeds episodes and weights."""
 
-    may_be_zero: ClassVar = ("seed", "lessons", "random_lessons")
+    may_be_zero: ClassVar = ("seed", "episodes", "random_episodes")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,12 +1,12 @@
 """CPGNN: beliefs from the features, passed along edges through a learned class compatibility."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from graphglow.competitors.method import GNN_SPACE, Method, Model
+from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -191,11 +191,4 @@ METHOD = Method(
     summary="CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
     config=CPGNNConfig,
     build=CPGNN.build,
-    space={
-        **GNN_SPACE,
-        "estimator": get_args(Estimator),
-        "propagations": (1, 2),
-        "adjacency": ("raw", "symmetric"),
-        "co_training": (0.0, 1.0),
-    },
 )

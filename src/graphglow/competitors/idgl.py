@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space
+from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -234,26 +234,11 @@ def memory(graph: Graph, config: IDGLConfig) -> int:
     return int(4 * columns * (n * matrices + 2 * features))
 
 
-SPACE: Space = {
-    **SHARED_SPACE,
-    "weight_decay": WEIGHT_DECAY,
-    "hidden": (16, 64, 96, 128),
-    "threshold": (0.01,),
-    "input_weight": (0.5, 0.6, 0.7, 0.8),
-    "structure_momentum": (0.0, 0.1, 0.2),
-    "smoothness": (0.0, 0.1, 0.2),
-    "connectivity": (0.0, 0.1),
-    "sparsity": (0.1, 0.2),
-    "num_heads": (6, 9, 12),
-}
-"""Appendix C, and the weight decay that all methods search."""
-
 METHOD = Method(
     family="structure",
     summary="IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
     config=IDGLConfig,
     build=IDGL.build,
-    space=SPACE,
     backbone="gcn",
     memory=memory,
     lighter="idgl-anchor",
@@ -263,7 +248,6 @@ ANCHOR_METHOD = Method(
     summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
     config=IDGLAnchorConfig,
     build=IDGL.build,
-    space={**SPACE, "num_anchors": (700, 1000, 1400)},
     backbone="gcn",
     memory=memory,
 )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.checks import step_size
-from graphglow.competitors.method import GNN_SPACE, Method, Model
+from graphglow.competitors.method import Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
@@ -193,13 +193,6 @@ METHOD = Method(
     summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
     config=VGCNConfig,
     build=VGCN.build,
-    space={
-        **GNN_SPACE,
-        "edge_probability": (0.25, 0.5, 0.75, 0.99),
-        "temperature": (0.1, 0.5),
-        "prior_temperature": (0.1, 0.5),
-        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-    },
     backbone="gcn",
     memory=memory,
     lighter="idgl-anchor",

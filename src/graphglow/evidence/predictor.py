@@ -25,7 +25,6 @@ from graphglow.evidence.channels import (
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.rounds import GraphEvidence
-from graphglow.evidence.stages import stage
 from graphglow.evidence.views import hidden_layer
 from graphglow.evidence.votes import VOTERS, Voter, unlabelled_records, vote_evidence
 from graphglow.graph.graph import Graph
@@ -79,7 +78,6 @@ def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
     return FinalRound(known, adjacency, views, channels, records)
 
 
-@stage("views")
 def final_views(known: GraphEvidence, adjacency: SparseMatrix) -> dict[str, Tensor]:
     """One- and two-hop means over S, and what personalised PageRank reaches over both graphs."""
     x = known.views["x"]
@@ -109,7 +107,6 @@ def _communities(adjacency: SparseMatrix) -> list[Tensor]:
     return [communities(*edges)]
 
 
-@stage("prediction")
 def predict_classes(predictor: Voter, final: FinalRound) -> Channel:
     """The predictor's answer about every node; labelled nodes by the update of other folds."""
     graph = final.graph
