@@ -15,7 +15,7 @@ from graphglow.commands import HELD, NO_ROOM
 from graphglow.commands.flags import said
 from graphglow.commands.terminal import note
 from graphglow.errors import InputError, StoppedError
-from graphglow.graph.files import pair_of_tables
+from graphglow.graph.load import pair_of_tables
 from graphglow.graph.table_file import require_pyarrow
 from graphglow.storage import check_folder, claimed
 from graphglow.training.checkpoint import Checkpoints, Parts, RunFolder

@@ -16,8 +16,13 @@ from tyro.conf import Fixed, FlagCreatePairsOff, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError, nearest
 from graphglow.graph import load_graph
-from graphglow.graph.load import check_source, say_no_edges, say_split, without_drawn_split
-from graphglow.graph.tables import LEAVE_OUT
+from graphglow.graph.load import (
+    check_source,
+    warn_of_drawn_split,
+    warn_of_made_edges,
+    without_drawn_split,
+)
+from graphglow.graph.tables import LISTS
 from graphglow.settings import GROUPS, LARGEST_SEED
 
 Command = Callable[..., None]
@@ -28,7 +33,8 @@ GRAPH = (
 )
 COLUMNS = (
     "Columns of your tables that are not called so: id=person label=risk split=part (nodes), "
-    "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read."
+    "source=payer target=payee weight=amount (edges); leave_out=NAME, once or more, is not read; "
+    "category=NAME, such as a zip code, is not taken for a number."
 )
 SKIP = "Leave out edges that name ids which no node has, and say how many; else they are an error."
 LEARNER = (
@@ -93,11 +99,11 @@ class GraphFlags:
                 "--split-seed draws a split and must not go with a graph that has one; got "
                 f"--split-seed {self.split_seed} and {name}, whose split is {data.split}"
             )
-        say_no_edges(data)
+        warn_of_made_edges(data)
         if not draw and self.split_seed is None:
             return without_drawn_split(data), data.get("split", "none")
         if self.one_graph and self.split_seed is None and tell_split:
-            say_split(data)
+            warn_of_drawn_split(data)
         return data, data.split
 
 
@@ -130,9 +136,9 @@ def read_columns(given: Sequence[str]) -> dict[str, str | list[str]]:
             raise InputError(
                 f"--columns must be pairs such as id=person leave_out=notes; got {text!r}"
             )
-        if role in columns and role != LEAVE_OUT:
+        if role in columns and role not in LISTS:
             raise InputError(f"--columns must say once which column is {role}; got it twice")
-        columns[role] = [*columns.get(role, ()), name] if role == LEAVE_OUT else name
+        columns[role] = [*columns.get(role, ()), name] if role in LISTS else name
     return columns
 
 

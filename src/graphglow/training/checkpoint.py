@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import at_least, number
-from graphglow.errors import InputError
+from graphglow.errors import InputError, warn
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import Graph
-from graphglow.graph.files import note
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper import StructureLearner
 from graphglow.storage import checksum, load_tensors, prefixed, save_tensors, try_lock, within
@@ -123,7 +122,7 @@ class RunFolder:
         try:
             tensors, meta = load_tensors(path, self.kind, signed=True)
         except InputError as error:
-            note(f"a {self.kind} cannot be used, {otherwise}: {error}")
+            warn(f"a {self.kind} cannot be used, {otherwise}: {error}")
             return None
         differing = _differences(meta["run"], self._run)
         differing.sort(key=lambda one: one.partition(" ")[0].count("."))  # details last
@@ -147,7 +146,7 @@ class RunFolder:
                 self._warned = True
                 kept = "what was written stays" if self.files() else "there is none yet"
                 reason = str(error) or "no memory left"
-                note(f"a {self.kind} was not written, {kept} and the run goes on: {reason}")
+                warn(f"a {self.kind} was not written, {kept} and the run goes on: {reason}")
             return False
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.graph.files import note
+from graphglow.errors import warn
 from graphglow.graph.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
     def warn(self) -> None:
         """An :class:`InputWarning` if it is."""
         if self.worse:
-            note(self.sentence)
+            warn(self.sentence)
 
 
 def homophily(data: Data, edge_index: Tensor) -> Share | None:
