@@ -60,7 +60,7 @@ from graphglow.auditing.reference_tables import (
 )
 from graphglow.evidence import order as content
 from graphglow.evidence.episodes import neighbourhood
-from graphglow.evidence.problem import problem_of
+from graphglow.graph.graph import known_graph
 from graphglow.lab.open_world.targets import FOLDS
 from graphglow.lab.open_world.targets import family_of as family
 from graphglow.lab.provenance import provenance
@@ -193,7 +193,7 @@ def judged(made: Damaged, seed: int) -> tuple[Tensor, Tensor]:
         return made.data.edge_index[:, order], made.real[order]
     order = torch.randperm(made.hidden.shape[1], generator=generator)[: MOST // 2]
     hidden = made.hidden[:, order]
-    ground = ground_of(problem_of(made.data), generator)
+    ground = ground_of(known_graph(made.data), generator)
     pairs = torch.cat([hidden, hard_pairs(made, ground, hidden.shape[1], generator)], 1)
     return pairs, torch.arange(pairs.shape[1]) < hidden.shape[1]
 
@@ -204,7 +204,7 @@ def row_of(made: Damaged, auditor: Auditor, *, seed: int, gae: bool) -> dict:
     y, hidden = truth.numpy(), made.hidden.shape[1] > 0
     began = time.perf_counter()
     generator = torch.Generator().manual_seed(seed)
-    ground = ground_of(problem_of(made.data), generator)
+    ground = ground_of(known_graph(made.data), generator)
     standing = standing_of(ground, generator)
     evidence = evidence_of(ground, standing, pairs)
     context = standing.context

@@ -22,7 +22,7 @@ from statistics import mean
 
 import torch
 
-from graphglow import PaperConfig, fit_many, transfer_many
+from graphglow import PaperConfig, fit, transfer_many
 from graphglow.competitors import METHODS
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
@@ -80,7 +80,7 @@ def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
                 else:
                     kind = METHODS[method].config
                     configs = [kind(**shared, hidden=HIDDEN, **given) for given in settings]
-                    results = fit_many(method, data, configs)
+                    results = [fit(method, data, config) for config in configs]
                 seconds = round(time.perf_counter() - began, 2)
                 for given, result in zip(settings, results, strict=True):
                     yield {

@@ -36,7 +36,7 @@ from graphglow.audit import load_auditor
 from graphglow.auditing.pair_inputs import ground_of
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
-from graphglow.evidence.problem import problem_of
+from graphglow.graph.graph import known_graph
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.targets import few_labels, find_targets
 from graphglow.linalg import pairs as ops
@@ -174,7 +174,7 @@ def by_faiss(rows: Tensor) -> Tensor:
 
 def link(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     data = graph(name, seed)
-    problem = problem_of(data, device)
+    problem = known_graph(data, device)
     for solver, most in (("exact", len(data.y)), ("conjugate gradients", 0)):
         began = time.process_time()
         with (
@@ -200,7 +200,7 @@ def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
             made = evidence_learner().refine(data, seed=seed, device=device)
         spent = time.process_time() - began
         assert made.probabilities is not None
-        views = {view: made.known.second.first.views[view] for view in ("x", "link")}
+        views = {view: made.known.views[view] for view in ("x", "link")}
         whole = whole or views
         moved = [(rows @ rows.T - whole[view] @ whole[view].T).abs().max()
                  for view, rows in views.items()]  # fmt: skip
@@ -225,7 +225,7 @@ def travelling(name: str, seed: int, device: torch.device) -> Iterator[Row]:
             yield result
 
     evidence_learner().refine(data, seed=seed, device=device, each=counted)
-    load_auditor().to(device).examine(problem_of(data, device), seed=seed, each=counted)
+    load_auditor().to(device).examine(known_graph(data, device), seed=seed, each=counted)
     yield from found
 
 
@@ -242,7 +242,7 @@ def nbytes(tree: Any) -> int:
 def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     """``name`` is a number of nodes, of the same graph as for ``bytes``."""
     generator = torch.Generator().manual_seed(seed)
-    problem = problem_of(random_graph(int(name), seed=seed), device)
+    problem = known_graph(random_graph(int(name), seed=seed), device)
     known = ground_of(problem, generator)
     links, some = known.links, min(PAIRS // 2, len(problem.low))
     free = torch.randint(len(known.x), (2, PAIRS - some), generator=generator).to(device)
@@ -251,10 +251,11 @@ def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
     edge = ops.is_edge(links, several).float()
     hops = known.x, known.ax, known.around, known.degree
     total = torch.full_like(edge, max(1, len(links.col)))
+    common_weights = problem.common_neighbour_weights
     steps: dict[str, Callable[[], Tensor]] = {
         "products of rows": lambda: ops.dots(known.x, several),
         "edges": lambda: ops.is_edge(links, several),
-        "neighbours in common": lambda: ops.common(links, problem.worth, several),
+        "neighbours in common": lambda: ops.common(links, common_weights, several),
         "edges between neighbours": lambda: ops.between(links, known.chosen, several, total),
         "cosines of hops": lambda: ops.hop_cosines(*hops, several, edge),
     }

@@ -3,9 +3,7 @@
 import pandas as pd
 import pytest
 
-import graphglow
 from graphglow.cli import main
-from graphglow.training.evidence import EvidenceResult
 
 NODES = 24
 
@@ -31,7 +29,8 @@ def test_a_pair_needs_nothing_but_a_graph(run, home):
     facts = run("explain", "--target", tables(home), "--pair", "p0", "p2", "--json").json
     assert (facts["command"], facts["u"], facts["v"]) == ("explain", "p0", "p2")
     assert (facts["input_edge"], facts["outcome"] in ("kept", "dropped")) == (True, True)
-    assert sum(facts["contributions"].values()) == pytest.approx(facts["log_odds"], abs=1e-5)
+    parts = [one["contribution"] for one in facts["contributions"]]
+    assert sum(parts) == pytest.approx(facts["score"], abs=1e-5)
     assert facts["text"].startswith("p0 and p2 are ")
     assert facts["out"] is None
     control = ["--learner", "untrained", "--seed", "3", "--device", "cpu"]
@@ -42,7 +41,7 @@ def test_a_pair_needs_nothing_but_a_graph(run, home):
 def test_a_pair_for_people(run, home):
     out = run("explain", "--target", tables(home), "--pair", "p0", "p7").out
     assert "p0 and p7 are " in out
-    assert "log-odds: " in out
+    assert "score: " in out
     assert "features around" in out
 
 
@@ -53,22 +52,20 @@ def test_a_pair_of_a_saved_transfer_is_written(run, home, tmp_path, name):
     assert facts["out"] == str(tmp_path / name)
     if name == "why.csv":
         frame = pd.read_csv(tmp_path / name)
-        told = dict(zip(frame.evidence, frame.contribution, strict=True))
-        assert told == pytest.approx(facts["contributions"])
+        told = [one["contribution"] for one in facts["contributions"]]
+        assert frame.contribution.tolist() == pytest.approx(told)
     else:
         assert (tmp_path / name).stat().st_size > 500
 
 
-def test_a_node_of_an_evidence_result_says_why_its_refined_edges_are_there(run, home):
-    result = graphglow.TransferResult.load(home / "r.safetensors")
-    assert isinstance(result, EvidenceResult)
-    node = result.data.node_id[int(result.edge_index[0, 0])]
-    words = ["explain", "--result", home / "r.safetensors", "--node", node, "--top-k", NODES]
-    listed = run(*words, "--json").json["contributions"]
-    told = [one for one in listed if one["probability"] is not None]
-    assert told
-    assert all(one["evidence_for"] is not None for one in told)
-    assert "why the refined graph joins them" in run(*words).out
+def test_a_node_of_a_saved_transfer(run, home, tmp_path):
+    words = ["explain", "--result", home / "r.safetensors", "--node", "p0", "--top-k", NODES]
+    facts = run(*words, "--json").json
+    assert (facts["id"], facts["label"]) == ("p0", "a")
+    parts = [one["contribution"] for one in facts["contributions"]]
+    assert sum(parts) == pytest.approx(facts["score"], abs=1e-4)
+    run(*words, "--out", tmp_path / "why.html")
+    assert "<script" not in (tmp_path / "why.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,12 @@ ORDER = (
     "auditing",  # which edges look false
     "pretrained",
     "gnn",
+    "messages",  # of one layer, as edges
     "training",
     "predict",
     "refine",
-    "inference",
+    "explain",
+    "new_nodes",
     "audit",
     "sklearn_api",
     "pyg_api",
@@ -40,11 +42,14 @@ ORDER = (
 )
 TOP = {"__main__": "cli"}
 ON_DEMAND = {  # by methods, when called
-    ("result.py", "inference"),
+    ("result.py", "new_nodes"),
+    ("result.py", "pyg_api"),
     ("result.py", "competitors"),
-    ("predict.py", "inference"),
+    ("result.py", "explain"),
+    ("evidence.py", "explain"),
+    ("new_nodes.py", "explain"),
+    ("predict.py", "explain"),
     ("explain.py", "report"),
-    ("explain_pair.py", "report"),
 }
 PRINTERS = {"report", "commands", "cli"}
 PICKLERS = {"pickle", "cPickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve", "marshal"}

@@ -131,7 +131,7 @@ def test_one_label_per_class():
     assert (answer.accuracy.count, math.isnan(answer.accuracy.value)) == (0, True)
     assert "unknown" in repr(answer)
     assert len(answer.channels) == 0
-    assert answer.explain(0).predicted in "012"
+    assert answer.explain(0).facts["predicted"] in "012"
     with pytest.warns(InputWarning, match="needs at least 9 labels .* got 0"):
         assert bool(run(data, coverage=0.9).sets.all())
 
@@ -257,42 +257,6 @@ def test_sets_hold_the_true_class_as_often_as_asked():
         size.append(answer.sets.sum(1).double().mean())
     assert 0.88 <= float(torch.stack(held).mean()) <= 0.92
     assert 1 <= float(torch.stack(size).mean()) < 3
-
-
-@pytest.mark.parametrize("learner", ["untrained", "universal"])
-def test_an_explanation_adds_up_to_the_probabilities(learner):
-    answer = run(graph(seed=2), learner=learner)
-    for node in (0, 7, int(answer.labelled.nonzero()[0])):
-        parts = [answer.explain(node, c) for c in range(3)]
-        for one in parts:
-            assert one.to_frame().contribution.sum() == pytest.approx(one.score, abs=1e-9)
-            assert one.scores == pytest.approx(parts[0].scores)
-        scores = torch.tensor([one.score for one in parts], dtype=torch.float64)
-        expected = answer.probabilities[node].double()
-        torch.testing.assert_close(scores.softmax(0), expected, atol=1e-5, rtol=1e-3)
-
-
-def test_an_explanation_names_the_labelled_nodes_around(found):
-    data, node = found.data, int(found.labelled.nonzero()[0])
-    why = found.explain(node)
-    assert (why.id, why.predicted, why.labelled) == (node, str(int(found.classes[node])), True)
-    assert why.sharpness > 0
-    nodes = why.nodes_frame()
-    assert node not in set(nodes.id)  # its own label has no part
-    assert found.labelled[nodes.id.tolist()].all()
-    assert nodes.label.tolist() == [str(c) for c in data.y[nodes.id.tolist()].tolist()]
-    around = set(data.edge_index[1][data.edge_index[0] == node].tolist())
-    assert {i for i, edge in zip(nodes.id, nodes.input_edge, strict=True) if edge} <= around
-    given = around & set(found.labelled.nonzero()[:, 0].tolist())
-    assert given <= set(nodes.id)
-    strength = (nodes.input_weight + nodes.refined_weight)[nodes.steps.notna()]
-    assert strength.is_monotonic_decreasing
-    assert "sharpness" in why.text()
-    assert why.summary() in repr(why)
-    with pytest.raises(InputError, match="label must be one of the classes 0, 1, 2; got 'z'"):
-        found.explain(node, "z")
-    with pytest.raises(InputError, match=r"index in \[0, 119\]"):
-        found.explain(500)
 
 
 def test_a_new_node_by_itself_from_a_file_and_with_everything_predicted_again(found, tmp_path):

@@ -25,21 +25,19 @@ from graphglow.version import __version__ as __version__
 _HOMES = {
     "METHODS": "graphglow.competitors",
     "Audit": "graphglow.audit",
-    "AuditEdges": "graphglow.audit",
+    "AuditEdges": "graphglow.pyg_api",
     "Auditor": "graphglow.auditing",
     "Checkpoints": "graphglow.training.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
     "EvidencePretrainConfig": "graphglow.evidence.pretraining",
-    "Explanation": "graphglow.inference.explain",
+    "Explanation": "graphglow.explain",
     "FitResult": "graphglow.competitors",
     "GlowClassifier": "graphglow.sklearn_api",
     "InputError": "graphglow.errors",
     "InputWarning": "graphglow.errors",
     "LearnerConfig": "graphglow.settings",
-    "NewPredictions": "graphglow.inference.new_nodes",
-    "NodeExplanation": "graphglow.inference.explain_node",
+    "NewPredictions": "graphglow.new_nodes",
     "ObjectiveConfig": "graphglow.settings",
-    "PairExplanation": "graphglow.inference.explain_pair",
     "PaperConfig": "graphglow.settings",
     "Prediction": "graphglow.predict",
     "PretrainConfig": "graphglow.settings",
@@ -50,9 +48,8 @@ _HOMES = {
     "audit": "graphglow.audit",
     "compare": "graphglow.compare",
     "describe": "graphglow.graph.describe",
-    "explain_pair": "graphglow.inference.explain_pair",
+    "explain_pair": "graphglow.explain",
     "fit": "graphglow.competitors",
-    "fit_many": "graphglow.competitors",
     "load_graph": "graphglow.graph",
     "load_learner": "graphglow.pretrained",
     "ops": "graphglow.ops",
@@ -70,32 +67,29 @@ __all__ = [*_HOMES, "__version__"]
 if TYPE_CHECKING:
     from graphglow import ops as ops
     from graphglow.audit import Audit as Audit
-    from graphglow.audit import AuditEdges as AuditEdges
     from graphglow.audit import audit as audit
     from graphglow.auditing import Auditor as Auditor
     from graphglow.compare import compare as compare
     from graphglow.competitors import METHODS as METHODS
     from graphglow.competitors import FitResult as FitResult
     from graphglow.competitors import fit as fit
-    from graphglow.competitors import fit_many as fit_many
     from graphglow.errors import InputError as InputError
     from graphglow.errors import InputWarning as InputWarning
     from graphglow.evidence.learner import EvidenceLearner as EvidenceLearner
     from graphglow.evidence.pretraining import EvidencePretrainConfig as EvidencePretrainConfig
+    from graphglow.explain import Explanation as Explanation
+    from graphglow.explain import explain_pair as explain_pair
     from graphglow.graph import load_graph as load_graph
     from graphglow.graph import synthetic_graph as synthetic_graph
     from graphglow.graph import write_graph as write_graph
     from graphglow.graph.describe import describe as describe
     from graphglow.graph.write import to_networkx as to_networkx
-    from graphglow.inference.explain import Explanation as Explanation
-    from graphglow.inference.explain_node import NodeExplanation as NodeExplanation
-    from graphglow.inference.explain_pair import PairExplanation as PairExplanation
-    from graphglow.inference.explain_pair import explain_pair as explain_pair
-    from graphglow.inference.new_nodes import NewPredictions as NewPredictions
+    from graphglow.new_nodes import NewPredictions as NewPredictions
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
     from graphglow.pretrained import load_learner as load_learner
+    from graphglow.pyg_api import AuditEdges as AuditEdges
     from graphglow.pyg_api import RefineStructure as RefineStructure
     from graphglow.refine import refine as refine
     from graphglow.settings import LearnerConfig as LearnerConfig

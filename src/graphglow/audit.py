@@ -12,21 +12,20 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
-from torch_geometric.transforms import BaseTransform
+from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor, FalseShare, Findings
 from graphglow.checks import at_least, in_unit_interval, true_or_false
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
-from graphglow.evidence.problem import Problem, problem_of
-from graphglow.evidence.refined import refine_problem
+from graphglow.evidence.refined import refine_graph
+from graphglow.explain import surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
+from graphglow.graph.graph import Graph, known_graph
+from graphglow.graph.node_ids import node_place
 from graphglow.graph.write import class_names, own_ids
-from graphglow.inference.explain_pair import surroundings
-from graphglow.inference.own_names import node_place
 from graphglow.linalg.pairs import is_edge
 from graphglow.pretrained import FOLDER, evidence_learner
 from graphglow.storage import checksum
@@ -72,7 +71,7 @@ class Audit:
     """What the auditor found in one graph; tables are made when they are asked for."""
 
     data: Data
-    problem: Problem
+    problem: Graph
     auditor: Auditor
     findings: Findings
     top: int | None
@@ -209,7 +208,7 @@ class Audit:
         with torch.no_grad():
             generator = torch.Generator().manual_seed(self.seed)
             listed = self._rank[self._listed[0]].sort(0).values
-            return refine_problem(learner, self.findings.ground.problem, generator, also=listed)
+            return refine_graph(learner, self.findings.ground.problem, generator, also=listed)
 
     @cached_property
     def _rank(self) -> Tensor:
@@ -373,7 +372,7 @@ def audit(
     seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place = resolve_device(device)
-    problem = problem_of(data, place)
+    problem = known_graph(data, place)
     edges, nodes = len(problem.low), problem.num_nodes
     if not FEWEST <= edges < 0.99 * nodes * (nodes - 1) / 2:
         raise InputError(
@@ -383,9 +382,9 @@ def audit(
     weights = checksum(dict(found.state_dict()))[:16]
     run = {"command": "audit", "auditor": weights, "seed": seed, "missing": missing}
     with sharing(data, place, run, workers, ray, parts) as each:
-        order = by_content(data, problem)
+        order = by_content(problem)
         again = reordered(data, order)
-        looked_at = problem if again is data else problem_of(again, place)
+        looked_at = problem if again is data else known_graph(again, place)
         findings = found.to(place).examine(looked_at, order, seed=seed, missing=missing, each=each)
     return Audit(data, problem, found, findings, top, seed)
 
@@ -406,41 +405,3 @@ def load_auditor(auditor: Auditor | str | Path = AUDIT) -> Auditor:
             f"auditor must be {AUDIT}, untrained or an existing file; got {str(auditor)!r}"
         )
     return Auditor.load(path)
-
-
-class AuditEdges(BaseTransform):  # type: ignore[misc]
-    """A PyG transform that drops the edges which are surely false, by :func:`graphglow.audit`.
-
-    ::
-
-        transform = T.Compose([graphglow.AuditEdges(drop=0.1), T.ToUndirected()])
-
-    Args:
-        drop: Edges below this probability of being real are left out.
-        add: Pairs above this probability become edges; 1 adds none.
-        seed: See :func:`graphglow.audit`.
-        device: See :func:`graphglow.audit`.
-    """
-
-    def __init__(
-        self,
-        drop: float = 0.1,
-        add: float = 1.0,
-        *,
-        seed: int = 0,
-        device: Literal["auto", "cpu", "cuda"] = "auto",
-    ) -> None:
-        in_unit_interval("drop", drop)
-        in_unit_interval("add", add)
-        self.drop, self.add, self.seed, self.device = drop, add, seed, device
-
-    def forward(self, data: Data) -> Data:
-        if isinstance(data, Batch) or not isinstance(data, Data):
-            raise InputError(
-                f"AuditEdges takes one torch_geometric Data at a time; got {type(data).__name__}"
-            )
-        found = audit(data, missing=self.add < 1, seed=self.seed, device=self.device)
-        return found.repaired(self.drop, self.add)
-
-    def __repr__(self) -> str:
-        return f"AuditEdges(drop={self.drop}, add={self.add})"

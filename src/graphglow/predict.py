@@ -8,7 +8,7 @@ say of a node and how each has done on this graph, and answers.
 import copy
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -19,11 +19,9 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
 from graphglow.errors import InputError, InputWarning
-from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
-from graphglow.evidence.order import MOST, by_content, reordered
-from graphglow.evidence.problem import problem_of
+from graphglow.evidence.new_nodes import FrozenGraph, insert
+from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.graph import as_graph
@@ -38,7 +36,7 @@ from graphglow.training.metrics import metrics_of
 from graphglow.training.sharing import sharing
 
 if TYPE_CHECKING:  # which imports this
-    from graphglow.inference.explain_node import NodeExplanation
+    from graphglow.explain import Explanation
 
 LABELS = ("train", "train+val")
 NORMAL_95 = 1.959964
@@ -157,11 +155,10 @@ class Prediction:
         """
         import pandas as pd
 
-        assert self.refined.final is not None
-        problem, rows = self.refined.final.problem, []
+        problem, rows = self.refined.graph, []
         fair = problem.counts[problem.classes] >= 2
         nodes, own = problem.labelled[fair], problem.classes[fair]
-        for name, channel in self.refined.final.channels.items():
+        for name, channel in self.refined.channels.items():
             p = channel.probabilities[nodes]
             if len(p) == 0 or bool((p == problem.prior).all()):
                 continue
@@ -207,16 +204,16 @@ class Prediction:
         """Write the frame as ``.csv`` or ``.parquet``; an existing file is replaced."""
         write_table(self.to_frame(), path, "a predictions file")
 
-    def explain(self, node: Any, label: int | str | None = None) -> "NodeExplanation":
+    def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
         """Say why a node got its class: channels, labelled nodes around it, the correction.
 
         Args:
             node: Its id; its index where the graph has no ids.
             label: The class to explain, by name or number; by default the predicted one.
         """
-        from graphglow.inference.explain_node import explain_node
+        from graphglow.explain import explain_prediction
 
-        return explain_node(self, node, label)
+        return explain_prediction(self, node, label)
 
     def predict_new(
         self, x: Any = None, edges: Any = None, *, edge_weight: Any = None, full: bool = False
@@ -246,7 +243,7 @@ class Prediction:
 
     @cached_property
     def _frozen(self) -> FrozenGraph:
-        return FrozenGraph.of(self.learner, self.refined)
+        return FrozenGraph.of(self.refined)
 
     def _grown(self, x: Tensor, pairs: Tensor, edge_weight: Any) -> Tensor:
         old = self.data
@@ -296,9 +293,10 @@ class Prediction:
         own = {name: facts[name] for name in ("class_names", "node_id") if facts[name] is not None}
         masks = {name: kept[name] for name in MASKS if name in kept}
         data = Data(y=kept["y"], num_nodes=len(kept["y"]), name=facts["name"], **own, **masks)
+        assert frozen.known.learner is not None
         made = cls(
             data, kept["probabilities"], kept["labelled"], kept.get("sets"), facts["coverage"],
-            frozen.learner, frozen.refined, kept["order"], facts["seed"],
+            frozen.known.learner, frozen.refined, kept["order"], facts["seed"],
         )  # fmt: skip
         vars(made)["_frozen"] = frozen
         return made
@@ -388,21 +386,6 @@ def run_frozen(
     with sharing(data, place, run, workers, ray, parts) as each:
         order = content_order(data)
         return learner.refine(reordered(data, order), seed=seed, device=place, each=each), order
-
-
-def content_order(data: Data) -> Tensor:
-    """Sort nodes by content, whatever the numbers of nodes and of classes: [N].
-
-    A class counts by the place of its first node in the order that features and edges make.
-    """
-    if int(data.num_nodes or 0) > MOST:
-        return by_content(data)
-    problem = problem_of(data)
-    bare = replace(problem, labelled=problem.labelled[:0], classes=problem.classes[:0])
-    place = by_content(data, bare).argsort()[problem.labelled]
-    first = torch.full((len(problem.seen),), int(data.num_nodes or 0))
-    first.scatter_reduce_(0, problem.classes, place, "amin")
-    return by_content(data, replace(problem, seen=first.argsort().argsort()))
 
 
 def _graph(source: Any) -> Data:

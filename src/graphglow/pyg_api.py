@@ -1,58 +1,54 @@
-"""A PyG transform: a graph's edges become those that the structure learner proposes."""
+"""For PyG: transforms that refine or audit the edges of a graph, and results as modules."""
 
 import copy
 import math
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 from torch_geometric.data import Batch, Data
+from torch_geometric.nn import SimpleConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.transforms import BaseTransform
+from torch_geometric.utils import remove_self_loops
 
-from graphglow.checks import at_least, one_of
+from graphglow.audit import audit
+from graphglow.checks import at_least, in_unit_interval, one_of
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import check_graph
-from graphglow.graph.check import MASKS, one_graph
-from graphglow.graph.graph import normalised_adjacency, normalised_features
-from graphglow.inference.refined_graph import strongest_edges, without_edges
-from graphglow.linalg.sparse import SparseMatrix
-from graphglow.ops import EPS
-from graphglow.paper import Structure, StructureLearner
+from graphglow.graph.check import MASKS, one_graph, without_edges
+from graphglow.messages import EPS, Messages
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
 from graphglow.settings import PaperConfig
-from graphglow.training.device import check_runnable, memory_advice, resolve_device
 from graphglow.training.transfer import transfer
+
+if TYPE_CHECKING:  # which imports this
+    from graphglow.training.result import TransferResult
 
 Mode = Literal["replace", "augment"]
 
 
 class RefineStructure(BaseTransform):  # type: ignore[misc]
-    """Replace or augment ``edge_index`` and ``edge_weight`` by the frozen learner's graph.
+    """Replace or augment ``edge_index`` and ``edge_weight`` by a frozen learner's graph.
 
     ::
 
         transform = T.Compose([T.RandomNodeSplit(), graphglow.RefineStructure()])
         data = transform(data)  # for any PyG model: GCNConv(..)(data.x, data.edge_index, ..)
 
-    **An evidence learner** trains nothing: the edges are those of :func:`graphglow.refine`. Only
-    labels in ``train_mask`` are read, if there are any, and for its verdict those in ``val_mask``.
+    Under an evidence learner nothing is trained: the edges are those of :func:`graphglow.refine`,
+    and of the labels only those in ``train_mask`` are read, if there are any. Under a learner of
+    the paper's kind, which needs labels and a split, a small GNN is trained as in
+    :func:`graphglow.transfer`; labels outside ``train_mask`` and ``val_mask`` are never read.
 
-    **A learner of the paper's kind**, with labels and a split: a small GNN is trained under it, as
-    in :func:`graphglow.transfer`, and its structure is taken. Labels outside ``train_mask`` and
-    ``val_mask`` are never read. Without (no ``y``, or no masks), or with
-    ``use_labels=False``, the structure comes from the features alone: they are propagated over the
-    input graph, once per layer of ``config`` (with encoder ``mlp`` not at all), centred, projected
-    at random to the learner's width, by ``config.seed``, and compared by the frozen learner. That
-    is unsupervised; the paper neither proposes nor tests it.
-
-    The learned edges have no self-loops, and their weights have mean 1, so that
-    layers which add self-loops of weight 1 and normalise, as ``GCNConv`` does, weigh them as
-    they weigh plain edges. (The exact operator of one layer is
-    :meth:`TransferResult.refined_graph`.) All attributes of edges are dropped, since learned
-    edges have none; everything else stays. Without any edges a kNN graph over the features
-    stands in as the input.
+    The learned edges have no self-loops, and their weights have mean 1, so that layers which add
+    self-loops of weight 1 and normalise, as ``GCNConv`` does, weigh them as plain edges. (The exact
+    operator of one layer is :meth:`TransferResult.refined_graph`.) Attributes of edges are dropped,
+    since learned edges have none; everything else stays.
 
     Args:
         learner: What :func:`graphglow.load_learner` takes.
@@ -63,10 +59,9 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
             mixture, or half of it.
         top_k: Edges kept for each node, the strongest; by default about as many in all as the input
             has, as in :func:`graphglow.refine`.
-        config: Settings of the transfer under the paper's learner. Without labels only ``encoder``,
-            ``num_layers``, ``input_weight``, ``num_pivots``, ``seed``, ``precision``, ``backend``
-            and ``device`` count.
-        use_labels: True requires labels and a split, False ignores them; None uses them if there.
+        config: Settings of the transfer under a learner of the paper's kind.
+        use_labels: Under an evidence learner, True requires training labels, False ignores them;
+            None uses them if there.
 
     Shapes:
         edge_index [2, E'], edge_weight [E']
@@ -87,36 +82,33 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         self.learner = load_learner(learner)
         if config is not None and isinstance(self.learner, EvidenceLearner):
             raise InputError(
-                "config must go with a learner of the paper's kind, since an evidence learner "
-                f"trains nothing here; got {type(config).__name__}"
+                "An evidence learner trains nothing here. Leave config out, or take a learner of "
+                "the paper's kind."
             )
         config = PaperConfig() if config is None else config
         if not isinstance(config, PaperConfig):
             raise InputError(f"config must be a PaperConfig; got {type(config).__name__}")
-        self.mode, self.top_k, self.config, self.use_labels = mode, top_k, config, use_labels
         if mode == "augment" and config.input_weight == 0:
             raise InputError(
                 "mode augment must go with an input_weight above 0, or the input edges count for "
                 "nothing; got 0 (mode replace drops them)"
             )
+        self.mode, self.top_k, self.config, self.use_labels = mode, top_k, config, use_labels
         self._named = learner if isinstance(learner, str) else type(learner).__name__
 
     def __repr__(self) -> str:
         return f"RefineStructure(learner={self._named!r}, mode={self.mode!r}, top_k={self.top_k})"
 
     def forward(self, data: Data) -> Data:
-        if isinstance(data, Batch) or not isinstance(one_graph(data), Data):
-            raise InputError(
-                "RefineStructure takes one torch_geometric Data at a time; "
-                f"got {type(data).__name__}"
-            )
-        from_labels, share = self._labels_count(data), self.config.input_weight
+        _check_single(data, "RefineStructure")
+        edges = one_graph(data).edge_index
+        augment = self.mode == "augment" and edges is not None and edges.shape[1] > 0
         if isinstance(self.learner, EvidenceLearner):
-            (pairs, weight), share = self._by_evidence(self.learner, data, from_labels), 0.5
+            (pairs, weight), share = self._by_evidence(self.learner, data, augment), 0.5
         else:
-            pairs, weight = self._by_paper(data, from_labels)
+            (pairs, weight), share = self._by_paper(data, augment), self.config.input_weight
         kept, kept_weight = pairs[:, :0], weight[:0]
-        if self._keeps_input(data):
+        if augment:
             kept, given = data.edge_index.cpu().long(), data.get("edge_weight")
             ones = torch.ones(kept.shape[1])
             kept_weight = ones if given is None else given.detach().cpu().float().flatten()
@@ -130,88 +122,136 @@ class RefineStructure(BaseTransform):  # type: ignore[misc]
         refined.edge_weight = torch.cat([kept_weight, weight]).to(device)
         return refined
 
-    def _keeps_input(self, data: Data) -> bool:
-        edges = data.edge_index
-        return self.mode == "augment" and edges is not None and edges.shape[1] > 0
-
     def _by_evidence(
-        self, learner: EvidenceLearner, data: Data, from_labels: bool
+        self, learner: EvidenceLearner, data: Data, augment: bool
     ) -> tuple[Tensor, Tensor]:
         """The edges of :func:`graphglow.refine`, or those of them that the input does not have."""
         known = copy.copy(data)
-        if not from_labels:
+        if self.use_labels and not _has_labels(data, MASKS[:1]):
+            raise InputError(
+                "use_labels=True needs labels y and a train_mask, and this graph has none. "
+                "T.RandomNodeSplit makes masks."
+            )
+        if self.use_labels is False or not _has_labels(data, MASKS[:1]):
             known.pop("y", None)
         made = refine(known.cpu(), learner, top_k=self.top_k)
-        new = torch.ones_like(made.edge_in_input)
-        if self._keeps_input(data):
-            new = ~made.edge_in_input
+        new = ~made.edge_in_input if augment else torch.ones_like(made.edge_in_input)
         return made.edge_index[:, new], made.edge_weight[new]
 
-    def _by_paper(self, data: Data, from_labels: bool) -> tuple[Tensor, Tensor]:
+    def _by_paper(self, data: Data, augment: bool) -> tuple[Tensor, Tensor]:
         """The strongest edges of the mixture, or of the learned graph where the input has none."""
-        if data.x is None:
-            raise InputError("a learner of the paper's kind needs node features x; got none")
-        checked, adj, latent = self._from_labels(data) if from_labels else self._from_features(data)
-        top_k, share = self.top_k or usual_top_k(checked), self.config.input_weight
+        if data.x is None or not _has_labels(data, MASKS[:2]) or self.use_labels is False:
+            raise InputError(
+                "A learner of the paper's kind needs node features x, labels y, train_mask and "
+                "val_mask. Without them take the learner universal, which needs none."
+            )
+        hidden = check_graph(data)
+        hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
+        result = transfer(hidden, self.learner, self.config)
+        latent, share = result.message_graph
+        adj = result.graph.adj
         if self.mode == "augment":
             share = 0.0
-            if self._keeps_input(data):  # -infinity at an input edge: such an entry is never kept
+            if augment:  # -infinity at an input edge: such an entry is never kept
                 adj, share = adj.with_values(torch.full_like(adj.values, -math.inf)), 0.5
-        edges = strongest_edges(adj, latent, share, top_k, self_loops=False)
+        messages = Messages(adj, latent, share)
+        edges = messages.strongest(self.top_k or usual_top_k(hidden), self_loops=False)
         if self.mode == "augment" and self.config.input_weight == 1:  # a share of nothing
             return edges.pairs[:, :0].cpu(), torch.empty(0)
         return edges.pairs.cpu(), edges.weight.cpu().float()
 
-    def _labels_count(self, data: Data) -> bool:
-        """Whether to train on the labels of ``data``."""
-        if self.use_labels is False:
-            return False
-        y = data.get("y")
-        there = isinstance(y, Tensor) and not bool((y == -1).all())
-        needed = ("train_mask",) if isinstance(self.learner, EvidenceLearner) else MASKS[:2]
-        there = there and all(data.get(name) is not None for name in needed)
-        if self.use_labels and not there:
+
+class AuditEdges(BaseTransform):  # type: ignore[misc]
+    """Drop the edges which are surely false, by :func:`graphglow.audit`.
+
+    ::
+
+        transform = T.Compose([graphglow.AuditEdges(drop=0.1), T.ToUndirected()])
+
+    Args:
+        drop: Edges below this probability of being real are left out.
+        add: Pairs above this probability become edges; 1 adds none.
+        seed: See :func:`graphglow.audit`.
+        device: See :func:`graphglow.audit`.
+    """
+
+    def __init__(
+        self,
+        drop: float = 0.1,
+        add: float = 1.0,
+        *,
+        seed: int = 0,
+        device: Literal["auto", "cpu", "cuda"] = "auto",
+    ) -> None:
+        in_unit_interval("drop", drop)
+        in_unit_interval("add", add)
+        self.drop, self.add, self.seed, self.device = drop, add, seed, device
+
+    def forward(self, data: Data) -> Data:
+        _check_single(data, "AuditEdges")
+        found = audit(data, missing=self.add < 1, seed=self.seed, device=self.device)
+        return found.repaired(self.drop, self.add)
+
+    def __repr__(self) -> str:
+        return f"AuditEdges(drop={self.drop}, add={self.add})"
+
+
+def _check_single(data: Any, name: str) -> None:
+    if isinstance(data, Batch) or not isinstance(data, Data):
+        kind = type(data).__name__
+        raise InputError(f"{name} takes one torch_geometric Data at a time; got {kind}")
+
+
+def _has_labels(data: Data, masks: tuple[str, ...]) -> bool:
+    y = data.get("y")
+    known = isinstance(y, Tensor) and not bool((y == -1).all())
+    return known and all(data.get(name) is not None for name in masks)
+
+
+@dataclass(frozen=True, eq=False)
+class _MaskedAdjacency:
+    """A normalised adjacency whose product is message passing, in a layer that PyG can mask."""
+
+    backbone: str
+    layer: nn.Module
+    edge_index: Tensor
+    edge_weight: Tensor
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        received: Tensor = self.layer(v, self.edge_index, self.edge_weight)
+        return received
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError(
+            "A module needs a backbone that reads the graph by products with its normalised "
+            f"adjacency alone, as gcn does. {self.backbone} reads its {name} too."
+        )
+
+
+class ResultModule(nn.Module):
+    """A trained GNN as a module for PyG's explainers; see :meth:`TransferResult.module`.
+
+    Shapes:
+        x [N, F], edge_index [2, E] both directions, edge_weight [E] or None -> [N, C]
+    """
+
+    def __init__(self, result: "TransferResult") -> None:
+        super().__init__()
+        self.result, self.gnn, self.layer = result, result.gnn, SimpleConv(aggr="sum")
+        with torch.no_grad():  # what cannot be done is refused now
+            self(result.data.x.to(result.device), result.data.edge_index.to(result.device))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        shape = tuple(self.result.data.x.shape)
+        if tuple(x.shape) != shape or bool((edge_index >= shape[0]).any()):
             raise InputError(
-                "use_labels needs labels y, train_mask and val_mask (T.RandomNodeSplit makes the "
-                "masks); got a graph without"
+                f"A module takes the nodes and columns of training, x {shape}, and edges between "
+                f"these nodes; got x {tuple(x.shape)}. result.predict_new takes new nodes."
             )
-        return there
-
-    def _from_labels(self, data: Data) -> tuple[Data, SparseMatrix, Structure]:
-        """The structure of a GNN trained on the training and validation nodes."""
-        hidden = check_graph(data)
-        hidden.y = torch.where(hidden.train_mask | hidden.val_mask, hidden.y, -1)
-        assert isinstance(self.learner, StructureLearner)
-        result = transfer(hidden, self.learner, self.config)
-        latent = result.refinement.latent
-        assert latent is not None  # there is a learner
-        return hidden, result.graph.adj, latent
-
-    @torch.no_grad()
-    def _from_features(self, data: Data) -> tuple[Data, SparseMatrix, Structure]:
-        """The structure of propagated, centred and randomly projected features."""
-        bare = copy.copy(data)
-        for name in ("y", *MASKS):  # not read, not even checked
-            bare.pop(name, None)
-        checked = check_graph(bare, need_labels=False)
-        config, learner = self.config, self.learner
-        assert isinstance(learner, StructureLearner)
-        device = resolve_device(config.device)
-        check_runnable(config, learner, device)
-        num_nodes, num_features = checked.x.shape
-        generator = torch.Generator().manual_seed(config.seed)
-        width = learner.config.embedding_size
-        projection = torch.randn(num_features, width, generator=generator) / math.sqrt(width)
-        pivots = torch.randperm(num_nodes, generator=generator)[: config.num_pivots]
-        adj = normalised_adjacency(checked.edge_index, checked.get("edge_weight"), num_nodes)
-        adj = adj.to(device)
-        with memory_advice(num_nodes, config):
-            z = normalised_features(checked.x).to(device) @ projection.to(device)  # [N, D]
-            if config.encoder == "gcn":
-                for _ in range(config.num_layers):
-                    z = adj @ z
-            frozen = copy.deepcopy(learner).to(device)
-            latent = frozen.structure(
-                z - z.mean(0), pivots.to(device), backend=config.backend, precision=config.precision
-            )
-        return checked, adj, latent
+        edges, weight = remove_self_loops(edge_index, edge_weight)
+        norm = gcn_norm(edges, weight, len(x), dtype=x.dtype)
+        adj: Any = _MaskedAdjacency(self.result.backbone, self.layer, *norm)
+        unread = 0 * (adj @ x).sum(1, keepdim=True)  # gradients of 0 where lambda is 0
+        graph = self.result.graph.with_matrices(x=F.normalize(x, dim=1), adj=adj)
+        scores: Tensor = self.result.scores_on(graph) + unread
+        return scores

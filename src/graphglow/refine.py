@@ -17,9 +17,9 @@ from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stages import stage
 from graphglow.graph import as_graph
+from graphglow.graph.check import without_edges
 from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
-from graphglow.inference.refined_graph import without_edges
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
 from graphglow.training.checkpoint import Parts
@@ -204,8 +204,8 @@ def _closed_form(made: RefinedGraph, data: Data, order: Tensor) -> Accuracies | 
     nodes = (mask & (data.y >= 0)).nonzero()[:, 0]
     if len(nodes) == 0:
         return None
-    first, truth = made.known.second.first, data.y[nodes]
-    given = first.problem.seen[first.channels["aax"].probabilities.argmax(1)].cpu()
+    channels, truth = made.known.channels, data.y[nodes]
+    given = made.graph.seen[channels["aax"].probabilities.argmax(1)].cpu()
     found = made.probabilities.argmax(1).cpu()
     here = order.argsort()[nodes]
     return Accuracies.of(given[here] == truth, found[here] == truth)

@@ -8,7 +8,7 @@ from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.pair_features import GROUPS, RAW, raw_evidence
 from graphglow.auditing.pair_inputs import FOLDS, fold_of, ground_of
 from graphglow.auditing.reference_tables import CONTEXT, EVIDENCE, evidence_of, standing_of
-from graphglow.evidence.problem import problem_of
+from graphglow.graph.graph import known_graph
 from graphglow.linalg.pairs import is_edge
 
 
@@ -24,7 +24,7 @@ def graph(nodes=60, edges=150, *, features=True, labels=True, seed=0):
 
 
 def ground(data):
-    return ground_of(problem_of(data), torch.Generator().manual_seed(0))
+    return ground_of(known_graph(data), torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("features", [True, False])

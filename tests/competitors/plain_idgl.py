@@ -6,7 +6,6 @@ from small_fits import float64, small_data
 from torch.nn import functional
 
 from graphglow.competitors.idgl import IDGL, IDGLAnchorConfig, IDGLConfig
-from graphglow.gnn import Dropout
 from graphglow.graph import check_graph
 
 FLOAT64 = torch.float64
@@ -38,17 +37,8 @@ def graph_with(*, sparse=False, num_nodes=24, **changes):
 
 def built(kind, graph, **changes):
     if kind == "idgl":
-        return IDGL(graph, IDGLConfig(**(SETTINGS | changes))).to(FLOAT64)
-    changes = {"num_anchors": 9} | changes
-    return IDGL(graph, IDGLAnchorConfig(**(SETTINGS | changes))).to(FLOAT64)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def nothing_dropped():
-    return Dropout((0.0,), (seeded(0),))
+        return IDGL.build(graph, IDGLConfig(**(SETTINGS | changes)))
+    return IDGL.build(graph, IDGLAnchorConfig(**(SETTINGS | {"num_anchors": 9} | changes)))
 
 
 def plain_similarity(model, v, heads):
@@ -56,7 +46,7 @@ def plain_similarity(model, v, heads):
     total = 0
     for w in heads:
         unit = functional.normalize(v * w, dim=1, eps=1e-30)
-        total = total + unit @ (unit if model.anchors is None else unit[model.anchors]).T
+        total = total + unit @ unit[model.anchors].T
     mean = total / len(heads)
     return torch.where(mean > model.config.threshold, mean, 0.0)
 
@@ -67,12 +57,16 @@ def row_normalised(a):
 
 def operator(model, a):
     """f(A), or the two steps through the anchors, as an N x N matrix."""
-    return row_normalised(a) if model.anchors is None else row_normalised(a) @ row_normalised(a.T)
+    return (
+        row_normalised(a)
+        if type(model.config) is IDGLConfig
+        else row_normalised(a) @ row_normalised(a.T)
+    )
 
 
 def plain_penalty(model, a):
     c, x = model.config, model.graph.x.to_dense()
-    if model.anchors is not None:
+    if type(model.config) is IDGLAnchorConfig:
         x, a = x[model.anchors], a.T @ row_normalised(a)
     n = len(a)
     smooth = (a * (x[:, None] - x[None, :]).square().sum(-1)).sum()

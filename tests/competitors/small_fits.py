@@ -51,8 +51,12 @@ def relabelled(data, order):
     )
 
 
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
 def shuffled(num_nodes=45):
-    return torch.randperm(num_nodes, generator=torch.Generator().manual_seed(7))
+    return torch.randperm(num_nodes, generator=seeded(7))
 
 
 def has(name, setting):
@@ -68,13 +72,21 @@ def config_of(name, **changes):
 
 def built(name, data, *, dtype=torch.float64, **changes):
     """What the loop trains, before the first step."""
-    graph = prepare(data).to("cpu", dtype)
-    return METHODS[name].build(graph, [config_of(name, **changes)])
+    return METHODS[name].build(prepare(data).to("cpu", dtype), config_of(name, **changes))
 
 
-def all_probabilities(theta):
-    """Of an EdgeProbabilities: [N, N], symmetric."""
-    full = theta.flat.new_zeros(theta.num_nodes, theta.num_nodes)
-    for start, stop, values in theta.blocks(theta.flat):
-        full[start:stop, start:] = values
-    return full + full.T
+def slope_error(parameters, loss, step=1e-6):
+    """The largest relative error of ``loss()``'s gradient, against finite differences."""
+    loss().backward()
+    errors = []
+    for seed, parameter in enumerate(parameters):
+        way = torch.randn(parameter.shape, dtype=parameter.dtype, generator=seeded(seed))
+        values = []
+        with torch.no_grad():
+            for sign in (1, -1):
+                parameter.add_(way, alpha=sign * step)
+                values.append(float(loss()))
+                parameter.sub_(way, alpha=sign * step)
+        found, expected = float((parameter.grad * way).sum()), (values[0] - values[1]) / (2 * step)
+        errors.append(abs(found - expected) / max(abs(expected), 1e-3))
+    return max(errors)

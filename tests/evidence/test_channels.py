@@ -24,8 +24,8 @@ from graphglow.evidence.channels import (
     scored,
     spread_channel,
 )
-from graphglow.evidence.problem import problem_of
 from graphglow.graph import synthetic_graph
+from graphglow.graph.graph import known_graph
 from graphglow.linalg.rows import sparse_rows, unit
 
 ONE = torch.tensor([0])  # the first ridge
@@ -37,7 +37,7 @@ def problem(nodes=40, classes=3, labels=18, width=7, seed=0):
     x = torch.randn(nodes, width, generator=g) + 2 * torch.eye(classes, width)[y]
     edge_index = torch.randint(nodes, (2, 3 * nodes), generator=g)
     mask = torch.arange(nodes) < labels
-    return problem_of(Data(x=x, y=y, edge_index=edge_index, train_mask=mask))
+    return known_graph(Data(x=x, y=y, edge_index=edge_index, train_mask=mask))
 
 
 @pytest.mark.parametrize("solve", [_dual, _primal])
@@ -71,7 +71,7 @@ def test_conjugate_gradients_of_all_ridges_at_once_are_solutions():
 def test_the_link_channel_at_size_is_as_good_as_the_exact_one(monkeypatch):
     data = synthetic_graph(num_nodes=1500, num_features=4, homophily=0.7, average_degree=12)
     data.train_mask = torch.arange(1500) % 2 == 0
-    p = problem_of(data)
+    p = known_graph(data)
     exact = ridge_channel(p, p.neighbours)
     monkeypatch.setitem(MOST_LABELS, "cpu", 100)
     monkeypatch.setattr("graphglow.evidence.channels.NARROW", 100)
@@ -86,7 +86,7 @@ def test_the_link_channel_at_size_is_as_good_as_the_exact_one(monkeypatch):
 def test_few_columns_at_once_change_nothing(monkeypatch, labels):
     data = synthetic_graph(num_nodes=700, num_features=40)
     data.train_mask = torch.arange(700) < labels
-    p = problem_of(data)
+    p = known_graph(data)
     found = []
     for numbers in (2**26, 5000):
         monkeypatch.setitem(BLOCK, "cpu", numbers)
@@ -116,7 +116,7 @@ def test_labelled_nodes_look_like_others_only_if_their_own_label_is_left_out():
     y = torch.randint(2, (300,), generator=g)
     mask = torch.arange(300) < 100
     x = torch.randn(300, 90, generator=g)
-    p = problem_of(Data(x=x, y=y, train_mask=mask, edge_index=torch.empty(2, 0).long()))
+    p = known_graph(Data(x=x, y=y, train_mask=mask, edge_index=torch.empty(2, 0).long()))
     channel = ridge_channel(p, p.features)
     right = channel.probabilities[torch.arange(300), y]
     assert abs(right[:100].mean() - right[100:].mean()) < 0.06
@@ -137,10 +137,10 @@ def test_spread_labels_leave_out_a_nodes_own(labels):
         y=y, train_mask=torch.arange(nodes) < labels, num_nodes=nodes,
         edge_index=torch.randint(nodes, (2, 2000), generator=g),
     )  # fmt: skip
-    before = problem_of(data)
+    before = known_graph(data)
     data.y = y.clone()
     data.y[5] = (y[5] + 1) % 3
-    after = problem_of(data)
+    after = known_graph(data)
     raw = [_spread_rates(p, p.adj)[0][0][5] * p.counts for p in (before, after)]
     if labels == 30:
         torch.testing.assert_close(raw[0] / raw[0].sum(), raw[1] / raw[1].sum())

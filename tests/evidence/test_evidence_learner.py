@@ -111,7 +111,7 @@ def test_awkward_graphs_are_refined(name, trained, learner):
     assert torch.equal(
         refined.edge_index[:, : edges // 2], refined.edge_index[:, edges // 2 :].flip(0)
     )
-    p = refined.predict_proba()
+    p = refined.probabilities
     if name in ("no labels", "an empty mask", "one node", "nothing at all"):
         assert p is None
     else:
@@ -247,7 +247,7 @@ def test_the_shipped_learner_finds_the_classes_of_a_plain_graph():
     data = graph(nodes=150, labels=15)
     refined = EvidenceLearner.load(SHIPPED).refine(data)
     hidden = ~data.train_mask
-    right = refined.predict_proba().argmax(1) == data.y
+    right = refined.probabilities.argmax(1) == data.y
     assert right[hidden].float().mean() > 0.9
     y = data.y[refined.edge_index]
     assert (y[0] == y[1]).float().mean() > 0.8

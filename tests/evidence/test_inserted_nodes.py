@@ -7,9 +7,8 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
-from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import insert
+from graphglow.evidence.new_nodes import FrozenGraph, insert
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.storage import load_tensors, save_tensors
 
@@ -58,8 +57,7 @@ def untrained():
 
 
 def frozen_of(data):
-    learner = untrained()
-    return FrozenGraph.of(learner, learner.refine(data))
+    return FrozenGraph.of(untrained().refine(data))
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphglow.evidence.problem import problem_of
 from graphglow.evidence.views import FIRST, WIDTH, first_views
+from graphglow.graph.graph import known_graph
 from graphglow.linalg.rows import LEFT, low_rank
 
 
@@ -50,7 +50,7 @@ def test_columns_that_are_dropped_are_not_missed(monkeypatch):
     """300 columns that are sums of 40: every cosine is that of 192 columns."""
     g = torch.Generator().manual_seed(0)
     x = torch.randn(400, 40, generator=g) @ torch.randn(40, 300, generator=g)
-    p = problem_of(Data(x=x, edge_index=torch.randint(400, (2, 900), generator=g)))
+    p = known_graph(Data(x=x, edge_index=torch.randint(400, (2, 900), generator=g)))
     found = []
     for left in (LEFT, -1.0):
         monkeypatch.setattr("graphglow.linalg.rows.LEFT", left)

@@ -11,9 +11,9 @@ from graphglow.evidence.pair_features import (
     SECOND_EVIDENCE,
     common_neighbours,
 )
-from graphglow.evidence.problem import problem_of
 from graphglow.evidence.rounds import first_round
 from graphglow.evidence.views import role_view
+from graphglow.graph.graph import known_graph
 from graphglow.linalg.neighbours import SIMILARITIES
 from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed, unit
 
@@ -34,18 +34,18 @@ def test_every_number_is_in_one_group():
 
 
 def test_the_first_round_has_a_number_for_every_name():
-    first = first_round(problem_of(graph()), torch.Generator().manual_seed(0))
+    first = first_round(known_graph(graph()), torch.Generator().manual_seed(0))
     evidence = first.evidence(first.pairs)
     assert evidence.shape == (first.pairs.shape[1], len(FIRST_EVIDENCE))
     assert first.context.shape == (len(FIRST_CONTEXT),)
     assert evidence.isfinite().all()
     assert evidence.abs().max() <= 4
     edge = evidence[:, FIRST_EVIDENCE.index("edge")]
-    assert int(edge.sum()) == len(first.problem.low)  # every input edge is a candidate
+    assert int(edge.sum()) == len(first.graph.low)  # every input edge is a candidate
 
 
 def test_common_neighbours_are_those_of_the_dense_matrix():
-    p = problem_of(graph())
+    p = known_graph(graph())
     dense = (p.neighbours.to_dense() > 0).float()
     u, v = torch.triu_indices(50, 50, 1)
     found = common_neighbours(p, torch.stack([u, v]))
@@ -69,7 +69,7 @@ def test_nearest_is_exact_in_blocks(monkeypatch):
 
 
 def test_candidates_are_each_pair_once():
-    p = problem_of(graph())
+    p = known_graph(graph())
     first = first_round(p, torch.Generator().manual_seed(0))
     assert (first.pairs[0] < first.pairs[1]).all()
     assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
@@ -105,10 +105,10 @@ def test_low_rank_keeps_cosines():
 def test_hubs_are_alike_and_leaves_are_alike():
     star = torch.stack([torch.zeros(20, dtype=torch.int64), torch.arange(1, 21)])
     data = Data(num_nodes=43, edge_index=torch.cat([star, star + 21], 1))  # and one node alone
-    role = role_view(problem_of(data))
+    role = role_view(known_graph(data))
     torch.testing.assert_close(role.norm(dim=1), torch.ones(43))
     cosine = role @ role.T
     torch.testing.assert_close(cosine[0, 21], torch.tensor(1.0))
     torch.testing.assert_close(cosine[1, 40], torch.tensor(1.0))
     assert cosine[0, 1] < 0.5
-    assert role_view(problem_of(Data(num_nodes=3))).shape == (3, 0)
+    assert role_view(known_graph(Data(num_nodes=3))).shape == (3, 0)

@@ -15,9 +15,8 @@ from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import moments
 from graphglow.evidence.predictor import CHANNELS, RESIDUALS, Predictor, stack_channel
 from graphglow.evidence.pretraining import EvidencePretrainConfig, Together, fit_one_cycle
-from graphglow.evidence.problem import problem_of
 from graphglow.evidence.votes import Voter
-from graphglow.graph.graph import normalised_adjacency
+from graphglow.graph.graph import known_graph, normalised_adjacency
 from graphglow.linalg import rows as row_module
 from graphglow.linalg.rows import HiddenLayer, SideBySide, take, times, unit
 
@@ -88,7 +87,7 @@ def test_the_answer_is_the_mean_of_the_members_and_half_of_the_stack():
 
 def test_residuals_are_carried_as_a_plain_loop_carries_them():
     data = graph()
-    problem = problem_of(data)
+    problem = known_graph(data)
     g = torch.Generator().manual_seed(3)
     p = torch.rand(40, 3, generator=g)
     channels = {name: Channel(p / p.sum(1, keepdim=True), torch.zeros(2)) for name in RESIDUALS}
@@ -144,7 +143,7 @@ def test_stack_weights_are_where_a_general_optimizer_finds_them():
 
 def test_a_labelled_node_is_stacked_without_its_own_label():
     data = graph(labels=20)
-    problem = problem_of(data)
+    problem = known_graph(data)
     g = torch.Generator().manual_seed(0)
     p = torch.rand(2, 40, 3, generator=g).softmax(2)
     channels = {str(i): Channel(one, torch.zeros(2)) for i, one in enumerate(p)}
@@ -152,7 +151,7 @@ def test_a_labelled_node_is_stacked_without_its_own_label():
     node = 7
     changed = data.clone()
     changed.y[node] = (data.y[node] + 1) % 3
-    other = copy.copy(problem_of(changed))
+    other = copy.copy(known_graph(changed))
     vars(other).update(prior=problem.prior, counts=problem.counts)  # of which it is a part
     after = stack_channel(other, channels).probabilities
     torch.testing.assert_close(after[node], before[node])
@@ -161,7 +160,7 @@ def test_a_labelled_node_is_stacked_without_its_own_label():
 
 def test_a_community_speaks_without_the_label_of_the_node_itself():
     data = graph()
-    problem = problem_of(data)
+    problem = known_graph(data)
     member = torch.arange(40) % 4
     p = community_channel(problem, [member]).probabilities
     for node in range(40):

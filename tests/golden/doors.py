@@ -61,10 +61,10 @@ def answers(name):
     told = {
         "probabilities": numbers(prediction.probabilities),
         "accuracy": numbers([prediction.accuracy.value]),
-        "node": numbers([part.contribution for part in prediction.explain(5).channels]),
+        "node": numbers([part.value for part in prediction.explain(5).contributions[:-2]]),
         "refined edges": numbers([refined.edge_index.shape[1]]),
         "refined probability": numbers(refined.edge_probability),
-        "pair": numbers([graphglow.explain_pair(data, 3, 17).log_odds]),
+        "pair": numbers([graphglow.explain_pair(data, 3, 17).score]),
     }
     x = torch.empty(1, 0) if data.x is None else data.x[9:10] + 0.01
     new = prediction.predict_new(x, torch.tensor([[nodes, nodes], [2, 9]]))

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.graph import check_graph, training_graph
-from graphglow.inference.refined_graph import without_edges
+from graphglow.graph.check import without_edges
 from graphglow.refine import input_edges
 
 PAIRS = [(0, 1), (1, 2), (2, 3), (3, 0), (1, 0)]

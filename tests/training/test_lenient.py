@@ -41,7 +41,7 @@ def test_an_unknown_setting_is_refused_with_the_nearest(use):
 @pytest.mark.filterwarnings("ignore:.*no split of its own")
 def test_names_paths_and_objects_are_graphs(tmp_path):
     assert graphglow.refine("wine", device="cpu").num_nodes == 178
-    assert graphglow.explain_pair("wine", 0, 1, device="cpu").target == "wine"
+    assert graphglow.explain_pair("wine", 0, 1, device="cpu").facts["target"] == "wine"
     (tmp_path / "p.csv").write_text("\n".join(["id,f", *(f"p{i},{i % 4}" for i in range(12))]))
     (tmp_path / "r.csv").write_text("\n".join(["source,target", "p1,p2", "p3,p4"]))
     assert graphglow.refine(f"{tmp_path / 'p.csv'}+{tmp_path / 'r.csv'}").verdict.startswith(

@@ -16,7 +16,7 @@ import graphglow
 from graphglow.audit import load_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidencePretrainConfig, candidates, pretrain_evidence
-from graphglow.evidence.problem import problem_of
+from graphglow.graph.graph import known_graph
 from graphglow.pretrained import evidence_learner
 from graphglow.training.checkpoint import Parts
 from graphglow.workers.blocks import Blocks
@@ -51,7 +51,7 @@ def data():
 def everything(data, each=candidates.in_turn):
     """Tensors of a refinement, an audit and a pre-trained learner."""
     refined = evidence_learner().refine(data, each=each)
-    audited = load_auditor().examine(problem_of(data), each=each)
+    audited = load_auditor().examine(known_graph(data), each=each)
     learner = pretrain_evidence([data], TINY, each=each)
     found = [getattr(refined, name) for name in REFINED]
     found += [getattr(audited, name) for name in AUDITED]

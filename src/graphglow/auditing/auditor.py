@@ -22,9 +22,9 @@ from graphglow.auditing.reference_tables import (
 )
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import Each, in_turn, pair_blocks
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.scorer import contributions
 from graphglow.evidence.stages import stage
+from graphglow.graph.graph import Graph
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
@@ -168,7 +168,7 @@ class Auditor(nn.Module):
     @torch.no_grad()
     def examine(
         self,
-        problem: Problem,
+        problem: Graph,
         order: Tensor | None = None,
         *,
         seed: int = 0,

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import nearest
 from graphglow.evidence.episodes import neighbourhood
-from graphglow.evidence.problem import feature_rows
+from graphglow.graph.feature_rows import FeatureEncoder
 from graphglow.graph.graph import undirected_edges
 from graphglow.linalg.rows import low_rank, unit
 
@@ -118,7 +118,7 @@ def two_hops(edges: Tensor, nodes: int, count: int, generator: torch.Generator) 
 def near_pairs(data: Data, count: int, generator: torch.Generator) -> Tensor:
     """Random nodes and one of their NEAR nearest by features; random pairs where there are none."""
     nodes = int(data.num_nodes)
-    rows = feature_rows(data.x, nodes, "cpu")
+    rows = FeatureEncoder.fit(data.x, nodes)[0]
     anything = torch.randint(nodes, (2, count), generator=generator)
     if rows is None:
         return anything
@@ -139,7 +139,7 @@ def attack(data: Data, edges: Tensor, count: int, generator: torch.Generator) ->
     nodes = int(data.num_nodes)
     if nodes > ATTACKED:
         raise InputError(f"a graph to attack must have at most {ATTACKED} nodes; got {nodes}")
-    rows = feature_rows(data.x, nodes, "cpu")
+    rows = FeatureEncoder.fit(data.x, nodes)[0]
     x = torch.randn(nodes, 32, generator=generator)
     if rows is not None:
         x = low_rank(rows, 32, generator)[:, :32]

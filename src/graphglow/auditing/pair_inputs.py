@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import ridge_channel
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import WIDTH
+from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import drawn, entries, low_rank, sparse_rows, times, unit
 from graphglow.linalg.sparse import SparseMatrix
 
@@ -38,7 +38,7 @@ class Ground:
         beliefs [N, C], abeliefs = A beliefs; affinity [K, C, C]
     """
 
-    problem: Problem
+    problem: Graph
     degree: Tensor
     x: Tensor
     ax: Tensor
@@ -66,7 +66,7 @@ class Ground:
     def worth(self) -> Tensor:
         """What a neighbour in common counts: 1, by Adamic-Adar, by resource allocation: [N, 3]."""
         share = self.degree.clamp_min(1).reciprocal()
-        return torch.cat([self.problem.worth, share[:, None]], 1)
+        return torch.cat([self.problem.common_neighbour_weights, share[:, None]], 1)
 
     @cached_property
     def ways(self) -> Tensor:
@@ -74,13 +74,13 @@ class Ground:
         return (self.degree * (self.degree - 1)).sum()
 
 
-def ground_of(problem: Problem, generator: torch.Generator) -> Ground:
+def ground_of(problem: Graph, generator: torch.Generator) -> Ground:
     """Prepare a graph; time and memory grow like nodes and edges."""
     return _ground(problem, _beliefs(problem), generator)
 
 
 @stage("views")
-def _ground(problem: Problem, beliefs: Tensor, generator: torch.Generator) -> Ground:
+def _ground(problem: Graph, beliefs: Tensor, generator: torch.Generator) -> Ground:
     low, high = problem.low.long(), problem.high.long()
     links, degree = problem.links, problem.degree
     edge_fold = fold_of(low, high)
@@ -153,7 +153,7 @@ def _by_fold(rows: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def _spectra(problem: Problem, fold: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+def _spectra(problem: Graph, fold: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     """Leading eigenvectors of ``(D + tau)^-1/2 A (D + tau)^-1/2`` without each fold's edges.
 
     Columns are scaled by the root of the eigenvalue's size, so that the signed product of two rows
@@ -196,7 +196,7 @@ def _chosen(links: SparseMatrix) -> Tensor:
     return chosen
 
 
-def _beliefs(problem: Problem) -> Tensor:
+def _beliefs(problem: Graph) -> Tensor:
     """Classes by labels, and where there are none by features alone: [N, C]; C = 0 without."""
     if len(problem.seen) < 2:
         return torch.zeros(problem.num_nodes, 0, device=problem.device)

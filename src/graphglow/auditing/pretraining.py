@@ -25,8 +25,8 @@ from graphglow.auditing.reference_tables import evidence_of, pairs_without_edge,
 from graphglow.checks import at_least, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.pretraining import fit_one_cycle
-from graphglow.evidence.problem import problem_of
 from graphglow.evidence.random_graphs import random_graph
+from graphglow.graph.graph import known_graph
 from graphglow.linalg.pairs import is_edge
 from graphglow.storage import load_tensors, save_tensors
 
@@ -143,7 +143,7 @@ def lesson_of(source: Data | None, number: int, config: AuditPretrainConfig) -> 
     count, nodes = episode.data.edge_index.shape[1], int(episode.data.num_nodes)
     if count < FEWEST:
         return None
-    ground = ground_of(problem_of(episode.data), generator)
+    ground = ground_of(known_graph(episode.data), generator)
     standing = standing_of(ground, generator)
 
     def some(pairs: Tensor, wanted: int) -> Tensor:

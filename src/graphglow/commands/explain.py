@@ -1,6 +1,5 @@
 """``graphglow explain``: who carried a node's class, or which evidence speaks about a pair."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -8,9 +7,9 @@ from graphglow.commands import flags
 from graphglow.commands.files import check_output
 from graphglow.commands.terminal import print_json, say, waiting
 from graphglow.errors import InputError
-from graphglow.inference.explain import Explanation
-from graphglow.inference.explain_pair import PairExplanation, explain_pair
+from graphglow.explain import Explanation, explain_pair
 from graphglow.pretrained import UNIVERSAL, learner_file
+from graphglow.report import PAGES
 from graphglow.settings import Device
 from graphglow.training import TransferResult
 
@@ -81,7 +80,9 @@ def explain(  # noqa: D417 (flags.py says the rest)
     if result and (named := flags.differing({"learner": learner} | vars(reading), plain)):
         raise InputError(f"--result has its own settings and must come without {named}; got both")
     inputs = (result, target, learner_file(learner), reading.split_file, nodes, edges)
-    out = _checked(out, inputs, overwrite=overwrite, charts=node is not None)
+    if out is not None:
+        suffixes = (*PAGES, ".csv", ".parquet")
+        out = check_output(out, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
     trained = None if result is None else TransferResult.load(result.expanduser())
     if trained and nodes:
         with waiting("predicting"):
@@ -108,33 +109,11 @@ def explain(  # noqa: D417 (flags.py says the rest)
     _tell(decision, out, json=json)
 
 
-def _checked(
-    out: Path | None, inputs: tuple[object, ...], *, overwrite: bool, charts: bool
-) -> Path | None:
-    """The file to write, tried before any work."""
-    from graphglow.report.page import PAGES, require_plotly
-
-    if out is None:
-        return None
-    suffixes = (*PAGES, ".csv", ".parquet")
-    out = check_output(out, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
-    if charts and out.suffix.lower() in PAGES:
-        require_plotly()
-    return out
-
-
-def _tell(why: Explanation | PairExplanation, out: Path | None, *, json: bool) -> None:
-    from graphglow.report import write_explanation, write_pair_explanation
-
-    facts = {"command": "explain", **asdict(why), "out": out}
-    if isinstance(why, PairExplanation):
-        facts["text"] = why.summary()
-        if out is not None:
-            write_pair_explanation(why, out)
-    elif out is not None:
-        write_explanation(why, out)
+def _tell(why: Explanation, out: Path | None, *, json: bool) -> None:
+    if out is not None:
+        why.write(out)
     if json:
-        print_json(facts)
+        print_json({"command": "explain", **why.to_dict(), "out": out})
         return
     say(why.text())
     if out is not None:

@@ -1,19 +1,17 @@
 """CPGNN: beliefs from the features, passed along edges through a learned class compatibility."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from graphglow.checks import at_least, one_of, rate
-from graphglow.competitors.method import GNN_SPACE, Method, Model, ModelTask, of_model
+from graphglow.competitors.method import GNN_SPACE, Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import RunConfig
-from graphglow.training.adam import Adam
-from graphglow.training.loop import Replay
 
 Estimator = Literal["mlp", "cheb"]
 Adjacency = Literal["raw", "symmetric", "mean"]
@@ -62,9 +60,7 @@ class BeliefEstimator(nn.Module):
 
     ChebNet (Defferrard et al., NeurIPS 2016): X * W is sum_k T_k(L~) X W_k, k = 0 .. 2, with
     L~ = 2 L / lambda_max - I and L = I - D^-1/2 A D^-1/2. The largest eigenvalue is replaced by its
-    bound, 2, so that L~ = -D^-1/2 A D^-1/2. The polynomials, 1, L~ and 2 L~^2 - 1, are summed by
-    Clenshaw's rule on X W_k, which is narrower than X; the W_k stand side by side, so that X is
-    read once.
+    bound, 2, so that L~ = -D^-1/2 A D^-1/2. The W_k stand side by side, so that X is read once.
     """
 
     def __init__(self, graph: Graph, config: CPGNNConfig, generator: torch.Generator) -> None:
@@ -87,7 +83,7 @@ class BeliefEstimator(nn.Module):
         return self._mix(hidden @ self.weight_out) + self.bias_out
 
     def _mix(self, products: Tensor) -> Tensor:
-        """sum_k T_k(L~) v_k of the columns v_k that W_k made."""
+        """sum_k T_k(L~) v_k of the columns v_k that W_k made: v_0 + L~ (v_1 + 2 L~ v_2) - v_2."""
         if self.operator is None:
             return products
         v0, v1, v2 = products.chunk(3, dim=1)
@@ -101,8 +97,9 @@ class CPGNN(Model):
     edges through the centred compatibility H_bar = H - 1/C of the classes:
     B_k = B0 + A B_{k-1} H_bar for k = 1 .. K; the prediction is softmax(B_K). The loss is the
     cross-entropy of softmax(B_K), plus eta times that of B_p, plus Phi(H_bar), which keeps the
-    row sums at zero. H starts as the Sinkhorn-Knopp scaling of Y^T A B~, where Y has the training
-    labels and B~ is Y on the training nodes and B_p on the others, and is trained along.
+    row sums at zero. The estimator is trained alone first; then H starts as the Sinkhorn-Knopp
+    scaling of Y^T A B~, where Y has the training labels and B~ is Y on the training nodes and B_p
+    on the others, and is trained along.
 
     Differs from the paper: A is D^-1/2 A D^-1/2 unless the config says raw, but the counts behind
     H are of the raw A; the estimator's L2 penalty is not scaled by eta; edge weights are not read;
@@ -112,31 +109,40 @@ class CPGNN(Model):
         compatibility [C, C] is H_bar, zero before :meth:`start_compatibility`
     """
 
+    capturable = False  # its first step differs from the others
+    config: CPGNNConfig
+
     def __init__(self, graph: Graph, config: CPGNNConfig) -> None:
         super().__init__(graph, config)
-        self.steps, self.co_training = config.propagations, config.co_training
-        generator = torch.Generator().manual_seed(config.seed)
-        self.estimator = BeliefEstimator(graph, config, generator)
+        self.estimator = BeliefEstimator(graph, config, self.start)
         self.compatibility = vector(graph.num_classes, graph.num_classes)
         self.weighing = weighted_neighbours(graph, config.adjacency)
+        self.pretrained = False
 
     def propagate(self, prior: Tensor) -> Tensor:
         """Final logits from the estimator's: [N, C] -> [N, C]."""
         start = prior.softmax(-1) - 1 / prior.shape[-1]
         beliefs = start
-        for _ in range(self.steps):
+        for _ in range(self.config.propagations):
             beliefs = start + self.weighing @ (beliefs @ self.compatibility)
         return beliefs
 
-    def loss(self, dropout: Dropout) -> Tensor:
-        prior = self.estimator(dropout)
-        loss = self.training_loss(self.propagate(prior)) + row_sum_penalty(self.compatibility)
-        if self.co_training > 0:
-            loss = loss + self.co_training * self.training_loss(prior)
-        return loss
+    def forward(self, dropout: Dropout | None) -> Tensor:
+        return self.propagate(self.estimator(dropout))
 
-    def logits(self) -> Tensor:
-        return self.propagate(self.estimator(None))
+    def loss(self) -> Tensor:
+        prior, eta = self.estimator(self.dropout), self.config.co_training
+        loss = self.training_loss(self.propagate(prior)) + row_sum_penalty(self.compatibility)
+        return loss + eta * self.training_loss(prior) if eta > 0 else loss
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        """Pre-train before the first step, within the clock; Adam goes on from there."""
+        if not self.pretrained:
+            for _ in range(self.config.pretrain_epochs):
+                self.descend(self.training_loss(self.estimator(self.dropout)))
+            self.start_compatibility()
+            self.pretrained = True
+        return super().train_step()
 
     @torch.no_grad()
     def start_compatibility(self) -> None:
@@ -144,42 +150,10 @@ class CPGNN(Model):
         counts = class_pairs(self.graph, self.estimator(None).softmax(-1))
         self.compatibility.copy_(sinkhorn(counts) - 1 / self.graph.num_classes)
 
-    def optimizers(self, config: RunConfig) -> list[Adam]:
-        """One for the estimator, which has the L2 penalty, and one for H_bar, which has none."""
-        learning_rate = config.learning_rate
-        estimator = Adam(self.estimator.parameters(), learning_rate, config.weight_decay)
-        return [estimator, Adam([self.compatibility], learning_rate)]
-
-
-class CPGNNTask(ModelTask):
-    """CPGNN in training: the first step pre-trains the estimator and sets H_bar, within the clock.
-
-    The estimator's Adam goes on from where pre-training left it. On a GPU pre-training is a CUDA
-    graph of its own; the loop does not record its own first step (see :class:`Replay`).
-    """
-
-    model: CPGNN
-
-    def __init__(self, model: CPGNN, config: CPGNNConfig) -> None:
-        super().__init__(model, config)
-        self.pretrain_epochs = config.pretrain_epochs
-        self.pretrained = False
-
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        if not self.pretrained:
-            replay = Replay(self.generators, self.graph.y.device, enabled=self.capture)
-            for _ in range(self.pretrain_epochs):
-                replay(self._pretrain_step)
-            self.model.start_compatibility()
-            self.pretrained = True
-        return super().train_step()
-
-    def _pretrain_step(self) -> None:
-        optimizer, _ = self.optimizers
-        optimizer.zero_grad()
-        loss = self.model.training_loss(self.model.estimator(self.dropout))
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """H_bar has no L2 penalty."""
+        compatibility = {"params": [self.compatibility], "weight_decay": 0.0}
+        return [{"params": list(self.estimator.parameters())}, compatibility]
 
 
 def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
@@ -223,11 +197,11 @@ def row_sum_penalty(compatibility: Tensor) -> Tensor:
 
 
 METHOD = Method(
-    "gnn",
-    "CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
-    CPGNNConfig,
-    of_model(CPGNN, CPGNNTask),
-    {
+    family="gnn",
+    summary="CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
+    config=CPGNNConfig,
+    build=CPGNN.build,
+    space={
         **GNN_SPACE,
         "estimator": get_args(Estimator),
         "propagations": (1, 2),

@@ -2,25 +2,19 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from graphglow.checks import at_least, in_unit_interval, number, rate
-from graphglow.competitors.feature_similarity import FeatureSimilarity, cut_similarity
-from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space, of_model
+from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space
 from graphglow.errors import InputError
-from graphglow.gnn import Dropout, drop_features, glorot
+from graphglow.gnn import Dropout, drop, drop_features, glorot
 from graphglow.graph import Graph
+from graphglow.linalg.sparse import SparseMatrix
 from graphglow.ops import EPS
 from graphglow.ops.embeddings import unit_heads
 from graphglow.settings import RunConfig
-
-KEPT_ENTRIES = 200_000_000
-"""Learned graphs are kept for the backward pass up to this many entries in all (800 MB in float32);
-beyond, each is made again there: a third more work, and T times less memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +57,6 @@ class IDGLConfig(RunConfig):
         for name in ("threshold", "smoothness", "connectivity", "sparsity", "tolerance"):
             rate(name, getattr(self, name))
 
-    @property
-    def cut(self) -> float:
-        """Epsilon; from 1 on, out of reach of a cosine that rounding made larger than 1."""
-        return self.threshold if self.threshold < 1 else self.threshold + 1
-
 
 @dataclass(frozen=True, kw_only=True)
 class IDGLAnchorConfig(IDGLConfig):
@@ -81,29 +70,6 @@ class IDGLAnchorConfig(IDGLConfig):
         at_least("num_anchors", self.num_anchors, 1)
 
 
-def penalty(graph: Tensor, inverse: Tensor, distances: Tensor | None, config: IDGLConfig) -> Tensor:
-    """L_G: alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
-
-    ``inverse`` is 1 / (A 1); ``distances`` are d, of the features; None where alpha is 0.
-    """
-    n = len(inverse)
-    total = inverse.new_zeros(())
-    if distances is not None:  # row by row: no third matrix is made
-        inner = torch.bmm(graph[:, None], distances[:, :, None]).sum()
-        total = total + config.smoothness / (2 * n * n) * inner
-    if config.connectivity > 0:
-        total = total + config.connectivity / n * inverse.log().sum()
-    if config.sparsity > 0:
-        total = total + config.sparsity / (n * n) * squared(graph)
-    return total
-
-
-def squared(weights: Tensor) -> Tensor:
-    """|A|_F^2."""
-    norm: Tensor = torch.linalg.vector_norm(weights)
-    return norm.square()
-
-
 class LearnedGraph:
     """A [N, N], symmetric, with the inverses of its row sums [N, 1] (clamped at EPS)."""
 
@@ -115,7 +81,7 @@ class LearnedGraph:
         """f(A) v, f the row normalisation: [N, F] -> [N, F]."""
         return (self.weights @ v) * self.inverse
 
-    def penalty(self, distances: Tensor | None, config: IDGLConfig) -> Tensor:
+    def penalty(self, distances: Tensor, config: IDGLConfig) -> Tensor:
         """L_G of A."""
         return penalty(self.weights, self.inverse, distances, config)
 
@@ -137,21 +103,25 @@ class AnchorGraph(LearnedGraph):
         at_anchors = (self.weights.T @ v) * self.inverse_columns  # [s, F]
         return (self.weights @ at_anchors) * self.inverse
 
-    def penalty(self, distances: Tensor | None, config: IDGLConfig) -> Tensor:
+    def penalty(self, distances: Tensor, config: IDGLConfig) -> Tensor:
         """L_G of the anchors' graph R^T Delta^-1 R [s, s], whose row sums are Lambda."""
-        graph = self.weights
-        if config.smoothness > 0 or config.sparsity > 0:
-            graph = self.weights.T @ (self.weights * self.inverse)
+        graph = self.weights.T @ (self.weights * self.inverse)
         return penalty(graph, self.inverse_columns, distances, config)
 
 
-class Round(NamedTuple):
-    """Step t of the refinement, as the loss sees it."""
+def penalty(graph: Tensor, inverse: Tensor, distances: Tensor, config: IDGLConfig) -> Tensor:
+    """L_G: alpha/(2n^2) sum A_ij d_ij - beta/n 1.log(A 1) + gamma/n^2 |A|_F^2 of A [n, n]: [].
 
-    logits: Tensor
-    penalty: Tensor
-    active: Tensor | None
-    """Whether the step counts; None if it does for certain."""
+    ``inverse`` is 1 / (A 1); ``distances`` d_ij = |x_i - x_j|^2 are of the features.
+    """
+    n, total = len(graph), graph.new_zeros(())
+    if config.smoothness > 0:
+        total = total + config.smoothness / (2 * n * n) * (graph * distances).sum()
+    if config.connectivity > 0:
+        total = total + config.connectivity / n * inverse.log().sum()
+    if config.sparsity > 0:
+        total = total + config.sparsity / (n * n) * graph.square().sum()
+    return total
 
 
 class IDGL(Model):
@@ -175,146 +145,115 @@ class IDGL(Model):
     Differs from the paper, or says what it does not: L_0 is D^-1/2 (A + I) D^-1/2, with the
     self-loops that all methods here have. A row without similarity receives zero, and its degree
     counts as EPS in the logarithm. Features are rows of unit length. Dropout is on the features
-    and on Z, which the next graph is learned from. On a GPU all T steps are made and those that do
-    not count are masked, so that an epoch can be recorded: under dropout two steps differ far more
-    than delta allows, so that in training all T count anyway.
+    and on Z, which the next graph is learned from.
 
     Shapes:
-        heads_x [m, D], heads_z [m, hidden]; A [N, N]; R [N, s], anchors [s]
+        heads_x [m, D], heads_z [m, hidden]; A [N, N]; R [N, s], anchors [s], or [N] without
     """
+
+    capturable = False  # when to stop refining is asked on the host
+    config: IDGLConfig
 
     def __init__(self, graph: Graph, config: IDGLConfig) -> None:
         super().__init__(graph, config)
-        self.config = config
-        generator = torch.Generator().manual_seed(config.seed)
-        self.weight_in = glorot(graph.num_features, config.hidden, generator)
-        self.weight_out = glorot(config.hidden, graph.num_classes, generator)
-        self.heads_x = glorot(config.num_heads, graph.num_features, generator)
-        self.heads_z = glorot(config.num_heads, config.hidden, generator)
-        self.anchors, self.latent = None, LearnedGraph
+        self.weight_in = glorot(graph.num_features, config.hidden, self.start)
+        self.weight_out = glorot(config.hidden, graph.num_classes, self.start)
+        self.heads_x = glorot(config.num_heads, graph.num_features, self.start)
+        self.heads_z = glorot(config.num_heads, config.hidden, self.start)
+        self.latent, anchors = LearnedGraph, torch.arange(graph.num_nodes)
         if isinstance(config, IDGLAnchorConfig):
-            order = torch.randperm(graph.num_nodes, generator=generator)
-            self.anchors = order[: config.num_anchors].to(graph.y.device)
+            anchors = torch.randperm(graph.num_nodes, generator=self.start)[: config.num_anchors]
             self.latent = AnchorGraph
-        self.features = FeatureSimilarity(graph.x, self.anchors)
-        self.distances = self.features.distances() if config.smoothness > 0 else None
-        self.wait = graph.y.device.type == "cpu"
-        self.recompute = not keeps_all(graph.num_nodes, config)
+        self.anchors = anchors.to(graph.y.device)
+        self.distances = squared_distances(dense(graph.x)[self.anchors])
 
-    def loss(self, dropout: Dropout) -> Tensor:
-        first, *others = self.rounds(dropout)
-        total = self.training_loss(first.logits) + first.penalty
-        if not others:
-            return total
-        losses = self.training_loss(torch.stack([step.logits for step in others]))  # [T - 1]
-        losses = losses + torch.stack([step.penalty for step in others])
-        one = torch.ones((), dtype=torch.bool, device=total.device)
-        active = torch.stack([one if step.active is None else step.active for step in others])
-        return total + (losses * active).sum() / (1 + active.sum())
+    def loss(self) -> Tensor:
+        metric = replace(self.dropout, rates=(self.config.metric_dropout,))
+        losses = [
+            self.training_loss(logits) + learned.penalty(self.distances, self.config)
+            for logits, learned in self.steps(self.dropout, metric)
+        ]
+        return losses[0] + torch.stack(losses[1:]).sum() / len(losses) if losses[1:] else losses[0]
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        steps = self.rounds(None)
-        logits = next(steps).logits
-        for new, _, active in steps:
-            logits = new if active is None else torch.where(active, new, logits)
+        *_, (logits, _) = self.steps(None, None)
         return logits
 
-    def rounds(self, dropout: Dropout | None) -> Iterator[Round]:
-        """The steps t = 1, 2, .. of one forward pass; on a GPU always all T."""
-        config = self.config
-        compared = dropout and replace(dropout, rates=(config.metric_dropout,))
-        first = self.latent(self.features(self.heads_x, config.cut, compared))  # A^(1)
+    def steps(
+        self, dropout: Dropout | None, metric_dropout: Dropout | None
+    ) -> Iterator[tuple[Tensor, LearnedGraph]]:
+        """Logits [N, C] and A^(t) of the steps t = 1, 2, .. of one forward pass."""
+        config, adj = self.config, self.graph.adj
+        first = learned = self.latent(self.compare_features(metric_dropout))  # A^(1)
+        last, limit = False, config.tolerance * first.weights.detach().square().sum()
         xw = drop_features(self.graph.x, dropout) @ self.weight_in
-        fixed = [self.graph.adj @ xw, first.propagate(xw)]  # the same in all steps, [N, hidden]
-        passed = [*fixed, fixed[1]]
-        z, logits, penalty = self._layers(first, first, passed, _mask(xw, dropout))
-        yield Round(logits, penalty, None)
-        before = first.weights.detach()
-        limit = config.tolerance * squared(before)
-        active: Tensor | None = None
-        for t in range(2, config.refinements + 1):
-            # the mask is drawn here: a step that is made again in the backward pass draws nothing
-            parts = (z, first, xw, fixed, _mask(xw, dropout))
-            if self.recompute and torch.is_grad_enabled():
-                made = checkpoint(
-                    self._next_step, *parts, use_reentrant=False, preserve_rng_state=False
-                )
-            else:
-                made = self._next_step(*parts)
-            z, logits, penalty, weights = made
-            yield Round(logits, penalty, active)
-            if config.tolerance > 0 and t < config.refinements:
-                moving = squared(weights - before) > limit
-                active = moving if active is None else active & moving
-                if self.wait and not bool(active):
-                    return
-            before = weights
+        fixed = adj @ xw, first.propagate(xw)  # the same in all steps, [N, hidden]
+        for t in range(1, config.refinements + 1):
+            z = drop(torch.relu(self.mix(*fixed, learned.propagate(xw))), dropout)
+            v = z @ self.weight_out
+            yield self.mix(adj @ v, first.propagate(v), learned.propagate(v)), learned
+            if last or t == config.refinements:
+                return
+            before, learned = learned, self.latent(self.compare_embeddings(z))
+            change = (learned.weights - before.weights).detach().square().sum()
+            last = config.tolerance > 0 and bool(change <= limit)
 
-    def _next_step(
-        self, z: Tensor, first: LearnedGraph, xw: Tensor, fixed: list[Tensor], mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """From Z^(t-1): Z^(t), logits, L_G and A^(t)."""
-        q = unit_heads(z, self.heads_z)
-        k = q if self.anchors is None else q.index_select(0, self.anchors)
-        learned = self.latent(cut_similarity(q, k, self.config.cut))
-        passed = [*fixed, learned.propagate(xw)]
-        return *self._layers(learned, first, passed, mask), learned.weights.detach()
-
-    def _layers(
-        self, learned: LearnedGraph, first: LearnedGraph, passed: list[Tensor], mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Both layers on M, and L_G; of the first layer the messages are passed already."""
-        z = torch.relu(self._mix(*passed))
-        z = z if mask is None else z * mask
-        v = z @ self.weight_out
-        from_first = first.propagate(v)
-        from_learned = from_first if learned is first else learned.propagate(v)
-        penalty = learned.penalty(self.distances, self.config)
-        return z, self._mix(self.graph.adj @ v, from_first, from_learned), penalty
-
-    def _mix(self, through_input: Tensor, through_first: Tensor, through_learned: Tensor) -> Tensor:
+    def mix(self, through_input: Tensor, through_first: Tensor, through_learned: Tensor) -> Tensor:
         latent = torch.lerp(through_first, through_learned, self.config.structure_momentum)
         return torch.lerp(latent, through_input, self.config.input_weight)
 
+    def compare_features(self, dropout: Dropout | None) -> Tensor:
+        """Cosines of the features with the anchors', cut: [N, s]. Sparse features stay sparse.
 
-def columns_of(num_nodes: int, config: IDGLConfig) -> int:
-    """Of a learned graph: one per node, or per anchor."""
-    return min(getattr(config, "num_anchors", num_nodes), num_nodes)
+        A head's products are X diag(w^2) X^T, over the lengths of both sides.
+        """
+        x = drop_features(self.graph.x, dropout)
+        squares = x.with_values(x.values.square()) if isinstance(x, SparseMatrix) else x.square()
+        keys, tiny = dense(x)[self.anchors].T, torch.finfo(self.heads_x.dtype).tiny  # [D, s]
+        total = keys.new_zeros(self.graph.num_nodes, len(self.anchors))
+        for weight in self.heads_x.square()[:, :, None]:  # [D, 1]
+            length = squares @ weight  # squared, [N, 1]
+            inverse = length.clamp_min(tiny).rsqrt().masked_fill(length < tiny, 0)
+            total = total + inverse * (x @ (weight * keys * inverse[self.anchors].T))
+        return self.cut(total / len(self.heads_x))
+
+    def compare_embeddings(self, z: Tensor) -> Tensor:
+        """The same of embeddings: [N, hidden] -> [N, s]."""
+        unit = unit_heads(z, self.heads_z)
+        return self.cut(unit @ unit[self.anchors].T)
+
+    def cut(self, similarity: Tensor) -> Tensor:
+        """Zero where it is at most epsilon; everything if that is 1, also a rounded 1 + 1e-7."""
+        threshold = self.config.threshold
+        return similarity.masked_fill(similarity <= threshold + (threshold >= 1), 0)
 
 
-def keeps_all(num_nodes: int, config: IDGLConfig) -> bool:
-    """Whether all learned graphs are kept for the backward pass."""
-    entries = num_nodes * columns_of(num_nodes, config)
-    return entries * (config.refinements - 1) <= KEPT_ENTRIES
+def dense(x: SparseMatrix | Tensor) -> Tensor:
+    return x.to_dense() if isinstance(x, SparseMatrix) else x
 
 
-def _mask(like: Tensor, dropout: Dropout | None) -> Tensor | None:
-    if dropout is None or not any(dropout.rates):
-        return None
-    return dropout.mask(like, tuple(like.shape))
+def squared_distances(x: Tensor) -> Tensor:
+    """|x_i - x_j|^2: [M, D] -> [M, M]."""
+    inner = x @ x.T
+    norms = inner.diagonal().clone()
+    return inner.mul_(-2).add_(norms).add_(norms[:, None]).clamp_min_(0)
 
 
 def memory(graph: Graph, config: IDGLConfig) -> int:
-    """Bytes at the peak of training.
+    """Bytes at the peak of training: matrices of one number per pair of nodes (and anchors).
 
-    There are A^(1) and either all later graphs, or two and their difference where they are made
-    again; then three more for the gradient of A^(1), one use's part of it and its symmetric part.
-    Sparse features need two dense copies of a head's share; dense ones, the weighted unit vectors
-    of all heads. Regularised are the distances, or all that is made of the anchors' graphs.
+    These are A^(t) with the bytes of its cut, a product per head of A^(1), distances, gradients,
+    and of anchors what is made of their own graph; beside them, dense features and embeddings.
     """
-    n, features = graph.num_nodes, graph.num_features
-    columns = columns_of(n, config)
-    kept = config.refinements - 1 if keeps_all(n, config) else min(2, config.refinements)
-    if isinstance(graph.x, Tensor):
-        compared = 3 * n * features * config.num_heads
-    else:
-        compared = 2 * max(n, columns) * features + 6 * config.num_heads * len(graph.x.values)
-    regularised = n * n if config.smoothness > 0 else 0
+    n = graph.num_nodes
+    columns = min(getattr(config, "num_anchors", n), n)
+    matrices = n * columns * (1.5 * config.refinements + config.num_heads + 6)
     if isinstance(config, IDGLAnchorConfig):
-        regularised = columns * (config.refinements + 3) * (n + columns)
+        matrices += columns * (n + 3 * columns) * config.refinements
+    features = 4 * graph.num_features * (n + columns) * config.num_heads
     hidden = n * config.hidden * (config.num_heads * 2 + 8) * config.refinements
-    return 4 * (n * columns * (1 + kept + 3) + compared + regularised + hidden)
+    return int(4 * (matrices + features + hidden))
 
 
 SPACE: Space = {
@@ -332,21 +271,21 @@ SPACE: Space = {
 """Appendix C, and the weight decay that all methods search."""
 
 METHOD = Method(
-    "structure",
-    "IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
-    IDGLConfig,
-    of_model(IDGL),
-    SPACE,
+    family="structure",
+    summary="IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
+    config=IDGLConfig,
+    build=IDGL.build,
+    space=SPACE,
     backbone="gcn",
     memory=memory,
     lighter="idgl-anchor",
 )
 ANCHOR_METHOD = Method(
-    "structure",
-    "IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
-    IDGLAnchorConfig,
-    of_model(IDGL),
-    {**SPACE, "num_anchors": (700, 1000, 1400)},
+    family="structure",
+    summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
+    config=IDGLAnchorConfig,
+    build=IDGL.build,
+    space={**SPACE, "num_anchors": (700, 1000, 1400)},
     backbone="gcn",
     memory=memory,
 )

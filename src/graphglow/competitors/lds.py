@@ -1,26 +1,16 @@
-"""LDS: the graph is learned as one Bernoulli probability per pair of nodes, by bilevel descent.
-
-A GCN with weights w is trained for T steps, w_t+1 = Adam(w_t, dL/dw (w_t, A_t)), on graphs A_t, and
-is then judged by F(w_T, A_T). The hypergradient leads from F back to every possible edge: reverse
-mode carries p = dF/d(w, m, v) back through the steps; each adds p E_t, the part of F that flows
-through its own graph. Two things keep this cheap:
-
-- p times the second derivatives of L is the gradient of one number, the directional derivative
-  of L along p. It is written out (forward over reverse), so that a first-order pass is enough.
-- A enters only by products Y = A V, degrees among them (V = 1). So the gradient with respect to
-  A is a sum of G V^T with G = d/dY: two thin factors, never an N x N matrix.
-"""
+"""LDS: the graph is learned as one Bernoulli probability per pair of nodes, by bilevel descent."""
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from graphglow.checks import at_least, number, step_size
-from graphglow.competitors.edge_probabilities import EdgeProbabilities, block_rows, stored_entries
-from graphglow.competitors.method import SHARED_SPACE, Method, SingleTask
+from graphglow.competitors.edge_probabilities import EdgeProbabilities
+from graphglow.competitors.method import SHARED_SPACE, Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import drop_features
 from graphglow.graph import Graph
@@ -28,202 +18,10 @@ from graphglow.linalg.knn import knn_edges
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.paper.objective import supervised_loss
 from graphglow.settings import RunConfig
-from graphglow.training.adam import BETA_1, BETA_2
 
+BETA_1, BETA_2 = 0.9, 0.999
 EPSILON = 1e-8
 """Added to Adam's squares under the root, where a derivative exists for a gradient of zero too."""
-
-
-class Factors(NamedTuple):
-    """A gradient with respect to A, as ``left @ right.T``: [N, K] each."""
-
-    left: Tensor
-    right: Tensor
-
-
-class Weights(NamedTuple):
-    """Of the GCN: first [D, H], bias [H], second [H, C], last_bias [C]."""
-
-    first: Tensor
-    bias: Tensor
-    second: Tensor
-    last_bias: Tensor
-
-
-class AdamState(NamedTuple):
-    """The weights and Adam's two moments, flat, and the steps done: [S], [S], [S], []."""
-
-    weights: Tensor
-    mean: Tensor
-    square: Tensor
-    done: Tensor
-
-
-class Objective(NamedTuple):
-    """Cross-entropy on nodes [M] with labels [M], and an L2 penalty on the first layer."""
-
-    nodes: Tensor
-    labels: Tensor
-    weight_decay: float = 0.0
-
-
-class Inputs(NamedTuple):
-    """What one pass of the GCN reads beside its weights: graph, features, mask of hidden units."""
-
-    adjacency: SparseMatrix | Tensor
-    features: SparseMatrix | Tensor
-    mask: Tensor | None
-
-
-class InnerStep(NamedTuple):
-    """One update, as the reverse pass needs it."""
-
-    inputs: Inputs
-    before: AdamState
-    gradient: Tensor
-    after: AdamState
-
-
-class Propagation:
-    """V -> D^-1/2 (A + I) D^-1/2 V, which remembers its products with A [N, N], symmetric."""
-
-    def __init__(self, adjacency: SparseMatrix | Tensor, dtype: torch.dtype) -> None:
-        if isinstance(adjacency, SparseMatrix):
-            self.adjacency: SparseMatrix | Tensor = adjacency
-            degree = adjacency.crow.diff().to(dtype)[:, None]
-        else:
-            self.adjacency = adjacency.to(dtype)
-            degree = self.adjacency.sum(1, keepdim=True)  # [N, 1]
-        if torch.is_grad_enabled():
-            degree.requires_grad_()
-        self.scale = (1 + degree).rsqrt()
-        self.products = [(degree, torch.ones_like(degree))]
-
-    def __call__(self, v: Tensor) -> Tensor:
-        v = self.scale * v
-        product = self.adjacency @ v
-        self.products.append((product, v))
-        return self.scale * (product + v)
-
-    def backward(self, value: Tensor, weights: Tensor) -> tuple[Tensor, Factors]:
-        """Differentiate ``value`` with respect to the weights [S], and to A in factors."""
-        outputs = [output for output, _ in self.products]
-        grad, *left = torch.autograd.grad(value, [weights, *outputs])
-        right = [v.detach() for _, v in self.products]
-        return grad, Factors(torch.cat(left, 1), torch.cat(right, 1))
-
-
-def gcn(weights: Weights, propagate: Propagation, xw: Tensor, mask: Tensor | None) -> Tensor:
-    """A two-layer GCN (Kipf and Welling) from X W_1 [N, H] on: [N, C]."""
-    hidden = torch.relu(propagate(xw) + weights.bias)
-    hidden = hidden if mask is None else hidden * mask
-    return propagate(hidden @ weights.second) + weights.last_bias
-
-
-@dataclass(frozen=True, eq=False)
-class Bilevel:
-    """A GCN of D features, H hidden units and C classes, trained on L and judged by F."""
-
-    widths: tuple[int, int, int]
-    inner: Objective
-    """L."""
-    outer: Objective
-    """F."""
-    rate: float
-    """Adam's step size."""
-
-    @property
-    def sizes(self) -> list[int]:
-        d, h, c = self.widths
-        return [d * h, h, h * c, c]
-
-    def unpack(self, flat: Tensor) -> Weights:
-        first, bias, second, last_bias = torch.split(flat, self.sizes)
-        _, h, c = self.widths
-        return Weights(first.view(-1, h), bias, second.view(-1, c), last_bias)
-
-    def loss_and_factors(
-        self, flat: Tensor, inputs: Inputs, objective: Objective
-    ) -> tuple[Tensor, Tensor, Factors]:
-        """The objective, its gradient [S] with respect to the weights, and that to A."""
-        flat = flat.detach().requires_grad_()
-        weights = self.unpack(flat)
-        propagate = Propagation(inputs.adjacency, flat.dtype)
-        logits = gcn(weights, propagate, inputs.features @ weights.first, inputs.mask)
-        value = supervised_loss(logits, objective.nodes, objective.labels)
-        value = value + objective.weight_decay / 2 * weights.first.square().sum()
-        grad, factors = propagate.backward(value, flat)
-        return value.detach(), grad, factors
-
-    def second_order(self, flat: Tensor, along: Tensor, inputs: Inputs) -> tuple[Tensor, Factors]:
-        """``along`` times the derivatives of dL/dw: with respect to w [S], and to A."""
-        flat = flat.detach().requires_grad_()
-        w, d = self.unpack(flat), self.unpack(along)
-        propagate = Propagation(inputs.adjacency, flat.dtype)
-        xw = inputs.features @ torch.cat([w.first, d.first], 1)  # [N, 2H]: value and derivative
-        z, dz = torch.chunk(propagate(xw), 2, dim=1)
-        alive = (z.detach() + w.bias.detach() > 0).to(flat.dtype)
-        alive = alive if inputs.mask is None else alive * inputs.mask
-        h, dh = (z + w.bias) * alive, (dz + d.bias) * alive
-        hw = torch.cat([h @ w.second, dh @ w.second + h @ d.second], 1)  # [N, 2C]
-        nodes, labels, weight_decay = self.inner
-        logits, change = torch.chunk(propagate(hw).index_select(0, nodes), 2, dim=1)
-        p, change = (logits + w.last_bias).softmax(1), change + d.last_bias
-        own = change.gather(1, labels[:, None])
-        value = ((p * change).sum(1, keepdim=True) - own).mean()
-        value = value + weight_decay * (w.first * d.first).sum()
-        return propagate.backward(value, flat)
-
-    def step(self, state: AdamState, inputs: Inputs) -> tuple[Tensor, InnerStep]:
-        """One Adam step on the inner objective; return its value before the step."""
-        value, grad, _ = self.loss_and_factors(state.weights, inputs, self.inner)
-        return value, InnerStep(inputs, state, grad, adam(state, grad, self.rate))
-
-    def hypergradient(self, steps: list[InnerStep], inputs: Inputs) -> Factors:
-        """dF/dA summed over all graphs of these steps and of the outer objective (Algorithm 1).
-
-        With the straight-through estimator, dA/dtheta = I, it is the gradient in theta. Steps
-        before these count as constant (truncation); F is evaluated on ``inputs``.
-        """
-        last = steps[-1].after.weights
-        _, p_weights, factors = self.loss_and_factors(last, inputs, self.outer)
-        p_mean, p_square = torch.zeros_like(p_weights), torch.zeros_like(p_weights)
-        parts = [factors]
-        for step in reversed(steps):
-            p_grad, p_mean, p_square = adam_backward(step, (p_weights, p_mean, p_square), self.rate)
-            change, factors = self.second_order(step.before.weights, p_grad, step.inputs)
-            p_weights = p_weights + change
-            parts.append(factors)
-        return Factors(*(torch.cat(side, 1) for side in zip(*parts, strict=True)))
-
-
-def adam(state: AdamState, grad: Tensor, rate: float) -> AdamState:
-    """Adam with epsilon under the root."""
-    done = state.done + 1
-    mean = torch.lerp(state.mean, grad, 1 - BETA_1)
-    square = torch.lerp(state.square, grad * grad, 1 - BETA_2)
-    first, second = _corrections(done, grad.dtype)
-    step = rate * (mean / first) / (square / second + EPSILON).sqrt()
-    return AdamState(state.weights - step, mean, square, done)
-
-
-def adam_backward(
-    step: InnerStep, p: tuple[Tensor, Tensor, Tensor], rate: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """From dF/d(w, m, v) after a step to dF/d(gradient, m, v) before it."""
-    p_weights, p_mean, p_square = p
-    first, second = _corrections(step.after.done, p_weights.dtype)
-    root = (step.after.square / second + EPSILON).sqrt()
-    scaled = rate * p_weights / (first * root)
-    p_mean = p_mean - scaled
-    p_square = p_square + scaled * step.after.mean / (2 * second * root * root)
-    p_grad = (1 - BETA_1) * p_mean + 2 * (1 - BETA_2) * step.gradient * p_square
-    return p_grad, BETA_1 * p_mean, BETA_2 * p_square
-
-
-def _corrections(done: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """What Adam divides its moments by after so many steps."""
-    return (1 - BETA_1**done).to(dtype), (1 - BETA_2**done).to(dtype)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,47 +62,180 @@ class LDSConfig(RunConfig):
             raise InputError(f"graph_decay must lie in (0, 1]; got {self.graph_decay}")
 
 
-class LDSTask(SingleTask):
+class Recorded:
+    """A constant matrix: products are differentiable as often as needed, and remembered.
+
+    LDS uses a graph A in products Y = A V only: degrees (V = 1), messages, and the messages of
+    backward passes. So a gradient with respect to A is the sum of (d/dY) V^T over its products,
+    two thin factors, and no gradient of size N x N is ever made.
+    """
+
+    def __init__(self, matrix: SparseMatrix | Tensor, transpose: "Recorded | None" = None) -> None:
+        self.matrix, self.transpose = matrix, transpose or self
+        self.products: list[tuple[Tensor, Tensor]] = []
+
+    @classmethod
+    def features(cls, x: SparseMatrix | Tensor) -> "Recorded":
+        matrix = cls(x)
+        matrix.transpose = cls(_transposed(x), matrix)
+        return matrix
+
+    def __matmul__(self, v: Tensor) -> Tensor:
+        product: Tensor = _Product.apply(self, v)  # type: ignore[no-untyped-call]
+        if torch.is_grad_enabled():
+            self.products.append((product, v))
+        return product
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, recorded: Recorded, v: Tensor) -> Tensor:
+        ctx.transpose = recorded.transpose
+        return recorded.matrix @ v
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.transpose @ grads[0]
+
+
+def _transposed(x: SparseMatrix | Tensor) -> SparseMatrix | Tensor:
+    """[N, D] -> [D, N], only to multiply with."""
+    if isinstance(x, Tensor):
+        return x.T
+    assert x.order is not None
+    shape, values = (x.shape[1], x.shape[0]), x.values.index_select(0, x.order)
+    return SparseMatrix(x.crow_t, x.col_t, values, x.crow, x.col, None, shape)
+
+
+class Inputs(NamedTuple):
+    """What one pass of the GCN reads beside its weights: graph, features, mask of hidden units."""
+
+    graph: Recorded
+    features: Recorded
+    mask: Tensor | None
+
+
+class GCN(NamedTuple):
+    """The two-layer GCN of Kipf and Welling, as a function of its weights in one vector [S]."""
+
+    features: int
+    hidden: int
+    classes: int
+
+    def unpack(self, flat: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """First matrix [D, H], its bias [H], second matrix [H, C], its bias [C]: views."""
+        d, h, c = self
+        first, bias, second, last_bias = torch.split(flat, [d * h, h, h * c, c])
+        return first.view(d, h), bias, second.view(h, c), last_bias
+
+    def first_weights(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Glorot's uniform weights, and biases of zero: [S], where the generator is."""
+        d, h, c = self
+        flat = torch.zeros(d * h + h + h * c + c, dtype=dtype, device=generator.device)
+        first, _, second, _ = self.unpack(flat)
+        for matrix in (first, second):
+            bound = math.sqrt(6 / sum(matrix.shape))
+            matrix.uniform_(-bound, bound, generator=generator)
+        return flat
+
+    def logits(self, flat: Tensor, inputs: Inputs) -> Tensor:
+        """Logits on D^-1/2 (A + I) D^-1/2: [N, C]."""
+        first, bias, second, last_bias = self.unpack(flat)
+        degree = inputs.graph @ flat.new_ones(inputs.graph.matrix.shape[0], 1)
+        if torch.is_grad_enabled():
+            degree.requires_grad_()
+        scale = (1 + degree).rsqrt()
+
+        def propagate(v: Tensor) -> Tensor:
+            v = scale * v
+            return scale * (inputs.graph @ v + v)
+
+        hidden = torch.relu(propagate(inputs.features @ first) + bias)
+        hidden = hidden if inputs.mask is None else hidden * inputs.mask
+        return propagate(hidden @ second) + last_bias
+
+
+class Adam(NamedTuple):
+    """The weights and Adam's two moments, [S] each, and the steps done."""
+
+    weights: Tensor
+    mean: Tensor
+    square: Tensor
+    done: int = 0
+
+    def step(self, grad: Tensor, rate: float) -> "Adam":
+        """One step; a function that can be differentiated, with epsilon under the root."""
+        done = self.done + 1
+        mean = torch.lerp(self.mean, grad, 1 - BETA_1)
+        square = torch.lerp(self.square, grad * grad, 1 - BETA_2)
+        root = (square / (1 - BETA_2**done) + EPSILON).sqrt()
+        return Adam(self.weights - rate * (mean / (1 - BETA_1**done)) / root, mean, square, done)
+
+
+def train(
+    state: Adam, loss: Callable[[Tensor, Inputs], Tensor], inputs: Iterable[Inputs], rate: float
+) -> tuple[Adam, list[Tensor]]:
+    """Adam on ``loss``, a step for each of ``inputs``; return the losses before each step too.
+
+    All steps stay in the autograd graph, from the weights of ``state`` on.
+    """
+    state = state._replace(weights=state.weights.detach().requires_grad_())
+    losses = []
+    for one in inputs:
+        losses.append(loss(state.weights, one))
+        (grad,) = torch.autograd.grad(losses[-1], state.weights, create_graph=True)
+        state = state.step(grad, rate)
+    return state, losses
+
+
+def gradient_factors(value: Tensor, graphs: Iterable[Recorded]) -> tuple[Tensor, Tensor]:
+    """D value / dA summed over all graphs A, as ``left @ right.T``: [N, K] each."""
+    products = [product for graph in graphs for product in graph.products]
+    left = torch.autograd.grad(value, [product for product, _ in products])
+    return torch.cat(left, 1), torch.cat([v.detach() for _, v in products], 1)
+
+
+class LDS(Model):
     """Learning Discrete Structures for Graph Neural Networks (Franceschi et al., ICML 2019).
 
     min over theta of E_A~Ber(theta) F(w_theta, A), where w_theta trains a GCN on E_A~Ber(theta)
     L(w, A): L is the loss on the training nodes, F that on one half of the validation nodes. Every
-    step of w draws a graph; after tau of them theta takes a step along the hypergradient
-    (:meth:`Bilevel.hypergradient`) and is projected to [0, 1]. The other half of
-    the validation nodes chooses the epoch: ``graph.val`` is that half. A prediction is the mean
-    over S graphs, the same random numbers every time; its logarithm stands for logits.
+    step of w (Adam) draws a graph. After tau of them theta takes a step along the hypergradient and
+    is projected to [0, 1]: dF/dA, back through these tau steps and summed over their graphs and
+    that of F, stands for dF/dtheta (straight-through); steps before count as constant (truncation).
+    The other half of the validation nodes chooses the epoch: ``graph.val`` is that half. A
+    prediction is the mean over S graphs, the same random numbers every time; its logarithm stands
+    for logits.
 
     Where the code differs from the paper: the S graphs are drawn with one shifted set of numbers
-    (:meth:`EdgeProbabilities.fixed_draws`); Adam's epsilon
-    stands under the root, as its derivative must exist; F is judged on one further draw, without
-    dropout; whether the GCN is to start anew is asked before a window of tau steps, so that none
-    spans two starts; the weights of the best epoch are kept with theta, and not trained again.
+    (:meth:`EdgeProbabilities.fixed_draws`); Adam's epsilon stands under the root, as its derivative
+    must exist; F is judged on one further draw, without dropout; whether the GCN is to start anew
+    is asked before a window of tau steps, so that none spans two starts; the weights of the best
+    epoch are kept with theta, and not trained again.
     """
 
+    capturable = False
+    config: LDSConfig
+
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
-        learn, stop = validation_halves(graph, config.seed)
-        super().__init__(graph.with_labels(val=stop), config)
-        self.config = config
+        self.learn, stop = validation_halves(graph, config.seed)
+        super().__init__(replace(graph, val=stop), config)
         device, dtype = graph.y.device, graph.adj.values.dtype
-        self.bilevel = Bilevel(
-            (graph.num_features, config.hidden, graph.num_classes),
-            inner=Objective(graph.train, graph.y[graph.train], config.weight_decay),
-            outer=Objective(learn, graph.y[learn]),
-            rate=config.learning_rate,
-        )
-        start = torch.Generator().manual_seed(config.seed)
-        flat = _first_weights(self.bilevel, start, dtype).to(device)
-        done = torch.zeros((), dtype=torch.float64, device=device)
-        self.state = AdamState(flat, torch.zeros_like(flat), torch.zeros_like(flat), done)
+        self.gcn = GCN(graph.num_features, config.hidden, graph.num_classes)
+        self.state = self.fresh_state(self.start)
         edges = torch.stack(graph.entries)
         if config.knn is not None:
             x = graph.x if isinstance(graph.x, Tensor) else graph.x.to_dense()
             edges = knn_edges(x.cpu(), config.knn).to(device)
         self.theta = EdgeProbabilities(edges, graph.num_nodes, dtype)
-        self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=self.generators[0])
-        self.rate = torch.full((), config.graph_learning_rate, dtype=dtype, device=device)
-        self.lowest = torch.full((), math.inf, dtype=dtype, device=device)
-        self.since = torch.zeros((), dtype=torch.int64, device=device)  # steps since that low
+        self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=self.generator)
+        self.rate = config.graph_learning_rate
+        self.lowest, self.since = math.inf, 0  # of the loss, and the steps since then
+
+    def fresh_state(self, generator: torch.Generator) -> Adam:
+        flat = self.gcn.first_weights(generator, self.graph.adj.values.dtype)
+        flat = flat.to(self.graph.y.device)
+        return Adam(flat, torch.zeros_like(flat), torch.zeros_like(flat))
 
     @property
     def weights(self) -> list[Tensor]:
@@ -312,51 +243,54 @@ class LDSTask(SingleTask):
 
     def train_step(self) -> tuple[Tensor, Tensor]:
         """Take tau steps of w and one of theta; return the mean inner objective."""
-        self._start_anew_where_stuck()
-        steps: list[InnerStep] = []
-        values = []
-        state = AdamState(*(tensor.clone() for tensor in self.state))
-        for _ in range(self.config.window):
-            value, step = self.bilevel.step(state, self._inputs())
-            state = step.after
-            steps.append(step)
-            values.append(value)
-            self.since.add_(1).masked_fill_(value < self.lowest, 0)
-            self.lowest.copy_(torch.minimum(value, self.lowest))
-        for kept, tensor in zip(self.state, state, strict=True):
-            kept.copy_(tensor)
-        judged = Inputs(self.theta.draw(self.generators[0]), self.graph.x, None)
-        left, right = self.bilevel.hypergradient(steps, judged)
+        config = self.config
+        fresh = self.fresh_state(self.generator)  # each epoch: no later draw depends on a start
+        if self.since >= config.inner_patience:
+            self.state.weights.copy_(fresh.weights)
+            self.state = fresh._replace(weights=self.state.weights)
+            self.lowest, self.since = math.inf, 0
+        inputs = [self.drawn_inputs() for _ in range(config.window)]
+        state, losses = train(self.state, self.inner_loss, inputs, config.learning_rate)
+        judged = Inputs(self.drawn_graph(), Recorded.features(self.graph.x), None)
+        outer = supervised_loss(
+            self.gcn.logits(state.weights, judged), self.learn, self.graph.y[self.learn]
+        )
+        left, right = gradient_factors(outer, [one.graph for one in (*inputs, judged)])
         self.theta.descend(left * self.rate, right)
-        self.rate *= self.config.graph_decay
-        return torch.stack(values).mean(), self.one
+        self.rate *= config.graph_decay
+        self.state.weights.copy_(state.weights.detach())
+        moments = state.mean.detach(), state.square.detach()
+        self.state = Adam(self.state.weights, *moments, state.done)
+        values = torch.stack(losses).detach()
+        for loss in values.tolist():
+            self.since = 0 if loss < self.lowest else self.since + 1
+            self.lowest = min(loss, self.lowest)
+        return values.mean(), self.one
+
+    def inner_loss(self, flat: Tensor, inputs: Inputs) -> Tensor:
+        """L: cross-entropy on the training nodes, and an L2 penalty on the first layer."""
+        penalty = self.gcn.unpack(flat)[0].square().sum()
+        loss = self.training_loss(self.gcn.logits(flat, inputs))
+        return loss + self.config.weight_decay / 2 * penalty
+
+    def drawn_graph(self) -> Recorded:
+        return Recorded(self.theta.draw(self.generator))
+
+    def drawn_inputs(self) -> Inputs:
+        """What one inner step draws."""
+        graph, mask = self.drawn_graph(), None
+        if self.config.dropout > 0:
+            mask = self.dropout.mask(self.uniform, (self.graph.num_nodes, self.config.hidden))
+        return Inputs(graph, Recorded.features(drop_features(self.graph.x, self.dropout)), mask)
 
     @torch.no_grad()
     def logits(self) -> Tensor:
         """The logarithm of the mean probabilities over S graphs: [N, C]."""
-        weights = self.bilevel.unpack(self.state.weights)
-        xw = self.graph.x @ weights.first
-        total = xw.new_zeros(self.graph.num_nodes, self.graph.num_classes)
+        features, total = Recorded(self.graph.x), torch.zeros(())
         for sample in self.theta.fixed_draws(self.uniform, self.config.samples):
-            total += gcn(weights, Propagation(sample, xw.dtype), xw, None).softmax(1)
-        return (total / self.config.samples).clamp_min(torch.finfo(xw.dtype).tiny).log()
-
-    def _inputs(self) -> Inputs:
-        """What one inner step draws."""
-        sample = self.theta.draw(self.generators[0])
-        size = (self.graph.num_nodes, self.config.hidden)
-        mask = self.dropout.mask(self.state.weights, size) if self.config.dropout > 0 else None
-        return Inputs(sample, drop_features(self.graph.x, self.dropout), mask)
-
-    @torch.no_grad()
-    def _start_anew_where_stuck(self) -> None:
-        """New weights, moments and low once the inner objective has stopped to fall."""
-        stuck = self.since >= self.config.inner_patience
-        fresh = _first_weights(self.bilevel, self.generators[0], self.rate.dtype)
-        self.state.weights.copy_(torch.where(stuck, fresh, self.state.weights))
-        for tensor in (self.state.mean, self.state.square, self.state.done, self.since):
-            tensor.masked_fill_(stuck, 0)
-        self.lowest.masked_fill_(stuck, math.inf)
+            logits = self.gcn.logits(self.state.weights, Inputs(Recorded(sample), features, None))
+            total = total.to(logits) + logits.softmax(1)
+        return (total / self.config.samples).clamp_min(torch.finfo(total.dtype).tiny).log()
 
 
 def validation_halves(graph: Graph, seed: int) -> tuple[Tensor, Tensor]:
@@ -370,40 +304,23 @@ def validation_halves(graph: Graph, seed: int) -> tuple[Tensor, Tensor]:
     return learn, stop
 
 
-def _first_weights(gcn: Bilevel, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-    """Glorot's uniform weights, and biases of zero: [S], where the generator is."""
-    flat = torch.zeros(sum(gcn.sizes), dtype=dtype, device=generator.device)
-    weights = gcn.unpack(flat)
-    for matrix in (weights.first, weights.second):
-        bound = math.sqrt(6 / sum(matrix.shape))
-        matrix.uniform_(-bound, bound, generator=generator)
-    return flat
-
-
 def memory(graph: Graph, config: LDSConfig) -> int:
-    """Bytes of training's peak.
+    """Bytes at the peak of training.
 
-    Per pair: theta, its best copy, the numbers of the fixed draws, and a copy that is chosen from
-    when an epoch is compared. Then the thin factors, and the drawn graphs: on a GPU one byte per
-    entry each, one of them in float32 at a time, and all temporaries count twice where they are
-    recorded; on a CPU they are sparse, and one byte per entry is allowed for all.
+    Per pair: theta, its best copy, the numbers of the fixed draws, what is drawn or chosen from,
+    and twice as much as one for the drawn graphs. Beside them the thin factors.
     """
-    nodes, size = graph.num_nodes, graph.adj.values.element_size()
-    pairs = size * stored_entries(nodes)
-    factors = 4 * nodes * (2 * (config.hidden + graph.num_classes) + 1) * (config.window + 1)
-    passing = pairs + size * (2 * nodes * block_rows(nodes) + factors)
-    if graph.y.device.type == "cpu":
-        return 3 * pairs + passing + nodes * nodes
-    passing += nodes * nodes * (config.window + 1 + size)
-    return 3 * pairs + passing * (2 if config.capture else 1)
+    n = graph.num_nodes
+    factors = 8 * n * (config.hidden + graph.num_classes + 1) * (config.window + 1)
+    return 4 * (3 * n * n + factors)
 
 
 METHOD = Method(
-    "structure",
-    "LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
-    LDSConfig,
-    lambda graph, configs: LDSTask(graph, *configs),
-    {
+    family="structure",
+    summary="LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
+    config=LDSConfig,
+    build=LDS.build,
+    space={
         "learning_rate": (1e-4, 1e-3, 1e-2, 1e-1),
         "dropout": SHARED_SPACE["dropout"],
         "hidden": (8, 16, 32, 64),

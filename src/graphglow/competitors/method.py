@@ -1,8 +1,9 @@
-"""What a competitor is: a line of the table of methods, and a model with a loss and logits."""
+"""What a competitor is: an entry of METHODS, and a model that the training loop can train."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,6 @@ from graphglow.gnn import Dropout
 from graphglow.graph import Graph
 from graphglow.paper.objective import supervised_loss
 from graphglow.settings import RunConfig
-from graphglow.training.adam import Adam
 from graphglow.training.task import Task
 
 Family = Literal["gnn", "control", "structure", "graphglow"]
@@ -29,107 +29,95 @@ WEIGHT_DECAY = (0.0, 5e-5, 5e-4, 5e-3, 2e-2)
 GNN_SPACE: Space = {**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY}
 """What methods with a hidden layer search at least."""
 
-Build = Callable[[Graph, Sequence[Any]], Task]
-"""From a graph and the configs of one or more runs to what the loop trains."""
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Method:
-    """A competitor."""
+    """A competitor, and what it can do."""
 
     family: Family
     summary: str
     """What it is and where it comes from, in a line."""
     config: type[RunConfig]
-    build: Build
+    build: Callable[[Graph, Any], Task]
+    """From a graph and a config to what the loop trains."""
     space: Space
     """The settings that ``search`` tries, by field of the config: Appendix C where it has them."""
     backbone: str | None = None
     """The GNN inside, if there is one; where the config names one too, by default."""
-    batched: bool = False
-    """Whether several runs can be trained as one program."""
     memory: Callable[[Graph, Any], int] | None = None
-    """The bytes that training takes, estimated from sizes alone, where these grow with N^2."""
+    """The bytes that training takes, estimated from sizes alone, where they grow with N^2."""
     lighter: str | None = None
-    """What to try, in the error, where it does not fit."""
+    """The method to try where that does not fit."""
 
 
-class Model(nn.Module):
-    """A competitor on one graph.
+class Model(nn.Module, Task):
+    """A competitor on one graph, as the loop trains it.
 
     To add one: subclass, give it ``forward(dropout)``, logits [N, C] where dropout is None in
-    evaluation, or a ``loss`` and ``logits`` of its own, and add a line to ``METHODS``. Weights are
-    drawn from a generator seeded with ``config.seed``; what a training step draws comes from
-    ``dropout`` alone, and evaluation draws nothing, or the same every time.
+    evaluation, or a ``loss`` and ``logits`` of its own, and add an entry to ``METHODS``. Initial
+    weights are drawn from ``start``, what a training step draws comes from ``generator``;
+    evaluation draws nothing, or the same every time.
 
-    The graph is on its device already, in the dtype to compute in.
+    Args:
+        graph: On its device already, in the dtype to compute in.
+        config: Settings of the method.
     """
 
-    def __init__(self, graph: Graph, config: RunConfig) -> None:
-        super().__init__()
-        self.graph = graph
+    capturable: ClassVar[bool] = True
+    """Whether a training step never reads from the GPU, so that it can be recorded."""
 
-    def loss(self, dropout: Dropout) -> Tensor:
-        """The training objective, to descend on; of labels it reads the training nodes' only."""
-        return self.training_loss(self(dropout))
-
-    def logits(self) -> Tensor:
-        """Evaluate all nodes: [N, C]. A function of weights and graph."""
-        out: Tensor = self(None)
-        return out
-
-    def optimizers(self, config: RunConfig) -> list[Adam]:
-        """Those that train it: by default one, for all weights."""
-        return [Adam(self.parameters(), config.learning_rate, config.weight_decay)]
-
-    def training_loss(self, logits: Tensor) -> Tensor:
-        """Cross-entropy on the training nodes, of logits [.., N, C]: [..]."""
-        graph = self.graph
-        return supervised_loss(logits, graph.train, graph.y[graph.train])
-
-
-class SingleTask(Task):
-    """One run of a competitor."""
-
-    def __init__(self, graph: Graph, config: RunConfig) -> None:
-        generator = torch.Generator(graph.y.device).manual_seed(config.seed)
-        super().__init__(graph, (generator,), capture=config.capture)
+    def __init__(self, graph: Graph, config: Any) -> None:
+        nn.Module.__init__(self)
+        self.start = torch.Generator().manual_seed(config.seed)
+        self.generator = torch.Generator(graph.y.device).manual_seed(config.seed)
+        capture = config.capture and self.capturable
+        Task.__init__(self, graph, (self.generator,), capture=capture)
+        self.config = config
         self.dropout = Dropout((config.dropout,), self.generators)
         self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
 
+    @classmethod
+    def build(cls, graph: Graph, config: Any) -> "Model":
+        return cls(graph, config).to(graph.y.device, graph.adj.values.dtype)
 
-class ModelTask(SingleTask):
-    """A :class:`Model` in training."""
-
-    def __init__(self, model: Model, config: Any) -> None:
-        super().__init__(model.graph, config)
-        self.model, self.optimizers = model, model.optimizers(config)
-
-    @property
-    def weights(self) -> list[Tensor]:
-        return [optimizer.flat for optimizer in self.optimizers]
-
-    def train_step(self) -> tuple[Tensor, Tensor]:
-        for optimizer in self.optimizers:
-            optimizer.zero_grad()
-        loss = self.model.loss(self.dropout)
-        loss.backward()  # type: ignore[no-untyped-call]
-        for optimizer in self.optimizers:
-            optimizer.step()
-        return loss.detach(), self.one
+    def loss(self) -> Tensor:
+        """The training objective, to descend on; of labels it reads the training nodes' only."""
+        return self.training_loss(self(self.dropout))
 
     @torch.no_grad()
     def logits(self) -> Tensor:
-        return self.model.logits()
+        out: Tensor = self(None)
+        return out
 
+    def training_loss(self, logits: Tensor) -> Tensor:
+        """Cross-entropy on the training nodes, of logits [N, C]."""
+        graph = self.graph
+        return supervised_loss(logits, graph.train, graph.y[graph.train])
 
-def of_model(
-    model: Callable[[Graph, Any], Any], task: Callable[[Any, Any], Task] = ModelTask
-) -> Build:
-    """The ``build`` of a method that is a :class:`Model`."""
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """What Adam trains, and how where that differs from the config: one group by default."""
+        return [{"params": list(self.parameters())}]
 
-    def build(graph: Graph, configs: Sequence[Any]) -> Task:
-        (config,) = configs
-        return task(model(graph, config).to(graph.y.device, graph.adj.values.dtype), config)
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Adam, made once the model is on its device."""
+        return torch.optim.Adam(
+            self.parameter_groups(),
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            capturable=self.graph.y.is_cuda,
+        )
 
-    return build
+    @property
+    def weights(self) -> list[Tensor]:
+        return [parameter.detach().view(-1) for parameter in self.parameters()]
+
+    def train_step(self) -> tuple[Tensor, Tensor]:
+        return self.descend(self.loss()), self.one
+
+    def descend(self, loss: Tensor) -> Tensor:
+        """One step of the optimizer; return the loss before it."""
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()

@@ -11,7 +11,6 @@ Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like Graph
 ``graphglow pretrain --learner.similarity attention``, then ``graphglow transfer``.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from itertools import product
 from typing import Any
@@ -20,7 +19,6 @@ from graphglow.checks import step_size
 from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
 from graphglow.graph import Graph
 from graphglow.paper import StructureLearner
-from graphglow.paper.learner import stack_learners
 from graphglow.settings import (
     Backend,
     Delta,
@@ -127,22 +125,24 @@ def _variant(
 ) -> Method:
     """The learner is trained on the target where the config says how, else fixed."""
 
-    def learner_of(run: VariantConfig) -> StructureLearner:
+    def build(graph: Graph, run: Any) -> Task:
         settings = LearnerConfig(**shared_settings(run), **learner_settings)
-        return StructureLearner(settings, seed=run.seed)
-
-    def build(graph: Graph, configs: Sequence[Any]) -> Task:
-        first, trained = configs[0], None
-        learner = stack_learners([learner_of(each) for each in configs]).to(graph.y.device)
-        if config is TrainedConfig:
-            theta = Adam(learner.parameters(), first.learner_learning_rate)
-            trained = Trained(theta, first.objective)
+        learner, trained = StructureLearner(settings, seed=run.seed).to(graph.y.device), None
+        if isinstance(run, TrainedConfig):
+            theta = Adam(learner.parameters(), run.learner_learning_rate)
+            trained = Trained(theta, run.objective)
         else:
             learner.requires_grad_(False)
-        return GraphTask(graph, learner, first.embedding_size, configs, trained=trained)
+        return GraphTask(graph, learner, run.embedding_size, [run], trained=trained)
 
-    batched = config is not TrainedConfig
-    return Method("graphglow", summary, config, build, space, backbone="gcn", batched=batched)
+    return Method(
+        family="graphglow",
+        summary=summary,
+        config=config,
+        build=build,
+        space=space,
+        backbone="gcn",
+    )
 
 
 VARIANTS: dict[str, Method] = {

@@ -6,15 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.nn import functional as F
 
 from graphglow.checks import at_least, number, rate, step_size
-from graphglow.competitors.method import GNN_SPACE, Method, Model, of_model
+from graphglow.competitors.method import GNN_SPACE, Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
-from graphglow.training.adam import Adam
 
 LEAST = -40.0
 """Below, sigmoid(y) counts as 4e-18: a CPU is slow with numbers near the end of float32."""
@@ -76,22 +75,23 @@ class VGCN(Model):
     far more edges than rho_0 says (0.1 and 0.5: a tenth of all pairs), and training can fail.
 
     Shapes:
-        posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as :func:`unfolding`
+        posterior [M], the logits of rho for all M = N (N - 1) / 2 pairs as :func:`symmetric`
         orders them; edges [E], the pairs that the prior takes for edges; noise [R, M]
     """
 
+    config: VGCNConfig
+
     def __init__(self, graph: Graph, config: VGCNConfig) -> None:
         super().__init__(graph, config)
-        generator = torch.Generator().manual_seed(config.seed)
-        self.config, device = config, graph.y.device
-        self.weight_in = glorot(graph.num_features, config.hidden, generator)
-        self.weight_out = glorot(config.hidden, graph.num_classes, generator)
+        n, device = graph.num_nodes, graph.y.device
+        self.weight_in = glorot(graph.num_features, config.hidden, self.start)
+        self.weight_out = glorot(config.hidden, graph.num_classes, self.start)
         self.bias_in, self.bias_out = vector(config.hidden), vector(graph.num_classes)
-        here, there = graph.entries
-        upper = here < there
-        self.places = unfolding(graph.num_nodes, device)
-        self.edges = self.places[here[upper], there[upper]].long()
-        pairs = torch.empty(graph.num_nodes * (graph.num_nodes - 1) // 2, device=device)
+        target, source = graph.entries
+        upper = target < source
+        places = symmetric(torch.arange(n * (n - 1) // 2, device=device), n)
+        self.edges = places[target[upper], source[upper]]
+        pairs = torch.empty(n * (n - 1) // 2, device=device)
         self.posterior = nn.Parameter(self.prior_logits(pairs))
         # L / tau of every other evaluation draw, in 16 bits: noise needs no more
         rows = -(-config.eval_samples // 2)
@@ -108,7 +108,7 @@ class VGCN(Model):
 
     def forward(self, y: Tensor, dropout: Dropout | None) -> Tensor:
         """The GCN on the graph A = sigmoid(y), y = (alpha + L) / tau: [M] -> [N, C]."""
-        adjacency = unfolded(y.clamp_min(LEAST).sigmoid(), self.places)
+        adjacency = symmetric(y.clamp_min(LEAST).sigmoid(), self.graph.num_nodes)
         scale = (1 + adjacency.sum(1, keepdim=True)).rsqrt()
 
         def propagate(v: Tensor) -> Tensor:
@@ -128,17 +128,17 @@ class VGCN(Model):
         ratio = self.config.prior_temperature / self.config.temperature
         x = drawn * ratio - self.prior_logits(uniform)
         density = (uniform - uniform * uniform).log_()
-        return (2 * functional.softplus(x) - x + density).sum() - len(x) * math.log(ratio)
+        return (2 * F.softplus(x) - x + density).sum() - len(x) * math.log(ratio)
 
-    def loss(self, dropout: Dropout) -> Tensor:
+    def loss(self) -> Tensor:
         weight = self.config.kl_weight / len(self.graph.train)
         eps = torch.finfo(self.posterior.dtype).eps
         losses = []
         for _ in range(self.config.samples):
-            uniform = torch.empty_like(self.posterior).uniform_(generator=dropout.generators[0])
+            uniform = torch.empty_like(self.posterior).uniform_(generator=self.generator)
             uniform.clamp_(eps, 1 - eps)
             drawn = self.posterior + uniform.logit()
-            loss = self.training_loss(self(drawn / self.config.temperature, dropout))
+            loss = self.training_loss(self(drawn / self.config.temperature, self.dropout))
             if weight > 0:
                 loss = loss + weight * self.kl(drawn, uniform)
             losses.append(loss)
@@ -155,61 +155,30 @@ class VGCN(Model):
             draws.append(self(drawn, None).log_softmax(-1))
         return torch.stack(draws).logsumexp(0) - math.log(self.config.eval_samples)
 
-    def optimizers(self, config: RunConfig) -> list[Adam]:
+    def parameter_groups(self) -> list[dict[str, Any]]:
         """The penalty is on the first layer's weights alone; the posterior has its own step."""
         others = [self.weight_out, self.bias_in, self.bias_out]
+        step = self.config.posterior_learning_rate
         return [
-            Adam([self.weight_in], config.learning_rate, config.weight_decay),
-            Adam(others, config.learning_rate),
-            Adam([self.posterior], self.config.posterior_learning_rate),
+            {"params": [self.weight_in]},
+            {"params": others, "weight_decay": 0.0},
+            {"params": [self.posterior], "weight_decay": 0.0, "lr": step},
         ]
 
 
-def unfolding(num_nodes: int, device: torch.device | str) -> Tensor:
-    """Which number of a list of all pairs of nodes stands at each place of the symmetric matrix.
+def symmetric(pairs: Tensor, num_nodes: int) -> Tensor:
+    """The symmetric matrix [N, N], zero on its diagonal, of numbers for all pairs of nodes [M].
 
-    Nodes are cut into two halves of a = N // 2 and b = N - a. The list holds the pairs across as
-    [a, b], then those within as [b - 1, a]: above its diagonal entry (r, c) is the pair (r, c)
-    of the first half, and on and below it the pair (r + 1, c) of the second. So nothing is kept
-    twice, and all is whole matrices. On the diagonal of the result [N, N], which no pair stands
-    for, is 0.
+    Nodes are cut into two halves of a = N // 2 and b = N - a. First come the pairs across, [a, b];
+    then those within, [b - 1, a]: above its diagonal entry (r, c) is the pair (r, c) of the first
+    half, and on and below it the pair (r + 1, c) of the second. So all is whole matrices.
     """
-    a, b = _halves(num_nodes)
-    pairs = torch.arange(num_nodes * (num_nodes - 1) // 2, dtype=torch.int32, device=device)
+    a, b = num_nodes // 2, num_nodes - num_nodes // 2
     across, within = pairs[: a * b].view(a, b), pairs[a * b :].view(b - 1, a)
-    out = pairs.new_zeros(num_nodes, num_nodes)
-    out[:a, a:], out[a:, :a] = across, across.T
-    upper, lower = within.triu(1), within.tril()
-    out[: b - 1, :a] += upper
-    out[:a, : b - 1] += upper.T
-    out[a + 1 :, a : 2 * a] += lower
-    out[a : 2 * a, a + 1 :] += lower.T
-    return out
-
-
-class _Unfold(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, pairs: Tensor, places: Tensor) -> Tensor:
-        return pairs.index_select(0, places.view(-1)).view_as(places).fill_diagonal_(0)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        """Of a pair, the sum at its two places; slices, for an order of sums that is fixed."""
-        both = grads[0] + grads[0].T
-        a, b = _halves(len(both))
-        across = both[:a, a:]
-        within = both[a + 1 :, a : 2 * a].tril() + both[: b - 1, :a].triu(1)
-        return torch.cat([across.flatten(), within.flatten()]), None
-
-
-def unfolded(pairs: Tensor, places: Tensor) -> Tensor:
-    """The symmetric matrix [N, N] of ``pairs`` [M], by the places of :func:`unfolding`."""
-    out: Tensor = _Unfold.apply(pairs, places)  # type: ignore[no-untyped-call]
-    return out
-
-
-def _halves(num_nodes: int) -> tuple[int, int]:
-    return num_nodes // 2, num_nodes - num_nodes // 2
+    first = F.pad(within.triu(1), (0, 0, 0, a - b + 1))
+    second = F.pad(within.tril(), (0, b - a, 1, 0))
+    upper = torch.cat([first + first.T, across], dim=1)
+    return torch.cat([upper, torch.cat([across.T, second + second.T], dim=1)])
 
 
 def _logit(probability: float) -> float:
@@ -217,23 +186,22 @@ def _logit(probability: float) -> float:
 
 
 def memory(graph: Graph, config: VGCNConfig) -> int:
-    """Bytes at training's peak, in its backward pass, counted in numbers per pair of nodes.
+    """Bytes at training's peak, in float32 numbers per pair of nodes.
 
-    Kept are posterior, mean, square and best (4), the places (2), and the evaluation's noise (half
-    a number a row); of each draw A (2), y and its sigmoid (2) and what the KL is made of (3). Then
-    the gradient so far, and of A the draw's own gradient, a part of it and their transposes (8).
+    Kept are posterior, mean, square and best (4) and the evaluation's noise (half a number a row);
+    of each draw A (2), y and its sigmoid (2) and what the KL is made of (3); then gradients and
+    temporary matrices.
     """
     pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
-    kept = 6 + 0.5 * -(-config.eval_samples // 2)
-    return int(4 * pairs * (kept + 7 * config.samples + 9))
+    return int(4 * pairs * (14 + 0.25 * config.eval_samples + 7 * config.samples))
 
 
 METHOD = Method(
-    "structure",
-    "VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
-    VGCNConfig,
-    of_model(VGCN),
-    {
+    family="structure",
+    summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
+    config=VGCNConfig,
+    build=VGCN.build,
+    space={
         **GNN_SPACE,
         "edge_probability": (0.25, 0.5, 0.75, 0.99),
         "temperature": (0.1, 0.5),

@@ -22,8 +22,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.stages import stage
+from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import HiddenLayer, Rows, as_dense, take, times, transposed
 from graphglow.linalg.sparse import SparseMatrix
 
@@ -77,34 +77,34 @@ class Channel:
         return (times(rows, self.weight[1:]) + self.weight[0]).softmax(1).lerp(prior, FLOOR)
 
 
-def absent(problem: Problem) -> Channel:
+def absent(graph: Graph) -> Channel:
     """The channel of a view that is not there: everybody has the class shares."""
-    shares = problem.prior.expand(problem.num_nodes, -1)
-    return Channel(shares, torch.zeros(2, device=problem.device))
+    shares = graph.prior.expand(graph.num_nodes, -1)
+    return Channel(shares, torch.zeros(2, device=graph.device))
 
 
 @stage("channels")
-def ridge_channel(problem: Problem, rows: Rows | None) -> Channel:
+def ridge_channel(graph: Graph, rows: Rows | None) -> Channel:
     """Ridge regression from a view [N, D], by leave-one-out; None or no columns: absent."""
-    if len(problem.seen) < 2 or rows is None or rows.shape[1] == 0:
-        return absent(problem)
-    labels, width = len(problem.labelled), rows.shape[1]
-    one_hot = torch.eye(len(problem.seen), device=problem.device)
-    target = one_hot[problem.classes] - problem.prior  # [L, C] Yc
+    if len(graph.seen) < 2 or rows is None or rows.shape[1] == 0:
+        return absent(graph)
+    labels, width = len(graph.labelled), rows.shape[1]
+    one_hot = torch.eye(len(graph.seen), device=graph.device)
+    target = one_hot[graph.classes] - graph.prior  # [L, C] Yc
     solve = _primal if width < labels else _dual
     many = labels > MOST_LABELS[target.device.type] and width > NARROW
     if many and isinstance(rows, SparseMatrix):
         solve = _iterative
     ridges = RIDGES if labels <= MANY_LABELS else RIDGES[1:]
-    loo, weights = solve(rows, problem.labelled, target, ridges)
-    loo += problem.prior
-    ridge, temperature = _best(problem, loo)
+    loo, weights = solve(rows, graph.labelled, target, ridges)
+    loo += graph.prior
+    ridge, temperature = _best(graph, loo)
     chosen = weights(ridge)
-    chosen[0] += problem.prior
+    chosen[0] += graph.prior
     out = times(rows, chosen[1:]) + chosen[0]
-    out[problem.labelled] = loo[ridge][0]
+    out[graph.labelled] = loo[ridge][0]
     hidden = {"mean": rows.mean} if isinstance(rows, HiddenLayer) else {}
-    return _channel(problem, (temperature * out).softmax(1), temperature * chosen, hidden)
+    return _channel(graph, (temperature * out).softmax(1), temperature * chosen, hidden)
 
 
 def best_channel(channels: list[Channel]) -> Channel:
@@ -113,7 +113,7 @@ def best_channel(channels: list[Channel]) -> Channel:
 
 
 @stage("channels")
-def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
+def community_channel(graph: Graph, members: list[Tensor]) -> Channel:
     """Class shares among the labels of a node's community, its own label left out.
 
     ``P_c = (n_c + s pi_c) / (n + s)``; which partition, and s, are by leave-one-out.
@@ -121,29 +121,29 @@ def community_channel(problem: Problem, members: list[Tensor]) -> Channel:
     Shapes:
         members: of each partition, the community of each node [N]
     """
-    if len(problem.seen) < 2 or len(problem.low) == 0 or not members:
-        return absent(problem)
-    one_hot = torch.eye(len(problem.seen), device=problem.device)[problem.classes]
-    pseudo = constant(COMMUNITY_PSEUDO, problem.device)[:, None, None]
+    if len(graph.seen) < 2 or len(graph.low) == 0 or not members:
+        return absent(graph)
+    one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
+    pseudo = constant(COMMUNITY_PSEUDO, graph.device)[:, None, None]
     channels = []
     for number, member in enumerate(members):
-        counts = problem.prior.new_zeros(int(member.max()) + 1, len(problem.seen))
-        counts.index_add_(0, member[problem.labelled], one_hot)
+        counts = graph.prior.new_zeros(int(member.max()) + 1, len(graph.seen))
+        counts.index_add_(0, member[graph.labelled], one_hot)
         near = counts[member]
-        near[problem.labelled] -= one_hot
+        near[graph.labelled] -= one_hot
 
         def shares(some: Tensor | slice, near: Tensor = near) -> Tensor:  # [S, K, C]
             number = near[some]
-            return (number + pseudo * problem.prior) / (number.sum(1, keepdim=True) + pseudo)
+            return (number + pseudo * graph.prior) / (number.sum(1, keepdim=True) + pseudo)
 
         def tried(some: slice, shares: Callable[[Tensor], Tensor] = shares) -> Tensor:
-            return shares(problem.labelled[some]).log()
+            return shares(graph.labelled[some]).log()
 
-        cost = log_loss(problem, tried, len(pseudo))
+        cost = log_loss(graph, tried, len(pseudo))
         best = int(cost.argmin())
         chosen = {"member": member, "partition": torch.tensor(number),
                   "pseudo": torch.tensor(COMMUNITY_PSEUDO[best])}  # fmt: skip
-        channels.append(_channel(problem, shares(slice(None))[best], chosen=chosen))
+        channels.append(_channel(graph, shares(slice(None))[best], chosen=chosen))
     return best_channel(channels)
 
 
@@ -313,29 +313,29 @@ def constant(values: tuple[float, ...], device: torch.device) -> Tensor:
     return torch.tensor(values, device=device)
 
 
-def scored(problem: Problem) -> Tensor:
+def scored(graph: Graph) -> Tensor:
     """Labelled nodes whose class has another label, so that leaving one out is a fair test: [L]."""
-    return problem.counts[problem.classes] >= 2
+    return graph.counts[graph.classes] >= 2
 
 
-def log_loss(problem: Problem, tried: Callable[[slice], Tensor], ways: int) -> Tensor:
+def log_loss(graph: Graph, tried: Callable[[slice], Tensor], ways: int) -> Tensor:
     """The leave-one-out log-loss of so many ways to answer, summed over fair tests.
 
     Shapes:
         ``tried`` of a part of the labels [.., K, C]  ->  [..]
     """
-    fair, total = scored(problem).float(), torch.zeros((), device=problem.device)
-    step = max(1, NUMBERS // (ways * len(problem.seen)))
+    fair, total = scored(graph).float(), torch.zeros((), device=graph.device)
+    step = max(1, NUMBERS // (ways * len(graph.seen)))
     for start in range(0, len(fair), step):
         some = slice(start, start + step)
         logits = tried(some)
-        own = problem.classes[some].expand(logits.shape[:-1])[..., None]
+        own = graph.classes[some].expand(logits.shape[:-1])[..., None]
         loss = -logits.log_softmax(-1).gather(-1, own)[..., 0]
         total = total + loss @ fair[some]
     return total
 
 
-def _best(problem: Problem, loo: Tensor) -> tuple[Tensor, Tensor]:
+def _best(graph: Graph, loo: Tensor) -> tuple[Tensor, Tensor]:
     """Ridge and temperature of the least leave-one-out log-loss; the middle ones without a test.
 
     Few labels choose badly: half a nat or two, in all, hold the choice near the middle.
@@ -347,75 +347,75 @@ def _best(problem: Problem, loo: Tensor) -> tuple[Tensor, Tensor]:
     t = constant(TEMPERATURES, loo.device)
     away = tuple(0.15 * ((r - ridges + 3) ** 2 + (math.log2(t) - 2) ** 2)
                  for r, t in product(range(ridges), TEMPERATURES))  # from ridge 1  # fmt: skip
-    cost = log_loss(problem, lambda some: loo[:, None, some] * t[:, None, None], len(away))
+    cost = log_loss(graph, lambda some: loo[:, None, some] * t[:, None, None], len(away))
     best = (cost.flatten() + constant(away, loo.device)).argmin()[None]
     return best // len(TEMPERATURES), t[best % len(TEMPERATURES)]
 
 
 def _channel(
-    problem: Problem,
+    graph: Graph,
     probabilities: Tensor,
     weight: Tensor | None = None,
     chosen: dict[str, Tensor] | None = None,
 ) -> Channel:
     """With the floor, and pi for labelled nodes that are the only ones of their class."""
-    probabilities = probabilities.lerp(problem.prior.expand_as(probabilities), FLOOR)
-    fair = scored(problem)[:, None]
-    own = probabilities[problem.labelled]
-    probabilities[problem.labelled] = torch.where(fair, own, problem.prior)
-    scores = leave_one_out_scores(problem, probabilities)
+    probabilities = probabilities.lerp(graph.prior.expand_as(probabilities), FLOOR)
+    fair = scored(graph)[:, None]
+    own = probabilities[graph.labelled]
+    probabilities[graph.labelled] = torch.where(fair, own, graph.prior)
+    scores = leave_one_out_scores(graph, probabilities)
     return Channel(probabilities, scores, weight, chosen or {})
 
 
-def leave_one_out_scores(problem: Problem, probabilities: Tensor) -> Tensor:
+def leave_one_out_scores(graph: Graph, probabilities: Tensor) -> Tensor:
     """Accuracy over the majority class and log-loss gain, shrunk by two labels: [N, C] -> [2]."""
-    fair, own = scored(problem).float(), problem.classes
-    n, majority = fair.sum(), problem.prior.max()
-    loo = probabilities[problem.labelled]
+    fair, own = scored(graph).float(), graph.classes
+    n, majority = fair.sum(), graph.prior.max()
+    loo = probabilities[graph.labelled]
     right = (loo.argmax(1) == own).float()
     sure = loo.gather(1, own[:, None])[:, 0].clamp_min(1e-6).log()
     accuracy, likelihood = torch.stack([right, sure]) @ fair / n.clamp_min(1)
-    entropy = -(problem.prior * problem.prior.clamp_min(1e-9).log()).sum()
+    entropy = -(graph.prior * graph.prior.clamp_min(1e-9).log()).sum()
     gains = [(accuracy - majority) / (1 - majority), (entropy + likelihood) / entropy]
     scores = torch.stack(gains).clamp(-1, 1) * n / (n + 2)
     return torch.where(majority > 0.999, 0.0, scores)
 
 
 @stage("channels")
-def spread_channel(problem: Problem, graph: SparseMatrix) -> Channel:
+def spread_channel(graph: Graph, adjacency: SparseMatrix) -> Channel:
     """Labels spread over a graph, ``T = sum_k a^k S^k Y``, own labels left out.
 
     With r_k = T_k / n_k relative to its mean, ``P_k ~ pi_k (s + r_k)^t``. How far (k up to 2, 5 or
     12), s and t are by leave-one-out. Up to 512 labels leaving out is exact; of more, a sixteenth
     of them is left out at once.
     """
-    if len(problem.seen) < 2 or graph.col.numel() <= problem.num_nodes:
-        return absent(problem)
-    rates, means = _spread_rates(problem, graph)
+    if len(graph.seen) < 2 or adjacency.col.numel() <= graph.num_nodes:
+        return absent(graph)
+    rates, means = _spread_rates(graph, adjacency)
     ways = list(product(range(len(rates)), SPREAD_FLOORS, SPREAD_POWERS))
     numbers = product(range(len(rates)), range(-2, 3), range(-1, 2))
     away = tuple(0.3 * (i + abs(j) + abs(k)) for i, j, k in numbers)
     floors, powers = (
-        constant(c, problem.device)[:, None, None] for c in (SPREAD_FLOORS, SPREAD_POWERS)
+        constant(c, graph.device)[:, None, None] for c in (SPREAD_FLOORS, SPREAD_POWERS)
     )
 
     def tried(some: slice) -> Tensor:
-        near = (floors + rates[:, None, problem.labelled[some]]).log()  # [I, S, K, C]
-        return problem.prior.log() + powers * near[:, :, None]
+        near = (floors + rates[:, None, graph.labelled[some]]).log()  # [I, S, K, C]
+        return graph.prior.log() + powers * near[:, :, None]
 
-    cost = log_loss(problem, tried, len(ways)).flatten() + constant(away, problem.device)
+    cost = log_loss(graph, tried, len(ways)).flatten() + constant(away, graph.device)
     i, s, t = ways[int(cost.argmin())]
     chosen = {"steps": torch.tensor(SPREAD_STEPS[i]), "floor": torch.tensor(s),
               "power": torch.tensor(t), "mean": means[i]}  # fmt: skip
-    return _channel(problem, spread_shares(problem, rates[i], s, t), chosen=chosen)
+    return _channel(graph, spread_shares(graph, rates[i], s, t), chosen=chosen)
 
 
-def spread_shares(problem: Problem, rates: Tensor, floor: float, power: float) -> Tensor:
+def spread_shares(graph: Graph, rates: Tensor, floor: float, power: float) -> Tensor:
     """``P_k ~ pi_k (s + r_k)^t``: [K, C] -> [K, C]."""
-    return (problem.prior.log() + power * (floor + rates).log()).softmax(1)
+    return (graph.prior.log() + power * (floor + rates).log()).softmax(1)
 
 
-def _spread_rates(problem: Problem, graph: SparseMatrix) -> tuple[Tensor, Tensor]:
+def _spread_rates(graph: Graph, adjacency: SparseMatrix) -> tuple[Tensor, Tensor]:
     """``T_k / n_k`` relative to its mean, for each of the :data:`SPREAD_STEPS`; the means.
 
     Each column starts at labels of one group and class, and what a label's own group brings is
@@ -424,30 +424,30 @@ def _spread_rates(problem: Problem, graph: SparseMatrix) -> tuple[Tensor, Tensor
     Shapes:
         [I, N, C], [I]
     """
-    labels, num_classes = len(problem.labelled), len(problem.seen)
-    group = column = torch.arange(labels, device=problem.device)
-    groups, classes = column, problem.classes  # of columns
+    labels, num_classes = len(graph.labelled), len(graph.seen)
+    group = column = torch.arange(labels, device=graph.device)
+    groups, classes = column, graph.classes  # of columns
     if labels > EXACT_SPREAD:
         group = group % SPREAD_GROUPS
-        column = group * num_classes + problem.classes
-        every = torch.arange(SPREAD_GROUPS * num_classes, device=problem.device)
+        column = group * num_classes + graph.classes
+        every = torch.arange(SPREAD_GROUPS * num_classes, device=graph.device)
         groups, classes = every // num_classes, every % num_classes
-    one_hot = torch.eye(num_classes, device=problem.device)[classes]
-    reached = torch.zeros(len(SPREAD_STEPS), problem.num_nodes, num_classes, device=problem.device)
-    width = max(SPREAD_COLUMNS, NUMBERS // problem.num_nodes)
-    for some in torch.split(torch.arange(len(groups), device=problem.device), width):
+    one_hot = torch.eye(num_classes, device=graph.device)[classes]
+    reached = torch.zeros(len(SPREAD_STEPS), graph.num_nodes, num_classes, device=graph.device)
+    width = max(SPREAD_COLUMNS, NUMBERS // graph.num_nodes)
+    for some in torch.split(torch.arange(len(groups), device=graph.device), width):
         mine = ((column >= some[0]) & (column <= some[-1])).nonzero()[:, 0]
-        now = torch.zeros(problem.num_nodes, len(some), device=problem.device)
-        now[problem.labelled[mine], column[mine] - some[0]] = 1
+        now = torch.zeros(graph.num_nodes, len(some), device=graph.device)
+        now[graph.labelled[mine], column[mine] - some[0]] = 1
         total = torch.zeros_like(now)
         theirs = group[:, None] == groups[some]  # [L, width]
         for step in range(1, max(SPREAD_STEPS) + 1):
-            now = times(graph, now).mul_(SPREAD_DAMPING)
+            now = times(adjacency, now).mul_(SPREAD_DAMPING)
             total += now
             if step in SPREAD_STEPS:
                 whole = reached[SPREAD_STEPS.index(step)]
                 whole += total @ one_hot[some]
-                whole[problem.labelled] -= (total[problem.labelled] * theirs) @ one_hot[some]
-    rates = reached.clamp_min_(0).div_(problem.counts)
-    mean = (rates @ problem.prior).mean(1).clamp_min(1e-12)
+                whole[graph.labelled] -= (total[graph.labelled] * theirs) @ one_hot[some]
+    rates = reached.clamp_min_(0).div_(graph.counts)
+    mean = (rates @ graph.prior).mean(1).clamp_min(1e-12)
     return rates.div_(mean[:, None, None]), mean

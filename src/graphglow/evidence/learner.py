@@ -14,10 +14,11 @@ from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.predictor import Predictor
-from graphglow.evidence.problem import problem_of
-from graphglow.evidence.refined import RefinedGraph, refine_problem
+from graphglow.evidence.refined import RefinedGraph, refine_graph
 from graphglow.evidence.scorer import Scorer
+from graphglow.evidence.stages import stage
 from graphglow.evidence.votes import Voter
+from graphglow.graph.graph import known_graph
 from graphglow.paper.learner import history_of
 from graphglow.storage import fill, load_tensors, save_tensors
 
@@ -110,10 +111,11 @@ class EvidenceLearner(nn.Module):
         """
         seed = at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
-        problem = problem_of(data, device)
+        with stage("reading"):
+            graph = known_graph(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
-        return refine_problem(here, problem, generator, also, each)
+        return refine_graph(here, graph, generator, also, each)
 
     def __repr__(self) -> str:
         return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"

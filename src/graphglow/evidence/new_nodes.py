@@ -22,18 +22,27 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import NEAREST, pair_blocks
+from graphglow.evidence.candidates import (
+    NEAREST,
+    TIE_LENGTH,
+    TIES,
+    pair_blocks,
+    tie_columns,
+    with_beliefs,
+)
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
-from graphglow.evidence.frozen import LAYERS, SEARCHED, SPREADS, FrozenGraph
-from graphglow.evidence.predictor import AT_ONCE, RESIDUALS
-from graphglow.evidence.problem import Problem
+from graphglow.evidence.context import FIRST_CONTEXT
+from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
+from graphglow.evidence.predictor import AT_ONCE, RESIDUALS, FinalRound
+from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import (
     RESOLUTIONS,
-    FirstRound,
-    Voted,
+    SEARCHED,
+    GraphEvidence,
+    adjacency_over,
     joined,
-    score_first,
-    score_second,
+    over_chance,
+    score,
     vote_inputs,
     weights_of,
 )
@@ -41,86 +50,278 @@ from graphglow.evidence.views import (
     AGAIN,
     ALL,
     FIRST,
+    HIDDEN,
+    RANKS,
     SECOND,
     hidden_layer,
+    role_degrees,
     role_waves,
 )
 from graphglow.evidence.votes import log_odds
 from graphglow.graph.check import checked_edges
-from graphglow.graph.graph import undirected_edges
+from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
-from graphglow.linalg.rows import Rows, SideBySide, entries, sparse_rows, take, times, unit, unit_
+from graphglow.linalg.pairs import dots
+from graphglow.linalg.rows import (
+    HiddenLayer,
+    LowRank,
+    Rows,
+    SideBySide,
+    entries,
+    leading_map,
+    short_length,
+    sparse_rows,
+    take,
+    times,
+    unit,
+    unit_,
+)
 from graphglow.linalg.sparse import SparseMatrix
 
 ALIKE = 1e-4
 """Largest difference between rows, or probabilities, that are the same."""
 TIE = 1e-6  # below a floor counts as level with it
+PREDICTED = (FIRST_CHANNELS, (*SECOND_CHANNELS, "vote"))
+"""Channels whose predictions are searched for candidates, by round."""
+SPREADS = {"a": "spread", "s": "spread_s", "f": "spread_f"}
+"""The channel of labels spread over each graph: as given, of the first round, of the second."""
+LAYERS = {
+    "hidden_x": ("x",),
+    "hidden_all": ALL,
+    "hidden_again": AGAIN,
+    "hidden_f": ("x", "fx", "ffx", "aax", "link"),
+}
+"""What the channels over hidden layers read."""
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """Weighted pairs, each once, of a new node and another, which may be new as well.
+class FrozenGraph:
+    """A stored prediction that new nodes are brought to; what all of them need is computed once.
 
     Shapes:
-        new [E] in 0 .. M - 1; other [E] in 0 .. N + M - 1; weight [E]
+        floors: by round, of each view that is searched, the cosine from which on a node would be
+        among a node's nearest [V, N]
+    """
+
+    refined: RefinedGraph
+    floors: tuple[Tensor, ...] = ()
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, refined: RefinedGraph) -> "FrozenGraph":
+        """Freeze what a learner has made of a graph; it must have had labels."""
+        if refined.probabilities is None:
+            raise InputError("new nodes need a graph with labels; got one without any")
+        if refined.final is None:  # one class
+            return cls(refined)
+        frozen, known = cls(refined), refined.known
+        pairs = known.pairs[:, : len(known.first_weight)], known.pairs[:, : refined.num_candidates]
+        floors = (
+            torch.stack([_floor(rows, ties, looked_at) for rows, ties in searched])
+            for searched, looked_at in zip(frozen.searched, pairs, strict=True)
+        )
+        return cls(refined, tuple(floors))
+
+    @property
+    def known(self) -> GraphEvidence:
+        return self.refined.known
+
+    @property
+    def graph(self) -> Graph:
+        return self.refined.graph
+
+    @property
+    def final(self) -> FinalRound:
+        assert self.refined.final is not None
+        return self.refined.final
+
+    @cached_property
+    def views(self) -> dict[str, Tensor]:
+        return self.known.views | self.final.views
+
+    @cached_property
+    def searched(self) -> tuple[list[tuple[Tensor, Tensor]], ...]:
+        """Rows in which candidates are looked for, and columns that break ties, by round."""
+        rounds = []
+        for names, predicted in zip(SEARCHED, PREDICTED, strict=True):
+            channels = [self.final.channels[name] for name in predicted]
+            rows = with_beliefs([self.views[name] for name in names], channels)
+            rounds.append([(view, tie_columns(view)) for view in rows])
+        return tuple(rounds)
+
+    @cached_property
+    def belief_means(self) -> tuple[Tensor, ...]:
+        p = {name: channel.probabilities for name, channel in self.final.channels.items()}
+        return tuple(torch.cat([p[n].sqrt().mean(0) for n in names]) for names in PREDICTED)
+
+    @cached_property
+    def new_ties(self) -> Tensor:
+        """Columns that break ties, of every node that has no twin: [1, TIES]."""
+        generator = torch.Generator().manual_seed(0)
+        return (TIE_LENGTH * torch.randn(1, TIES, generator=generator)).to(self.graph.device)
+
+    @cached_property
+    def maps(self) -> dict[str, LowRank]:
+        """Features to ``x``, neighbours to ``link``, this one to what three channels read."""
+        link, weight = self.views["link"], self.final.channels["spectral"].weight
+        rank = link.shape[1] if weight is None else len(weight) - 1
+        return self.known.maps | {
+            "spectral": leading_map(link, RANKS[1]),
+            "ranked": leading_map(link, rank),
+            "alink": LowRank(None, short_length(times(self.graph.adj, link))),
+        }
+
+    @cached_property
+    def layers(self) -> dict[str, HiddenLayer | None]:
+        """The hidden layers, by channel."""
+        layers: dict[str, HiddenLayer | None] = {}
+        for name, names in LAYERS.items():
+            mean = self.final.channels[name].chosen.get("mean")
+            rows = SideBySide.of([self.views[view] for view in names])
+            layers[name] = None if mean is None else HiddenLayer.of(rows, HIDDEN, mean)
+        return layers
+
+    @cached_property
+    def adjacencies(self) -> dict[str, SparseMatrix]:
+        """The graph as it was given, and those of both rounds: a, s, f."""
+        first, n = self.known.first_weight, self.graph.num_nodes
+        s = adjacency_over(self.known.pairs[:, : len(first)], first, n)
+        return {"a": self.graph.adj, "s": s, "f": self.final.adjacency}
+
+    @cached_property
+    def degrees(self) -> dict[str, Tensor]:
+        """Sums of weights, with the loop of 1: [N]."""
+        degrees = {}
+        for name, adjacency in self.adjacencies.items():
+            row, col, values = entries(adjacency)
+            degrees[name] = values[row == col].reciprocal()
+        return degrees
+
+    @cached_property
+    def strength(self) -> Tensor:
+        """Sums of the final graph's normalised weights, without the diagonal: [N]."""
+        row, col, values = entries(self.final.adjacency)
+        return torch.zeros_like(self.degrees["f"]).index_add_(0, row, values * (row != col))
+
+    @cached_property
+    def means(self) -> dict[str, Tensor]:
+        """One-hop means of the view ``x`` over each graph, not of unit length: [N, D]."""
+        return {key: times(matrix, self.views["x"]) for key, matrix in self.adjacencies.items()}
+
+    @cached_property
+    def roles(self) -> Tensor:
+        return role_degrees(self.graph)
+
+    @cached_property
+    def spreads(self) -> dict[str, list[Tensor]]:
+        """Labels after each step but the last over the graphs a, s, f: [N, C] each."""
+        graph, spreads = self.graph, {}
+        for key, name in SPREADS.items():
+            chosen = self.final.channels[name].chosen
+            start = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
+            start[graph.labelled, graph.classes] = 1
+            steps = [start]
+            for _ in range(1, int(chosen["steps"]) if chosen else 0):
+                steps.append(times(self.adjacencies[key], steps[-1]) * SPREAD_DAMPING)
+            spreads[key] = steps
+        return spreads
+
+    @cached_property
+    def residuals(self) -> dict[str, tuple[Tensor, Tensor, float]]:
+        """Residuals at old nodes, their one-hop means, both [N, R C + 1], and the mean weight.
+
+        As :func:`graphglow.evidence.predictor.final_round` carries them over a and f.
+        """
+        graph, channels = self.graph, self.final.channels
+        one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
+        values = [
+            one_hot - (graph.prior if name == "label" else
+                       channels[name].probabilities[graph.labelled])
+            for name in RESIDUALS
+        ]  # fmt: skip
+        whole = one_hot.new_zeros(graph.num_nodes, len(RESIDUALS) * one_hot.shape[1] + 1)
+        whole[graph.labelled] = torch.cat([*values, torch.ones_like(one_hot[:, :1])], 1)
+        carried = {}
+        for key, adjacency in (("a", graph.links), ("f", self.final.adjacency)):
+            row, col, weight = entries(adjacency)
+            weight = weight * (row != col)
+            mean = float(weight.sum() / (row != col).sum().clamp_min(1)) if key == "f" else 1.0
+            weight = weight / max(mean, 1e-9)
+            strength = torch.zeros_like(whole[:, 0]).index_add_(0, row, weight)
+            one = times(adjacency.with_values(weight), whole)
+            carried[key] = whole, one / strength.clamp_min(1e-9)[:, None], max(mean, 1e-9)
+        return carried
+
+
+def _floor(rows: Tensor, ties: Tensor, pairs: Tensor) -> Tensor:
+    """The cosine of each node's 8th nearest among its candidates: [N, D], [2, M] -> [N].
+
+    The candidates hold the nearest of each view.
+    """
+    cosine, node = dots(rows, pairs) + dots(ties, pairs), pairs.long().flatten()
+    key = node + (1 - cosine.double().repeat(2)) / 4  # sorts by node, the nearest first
+    key = key.sort().values
+    count = torch.bincount(node, minlength=len(rows))
+    many = (count >= NEAREST).nonzero()[:, 0]
+    place = (count.cumsum(0) - count)[many] + NEAREST - 1
+    floor = torch.full_like(ties[:, 0], LEAST)
+    floor[many] = (1 - 4 * (key[place] - many)).to(floor).clamp_min(LEAST)
+    return floor
+
+
+@dataclass(frozen=True, eq=False)
+class NewEdges:
+    """Weighted edges of M new nodes, listed from both ends between two of them.
+
+    Shapes:
+        new [E] in 0 .. M - 1; other [E] in 0 .. N + M - 1; weight [E]; loop [M]: the diagonal
     """
 
     new: Tensor
     other: Tensor
     weight: Tensor
-    old_nodes: int
-    new_nodes: int
+    num_old: int
+    num_new: int
+    loop: Tensor | None = None
 
     @cached_property
-    def inside(self) -> Tensor:
-        """Whether both ends are new: [E]."""
-        return self.other >= self.old_nodes
+    def to_old(self) -> Tensor:
+        """Whether the other end is an old node: [E]."""
+        return self.other < self.num_old
 
     @property
-    def pattern(self) -> "Edges":
+    def pattern(self) -> "NewEdges":
         """All of weight 1."""
         return replace(self, weight=torch.ones_like(self.weight))
 
     def sums(self, power: int = 1) -> Tensor:
         """Of each new node's weights to some power: [M]."""
         weight = self.weight**power
-        sums = weight.new_zeros(self.new_nodes).index_add_(0, self.new, weight)
-        there = self.other[self.inside] - self.old_nodes
-        return sums.index_add_(0, there, weight[self.inside])
+        return weight.new_zeros(self.num_new).index_add_(0, self.new, weight)
 
-    def matrices(self, loops: Tensor | None = None) -> tuple[SparseMatrix, SparseMatrix]:
-        """Rows of the new nodes, with these on the diagonal: [M, N] and [M, M]."""
-        apart, m = ~self.inside, self.new_nodes
-        shape = (m, self.old_nodes)
-        to_old = sparse_rows(self.new[apart], self.other[apart], self.weight[apart], shape)
-        i, j = self.new[self.inside], self.other[self.inside] - self.old_nodes
-        row, col, values = [i, j], [j, i], [self.weight[self.inside]] * 2
-        if loops is not None:
-            every = torch.arange(m, device=i.device)
-            row, col, values = [*row, every], [*col, every], [*values, loops]
-        return to_old, sparse_rows(torch.cat(row), torch.cat(col), torch.cat(values), (m, m))
+    def only(self, kept: Tensor, weight: Tensor) -> "NewEdges":
+        """Some of the edges, with these weights: [E], [E]."""
+        return replace(self, new=self.new[kept], other=self.other[kept], weight=weight[kept])
 
-    def normalised(self, degree: Tensor) -> "NewRows":
+    def normalised(self, degree: Tensor) -> "NewEdges":
         """Rows of D^-1/2 (W + I) D^-1/2; ``degree`` is that of old nodes, with the loop: [N]."""
         own = 1 + self.sums()
         scale = torch.cat([degree, own]).rsqrt()
         weight = self.weight * scale[self.other] * own.rsqrt()[self.new]
-        scaled = replace(self, weight=weight)
-        return NewRows(scaled, *scaled.matrices(own.reciprocal()))
-
-
-@dataclass(frozen=True, eq=False)
-class NewRows:
-    """Rows of new nodes in a normalised graph: to old nodes [M, N], among the new ones [M, M]."""
-
-    edges: Edges
-    """Of the normalised weights, without the diagonal."""
-    to_old: SparseMatrix
-    among: SparseMatrix
+        return replace(self, weight=weight, loop=own.reciprocal())
 
     def carry(self, old: Tensor, new: Tensor) -> Tensor:
         """The graph's product with rows of all nodes, at new ones: [N, D], [M, D] -> [M, D]."""
-        return times(self.to_old, old) + times(self.among, new)
+        matrix, ends = self._matrix
+        inside = ends >= self.num_old
+        product = times(matrix, torch.cat([old[ends[~inside]], new[ends[inside] - self.num_old]]))
+        return product if self.loop is None else product + self.loop[:, None] * new
+
+    @cached_property
+    def _matrix(self) -> tuple[SparseMatrix, Tensor]:
+        """Weights of the other ends that there are [M, K], and these, the old ones first: [K]."""
+        ends, place = torch.unique(self.other, return_inverse=True)
+        return sparse_rows(self.new, place, self.weight, (self.num_new, len(ends))), ends
 
 
 @torch.no_grad()
@@ -142,22 +343,22 @@ def insert(
     Shapes:
         x [M, F], edges [2, E], edge_weight [E] -> [M, classes]
     """
-    problem = frozen.problem
-    features, given = checked_nodes(problem, x, edges, edge_weight)
-    answer = problem.prior.expand(given.new_nodes, -1)
-    if frozen.refined.final is not None and given.new_nodes:
+    graph = frozen.graph
+    features, given = _checked(graph, x, edges, edge_weight)
+    answer = graph.prior.expand(given.num_new, -1)
+    if frozen.refined.final is not None and given.num_new:
         answer = _Insertion(frozen, features, given).answer()
-    whole = answer.new_zeros(given.new_nodes, problem.num_classes)
-    whole[:, problem.seen] = answer
+    whole = answer.new_zeros(given.num_new, graph.num_classes)
+    whole[:, graph.seen] = answer
     return whole
 
 
-def checked_nodes(
-    problem: Problem, x: Tensor | None, edges: Tensor | None, edge_weight: Tensor | None
-) -> tuple[Rows | None, Edges]:
-    """Features of new nodes as rows of the problem, and their edges; refused in one sentence."""
-    columns, n = problem.columns, problem.num_nodes
-    width = 0 if columns is None else columns.width
+def _checked(
+    graph: Graph, x: Tensor | None, edges: Tensor | None, edge_weight: Tensor | None
+) -> tuple[Rows | None, NewEdges]:
+    """Features of new nodes as rows of the graph, and their edges; refused in one sentence."""
+    encoder, n = graph.encoder, graph.num_nodes
+    width = 0 if encoder is None else encoder.width
     if x is None and width == 0 and isinstance(edges, Tensor) and edges.numel():
         x = torch.empty(max(0, int(edges.max()) + 1 - n), 0)
     if not isinstance(x, Tensor) or x.ndim != 2 or x.shape[1] != width:
@@ -166,7 +367,6 @@ def checked_nodes(
             f"x must have a row per new node and the {width} columns of the graph; got {got}"
         )
     m = x.shape[0]
-    features = columns.rows(x) if columns is not None else None
     if edges is None and edge_weight is not None:
         raise InputError("edge_weight must come with edges; got edge_weight alone")
     edges, weight = checked_edges(edges, edge_weight, n + m)
@@ -175,163 +375,158 @@ def checked_nodes(
         u, v = edges[:, int(among_old[0])].tolist()
         raise InputError(f"each edge must have a new end, {n} or above; got {u} - {v}")
     low, high, weight = undirected_edges(edges, weight, n + m)
+    low, high = low.long().to(graph.device), high.long().to(graph.device)
     weight = torch.ones(len(low)) if weight is None else weight.float()
-    other, new, weight = (t.to(problem.device) for t in (low.long(), high.long() - n, weight))
-    return features, Edges(new, other, weight, n, m)
+    inside, weight = low >= n, weight.to(graph.device)
+    new, other = torch.cat([high, low[inside]]) - n, torch.cat([low, high[inside]])
+    features = None if encoder is None else encoder.rows(x)
+    return features, NewEdges(new, other, torch.cat([weight, weight[inside]]), n, m)
 
 
 class _Insertion:
     """New nodes on their way through both rounds; views [M, D] and channels [M, C] so far."""
 
-    def __init__(self, frozen: FrozenGraph, features: Rows | None, given: Edges) -> None:
+    def __init__(self, frozen: FrozenGraph, features: Rows | None, given: NewEdges) -> None:
         self.frozen, self.features, self.given = frozen, features, given
-        self.old = frozen.views
-        self.prior = frozen.problem.prior
+        self.old, self.prior = frozen.views, frozen.graph.prior
         self.views: dict[str, Tensor] = {}
         self.channels: dict[str, Channel] = {}
-        self.every = torch.arange(given.new_nodes, device=frozen.problem.device)
+        self.every = torch.arange(given.num_new, device=frozen.graph.device)
         self.degree = given.pattern.sums()
-        self.problem = self._problem(frozen.problem.links, self.degree)  # of new nodes alone
+        self.graph = self._graph(frozen.graph.links, self.degree)  # of new nodes alone
 
     def answer(self) -> Tensor:
         """Class probabilities: [M, C]."""
-        frozen, second, refined = self.frozen, self.frozen.second, self.frozen.refined
+        frozen, known, refined = self.frozen, self.frozen.known, self.frozen.refined
         self._first_views()
         self.twin = self._twins()
         self._first_channels()
         near = self._candidates(0, self.given)
-        first, pairs = self._first_round(near)
-        blocks = pair_blocks(pairs)
-        scores = joined([score_first((frozen.learner, first), b) for b in blocks], self.problem)
-        excess = second.scale[0] * scores + second.scale[1] + second.calibration
-        self._second_channels(_graph(near, excess, frozen.degrees["s"]))
+        scale, shift = known.first_scale, known.first_calibration
+        self._second_channels(self._refined(0, near, scale, shift, frozen.degrees["s"]))
         near = self._candidates(1, near)
-        voted, pairs = self._voted(near)
-        scores = joined([score_second(voted, b) for b in pair_blocks(pairs)], self.problem)
-        excess = refined.scale[0] * scores + refined.scale[1] + refined.calibration
-        return self._predicted(_graph(near, excess, frozen.degrees["f"]))
+        scale, shift = refined.scale, refined.calibration
+        return self._predicted(self._refined(1, near, scale, shift, frozen.degrees["f"]))
 
     def _first_views(self) -> None:
-        old, maps = self.old, self.frozen.first.maps
-        self.rows = self.given.normalised(self.frozen.degrees["a"])
-        x = old["x"].new_zeros(len(self.every), 0)
+        old, frozen, x = self.old, self.frozen, self.old["x"].new_zeros(len(self.every), 0)
+        self.rows = self.given.normalised(frozen.degrees["a"])
         if self.features is not None:
-            x = maps["x"](self.features)
+            x = frozen.maps["x"](self.features)
         ax = self.rows.carry(old["x"], x)
-        aax = unit_(self.rows.carry(self.frozen.means["a"], ax))
-        link = self._link()
+        aax = unit_(self.rows.carry(frozen.means["a"], ax))
+        link = role = x.new_zeros(len(x), 0)
+        if len(frozen.graph.low):
+            link, role = self._link(), self._role()
         self.views = {
             "x": x, "ax": unit(ax), "aax": aax, "diff": unit_(x - ax), "link": link,
-            "spectral": self.frozen.maps["spectral"](link), "role": self._role(),
+            "spectral": frozen.maps["spectral"](link), "role": role,
         }  # fmt: skip
-        self._say("x", self._at("x", self.features))
+        self._add("x", self._at("x", self.features))
 
     def _link(self) -> Tensor:
         """Rows of ``(D + tau)^-1/2 A (D + tau)^-1/2``; edges between new nodes have no column."""
-        problem, given = self.frozen.problem, self.given.pattern
-        if len(problem.low) == 0:
-            return self.prior.new_zeros(len(self.every), 0)
-        degree = torch.cat([problem.degree, self.degree]) + problem.degree.mean()
-        weight = (degree[given.other] * degree[problem.num_nodes :][given.new]).rsqrt()
-        return self.frozen.first.maps["link"](replace(given, weight=weight).matrices()[0])
+        degree = self.frozen.graph.degree
+        scale = (torch.cat([degree, self.degree]) + degree.mean()).rsqrt()
+        weight = scale[self.given.other] * scale[len(degree) :][self.given.new]
+        return self.frozen.maps["link"](self._columns(weight))
+
+    def _columns(self, weight: Tensor) -> SparseMatrix:
+        """Weights [E] of the edges to old nodes as rows: [M, N]."""
+        edges, shape = self.given, (self.given.num_new, self.given.num_old)
+        old = edges.to_old
+        return sparse_rows(edges.new[old], edges.other[old], weight[old], shape)
 
     def _role(self) -> Tensor:
-        if len(self.frozen.problem.low) == 0:
-            return self.prior.new_zeros(len(self.every), 0)
-        old, to_old, among = self.frozen.roles, *self.given.pattern.matrices()
+        old, edges = self.frozen.roles, self.given.pattern
         share = self.degree.clamp_min(1).reciprocal()[:, None]
-        mean = NewRows(self.given, to_old, among)
         own, before = self.degree.log1p()[:, None], old[:, :1]
-        once = share * mean.carry(before, own)
-        square = share * mean.carry(before.square(), own.square())
-        twice = share * mean.carry(old[:, 1:2], once)
+        once = share * edges.carry(before, own)
+        square = share * edges.carry(before.square(), own.square())
+        twice = share * edges.carry(old[:, 1:2], once)
         spread = (square - once.square()).clamp_min(0).sqrt()
         part = torch.cat([own, once, twice, spread], 1)
         return role_waves(part, old.mean(0), old.std(0))
 
     def _twins(self) -> Tensor:
         """An unlabelled old node that is the same in every view, or -1: [M]."""
-        problem = self.frozen.problem
+        graph = self.frozen.graph
         new, old = self.views["aax"], self.old["aax"]
         if old.shape[1] == 0:
             new, old = (torch.cat([v["link"], v["role"]], 1) for v in (self.views, self.old))
         near = torch.cat([largest(s, NEAREST)[1] for _, s in _cosines(new, old)])  # [M, k]
-        same = torch.ones_like(near, dtype=torch.bool)
-        if len(problem.labelled):
-            labelled = torch.zeros(problem.num_nodes, dtype=torch.bool, device=near.device)
-            labelled[problem.labelled] = True
-            same &= ~labelled[near]
-        answers = self.frozen.first.channels["x"].probabilities, self._p("x")
-        for old, new in [*((self.old[v], self.views[v]) for v in FIRST), answers]:
+        same = ~torch.isin(near, graph.labelled)
+        predicted = self.frozen.final.channels["x"].probabilities, self._p("x")
+        for old, new in [*((self.old[v], self.views[v]) for v in FIRST), predicted]:
             if old.shape[1]:
                 same &= (old[near] - new[:, None]).abs().amax(2) < ALIKE
         first = same.int().argmax(1, keepdim=True)
         return torch.where(same.any(1), near.gather(1, first)[:, 0], -1)
 
     def _first_channels(self) -> None:
-        views, given, rows, say = self.views, self.given, self.rows, self._say
+        views, given, rows, add = self.views, self.given, self.rows, self._add
         for name in ("ax", "aax", "diff", "role"):
-            say(name, self._at(name, views[name]))
-        say("all", self._at("all", SideBySide.of([views[name] for name in ALL])))
+            add(name, self._at(name, views[name]))
+        add("all", self._at("all", SideBySide.of([views[name] for name in ALL])))
         length = given.sums(2).sqrt().clamp_min(1e-12)[given.new]
-        say("link", self._at("link", replace(given, weight=given.weight / length).matrices()[0]))
-        alink = rows.carry(self.old["link"], views["link"])
-        say("alink", self._at("alink", self.frozen.maps["alink"](alink)))
-        say("spectral", self._at("spectral", self.frozen.maps["ranked"](views["link"])))
-        say("community", self._community("community", given, self.frozen.degrees["a"] - 1))
-        say("spread", self._spread("a", rows))
-        say("hidden_x", self._hidden("hidden_x"))
-        say("hidden_all", self._hidden("hidden_all"))
+        add("link", self._at("link", self._columns(given.weight / length)))
+        alink = self.frozen.maps["alink"](rows.carry(self.old["link"], views["link"]))
+        add("alink", self._at("alink", alink))
+        add("spectral", self._at("spectral", self.frozen.maps["ranked"](views["link"])))
+        add("community", self._community("community", given, self.frozen.degrees["a"] - 1))
+        add("spread", self._spread("a", rows))
+        add("hidden_x", self._hidden("hidden_x"))
+        add("hidden_all", self._hidden("hidden_all"))
 
-    def _second_channels(self, rows: NewRows) -> None:
+    def _second_channels(self, rows: NewEdges) -> None:
         """Views and channels over the graph of the first round, and the vote."""
-        frozen, views, say = self.frozen, self.views, self._say
+        frozen, views, add = self.frozen, self.views, self._add
         sx = rows.carry(self.old["x"], views["x"])
         views |= {"sx": unit(sx), "ssx": unit_(rows.carry(frozen.means["s"], sx))}
         for name in SECOND:
-            say(name, self._at(name, views[name]))
-        say("again", self._at("again", SideBySide.of([views[name] for name in AGAIN])))
-        say("spread_s", self._spread("s", rows))
-        say("hidden_again", self._hidden("hidden_again"))
-        first = replace(frozen.first, problem=self.problem, channels=self.channels)
-        second = replace(frozen.second, first=first, channels=self.channels)
-        logits = [frozen.learner.vote(*vote_inputs(second, some)) for some in self._blocks()]
-        sharpness = frozen.final.voted.vote.chosen["sharpness"]
-        say("vote", (sharpness * torch.cat(logits) + self.prior.log()).softmax(1))
+            add(name, self._at(name, views[name]))
+        add("again", self._at("again", SideBySide.of([views[name] for name in AGAIN])))
+        add("spread_s", self._spread("s", rows))
+        add("hidden_again", self._hidden("hidden_again"))
+        known = replace(frozen.known, graph=self.graph, channels=self.channels)
+        assert known.learner is not None
+        logits = [known.learner.vote(*vote_inputs(known, some)) for some in self._blocks()]
+        sharpness = frozen.final.channels["vote"].chosen["sharpness"]
+        add("vote", (sharpness * torch.cat(logits) + self.prior.log()).softmax(1))
 
-    def _predicted(self, rows: NewRows) -> Tensor:
-        """What the predictor says: [M, C]."""
-        frozen, views, say, final = self.frozen, self.views, self._say, self.frozen.final
+    def _predicted(self, rows: NewEdges) -> Tensor:
+        """What the predictor answers: [M, C]."""
+        frozen, views, add, final = self.frozen, self.views, self._add, self.frozen.final
         fx = rows.carry(self.old["x"], views["x"])
         views |= {"fx": unit(fx), "ffx": unit_(rows.carry(frozen.means["f"], fx))}
-        say("ffx", self._at("ffx", views["ffx"]))
-        say("spread_f", self._spread("f", rows))
-        say("hidden_f", self._hidden("hidden_f"))
-        say("community_f", self._community("community_f", rows.edges, frozen.strength))
-        p = [self._p(name) for name in final.channels if name != "stack"]
-        odds = log_odds(torch.stack(p, 2), self.prior)
-        say("stack", (odds @ frozen.stack + self.prior.log()).softmax(1))
-        parts = [self._carried("a", self.given.pattern), self._carried("f", rows.edges)]
+        add("ffx", self._at("ffx", views["ffx"]))
+        add("spread_f", self._spread("f", rows))
+        add("hidden_f", self._hidden("hidden_f"))
+        add("community_f", self._community("community_f", rows, frozen.strength))
+        p = torch.stack([self._p(name) for name in final.channels if name != "stack"], 2)
+        weights = final.channels["stack"].chosen.get("weights", p.new_zeros(p.shape[2]))
+        add("stack", (log_odds(p, self.prior) @ weights + self.prior.log()).softmax(1))
+        parts = [self._carried("a", self.given.pattern), self._carried("f", rows)]
         of_node = [*(masses for _, masses in parts), self.degree.log1p()[:, None] / 4]
-        first = replace(frozen.first, problem=self.problem)
         final = replace(
             final,
-            voted=replace(final.voted, second=replace(frozen.second, first=first)),
+            known=replace(frozen.known, graph=self.graph),
             channels=self.channels,
             carried=torch.cat([carried for carried, _ in parts], 1).mT,
             of_node=torch.cat(of_node, 1),
         )
-        predictor, blocks = frozen.learner.predictor, self._blocks()
-        logits = [predictor.answer(*final.inputs(some)) for some in blocks]
+        assert frozen.known.learner is not None
+        predictor = frozen.known.learner.predictor
+        logits = [predictor.answer(*final.inputs(some)) for some in self._blocks()]
         return (frozen.refined.sharpness * torch.cat(logits) + self.prior.log()).softmax(1)
 
-    def _candidates(self, round_: int, known: Edges) -> Edges:
+    def _candidates(self, round_: int, known: NewEdges) -> NewEdges:
         """Pairs of new and old nodes that are looked at; ``known`` ones are among them."""
-        frozen, n = self.frozen, known.old_nodes
-        channels = [self._p(name) for name in frozen.spoken[round_]]
-        beliefs = torch.cat([p.sqrt() for p in channels], 1) - frozen.belief_means[round_]
-        rows = [*(self.views[name] for name in SEARCHED[round_]), F.normalize(beliefs, dim=1)]
-        keys = [(known.new * n + known.other)[~known.inside]]
+        frozen, n = self.frozen, known.num_old
+        beliefs = torch.cat([self._p(name).sqrt() for name in PREDICTED[round_]], 1)
+        beliefs = F.normalize(beliefs - frozen.belief_means[round_], dim=1)
+        rows = [*(self.views[name] for name in SEARCHED[round_]), beliefs]
+        keys = [(known.new * n + known.other)[known.to_old]]
         searched = zip(frozen.searched[round_], frozen.floors[round_], rows, strict=True)
         for (old, ties), floor, new in searched:
             if old.shape[1] == 0:
@@ -348,62 +543,62 @@ class _Insertion:
                 node, place = (cosine >= floor - TIE).nonzero(as_tuple=True)
                 keys.append(some[node] * n + place)
         key = torch.unique(torch.cat(keys))
-        new = torch.cat([key // n, known.new[known.inside]])
-        other = torch.cat([key % n, known.other[known.inside]])
+        new = torch.cat([key // n, known.new[~known.to_old]])
+        other = torch.cat([key % n, known.other[~known.to_old]])
         return replace(known, new=new, other=other, weight=self.prior.new_zeros(len(new)))
 
-    def _first_round(self, near: Edges) -> tuple[FirstRound, Tensor]:
-        """What is known of the ends of some pairs alone, and the pairs among these: [2, P].
+    def _refined(
+        self, round_: int, near: NewEdges, scale: Tensor, shift: float, degree: Tensor
+    ) -> NewEdges:
+        """Rows of the graph that a round makes of candidates; ``degree`` of old nodes in it [N].
 
-        Every neighbour of a new node is such an end, so that neighbours in common are counted.
+        Pairs are scored in the graph of the new nodes and the other ends of their pairs. Every
+        neighbour of a new node is such an end, so that neighbours in common are counted.
         """
-        frozen, n, m = self.frozen, near.old_nodes, near.new_nodes
-        self.ends = torch.unique(near.other[~near.inside])
+        known, n, m = self.frozen.known, near.num_old, near.num_new
+        ends = torch.unique(near.other[near.to_old])
         place = self.every.new_full((n + m,), -1)
-        place[self.ends] = m + torch.arange(len(self.ends), device=place.device)
+        place[ends] = m + torch.arange(len(ends), device=place.device)
         place[n:] = self.every
-        old_links = take(frozen.problem.links, self.ends)
+
+        def both(old: Tensor, new: Tensor) -> Tensor:
+            return torch.cat([new, old[ends]])
+
+        old_links = take(known.graph.links, ends)
         assert isinstance(old_links, SparseMatrix)
         row, col, _ = entries(old_links)
-        kept = place[col] >= 0
-        there = place[self.given.other]
-        row = torch.cat([row[kept] + m, self.given.new, there])
-        col = torch.cat([place[col[kept]], there, self.given.new])
-        size = m + len(self.ends)
-        links = sparse_rows(row, col, torch.ones_like(row).float(), (size, size))
-        problem = self._problem(links, self._both(frozen.problem.degree, self.degree))
-        views = {name: self._both(self.old[name], self.views[name]) for name in FIRST}
-        channels = self._of_ends(frozen.first.channels)
-        first = replace(frozen.first, problem=problem, views=views, channels=channels)
-        return first, torch.stack([near.new, place[near.other]])
+        kept, given, old = place[col] >= 0, self.given, self.given.to_old
+        row = torch.cat([row[kept] + m, given.new, place[given.other[old]]])
+        col = torch.cat([place[col[kept]], place[given.other], given.new[old]])
+        links = sparse_rows(row, col, torch.ones_like(row).float(), (m + len(ends),) * 2)
+        names = FIRST + SECOND if round_ else FIRST
+        channels = {
+            name: Channel(both(known.channels[name].probabilities, self._p(name)), torch.zeros(0))
+            for predicted in PREDICTED[: round_ + 1]
+            for name in predicted
+        }
+        local = replace(
+            known,
+            graph=self._graph(links, both(known.graph.degree, self.degree)),
+            views={name: both(self.old[name], self.views[name]) for name in names},
+            channels=channels,
+            context=known.context if round_ else known.context[: len(FIRST_CONTEXT)],
+        )
+        pairs = torch.stack([near.new, place[near.other]])
+        scores = joined((score(local, block) for block in pair_blocks(pairs)), local.graph)
+        weight = weights_of(over_chance(scale, scores) + shift)
+        return near.only(weight > 0, weight).normalised(degree)
 
-    def _voted(self, near: Edges) -> tuple[Voted, Tensor]:
-        first, pairs = self._first_round(near)
-        second, voted = self.frozen.second, self.frozen.final.voted
-        views = {name: self._both(self.old[name], self.views[name]) for name in SECOND}
-        channels = self._of_ends(second.channels)
-        second = replace(second, first=first, views=views, channels=channels)
-        vote = self._of_ends({"vote": voted.vote})["vote"]
-        return replace(voted, second=second, vote=vote), pairs
-
-    def _both(self, old: Tensor, new: Tensor) -> Tensor:
-        """New nodes first, then the old ends of pairs."""
-        return torch.cat([new, old[self.ends]])
-
-    def _of_ends(self, channels: dict[str, Channel]) -> dict[str, Channel]:
-        both = {n: self._both(c.probabilities, self._p(n)) for n, c in channels.items()}
-        return {name: Channel(both[name], channels[name].scores) for name in channels}
-
-    def _problem(self, links: SparseMatrix, degree: Tensor) -> Problem:
+    def _graph(self, links: SparseMatrix, degree: Tensor) -> Graph:
         """The stored labels and shares with other nodes."""
-        problem = replace(self.frozen.problem)
-        vars(problem).update(links=links, degree=degree)
-        return problem
+        graph = replace(self.frozen.graph)
+        vars(graph).update(links=links, degree=degree)
+        return graph
 
     def _blocks(self) -> tuple[Tensor, ...]:
         return torch.split(self.every, max(1, AT_ONCE // len(self.prior)))
 
-    def _say(self, name: str, probabilities: Tensor) -> None:
+    def _add(self, name: str, probabilities: Tensor) -> None:
         self.channels[name] = Channel(probabilities, self.frozen.final.channels[name].scores)
 
     def _p(self, name: str) -> Tensor:
@@ -420,37 +615,35 @@ class _Insertion:
         layer = self.frozen.layers[name]
         return self._at(name, layer and hidden_layer(self.views, LAYERS[name], layer))
 
-    def _spread(self, graph: str, rows: NewRows) -> Tensor:
+    def _spread(self, key: str, rows: NewEdges) -> Tensor:
         """Labels spread over a graph, one step further, to the new nodes: [M, C]."""
-        chosen = self.frozen.final.channels[SPREADS[graph]].chosen
+        chosen = self.frozen.final.channels[SPREADS[key]].chosen
+        reached = total = self.prior.new_zeros(len(self.every), len(self.prior))
         if not chosen:
-            return self.prior.expand(len(self.every), -1)
-        reached = times(rows.to_old, self.frozen.spreads[graph])  # [M, K C]
-        now = total = torch.zeros_like(reached[:, : len(self.prior)])
-        for brought in torch.split(reached, len(self.prior), 1):
-            now = SPREAD_DAMPING * (brought + times(rows.among, now))
-            total = total + now
-        rates = total.clamp_min(0) / self.frozen.problem.counts / chosen["mean"]
+            return self.prior.expand_as(total)
+        for before in self.frozen.spreads[key]:
+            reached = SPREAD_DAMPING * rows.carry(before, reached)
+            total = total + reached
+        rates = total.clamp_min(0) / self.frozen.graph.counts / chosen["mean"]
         floor, power = float(chosen["floor"]), float(chosen["power"])
-        return spread_shares(self.problem, rates, floor, power).lerp(self.prior, FLOOR)
+        return spread_shares(self.graph, rates, floor, power).lerp(self.prior, FLOOR)
 
-    def _community(self, name: str, edges: Edges, strength: Tensor) -> Tensor:
+    def _community(self, name: str, edges: NewEdges, strength: Tensor) -> Tensor:
         """Class shares of the community whose modularity gains most by a node: [M, C].
 
         That of a twin is the twin's. ``strength`` is the old nodes' sum of weights [N].
         """
-        chosen, problem = self.frozen.final.channels[name].chosen, self.frozen.problem
+        chosen, graph = self.frozen.final.channels[name].chosen, self.frozen.graph
         if not chosen:
             return self.prior.expand(len(self.every), -1)
         member, resolution = chosen["member"], RESOLUTIONS[int(chosen["partition"])]
         many = int(member.max()) + 1
         size = strength.new_zeros(many + 1).index_add_(0, member, strength)
         counts = strength.new_zeros(many + 1, len(self.prior))  # the last: no community
-        counts.index_put_((member[problem.labelled], problem.classes), strength.new_ones(()), True)
-        apart = ~edges.inside
-        key = edges.new[apart] * many + member[edges.other[apart]]
+        counts.index_put_((member[graph.labelled], graph.classes), strength.new_ones(()), True)
+        key = edges.new[edges.to_old] * many + member[edges.other[edges.to_old]]
         key, place = torch.unique(key, return_inverse=True)
-        gain = strength.new_zeros(len(key)).index_add_(0, place, edges.weight[apart])
+        gain = strength.new_zeros(len(key)).index_add_(0, place, edges.weight[edges.to_old])
         node, joined_to = key // many, key % many
         gain -= resolution * edges.sums()[node] * size[joined_to] / strength.sum().clamp_min(1e-9)
         best = gain.new_zeros(len(self.every)).scatter_reduce(0, node, gain, "amax")
@@ -461,28 +654,18 @@ class _Insertion:
         shares = (near + pseudo * self.prior) / (near.sum(1, keepdim=True) + pseudo)
         return shares.lerp(self.prior.expand_as(shares), FLOOR)
 
-    def _carried(self, graph: str, edges: Edges) -> tuple[Tensor, Tensor]:
+    def _carried(self, key: str, edges: NewEdges) -> tuple[Tensor, Tensor]:
         """What labels one and two steps away say against answers: [M, 2 R, C], masses [M, 2]."""
-        values, ahead, mean = self.frozen.residuals[graph]
-        edges = replace(edges, weight=edges.weight / mean)
-        to_old, among = edges.matrices()
-        one = times(to_old, values)
-        strength = edges.sums().clamp_min(1e-9)[:, None]
-        two = times(to_old, ahead) + times(among, one / strength)
+        values, ahead, mean = self.frozen.residuals[key]
+        edges = replace(edges, weight=edges.weight / mean, loop=None)
+        one = edges.carry(values, values.new_zeros(len(self.every), values.shape[1]))
+        two = edges.carry(ahead, one / edges.sums().clamp_min(1e-9)[:, None])
         carried, masses = [], []
         for reached in (one, two):
             mass = reached[:, -1:].clamp_min(0)
             carried.append((reached[:, :-1] / (mass + 1)).view(len(mass), len(RESIDUALS), -1))
             masses.append(mass.log1p() / 2)
         return torch.cat(carried, 1), torch.cat(masses, 1)
-
-
-def _graph(near: Edges, excess: Tensor, degree: Tensor) -> NewRows:
-    """Rows of the refined graph that log-odds over chance [P] make of pairs."""
-    weight = weights_of(excess)
-    counts = weight > 0
-    kept = replace(near, new=near.new[counts], other=near.other[counts], weight=weight[counts])
-    return kept.normalised(degree)
 
 
 def _cosines(rows: Tensor, old: Tensor) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,15 +1,15 @@
 """Nodes in an order of their content: what is drawn at random then hangs on the graph alone.
 
-Folds, sketches and pairs are drawn by a node's number. Who lists the same nodes in another order
-must not get another answer, so a graph is looked at in an order that follows from features,
-training labels and neighbours (the colours of Weisfeiler and Leman, 1968, as 64-bit hashes).
+Folds, hidden layers, ties and communities are drawn by a node's number. Who lists the same nodes in
+another order must not get another answer, so a graph is looked at in an order that follows from
+features, training labels and neighbours (the colours of Weisfeiler and Leman, 1968, as hashes).
 """
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.evidence.problem import Problem, problem_of
+from graphglow.graph.graph import Graph, known_graph
 
 MOST = 2**17
 """Nodes up to which it is done; what is drawn matters little on larger graphs."""
@@ -18,26 +18,38 @@ ENTRIES = 2**22  # of the features at once
 FIRST, SECOND = -7_046_029_254_386_353_131, -4_658_895_280_553_007_687  # odd
 
 
-def by_content(data: Data, problem: Problem | None = None) -> Tensor:
-    """The nodes of a graph, sorted by content; ties stay as they were: [N].
+def content_order(data: Data) -> Tensor:
+    """Sort nodes by content, whatever the numbers of nodes and of classes: [N].
 
-    Args:
-        data: The graph.
-        problem: Made of it, where that is at hand.
+    A class counts by the place of its first node in the order that features and edges make.
     """
-    nodes = int(data.num_nodes or 0)
+    graph = known_graph(data)
+    place = by_content(graph, graph.seen[:0]).argsort()[graph.labelled]
+    first = torch.full((len(graph.seen),), graph.num_nodes)
+    first.scatter_reduce_(0, graph.classes, place, "amin")
+    return by_content(graph, first.argsort().argsort())
+
+
+def by_content(graph: Graph, names: Tensor | None = None) -> Tensor:
+    """Sort the nodes of a graph by content; ties stay as they were: [N].
+
+    ``names`` [C] are numbers of the classes in ``seen``, by default their own; with none of them
+    labels do not count.
+    """
+    nodes = graph.num_nodes
     if nodes > MOST:
         return torch.arange(nodes)
-    problem = problem or problem_of(data)
-    low, high, labelled = (t.long().cpu() for t in (problem.low, problem.high, problem.labelled))
-    name = _features(data.x, nodes)
-    name[labelled] += _mixed(problem.seen[problem.classes].cpu() + 1)
+    low, high, labelled = (t.long().cpu() for t in (graph.low, graph.high, graph.labelled))
+    names = graph.seen if names is None else names
+    code = _features(graph.raw_x, nodes)
+    if len(names):
+        code[labelled] += _mixed(names[graph.classes].cpu() + 1)
     for _ in range(ROUNDS):
-        name = _mixed(name)
-        around = torch.zeros_like(name)
-        around.index_add_(0, low, name[high]).index_add_(0, high, name[low])
-        name = FIRST * name + _mixed(around)
-    return name.argsort(stable=True)
+        code = _mixed(code)
+        around = torch.zeros_like(code)
+        around.index_add_(0, low, code[high]).index_add_(0, high, code[low])
+        code = FIRST * code + _mixed(around)
+    return code.argsort(stable=True)
 
 
 def reordered(data: Data, order: Tensor) -> Data:
@@ -59,14 +71,14 @@ def reordered(data: Data, order: Tensor) -> Data:
 
 def _features(x: Tensor | None, nodes: int) -> Tensor:
     """A number of each row, by the bits of its entries and their columns; zeros count 0: [N]."""
-    name = torch.zeros(nodes, dtype=torch.int64)
+    code = torch.zeros(nodes, dtype=torch.int64)
     if x is None or x.numel() == 0:
-        return name
+        return code
     column = _mixed(torch.arange(1, x.shape[1] + 1))
     if x.layout != torch.strided:
         entries = x.cpu().to_sparse().coalesce()
         row, col = entries.indices()
-        return name.index_add_(0, row, _bits(entries.values()) * column[col])
+        return code.index_add_(0, row, _bits(entries.values()) * column[col])
     blocks = torch.split(x.cpu(), max(1, ENTRIES // x.shape[1]))
     return torch.cat([(_bits(block) * column).sum(1) for block in blocks])
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.views import FIRST, SECOND
+from graphglow.graph.graph import Graph
 from graphglow.linalg.pairs import common, dots, is_edge
 from graphglow.linalg.rows import gram
 
@@ -69,24 +69,24 @@ def cosines(view: Tensor, pairs: Tensor, scale: tuple[float, float]) -> Tensor:
     return torch.stack([cosine, standing], 1)
 
 
-def agreement(problem: Problem, channel: Channel, pairs: Tensor) -> Tensor:
+def agreement(graph: Graph, channel: Channel, pairs: Tensor) -> Tensor:
     """``logit(sum_k P(u, k) P(v, k)) - logit(sum_k pi_k^2)``, within -8 .. 8, over 4: [M, 1]."""
-    if len(problem.seen) < 2:
+    if len(graph.seen) < 2:
         return torch.zeros(pairs.shape[1], 1, device=pairs.device)
     same = dots(channel.probabilities, pairs)
-    over = same.clamp(1e-6, 1 - 1e-6).logit() - logit(problem.chance)
+    over = same.clamp(1e-6, 1 - 1e-6).logit() - logit(graph.chance)
     return over.clamp(-8, 8)[:, None] / 4
 
 
-def common_neighbours(problem: Problem, pairs: Tensor) -> Tensor:
+def common_neighbours(graph: Graph, pairs: Tensor) -> Tensor:
     """log(1 + common), their share of the two degrees, and Adamic-Adar: [M, 3]."""
-    count, rarity = common(problem.links, problem.worth, pairs).unbind(1)
-    share = count / problem.degree[pairs].prod(0).sqrt().clamp_min(1)
+    count, rarity = common(graph.links, graph.common_neighbour_weights, pairs).unbind(1)
+    share = count / graph.degree[pairs].prod(0).sqrt().clamp_min(1)
     return torch.stack([count.log1p() / 2, share, rarity.log1p()], 1)
 
 
 def first_evidence(
-    problem: Problem,
+    graph: Graph,
     views: dict[str, Tensor],
     scales: dict[str, tuple[float, float]],
     channels: dict[str, Channel],
@@ -94,10 +94,10 @@ def first_evidence(
 ) -> Tensor:
     """:data:`FIRST_EVIDENCE` of each pair: [2, M] -> [M, F]."""
     compared = torch.stack([cosines(views[v], pairs, scales[v]) for v in FIRST], 2)  # [M, 2, V]
-    agreed = [agreement(problem, channels[c], pairs) for c in FIRST_CHANNELS]
-    edge = is_edge(problem.links, pairs).float()
-    degrees = problem.degree[pairs].sort(0).values.log1p() / 4  # [2, M]
-    structure = common_neighbours(problem, pairs)
+    agreed = [agreement(graph, channels[c], pairs) for c in FIRST_CHANNELS]
+    edge = is_edge(graph.links, pairs).float()
+    degrees = graph.degree[pairs].sort(0).values.log1p() / 4  # [2, M]
+    structure = common_neighbours(graph, pairs)
     return torch.cat(
         [compared.flatten(1), *agreed, structure, edge[:, None], degrees.T.contiguous()], 1
     )

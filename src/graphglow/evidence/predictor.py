@@ -24,11 +24,11 @@ from graphglow.evidence.channels import (
 )
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
-from graphglow.evidence.problem import Problem
-from graphglow.evidence.rounds import Voted
+from graphglow.evidence.rounds import GraphEvidence
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import hidden_layer
 from graphglow.evidence.votes import VOTERS, Voter, log_odds, sharpened, vote_evidence
+from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import entries, times, unit_
 from graphglow.linalg.sparse import SparseMatrix
 
@@ -151,11 +151,11 @@ class FinalRound:
     """What the refined graph lets the channels say, and what labels around each node say.
 
     Shapes:
-        graph [N, N] = S; carried [N, C, R]; of_class [C, 2]; of_node [N, *]; of_graph [*]
+        adjacency [N, N] = S; carried [N, C, R]; of_class [C, 2]; of_node [N, *]; of_graph [*]
     """
 
-    voted: Voted
-    graph: SparseMatrix
+    known: GraphEvidence
+    adjacency: SparseMatrix
     views: dict[str, Tensor]
     channels: dict[str, Channel]
     carried: Tensor
@@ -164,13 +164,13 @@ class FinalRound:
     of_graph: Tensor
 
     @property
-    def problem(self) -> Problem:
-        return self.voted.second.first.problem
+    def graph(self) -> Graph:
+        return self.known.graph
 
     def inputs(self, nodes: Tensor) -> Inputs:
         """Of nodes [K]."""
         channels = [self.channels[name] for name in CHANNELS]
-        odds, trust = vote_evidence(self.problem, channels, self.of_graph[:2], nodes)
+        odds, trust = vote_evidence(self.graph, channels, self.of_graph[:2], nodes)
         shape = (*odds.shape[:2], -1)
         spread = odds.std(-1, keepdim=True).mean(1, keepdim=True)
         more = torch.cat(
@@ -186,50 +186,49 @@ class FinalRound:
         return Inputs(odds, trust, more)
 
 
-def final_round(voted: Voted, graph: SparseMatrix) -> FinalRound:
+def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
     """Channels over the refined graph S [N, N], the stack of all, and labels carried to nodes."""
-    first, second = voted.second.first, voted.second
-    problem = first.problem
+    graph = known.graph
     with stage("views"):
-        fx = times(graph, first.views["x"])
-        views = {"ffx": unit_(times(graph, fx)), "fx": unit_(fx)}
-    channels = {**first.channels, **second.channels, "vote": voted.vote}
-    every = first.views | second.views | views
-    channels["ffx"] = ridge_channel(problem, views["ffx"])
-    channels["spread_f"] = spread_channel(problem, graph)
+        fx = times(adjacency, known.views["x"])
+        views = {"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)}
+    channels = dict(known.channels)
+    every = known.views | views
+    channels["ffx"] = ridge_channel(graph, views["ffx"])
+    channels["spread_f"] = spread_channel(graph, adjacency)
     channels["hidden_f"] = ridge_channel(
-        problem, hidden_layer(every, ("x", "fx", "ffx", "aax", "link"))
+        graph, hidden_layer(every, ("x", "fx", "ffx", "aax", "link"))
     )
-    channels["community_f"] = community_channel(problem, _communities(graph))
-    channels["stack"] = stack_channel(problem, channels)
-    carried, masses = _carried(problem, channels, graph)
+    channels["community_f"] = community_channel(graph, _communities(adjacency))
+    channels["stack"] = stack_channel(graph, channels)
+    carried, masses = _carried(graph, channels, adjacency)
     places = [FIRST_CONTEXT.index(name) for name in OF_GRAPH]
-    prior = problem.prior.clamp_min(1e-6)
-    share = voted.vote.probabilities.mean(0) / prior
-    degree = problem.degree.log1p()[:, None] / 4
+    prior = graph.prior.clamp_min(1e-6)
+    share = channels["vote"].probabilities.mean(0) / prior
+    degree = graph.degree.log1p()[:, None] / 4
     return FinalRound(
-        voted=voted,
-        graph=graph,
+        known=known,
+        adjacency=adjacency,
         views=views,
         channels=channels,
         carried=carried,
         of_class=torch.stack([prior.log(), share.clamp(1e-3, 1e3).log()], 1),
         of_node=torch.cat([masses, degree], 1),
-        of_graph=first.context[places],
+        of_graph=known.context[places],
     )
 
 
-def _communities(graph: SparseMatrix) -> list[Tensor]:
-    row, col, values = entries(graph)
+def _communities(adjacency: SparseMatrix) -> list[Tensor]:
+    row, col, values = entries(adjacency)
     once = row < col
     if not bool(once.any()):
         return []
-    edges = row[once], col[once], values[once], graph.shape[0]
+    edges = row[once], col[once], values[once], adjacency.shape[0]
     return [communities(*edges)]
 
 
 @stage("channels")
-def stack_channel(problem: Problem, channels: dict[str, Channel]) -> Channel:
+def stack_channel(graph: Graph, channels: dict[str, Channel]) -> Channel:
     """``P ~ pi exp(sum_k w_k log P_k / pi)`` with w by this graph's labels (Wolpert, 1992).
 
     The channels' leave-one-out predictions at labelled nodes are what w is fitted to, by Newton's
@@ -239,25 +238,26 @@ def stack_channel(problem: Problem, channels: dict[str, Channel]) -> Channel:
     Shapes:
         channels [N, C] each -> [N, C]
     """
-    if len(problem.seen) < 2 or not bool(scored(problem).any()):
-        return absent(problem)
-    fair = scored(problem).nonzero()[:, 0]
+    if len(graph.seen) < 2 or not bool(scored(graph).any()):
+        return absent(graph)
+    fair = scored(graph).nonzero()[:, 0]
     fair = fair[torch.linspace(0, len(fair) - 1, min(len(fair), STACK_LABELS)).long()]
     p = [channel.probabilities for channel in channels.values()]
-    nodes, own = problem.labelled[fair], problem.classes[fair]
-    odds = log_odds(torch.stack([one[nodes] for one in p], 2), problem.prior)  # [L, C, V]
-    fold = torch.arange(len(fair), device=problem.device) % STACK_FOLDS
+    nodes, own = graph.labelled[fair], graph.classes[fair]
+    odds = log_odds(torch.stack([one[nodes] for one in p], 2), graph.prior)  # [L, C, V]
+    fold = torch.arange(len(fair), device=graph.device) % STACK_FOLDS
     kept = torch.stack([torch.ones_like(fold).bool(), *(fold != k for k in range(STACK_FOLDS))])
-    weights = _stack_weights(odds, own, problem.prior, kept.float())  # [1 + folds, V]
+    weights = _stack_weights(odds, own, graph.prior, kept.float())  # [1 + folds, V]
     logits = torch.zeros_like(p[0])
-    of_fold = torch.zeros(problem.num_nodes, dtype=torch.int64, device=problem.device)
-    place = torch.arange(len(problem.labelled), device=problem.device)
-    of_fold[problem.labelled] = 1 + place % STACK_FOLDS
+    of_fold = torch.zeros(graph.num_nodes, dtype=torch.int64, device=graph.device)
+    place = torch.arange(len(graph.labelled), device=graph.device)
+    of_fold[graph.labelled] = 1 + place % STACK_FOLDS
     of_fold[nodes] = 1 + fold
     for k, one in enumerate(p):
-        logits += weights[of_fold, k, None] * log_odds(one[..., None], problem.prior)[..., 0]
-    probabilities = (logits + problem.prior.log()).softmax(1)
-    return Channel(probabilities, leave_one_out_scores(problem, probabilities))
+        logits += weights[of_fold, k, None] * log_odds(one[..., None], graph.prior)[..., 0]
+    probabilities = (logits + graph.prior.log()).softmax(1)
+    scores = leave_one_out_scores(graph, probabilities)
+    return Channel(probabilities, scores, chosen={"weights": weights[0]})
 
 
 def _stack_weights(odds: Tensor, own: Tensor, prior: Tensor, kept: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ def _stack_weights(odds: Tensor, own: Tensor, prior: Tensor, kept: Tensor) -> Te
 
 @stage("channels")
 def _carried(
-    problem: Problem, channels: dict[str, Channel], graph: SparseMatrix
+    graph: Graph, channels: dict[str, Channel], adjacency: SparseMatrix
 ) -> tuple[Tensor, Tensor]:
     """What the labels one and two steps away say against an answer, a node's own label left out.
 
@@ -296,22 +296,22 @@ def _carried(
     Shapes:
         [N, C, R], and the numbers of labels [N, 4] on a log scale
     """
-    nodes, classes = problem.num_nodes, len(problem.seen)
-    one_hot = torch.eye(classes, device=problem.device)[problem.classes]
+    nodes, classes = graph.num_nodes, len(graph.seen)
+    one_hot = torch.eye(classes, device=graph.device)[graph.classes]
     residuals = []
     for name in RESIDUALS:
-        answer = problem.prior if name == "label" else channels[name].probabilities
-        answer = answer if name == "label" else answer[problem.labelled]
+        answer = graph.prior if name == "label" else channels[name].probabilities
+        answer = answer if name == "label" else answer[graph.labelled]
         residuals.append(one_hot - answer)
-    known = torch.ones(len(one_hot), 1, device=problem.device)
-    values = torch.zeros(nodes, len(RESIDUALS) * classes + 1, device=problem.device)
-    values[problem.labelled] = torch.cat([*residuals, known], 1)
+    known = torch.ones(len(one_hot), 1, device=graph.device)
+    values = torch.zeros(nodes, len(RESIDUALS) * classes + 1, device=graph.device)
+    values[graph.labelled] = torch.cat([*residuals, known], 1)
     carried, masses = [], []
-    for weights in (problem.links, _off_diagonal(graph)):
+    for weights in (graph.links, _off_diagonal(adjacency)):
         row, col, weight = entries(weights)
-        strength = torch.zeros(nodes, device=problem.device).index_add_(0, row, weight)
+        strength = torch.zeros(nodes, device=graph.device).index_add_(0, row, weight)
         inverse = strength.clamp_min(1e-9).reciprocal()
-        back = torch.zeros(nodes, device=problem.device)
+        back = torch.zeros(nodes, device=graph.device)
         back.index_add_(0, row, weight.square() * inverse[col])
         one = times(weights, values)
         two = times(weights, one * inverse[:, None]) - back[:, None] * values
@@ -323,23 +323,23 @@ def _carried(
     return torch.cat(parts, 1).mT, torch.cat(masses, 1)
 
 
-def _off_diagonal(graph: SparseMatrix) -> SparseMatrix:
+def _off_diagonal(adjacency: SparseMatrix) -> SparseMatrix:
     """S without self-loops, of mean weight 1."""
-    row, col, values = entries(graph)
+    row, col, values = entries(adjacency)
     apart = (row != col).to(values)
     values = values * apart
     mean = values.sum() / apart.sum().clamp_min(1)
-    return graph.with_values(values / mean.clamp_min(1e-9))
+    return adjacency.with_values(values / mean.clamp_min(1e-9))
 
 
 @stage("prediction")
 def predict_classes(predictor: Predictor, final: FinalRound) -> Channel:
     """The network's answer about every node; its sharpness by leave-one-out."""
-    problem = final.problem
-    if len(problem.seen) < 2:
-        return absent(problem)
-    step = max(1, AT_ONCE // len(problem.seen))
-    every = torch.arange(problem.num_nodes, device=problem.device)
+    graph = final.graph
+    if len(graph.seen) < 2:
+        return absent(graph)
+    step = max(1, AT_ONCE // len(graph.seen))
+    every = torch.arange(graph.num_nodes, device=graph.device)
     parts = [predictor.answer(*final.inputs(some)) for some in torch.split(every, step)]
     logits = torch.cat(parts)
-    return sharpened(problem, logits)
+    return sharpened(graph, logits)

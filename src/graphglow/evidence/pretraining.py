@@ -29,19 +29,17 @@ from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
 from graphglow.evidence.predictor import FinalRound
-from graphglow.evidence.problem import Problem, problem_of
 from graphglow.evidence.random_graphs import random_graph
-from graphglow.evidence.refined import refine_known
+from graphglow.evidence.refined import above_chance, with_prediction
 from graphglow.evidence.rounds import (
-    FirstRound,
-    SecondRound,
-    Voted,
+    GraphEvidence,
     first_round,
     second_round,
     vote_inputs,
-    voted,
+    with_vote,
 )
 from graphglow.evidence.stages import made_smaller, stage
+from graphglow.graph.graph import Graph, known_graph
 from graphglow.workers.blocks import mapped
 
 ABSENT = -1e4  # the log share of a class that an episode does not have
@@ -257,7 +255,7 @@ class EpisodeSampler:
         self.weights = torch.tensor(weights, dtype=torch.float64)
 
     @torch.no_grad()
-    def first(self, index: int) -> tuple[Episode, FirstRound, int]:
+    def first(self, index: int) -> tuple[Episode, GraphEvidence, int]:
         """The episode, what its first round knows, and its fold."""
         generator = torch.Generator().manual_seed(1_000_003 * self.config.seed + index)
         fold = ALL_SOURCES
@@ -269,16 +267,16 @@ class EpisodeSampler:
             number = int(torch.multinomial(self.weights, 1, generator=generator))
             source, fold = self.sources[number], self.folds[number]
         episode = draw_episode(source, generator, self.config.max_nodes)
-        return episode, first_round(problem_of(episode.data, self.device), generator), fold
+        return episode, first_round(known_graph(episode.data, self.device), generator), fold
 
     @torch.no_grad()
     def pair_batch(
-        self, episode: Episode, problem: Problem, known: FirstRound | Voted, fold: int
+        self, episode: Episode, graph: Graph, known: GraphEvidence, fold: int
     ) -> list[PairBatch]:
         """Pairs with at most one labelled end, both classes known; nothing if there are none."""
         truth, pairs = episode.truth.to(self.device), known.pairs
         labelled = torch.zeros(len(truth), dtype=torch.bool, device=truth.device)
-        labelled[problem.labelled] = True
+        labelled[graph.labelled] = True
         fair = (truth[pairs] >= 0).all(0) & ~labelled[pairs].all(0)
         fair_pairs = fair.nonzero()[:, 0]
         if len(fair_pairs) == 0:
@@ -286,27 +284,27 @@ class EpisodeSampler:
         some = fair_pairs[self._some(len(fair_pairs), self.config.pairs)]
         same = (truth[pairs[0, some]] == truth[pairs[1, some]]).float()
         evidence = known.evidence(pairs[:, some])
-        return [PairBatch(fold, evidence, known.context, same, logit(problem.chance))]
+        return [PairBatch(fold, evidence, known.context, same, logit(graph.chance))]
 
     def class_batch(
-        self, episode: Episode, known: SecondRound | FinalRound, fold: int
+        self, episode: Episode, known: GraphEvidence | FinalRound, fold: int
     ) -> list[ClassBatch]:
         """Unlabelled nodes of classes that have a label; none, or one such class: nothing."""
-        problem = known.first.problem if isinstance(known, SecondRound) else known.problem
+        graph = known.graph
         number = torch.full((int(episode.truth.max()) + 2,), -1, device=self.device)
-        number[problem.seen] = torch.arange(len(problem.seen), device=self.device)
+        number[graph.seen] = torch.arange(len(graph.seen), device=self.device)
         truth = number[episode.truth.to(self.device)]
-        truth[problem.labelled] = -1
+        truth[graph.labelled] = -1
         nodes = (truth >= 0).nonzero()[:, 0]
         if len(nodes) == 0:
             return []
         some = nodes[self._some(len(nodes), self.config.nodes)]
-        if isinstance(known, SecondRound):
+        if isinstance(known, GraphEvidence):
             odds, trust = vote_inputs(known, some)
             more = None
         else:
             odds, trust, more = known.inputs(some)
-        return [ClassBatch(fold, odds, trust, more, problem.prior.log(), truth[some])]
+        return [ClassBatch(fold, odds, trust, more, graph.prior.log(), truth[some])]
 
     def _some(self, count: int, wanted: int) -> Tensor:
         generator = torch.Generator().manual_seed(self.config.seed + count)
@@ -327,7 +325,7 @@ def first_batch(known: Known, index: int) -> list[PairBatch]:
     sampler, _ = known
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
-        return sampler.pair_batch(episode, first.problem, first, fold)
+        return sampler.pair_batch(episode, first.graph, first, fold)
 
 
 @torch.no_grad()
@@ -336,7 +334,7 @@ def vote_batch(known: Known, index: int) -> list[ClassBatch]:
     sampler, learners = known
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
-        if len(first.problem.seen) < 2:
+        if len(first.graph.seen) < 2:
             return []
         second = second_round(_unseeing(learners, fold), first)
         return sampler.class_batch(episode, second, fold)
@@ -349,8 +347,8 @@ def second_batch(known: Known, index: int) -> list[PairBatch]:
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
         learner = _unseeing(learners, fold)
-        both = voted(learner, second_round(learner, first))
-        return sampler.pair_batch(episode, first.problem, both, fold)
+        both = with_vote(second_round(learner, first))
+        return sampler.pair_batch(episode, first.graph, both, fold)
 
 
 @torch.no_grad()
@@ -359,11 +357,11 @@ def predict_batch(known: Known, index: int) -> list[ClassBatch]:
     sampler, learners = known
     with _in_an_episode():
         episode, first, fold = sampler.first(index)
-        if len(first.problem.seen) < 2:
+        if len(first.graph.seen) < 2:
             return []
         learner = _unseeing(learners, fold)
-        both = voted(learner, second_round(learner, first))
-        final = refine_known(learner, both).final
+        both = with_vote(second_round(learner, first))
+        final = with_prediction(above_chance(both)).final
         assert final is not None  # there are two classes
         return sampler.class_batch(episode, final, fold)
 

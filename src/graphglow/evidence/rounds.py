@@ -1,11 +1,15 @@
-"""The two rounds: from a problem to scored pairs, and from their graph to better ones."""
+"""The rounds: a graph becomes scored pairs, these a better graph, and that one a better one.
+
+``first_round`` -> ``second_round`` -> ``with_vote`` each return a :class:`GraphEvidence` that holds
+more; :func:`graphglow.evidence.refined.refine_graph` runs them and scores the pairs.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, with_beliefs
 from graphglow.evidence.channels import (
@@ -18,8 +22,14 @@ from graphglow.evidence.channels import (
 )
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT, first_context, labelled_pairs, second_context
-from graphglow.evidence.pair_features import agreement, cosines, first_evidence, logit, moments
-from graphglow.evidence.problem import Problem
+from graphglow.evidence.pair_features import (
+    SECOND_CHANNELS,
+    agreement,
+    cosines,
+    first_evidence,
+    logit,
+    moments,
+)
 from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
@@ -32,39 +42,38 @@ from graphglow.evidence.views import (
     second_views,
 )
 from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
-from graphglow.graph.graph import adjacency_of
+from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
+
+if TYPE_CHECKING:  # which imports this
+    from graphglow.evidence.learner import EvidenceLearner
 
 LARGEST_WEIGHT = 8.0
 RESOLUTIONS = (1.0, 4.0)
 """Of the communities: those of the greatest modularity, and smaller ones."""
 AT_ONCE = 2**14  # nodes voted on at once
 CARRIED = 4  # the second round reads the first one's log-odds over this
-
-
-class Learner(Protocol):
-    """What the rounds need of a learner."""
-
-    @property
-    def vote(self) -> nn.Module: ...
-
-    def pair_scores(self, round_: int, evidence: Tensor, context: Tensor) -> Tensor: ...
-
-    def scale(self, round_: int, scores: Tensor) -> Tensor: ...
+SEARCHED = (("x", "ax", "aax", "link"), SECOND)
+"""Views in which candidates are looked for, by round; besides, what the channels predict."""
 
 
 @dataclass(frozen=True, eq=False)
-class FirstRound:
-    """What is known of the graph as it is given, and which of its pairs are looked at.
+class GraphEvidence:
+    """What is known of a graph: views, channels, candidate pairs, and how reliable each has been.
+
+    The second round adds views and channels over the graph of the first one, ``with_vote`` the
+    channel ``vote`` and more candidates.
 
     Shapes:
-        pairs [2, M] of int32, sorted; context [G]
+        pairs [2, M] of int32, those of the first round first; context [G]; first_weight [<= M] of
+        the first round's pairs in S; first_scale [2]: slope and intercept of its scores
     """
 
-    problem: Problem
+    graph: Graph
     views: dict[str, Tensor]
-    scales: dict[str, tuple[float, float]]
+    moments: dict[str, tuple[float, float]]
+    """Mean and deviation of the cosine over all pairs, by view."""
     channels: dict[str, Channel]
     pairs: Tensor
     context: Tensor
@@ -72,199 +81,175 @@ class FirstRound:
     """How the nearest nodes were found."""
     maps: dict[str, LowRank] = field(default_factory=dict)
     """From features and adjacency rows to the views ``x`` and ``link``."""
-
-    def evidence(self, pairs: Tensor) -> Tensor:
-        """:data:`FIRST_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
-        problem = self.problem
-        return first_evidence(problem, self.views, self.scales, self.channels, pairs.long())
-
-    def for_pairs(self) -> "FirstRound":
-        """What evidence about given pairs needs of it."""
-        return replace(self, problem=self.problem.for_pairs(), pairs=self.pairs[:, :0], maps={})
-
-
-@dataclass(frozen=True, eq=False)
-class SecondRound:
-    """What the refined graph of the first round lets the channels say.
-
-    Shapes:
-        context [G2]; scale [2]: slope and intercept, of the first round's scores; weight [M] of
-        the first round's pairs in S
-    """
-
-    first: FirstRound
-    scale: Tensor
-    views: dict[str, Tensor]
-    scales: dict[str, tuple[float, float]]
-    channels: dict[str, Channel]
-    context: Tensor
-    weight: Tensor
-    calibration: float
+    learner: "EvidenceLearner | None" = None
+    first_scale: Tensor = field(default_factory=lambda: torch.tensor([1.0, 0.0]))
+    first_weight: Tensor = field(default_factory=lambda: torch.zeros(0))
+    first_calibration: float = 0.0
     """Added to the first round's log-odds, by the pairs that have two labels."""
 
-
-@dataclass(frozen=True, eq=False)
-class Voted:
-    """The second round with the learner's vote, and all pairs that are looked at.
-
-    Shapes:
-        pairs [2, M] of int32, those of the first round first; context [G2 + 2]
-    """
-
-    learner: Learner
-    second: SecondRound
-    vote: Channel
-    pairs: Tensor
-    context: Tensor
+    @property
+    def voted(self) -> bool:
+        """Whether the second round is complete."""
+        return "vote" in self.channels
 
     def evidence(self, pairs: Tensor) -> Tensor:
-        """:data:`SECOND_EVIDENCE` of any pairs: [2, K] -> [K, F]."""
-        second, pairs = self.second, pairs.long()
-        earlier = second.first.evidence(pairs)
-        scores = self.learner.pair_scores(0, earlier, second.first.context)
-        before = second.scale[0] * scores + second.scale[1]
-        compared = [cosines(second.views[v], pairs, second.scales[v]) for v in SECOND]
-        channels = [*second.channels.values(), self.vote]
-        agreed = [agreement(second.first.problem, channel, pairs) for channel in channels]
+        """:data:`FIRST_EVIDENCE` of any pairs, or, once voted, :data:`SECOND_EVIDENCE`.
+
+        Shapes:
+            [2, K] -> [K, F]
+        """
+        pairs = pairs.long()
+        first = first_evidence(self.graph, self.views, self.moments, self.channels, pairs)
+        if not self.voted:
+            return first
+        assert self.learner is not None
+        context = self.context[: len(FIRST_CONTEXT)]
+        log_odds = over_chance(self.first_scale, self.learner.pair_scores(0, first, context))
+        compared = [cosines(self.views[v], pairs, self.moments[v]) for v in SECOND]
+        later = [c for name, c in self.channels.items() if name in (*SECOND_CHANNELS, "vote")]
+        agreed = [agreement(self.graph, channel, pairs) for channel in later]
         cosine = torch.stack(compared, 2).flatten(1)
-        return torch.cat([earlier, cosine, *agreed, before[:, None] / CARRIED], 1)
-
-    def for_pairs(self) -> "Voted":
-        """What evidence about given pairs needs of it."""
-        second = self.second
-        second = replace(second, first=second.first.for_pairs(), weight=second.weight[:0])
-        return replace(self, second=second, pairs=self.pairs[:, :0])
+        return torch.cat([first, cosine, *agreed, log_odds[:, None] / CARRIED], 1)
 
 
-def first_round(problem: Problem, generator: torch.Generator, each: Each = in_turn) -> FirstRound:
-    views, maps = mapped_views(problem, generator)
-    scales = {name: moments(views[name]) for name in FIRST}
-    channels = first_channels(problem, views)
-    near = [views[name] for name in ("x", "ax", "aax", "link")]
-    edges = torch.stack([problem.low, problem.high])
-    near = with_beliefs(near, list(channels.values()))
+def first_round(graph: Graph, generator: torch.Generator, each: Each = in_turn) -> GraphEvidence:
+    """Views and channels of the graph as it is given, and the pairs that are looked at."""
+    views, maps = mapped_views(graph, generator)
+    channels = first_channels(graph, views)
+    near = with_beliefs([views[name] for name in SEARCHED[0]], list(channels.values()))
+    edges = torch.stack([graph.low, graph.high])
     pairs, search = candidate_pairs("find first", near, edges, each)
-    context = first_context(problem, channels, pairs)
-    return FirstRound(problem, views, scales, channels, pairs, context, search, maps)
+    scales = {name: moments(views[name]) for name in FIRST}
+    context = first_context(graph, channels, pairs)
+    return GraphEvidence(graph, views, scales, channels, pairs, context, search, maps)
 
 
-def first_channels(problem: Problem, views: dict[str, Tensor]) -> dict[str, Channel]:
+def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]:
     """:data:`~graphglow.evidence.pair_features.FIRST_CHANNELS`, over the graph as it is given."""
     link = views["link"]
-    ranks = [ridge_channel(problem, leading(link, rank)) for rank in RANKS]
-    edges = problem.low, problem.high, problem.weight, problem.num_nodes
-    members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(problem.low) else []
+    ranks = [ridge_channel(graph, leading(link, rank)) for rank in RANKS]
+    edges = graph.low, graph.high, graph.weight, graph.num_nodes
+    members = [communities(*edges, resolution=by) for by in RESOLUTIONS] if len(graph.low) else []
     return {
-        **{name: ridge_channel(problem, views[name]) for name in ("ax", "aax", "diff", "role")},
-        "all": ridge_channel(problem, SideBySide.of([views[name] for name in ALL])),
-        "x": ridge_channel(problem, problem.features),
-        "link": ridge_channel(problem, problem.neighbours if len(problem.low) else None),
-        "alink": ridge_channel(problem, unit_unless_short(times(problem.adj, link))),
+        **{name: ridge_channel(graph, views[name]) for name in ("ax", "aax", "diff", "role")},
+        "all": ridge_channel(graph, SideBySide.of([views[name] for name in ALL])),
+        "x": ridge_channel(graph, graph.features),
+        "link": ridge_channel(graph, graph.neighbour_rows if len(graph.low) else None),
+        "alink": ridge_channel(graph, unit_unless_short(times(graph.adj, link))),
         "spectral": best_channel(ranks),
-        "community": community_channel(problem, members),
-        "spread": spread_channel(problem, problem.adj),
-        "hidden_x": ridge_channel(problem, hidden_layer(views, ("x",))),
-        "hidden_all": ridge_channel(problem, hidden_layer(views, ALL)),
+        "community": community_channel(graph, members),
+        "spread": spread_channel(graph, graph.adj),
+        "hidden_x": ridge_channel(graph, hidden_layer(views, ("x",))),
+        "hidden_all": ridge_channel(graph, hidden_layer(views, ALL)),
     }
 
 
-def score_first(known: tuple[Learner, FirstRound], pairs: Tensor) -> Tensor:
-    """The learner's raw scores of some pairs in the first round: [2, K] -> [K]."""
-    learner, first = known
-    with stage("evidence"):
-        evidence = first.evidence(pairs)
-    with stage("scoring"):
-        return learner.pair_scores(0, evidence, first.context)
+def second_round(
+    learner: "EvidenceLearner", known: GraphEvidence, each: Each = in_turn
+) -> GraphEvidence:
+    """Views and channels over the graph that the first round's log-odds over chance make."""
+    graph, pairs, known = known.graph, known.pairs, replace(known, learner=learner)
+    scores = score_pairs("score first", known, each)
+    scale = learner.scale(0, scores)
+    log_odds = over_chance(scale, scores)
+    shift = calibration(graph, pairs, log_odds)
+    weight = weights_of(log_odds + shift)
+    del scores, log_odds
+    adjacency = adjacency_over(pairs, weight, graph.num_nodes)
+    fresh = second_views(known.views, adjacency)
+    views = known.views | fresh
+    channels = {name: ridge_channel(graph, views[name]) for name in SECOND}
+    channels["again"] = ridge_channel(graph, SideBySide.of([views[name] for name in AGAIN]))
+    channels["spread_s"] = spread_channel(graph, adjacency)
+    channels["hidden_again"] = ridge_channel(graph, hidden_layer(views, AGAIN))
+    return replace(
+        known,
+        views=views,
+        moments=known.moments | {name: moments(view) for name, view in fresh.items()},
+        channels=known.channels | channels,
+        context=second_context(graph, known.context, channels, pairs, weight),
+        first_scale=scale,
+        first_weight=weight,
+        first_calibration=shift,
+    )
 
 
-def score_second(known: Voted, pairs: Tensor) -> Tensor:
-    """The learner's raw scores of some pairs in the second round: [2, K] -> [K]."""
+def with_vote(known: GraphEvidence, each: Each = in_turn) -> GraphEvidence:
+    """Mix the channels' predictions by the learner's vote; add the second round's candidates."""
+    vote = _vote(known)
+    later = [known.channels[name] for name in SECOND_CHANNELS]
+    near = with_beliefs([known.views[name] for name in SEARCHED[1]], [*later, vote])
+    fresh, _ = candidate_pairs("find second", near, known.pairs, each, fresh=True)
+    return replace(
+        known,
+        channels=known.channels | {"vote": vote},
+        pairs=torch.cat([known.pairs, fresh], 1),
+        context=torch.cat([known.context, vote.scores]),
+    )
+
+
+@stage("channels")
+def _vote(known: GraphEvidence) -> Channel:
+    graph = known.graph
+    if len(graph.seen) < 2:
+        return absent(graph)
+    assert known.learner is not None
+    every = torch.arange(graph.num_nodes, device=graph.device)
+    parts = [known.learner.vote(*vote_inputs(known, some)) for some in torch.split(every, AT_ONCE)]
+    return sharpened(graph, torch.cat(parts))
+
+
+def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
+    place = FIRST_CONTEXT.index("labels_per_class")
+    voters = [known.channels[name] for name in VOTERS]
+    return vote_evidence(known.graph, voters, known.context[place : place + 2], nodes)
+
+
+def score_pairs(name: str, known: GraphEvidence, each: Each) -> Tensor:
+    """The learner's raw scores of all candidates: [M]."""
+    return joined(each(name, score, known, pair_blocks(known.pairs)), known.graph)
+
+
+def score(known: GraphEvidence, pairs: Tensor) -> Tensor:
+    """The learner's raw scores of some pairs: [2, K] -> [K]."""
+    assert known.learner is not None
     with stage("evidence"):
         evidence = known.evidence(pairs)
     with stage("scoring"):
-        return known.learner.pair_scores(1, evidence, known.context)
+        return known.learner.pair_scores(int(known.voted), evidence, known.context)
 
 
-def second_round(learner: Learner, first: FirstRound, each: Each = in_turn) -> SecondRound:
-    """Views and channels over the graph that the first round's log-odds over chance make."""
-    problem = first.problem
-    known = (learner, first.for_pairs())
-    scores = joined(each("score first", score_first, known, pair_blocks(first.pairs)), problem)
-    scale = learner.scale(0, scores)
-    excess = scale[0] * scores + scale[1]
-    shift = calibration(problem, first.pairs, excess)
-    weight = weights_of(excess + shift)
-    del scores, excess
-    graph = graph_of(first.pairs, weight, problem.num_nodes)
-    views = second_views(first.views, graph)
-    scales = {name: moments(views[name]) for name in SECOND}
-    channels = {name: ridge_channel(problem, views[name]) for name in SECOND}
-    every = first.views | views
-    channels["again"] = ridge_channel(problem, SideBySide.of([every[name] for name in AGAIN]))
-    channels["spread_s"] = spread_channel(problem, graph)
-    channels["hidden_again"] = ridge_channel(problem, hidden_layer(every, AGAIN))
-    context = second_context(problem, first.context, channels, first.pairs, weight)
-    return SecondRound(first, scale, views, scales, channels, context, weight, shift)
+def joined(parts: Iterable[Tensor], graph: Graph) -> Tensor:
+    """Scores of all blocks, one after another: [M]."""
+    return torch.cat([torch.zeros(0, device=graph.device), *parts])
+
+
+def over_chance(scale: Tensor, scores: Tensor) -> Tensor:
+    """Log-odds over chance by slope and intercept [2]: [M] -> [M]."""
+    return scale[0] * scores + scale[1]
 
 
 @stage("views")
-def graph_of(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
+def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
     """S of sorted pairs [2, M] as far as they count: [N, N]."""
     counts = weight > 0
     return adjacency_of(pairs[0][counts], pairs[1][counts], weight[counts], num_nodes)
 
 
-def voted(learner: Learner, second: SecondRound, each: Each = in_turn) -> Voted:
-    """The channels' answers mixed by the learner, and the candidates of both rounds."""
-    first = second.first
-    vote = _vote(learner, second)
-    near = [second.views[name] for name in SECOND]
-    near = with_beliefs(near, [*second.channels.values(), vote])
-    fresh, _ = candidate_pairs("find second", near, first.pairs, each, fresh=True)
-    pairs = torch.cat([first.pairs, fresh], 1)
-    earlier = replace(first, pairs=pairs[:, : first.pairs.shape[1]])  # the same memory
-    second = replace(second, first=earlier)
-    return Voted(learner, second, vote, pairs, torch.cat([second.context, vote.scores]))
-
-
-@stage("channels")
-def _vote(learner: Learner, second: SecondRound) -> Channel:
-    problem = second.first.problem
-    if len(problem.seen) < 2:
-        return absent(problem)
-    every = torch.arange(problem.num_nodes, device=problem.device)
-    parts = [learner.vote(*vote_inputs(second, some)) for some in torch.split(every, AT_ONCE)]
-    return sharpened(problem, torch.cat(parts))
-
-
-def vote_inputs(second: SecondRound, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
-    first = second.first
-    place = FIRST_CONTEXT.index("labels_per_class")
-    channels = first.channels | second.channels
-    voters = [channels[name] for name in VOTERS]
-    return vote_evidence(first.problem, voters, first.context[place : place + 2], nodes)
-
-
-def joined(parts: Iterable[Tensor], problem: Problem) -> Tensor:
-    """Scores of all blocks, one after another: [M]."""
-    found = list(parts)
-    return torch.cat(found) if found else torch.zeros(0, device=problem.device)
-
-
-def calibration(problem: Problem, pairs: Tensor, excess: Tensor) -> float:
+def calibration(graph: Graph, pairs: Tensor, log_odds: Tensor) -> float:
     """What to add to log-odds so that, among pairs with two labels, as many are of one class as
-    is said; the evidence about them is of leave-one-out predictions.
+    is predicted; the evidence about them is of leave-one-out predictions.
 
     A normal prior of deviation 0.7 stands against the pairs, which count no more than twice the
     labels in all, since they share nodes.
     """
-    both, same = labelled_pairs(problem, pairs)
+    both, same = labelled_pairs(graph, pairs)
     count = len(same)
-    if count == 0 or len(problem.seen) < 2:
+    if count == 0 or len(graph.seen) < 2:
         return 0.0
-    weight = min(1.0, 2 * len(problem.labelled) / count)
-    logits = excess[both].double() + logit(problem.chance)
+    weight = min(1.0, 2 * len(graph.labelled) / count)
+    logits = log_odds[both].double() + logit(graph.chance)
     shift = torch.zeros((), dtype=torch.float64, device=logits.device)
     for _ in range(12):  # Newton's method
         p = (logits + shift).sigmoid()
@@ -274,6 +259,6 @@ def calibration(problem: Problem, pairs: Tensor, excess: Tensor) -> float:
     return float(shift)
 
 
-def weights_of(excess: Tensor) -> Tensor:
+def weights_of(log_odds: Tensor) -> Tensor:
     """An edge counts by its log-odds over chance, and not at all below: 0 .. 8."""
-    return excess.clamp(0, LARGEST_WEIGHT)
+    return log_odds.clamp(0, LARGEST_WEIGHT)

@@ -1,6 +1,6 @@
 """Files of a frozen prediction: what new nodes need of it, and nothing that follows from that.
 
-Stored are edges, labels, the view ``x``, the maps of features and adjacency, the channels, and the
+Stored are edges, labels, the views ``x`` and ``link``, the maps to them, the channels, and the
 edges of both refined graphs. The other views are products of these, made when a file is read.
 """
 
@@ -13,22 +13,24 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.context import VOTED_CONTEXT
-from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.new_nodes import FrozenGraph
 from graphglow.evidence.predictor import FinalRound, _carried
-from graphglow.evidence.problem import Columns, Problem
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.rounds import FirstRound, SecondRound, Voted, graph_of
-from graphglow.evidence.views import link_rows, second_views, views_of
-from graphglow.graph.graph import adjacency_of
+from graphglow.evidence.rounds import GraphEvidence, adjacency_over
+from graphglow.evidence.views import second_views, views_of
+from graphglow.graph.feature_rows import FeatureEncoder
+from graphglow.graph.graph import Graph
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.rows import LowRank, times, unit_
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 KIND = "prediction"
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of what a file holds."""
+GRAPH = ("low", "high", "weight", "y", "train")
+KNOWN = ("context", "first_scale")
+REFINED = ("scale", "probabilities")
 FINAL = ("of_class", "of_node", "of_graph")
 
 
@@ -46,154 +48,126 @@ def save_state(
         more: Other tensors to keep in the file, by name.
         facts: Anything that JSON can hold, to keep with them.
     """
-    tensors, state = state_of(frozen)
-    tensors |= prefixed("more", more or {})
-    save_tensors(path, KIND, tensors, {"state": state, "facts": facts or {}})
+    refined, known, graph = frozen.refined, frozen.known, frozen.graph
+    final, learner, first = refined.final, known.learner, known.first_weight
+    kept = torch.zeros_like(refined.pair_in_input)  # pairs that are edges of either graph
+    kept[refined.edges] = True
+    kept[: len(first)] |= first > 0
+    assert learner is not None
+    tensors: dict[str, Tensor | None] = {
+        **prefixed("learner", dict(learner.state_dict())),
+        **prefixed("more", more or {}),
+        **prefixed("floor", {str(i): floor for i, floor in enumerate(frozen.floors)}),
+        **{name: getattr(graph, name) for name in GRAPH},
+        **{name: getattr(known, name) for name in KNOWN},
+        **{name: getattr(refined, name) for name in REFINED},
+        **{name: getattr(final, name) for name in FINAL if final is not None},
+        **{f"map.{name}": found.matrix for name, found in known.maps.items()},
+        "x": known.views["x"],
+        "link": known.views["link"],
+        "pairs": known.pairs[:, kept],
+        "first_weight": first[kept[: len(first)]],
+        "edges": kept.cumsum(0)[refined.edges] - 1,
+        "log_odds": refined.pair_log_odds[kept],
+    }
+    if graph.encoder is not None:
+        tensors |= {"columns": graph.encoder.kept, "columns_table": graph.encoder.table}
+    for name, channel in refined.channels.items():
+        parts = {"probabilities": channel.probabilities, "scores": channel.scores}
+        weight = {} if channel.weight is None else {"weight": channel.weight}
+        tensors |= prefixed(f"channel.{name}", parts | weight | prefixed("chosen", channel.chosen))
+    state = {
+        "state_version": STATE_VERSION,
+        "learner": learner.facts(),
+        "num_classes": graph.num_classes,
+        "columns": graph.encoder and [graph.encoder.words, graph.encoder.width],
+        "shortest": {name: found.shortest for name, found in known.maps.items()},
+        "moments": known.moments,
+        "known_channels": list(known.channels),
+        "channels": list(refined.channels),
+        "calibration": [known.first_calibration, refined.calibration],
+        "sharpness": refined.sharpness,
+        "search": known.search,
+    }
+    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    save_tensors(path, KIND, given, {"state": state, "facts": facts or {}})
 
 
 def load_state(
     path: str | Path, device: torch.device | str = "cpu"
 ) -> tuple[FrozenGraph, dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_state` wrote; anything else is refused in one sentence."""
-    tensors, meta = load_tensors(path, KIND)
-    frozen = from_state(tensors, meta.get("state"), str(path), device)
-    return frozen, within("more", tensors), meta["facts"]
+    """Read what :func:`save_state` wrote; anything else is refused in one sentence.
 
-
-def state_of(frozen: FrozenGraph) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors of a frozen prediction by name, and what JSON can hold of it."""
-    refined, problem = frozen.refined, frozen.problem
-    voted = refined.known
-    second, first, final = voted.second, voted.second.first, refined.final
-    counts = second.weight > 0
-    assert refined.probabilities is not None  # there are labels
-    tensors = {
-        **prefixed("learner", dict(frozen.learner.state_dict())),
-        "probabilities": refined.probabilities,
-        "low": problem.low, "high": problem.high, "labelled": problem.labelled,
-        "classes": problem.classes, "seen": problem.seen, "x": first.views["x"],
-        "first_context": first.context, "second_context": second.context,
-        "context": voted.context, "first_scale": second.scale, "scale": refined.scale,
-        "first_pairs": first.pairs[:, counts], "first_weight": second.weight[counts],
-        "pairs": voted.pairs[:, refined.edges], "log_odds": refined.pair_log_odds[refined.edges],
-        "floors_0": frozen.floors[0], "floors_1": frozen.floors[1], "stack": frozen.stack,
-    }  # fmt: skip
-    if problem.weight is not None:
-        tensors["weight"] = problem.weight
-    if problem.columns is not None:
-        tensors |= {"columns": problem.columns.kept, "columns_table": problem.columns.table}
-    for name, found in first.maps.items():
-        if found.matrix is not None:
-            tensors[f"map_{name}"] = found.matrix
-    channels = {**first.channels, **second.channels, "vote": voted.vote}
-    if final is not None:
-        channels = final.channels
-        tensors |= {name: getattr(final, name) for name in FINAL}
-    for name, channel in channels.items():
-        parts = {"probabilities": channel.probabilities, "scores": channel.scores}
-        if channel.weight is not None:
-            parts["weight"] = channel.weight
-        tensors |= prefixed(f"channel.{name}", parts | prefixed("chosen", channel.chosen))
-    facts = {
-        "state_version": STATE_VERSION,
-        "learner": frozen.learner.facts(),
-        "num_nodes": problem.num_nodes,
-        "num_classes": problem.num_classes,
-        "columns": problem.columns and [problem.columns.words, problem.columns.width],
-        "shortest": {name: found.shortest for name, found in first.maps.items()},
-        "scales": [first.scales, second.scales],
-        "channels": [list(first.channels), list(second.channels), list(channels)],
-        "calibration": [second.calibration, refined.calibration],
-        "sharpness": refined.sharpness,
-        "search": first.search,
-        "channel_scores": refined.channel_scores,
-        "predicted": final is not None,
-    }  # fmt: skip
-    return tensors, facts
-
-
-def from_state(
-    tensors: dict[str, Tensor], facts: Any, origin: str, device: torch.device | str = "cpu"
-) -> FrozenGraph:
-    """Rebuild what :func:`state_of` took apart; ``origin`` names it in errors.
-
-    Its refined graph has its edges as the only candidates, and its problem no features.
+    Its candidates are the edges of both refined graphs alone, and its graph has no features.
     """
-    version = facts.get("state_version") if isinstance(facts, dict) else None
+    tensors, meta = load_tensors(path, KIND)
+    state: dict[str, Any] = meta.get("state") or {}
+    version = state.get("state_version")
     if version != STATE_VERSION:
         raise InputError(
-            f"{origin} must hold a prediction of state version {STATE_VERSION}; got version "
+            f"{path} must hold a prediction of state version {STATE_VERSION}; got version "
             f"{version!r} (predict again with this graphglow)"
         )
-    learner = EvidenceLearner.from_tensors(within("learner", tensors), facts["learner"], origin)
-    learner = learner.to(device)
+    learner = EvidenceLearner.from_tensors(
+        within("learner", tensors), state["learner"], str(path)
+    ).to(device)
+    more = within("more", tensors)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-    problem = _problem(tensors, facts)
-    channels = {name: _channel(within(f"channel.{name}", tensors)) for name in facts["channels"][2]}
-    firsts, seconds, _ = ({c: channels[c] for c in names} for names in facts["channels"])
-    one, two = ({n: (s[0], s[1]) for n, s in some.items()} for some in facts["scales"])
-    maps = {n: LowRank(tensors.get(f"map_{n}"), short) for n, short in facts["shortest"].items()}
-    links = link_rows(problem)
-    link = tensors["x"].new_zeros(problem.num_nodes, 0) if links is None else maps["link"](links)
-    views = views_of(problem, tensors["x"], link)
-    first = FirstRound(
-        problem, views, one, firsts, tensors["first_pairs"], tensors["first_context"],
-        facts["search"], maps,
-    )  # fmt: skip
-    graph = graph_of(first.pairs, tensors["first_weight"], problem.num_nodes)
-    second = SecondRound(
-        first, tensors["first_scale"], second_views(views, graph), two, seconds,
-        tensors["second_context"], tensors["first_weight"], facts["calibration"][0],
-    )  # fmt: skip
-    voted = Voted(learner, second, channels["vote"], tensors["pairs"], tensors["context"])
-    edges = torch.arange(voted.pairs.shape[1], device=problem.device)
+    graph = _graph(tensors, state)
+    channels = {name: _channel(within(f"channel.{name}", tensors)) for name in state["channels"]}
+    maps = {n: LowRank(tensors.get(f"map.{n}"), short) for n, short in state["shortest"].items()}
+    views = views_of(graph, tensors["x"], tensors["link"])
+    pairs, weight = tensors["pairs"], tensors["first_weight"]
+    views |= second_views(views, adjacency_over(pairs[:, : len(weight)], weight, graph.num_nodes))
+    known = GraphEvidence(
+        graph=graph,
+        views=views,
+        moments={name: (mean, spread) for name, (mean, spread) in state["moments"].items()},
+        channels={name: channels[name] for name in state["known_channels"]},
+        pairs=pairs,
+        search=state["search"],
+        maps=maps,
+        learner=learner,
+        first_weight=weight,
+        first_calibration=state["calibration"][0],
+        **{name: tensors[name] for name in KNOWN},
+    )
+    parts: dict[str, Any] = {name: tensors[name] for name in REFINED}
     refined = RefinedGraph(
-        edges=edges,
-        probabilities=tensors["probabilities"],
-        channel_scores=facts["channel_scores"],
-        context=dict(zip(VOTED_CONTEXT, voted.context.tolist(), strict=True)),
-        num_nodes=problem.num_nodes,
-        chance=problem.chance,
-        calibration=facts["calibration"][1],
-        search=facts["search"],
-        num_candidates=len(edges),
-        pair_in_input=is_edge(problem.links, voted.pairs),
+        known=known,
+        edges=tensors["edges"],
+        num_candidates=pairs.shape[1],
+        pair_in_input=is_edge(graph.links, pairs),
         pair_log_odds=tensors["log_odds"],
-        scale=tensors["scale"],
-        known=voted,
-        sharpness=facts["sharpness"],
+        calibration=state["calibration"][1],
+        sharpness=state["sharpness"],
+        **parts,
     )
-    if facts["predicted"]:
-        graph = refined.adjacency()
-        fx = times(graph, views["x"])
+    if "of_node" in tensors:
+        adjacency = refined.adjacency()
+        fx = times(adjacency, views["x"])
         final = FinalRound(
-            voted=voted, graph=graph, views={"ffx": unit_(times(graph, fx)), "fx": unit_(fx)},
-            channels=channels, carried=_carried(problem, channels, graph)[0],
+            known=known,
+            adjacency=adjacency,
+            views={"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)},
+            channels=channels,
+            carried=_carried(graph, channels, adjacency)[0],
             **{name: tensors[name] for name in FINAL},
-        )  # fmt: skip
+        )
         refined = replace(refined, final=final)
-    floors = (tensors["floors_0"], tensors["floors_1"])
-    return FrozenGraph(learner, refined, floors, tensors["stack"])
+    return FrozenGraph(refined, tuple(within("floor", tensors).values())), more, meta["facts"]
 
 
-def _problem(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Problem:
-    low, high, weight = tensors["low"], tensors["high"], tensors.get("weight")
-    columns = None
-    if facts["columns"] is not None:
-        words, width = facts["columns"]
-        columns = Columns(words, width, tensors["columns"], tensors["columns_table"])
-    return Problem(
-        features=None,
-        adj=adjacency_of(low, high, weight, facts["num_nodes"]),
-        low=low,
-        high=high,
-        weight=weight,
-        labelled=tensors["labelled"],
-        classes=tensors["classes"],
-        seen=tensors["seen"],
-        num_classes=facts["num_classes"],
-        columns=columns,
-    )
+def _graph(tensors: dict[str, Tensor], state: dict[str, Any]) -> Graph:
+    given: dict[str, Any] = {name: tensors.get(name) for name in GRAPH}
+    nothing = given["train"][:0]
+    graph = Graph(None, **given, val=nothing, test=nothing, num_classes=state["num_classes"])
+    encoder = None
+    if state["columns"] is not None:
+        words, width = state["columns"]
+        encoder = FeatureEncoder(words, width, tensors["columns"], tensors["columns_table"])
+    vars(graph)["encoded"] = (None, encoder)
+    return graph
 
 
 def _channel(parts: dict[str, Tensor]) -> Channel:

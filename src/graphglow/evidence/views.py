@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.stages import stage
+from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import (
     HiddenLayer,
     LowRank,
@@ -35,7 +35,7 @@ ROLE_WAVES, ROLE_RATE = 64, 0.7
 """Random Fourier features of a node's part, and the deviation of their frequencies."""
 
 
-def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tensor]:
+def first_views(graph: Graph, generator: torch.Generator) -> dict[str, Tensor]:
     """The views of :data:`FIRST`.
 
     What is absent (no features, no edges) is a view without columns, and every cosine in it is 0.
@@ -43,24 +43,24 @@ def first_views(problem: Problem, generator: torch.Generator) -> dict[str, Tenso
     Shapes:
         each [N, <= WIDTH]
     """
-    return mapped_views(problem, generator)[0]
+    return mapped_views(graph, generator)[0]
 
 
 @stage("views")
 def mapped_views(
-    problem: Problem, generator: torch.Generator
+    graph: Graph, generator: torch.Generator
 ) -> tuple[dict[str, Tensor], dict[str, LowRank]]:
     """:func:`first_views`, and the maps of features and of adjacency rows to ``x`` and ``link``."""
-    x, x_map = _or_none(problem, problem.features, generator)
-    link, link_map = _or_none(problem, link_rows(problem), generator)
-    return views_of(problem, x, link), {"x": x_map, "link": link_map}
+    x, x_map = _or_none(graph, graph.features, generator)
+    link, link_map = _or_none(graph, link_rows(graph), generator)
+    return views_of(graph, x, link), {"x": x_map, "link": link_map}
 
 
-def views_of(problem: Problem, x: Tensor, link: Tensor) -> dict[str, Tensor]:
+def views_of(graph: Graph, x: Tensor, link: Tensor) -> dict[str, Tensor]:
     """The views of :data:`FIRST` from two of them."""
-    ax = times(problem.adj, x)
-    aax, diff = unit_(times(problem.adj, ax)), unit_(x - ax)
-    spectral, role = leading(link, RANKS[1]), role_view(problem)
+    ax = times(graph.adj, x)
+    aax, diff = unit_(times(graph.adj, ax)), unit_(x - ax)
+    spectral, role = leading(link, RANKS[1]), role_view(graph)
     return {
         "x": x, "ax": unit_(ax), "aax": aax, "diff": diff, "link": link, "spectral": spectral,
         "role": role,
@@ -81,33 +81,33 @@ def hidden_layer(
 
 
 @stage("views")
-def second_views(first: dict[str, Tensor], graph: SparseMatrix) -> dict[str, Tensor]:
+def second_views(first: dict[str, Tensor], adjacency: SparseMatrix) -> dict[str, Tensor]:
     """The views of :data:`SECOND` over a refined graph S."""
-    sx = times(graph, first["x"])
-    ssx = unit_(times(graph, sx))
+    sx = times(adjacency, first["x"])
+    ssx = unit_(times(adjacency, sx))
     return {"sx": unit_(sx), "ssx": ssx}
 
 
 @stage("views")
-def role_view(problem: Problem) -> Tensor:
+def role_view(graph: Graph) -> Tensor:
     """The part a node plays: hub, leaf, between hubs.
 
     Degrees of the node, of its neighbours (mean, deviation) and of theirs, on a log scale, as
     waves whose cosine falls with their distance, so that any level can be told from any
     other: [N, 2 * ROLE_WAVES] unit rows, or no columns without edges.
     """
-    if len(problem.low) == 0:
-        return torch.zeros(problem.num_nodes, 0, device=problem.device)
-    part = role_degrees(problem)
+    if len(graph.low) == 0:
+        return torch.zeros(graph.num_nodes, 0, device=graph.device)
+    part = role_degrees(graph)
     return role_waves(part, part.mean(0), part.std(0))
 
 
-def role_degrees(problem: Problem) -> Tensor:
+def role_degrees(graph: Graph) -> Tensor:
     """Log degrees: a node's, its neighbours' mean, that of their means, the deviation: [N, 4]."""
-    own = problem.degree.log1p()[:, None]
-    pattern = problem.links
+    own = graph.degree.log1p()[:, None]
+    pattern = graph.links
     row, _, _ = entries(pattern)
-    mean = pattern.with_values(problem.degree.reciprocal()[row])
+    mean = pattern.with_values(graph.degree.reciprocal()[row])
     once = times(mean, own)
     spread = (times(mean, own.square()) - once.square()).clamp_min(0).sqrt()
     return torch.cat([own, once, times(mean, once), spread], 1)
@@ -123,24 +123,22 @@ def role_waves(part: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
     return rows
 
 
-def _or_none(
-    problem: Problem, rows: Rows | None, generator: torch.Generator
-) -> tuple[Tensor, LowRank]:
+def _or_none(graph: Graph, rows: Rows | None, generator: torch.Generator) -> tuple[Tensor, LowRank]:
     if rows is None:
-        return torch.zeros(problem.num_nodes, 0, device=problem.device), LowRank(None)
+        return torch.zeros(graph.num_nodes, 0, device=graph.device), LowRank(None)
     if isinstance(rows, Tensor) and rows.shape[1] <= WIDTH:
         return rows, LowRank(None)  # unit rows already
     return low_rank_map(rows, WIDTH, generator)
 
 
-def link_rows(problem: Problem) -> SparseMatrix | None:
+def link_rows(graph: Graph) -> SparseMatrix | None:
     """``(D + tau)^-1/2 A (D + tau)^-1/2`` with tau the mean degree.
 
     Without tau each small component of a scattered graph is a leading singular vector of its own.
     """
-    if len(problem.low) == 0:
+    if len(graph.low) == 0:
         return None
-    pattern = problem.links
+    pattern = graph.links
     row, col, _ = entries(pattern)
-    scale = (problem.degree + problem.degree.mean()).rsqrt()
+    scale = (graph.degree + graph.degree.mean()).rsqrt()
     return pattern.with_values(scale[row] * scale[col])

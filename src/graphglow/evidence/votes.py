@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel, constant, leave_one_out_scores, log_loss
 from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
-from graphglow.evidence.problem import Problem
+from graphglow.graph.graph import Graph
 
 VOTERS = (*FIRST_CHANNELS, *SECOND_CHANNELS)
 TRUST = (
@@ -52,19 +52,19 @@ class Voter(nn.Module):
 
 
 def vote_evidence(
-    problem: Problem, channels: list[Channel], context: Tensor, nodes: Tensor
+    graph: Graph, channels: list[Channel], context: Tensor, nodes: Tensor
 ) -> tuple[Tensor, Tensor]:
     """What is read of V channels at nodes [K]: log P / pi in -8 .. 8 [K, C, V], trust [K, V, T].
 
     ``context`` [2] is labels per class and classes, as in :mod:`graphglow.evidence.context`.
     """
     p = torch.stack([channel.probabilities[nodes] for channel in channels], 2)
-    odds = log_odds(p, problem.prior)
+    odds = log_odds(p, graph.prior)
     scores = torch.stack([channel.scores for channel in channels])  # [V, 2]
     behind = scores - scores.amax(0)
     fixed = torch.cat([scores, behind], 1).expand(len(p), -1, -1)  # [K, V, 4]
     sureness = p.amax(1)  # [K, V]
-    degree = (problem.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
+    degree = (graph.degree[nodes].log1p() / 4)[:, None].expand_as(sureness)
     rest = context.expand(*sureness.shape, 2)
     trust = torch.cat([fixed, sureness[..., None], degree[..., None], rest], 2)
     return odds, trust
@@ -75,18 +75,18 @@ def log_odds(p: Tensor, prior: Tensor) -> Tensor:
     return (p.clamp_min(1e-6) / prior[:, None]).log().clamp(-8, 8)
 
 
-def sharpened(problem: Problem, logits: Tensor) -> Channel:
+def sharpened(graph: Graph, logits: Tensor) -> Channel:
     """Logits over the class shares as a channel; their sharpness by leave-one-out: [N, C].
 
     Labelled nodes are answered from leave-one-out predictions, so their answers are such as well.
     """
-    sharpness, own = constant(SHARPNESS, logits.device), logits[problem.labelled]
+    sharpness, own = constant(SHARPNESS, logits.device), logits[graph.labelled]
 
     def tried(some: slice) -> Tensor:
-        return sharpness[:, None, None] * own[some] + problem.prior.log()  # [S, K, C]
+        return sharpness[:, None, None] * own[some] + graph.prior.log()  # [S, K, C]
 
-    cost = 2 * sharpness.log().square() + log_loss(problem, tried, len(SHARPNESS))
+    cost = 2 * sharpness.log().square() + log_loss(graph, tried, len(SHARPNESS))
     best = sharpness[cost.argmin()[None]]
-    probabilities = (best * logits + problem.prior.log()).softmax(1)
-    scores = leave_one_out_scores(problem, probabilities)
+    probabilities = (best * logits + graph.prior.log()).softmax(1)
+    scores = leave_one_out_scores(graph, probabilities)
     return Channel(probabilities, scores, chosen={"sharpness": best})

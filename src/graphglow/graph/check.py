@@ -19,6 +19,8 @@ LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
 MADE = ("knn_graph", "knn_table")
 """Say that edges join nearest neighbours: for want of any, or in the package's own tables."""
+OF_NODES = ("x", "y", "train_mask", "val_mask", "test_mask", "node_id", "class_names")
+"""Attributes of nodes whatever their size: PyG takes a list of length E for one of edges."""
 PARTS = {"train_mask": "training", "val_mask": "validation", "test_mask": "test"}
 
 
@@ -325,3 +327,12 @@ def check_masks(data: Data) -> None:
         both = int((given[a] & given[b]).cpu()[data.y.cpu() >= 0].sum())
         rule = f"{PARTS[a]} and {PARTS[b]} nodes must not overlap"
         _need(both == 0, f"{rule}; got {both} nodes in both ({a}, {b})")
+
+
+def without_edges(data: Data) -> Data:
+    """Drop all that a graph says of its edges, in place: learned ones have nothing of the kind."""
+    for name in list(data.keys()):
+        of_edges = name.startswith("directed_edge_") or name in ("adj_t", *MADE)
+        if of_edges or (name not in OF_NODES and data.is_edge_attr(name)):
+            del data[name]
+    return data

@@ -36,8 +36,7 @@ class Graph:
 
     The fields are what is known; everything else follows from them, is computed at its first use
     and kept. GNNs read ``x`` and ``adj``; evidence reads ``features``, ``links`` and the labels
-    of ``train`` (``labelled``, ``classes``, ``seen``, ``prior``) and no others, so that this class
-    also stands for what ``evidence.problem.Problem`` was.
+    of ``train`` (``labelled``, ``classes``, ``seen``, ``prior``) and no others.
 
     Shapes:
         raw_x [N, F] dense or sparse, on any device, or None; low, high [M]: each edge once,
@@ -275,6 +274,15 @@ def graph_of(data: Data, device: torch.device | str = "cpu") -> Graph:
         num_classes=max(int(y.max()) + 1, len(names) if names else 0),
         name=str(data.get("name", "graph")),
     )
+
+
+def known_graph(data: Data, device: torch.device | str = "cpu") -> Graph:
+    """:func:`graph_of` what may be known: labels outside of the training nodes are hidden."""
+    graph = graph_of(data, device)
+    y, nothing = torch.full_like(graph.y, -1), graph.train[:0]
+    y[graph.train] = graph.y[graph.train]
+    classes = max(int(y.max()) + 1, len(data.get("class_names") or ()))
+    return graph.with_labels(y=y, val=nothing, test=nothing, num_classes=classes)
 
 
 def _num_nodes(data: Data) -> int:

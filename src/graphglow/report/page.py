@@ -58,7 +58,7 @@ def write_page(path: str | Path, template: str, *, charts: bool = True, **values
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"percent": percent, "signed": signed, "amount": amount}
+    environment.filters |= {"percent": percent, "signed": signed, "amount": amount, "cell": cell}
     environment.globals["place"] = place
     page = environment.get_template(template).render(
         generator=f"{GENERATOR} {__version__}",
@@ -114,6 +114,15 @@ def signed(difference: float) -> str:
 def amount(value: float) -> str:
     """A part of a score, with its sign."""
     return "-" if math.isnan(value) else f"{value:+.3f}".replace("-", "\u2212")
+
+
+def cell(value: object) -> str:
+    """Return a value as a table shows it."""
+    if value is None or value != value:  # NaN
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def embedded(value: Any) -> str:

@@ -87,7 +87,6 @@ def pair_picture(
     lines += [(ends[1], place[name]) for name in of_target]
     lines += [(place[a], place[b]) for a, b in edges if a in place and b in place]
     total = sum(contributions.values())
-    widest = max((abs(v) for v in contributions.values()), default=0.0) or 1.0
     ordered = sorted(contributions.items(), key=lambda one: one[1])
     likely = f"{100 * probability:.0f} % likely to be {question}"
     strongest = ordered[0] if probability < 0.5 else ordered[-1]
@@ -101,9 +100,15 @@ def pair_picture(
         verdict=f"{likely}; what speaks {side_word} it most: {strongest[0]}",
         marks=list(place.values()),
         lines=lines,
-        bars=[Bar(name, value, 50 * abs(value) / widest) for name, value in ordered],
+        bars=evidence_bars(ordered),
         left_out=left_out,
     )
+
+
+def evidence_bars(parts: Sequence[tuple[object, float]]) -> list[Bar]:
+    """Return a bar for each part of a score, in order."""
+    widest = max((abs(value) for _, value in parts), default=0.0) or 1.0
+    return [Bar(str(name), value, 50 * abs(value) / widest) for name, value in parts]
 
 
 def short(name: str) -> str:

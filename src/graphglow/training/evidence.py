@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -46,6 +46,9 @@ from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
 from graphglow.training.result import TransferResult, loaded_gnn
 from graphglow.training.task import GraphTask, gnn_of
 from graphglow.training.verdict import Accuracies, Share, homophily
+
+if TYPE_CHECKING:
+    from graphglow.explain import Explanation
 
 INPUT_WEIGHTS = (0.0, 0.5, 1.0)
 """lambda: the refined graph alone, both graphs, the input graph alone."""
@@ -95,11 +98,19 @@ class EvidenceResult(TransferResult):
     @cached_property
     def refined(self) -> RefinedGraph:
         """All candidate pairs with their evidence, computed again: a result keeps edges only."""
-        return self.refined_with(None)
+        return refined_by(self.learner, self.data, self.config.seed, self.device)
 
-    def refined_with(self, also: Tensor | None) -> RefinedGraph:
-        """:attr:`refined`, and pairs ``also`` [2, K] besides."""
-        return refined_by(self.learner, self.data, self.config.seed, self.device, also)
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
+        from graphglow.explain import explain_known_pair, pair_places
+
+        pair = pair_places(self.data, self.graph.num_nodes, u, v)
+        known = self.learner, self.refined, self.data, pair
+        return explain_known_pair(*known, self.edge_index, self.logits)
+
+    def edge_probabilities(self, node: int) -> dict[int, float]:
+        mine = self.edge_index[0] == node
+        ends, probability = self.edge_index[1, mine], self.edge_probability[mine]
+        return dict(zip(ends.tolist(), probability.tolist(), strict=True))
 
     def _against_input(self) -> Accuracies | None:
         return self.against_input or super()._against_input()
@@ -285,14 +296,10 @@ def input_weight_by_leave_one_out(
 
 
 def refined_by(
-    learner: EvidenceLearner,
-    data: Data,
-    seed: int,
-    device: torch.device,
-    also: Tensor | None = None,
+    learner: EvidenceLearner, data: Data, seed: int, device: torch.device
 ) -> RefinedGraph:
-    """Refine a checked graph, looking at pairs ``also`` [2, K] besides."""
-    return learner.refine(known_to_learner(data), seed=seed, device=device, also=also)
+    """Refine a checked graph."""
+    return learner.refine(known_to_learner(data), seed=seed, device=device)
 
 
 def known_to_learner(data: Data) -> Data:

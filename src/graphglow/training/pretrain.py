@@ -17,8 +17,8 @@ from graphglow.checks import one_of, with_settings
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretraining import EvidencePretrainConfig, Progress, pretrain_evidence
-from graphglow.evidence.problem import problem_of
 from graphglow.graph import Graph, as_graph, prepare
+from graphglow.graph.graph import known_graph
 from graphglow.paper import StructureLearner
 from graphglow.settings import PretrainConfig
 from graphglow.training.adam import Adam
@@ -110,7 +110,7 @@ def pretrain(
     config = with_settings(config or EvidencePretrainConfig(), settings)
     sources = [as_graph(source, split=False) for source in sources]
     for source in sources:
-        problem_of(source)  # one bad graph is said now, and not after minutes
+        known_graph(source)  # one bad graph is said now, and not after minutes
     device = resolve_device(config.device)
     told = on_progress or (lambda stage, done, total: None)
     alone = workers is None or workers == 1

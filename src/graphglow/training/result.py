@@ -18,9 +18,11 @@ from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
 from graphglow.gnn.latent_gnn import Encoded
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
-from graphglow.graph.check import MADE
+from graphglow.graph.check import MADE, without_edges
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
+from graphglow.linalg.sparse import SparseMatrix
+from graphglow.messages import Messages
 from graphglow.paper import Structure, StructureLearner
 from graphglow.paper.config import current_settings
 from graphglow.pretrained import Learner
@@ -36,9 +38,8 @@ from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 
 if TYPE_CHECKING:  # baselines and inference are floors above; a result opens them on demand
     from graphglow.competitors import FitResult
-    from graphglow.inference.explain import Explainer, Explanation
-    from graphglow.inference.explain_pair import PairExplanation
-    from graphglow.inference.new_nodes import NewPredictions
+    from graphglow.explain import Explanation
+    from graphglow.new_nodes import NewPredictions
 
 GRAPH_TENSORS = ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask")
 GRAPH_LISTS = ("node_id", "class_names")
@@ -294,7 +295,7 @@ class TransferResult(RunResult):
         Shapes:
             x [M, F], edges [2, E], edge_weight [E]
         """
-        from graphglow.inference.new_nodes import predict_new
+        from graphglow.new_nodes import predict_new
 
         return predict_new(self, x, edges, edge_weight=edge_weight, node_id=node_id)
 
@@ -334,8 +335,8 @@ class TransferResult(RunResult):
     ) -> "Explanation":
         """Say which nodes carried the decision on ``node``, by input edges or by learned ones.
 
-        Exact, for backbones whose scores are a sum over neighbours; others are refused. Under an
-        evidence learner, refined edges among them say which evidence they stand on.
+        Exact for the last layer, for backbones whose scores are a sum over neighbours; others are
+        refused.
 
         Args:
             node: Its own id; its index where the graph has no ids.
@@ -343,7 +344,9 @@ class TransferResult(RunResult):
             label: The class to explain; by default the predicted one.
             against: Explain the lead over this class instead of the score itself.
         """
-        return self._explainer.explain(node, top_k=top_k, label=label, against=against)
+        from graphglow.explain import explain_result
+
+        return explain_result(self, node, top_k, label=label, against=against)
 
     def module(self) -> nn.Module:
         """The trained GNN as a module, ``module(x, edge_index, edge_weight) -> logits [N, C]``.
@@ -352,28 +355,31 @@ class TransferResult(RunResult):
         graph stays. For ``torch_geometric.explain``, and whatever else asks for gradients; with
         backbones that see the graph by its normalised adjacency alone.
         """
-        from graphglow.inference.module import ResultModule
+        from graphglow.pyg_api import ResultModule
 
         return ResultModule(self)
 
-    def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
         """Say which evidence speaks for and against two nodes being of one class.
 
         Only under an evidence learner; any two nodes will do, joined or not.
 
         Args:
-            u: The one node's own id; its index where the graph has no ids.
+            u: The one node's id; its index where the graph has no ids.
             v: The other's.
         """
-        from graphglow.inference.explain_pair import explain_result_pair
+        raise InputError(
+            "Pairs are explained under an evidence learner only: the paper's compares embeddings "
+            "and has no evidence to name. Transfer with the learner universal."
+        )
 
-        return explain_result_pair(self, u, v)
+    def edge_probabilities(self, node: int) -> dict[int, float]:
+        """How likely the refined edges of a node join one class, by their other end."""
+        return {}
 
-    @cached_property
-    def _explainer(self) -> "Explainer":
-        from graphglow.inference.explain import Explainer
-
-        return Explainer(self)
+    def message_rows(self, node: int, adj: SparseMatrix) -> tuple[Tensor, Tensor]:
+        """Weights of the messages that a node hears over ``adj`` and the learned graph: [1, N]."""
+        return Messages(adj, *self.message_graph).rows(slice(node, node + 1))
 
     def refined_graph(self, top_k: int = 16, *, self_loops: bool = True) -> Data:
         """The learned structure: each node's ``top_k`` strongest incoming message-passing edges.
@@ -387,9 +393,14 @@ class TransferResult(RunResult):
             top_k: Edges kept per node.
             self_loops: Keep what a node passes to itself among its edges.
         """
-        from graphglow.inference.refined_graph import refined_graph
-
-        return refined_graph(self, top_k, self_loops=self_loops)
+        edges = Messages(self.graph.adj, *self.message_graph).strongest(
+            top_k, self_loops=self_loops
+        )
+        refined = without_edges(self.data.clone())
+        refined.edge_index, refined.edge_weight = edges.pairs.cpu(), edges.weight.cpu()
+        refined.edge_input_weight = edges.input_part.cpu()
+        refined.edge_latent_weight = edges.latent_part.cpu()
+        return refined
 
     @property
     def device(self) -> torch.device:

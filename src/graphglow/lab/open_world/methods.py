@@ -19,10 +19,9 @@ from torch_geometric.data import Data
 from graphglow.competitors import METHODS as COMPETITORS
 from graphglow.competitors import fit
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.problem import Problem
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.graph import check_graph, training_graph
-from graphglow.graph.graph import normalised_adjacency
+from graphglow.graph.graph import Graph, normalised_adjacency
 from graphglow.paper import FixedStructure
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
@@ -220,7 +219,7 @@ def channel_mixtures(refined: RefinedGraph) -> dict[str, Tensor]:
     assert refined.probabilities is not None  # there are labels
     if refined.final is None:  # of one class
         return dict.fromkeys(CHANNEL_MIXTURES, refined.probabilities.cpu())
-    problem, channels = refined.final.problem, refined.final.channels
+    problem, channels = refined.final.graph, refined.final.channels
     single = [c.probabilities for name, c in channels.items() if name not in ("vote", "stack")]
     mean = torch.stack([p.clamp_min(1e-6).log() for p in single]).mean(0)
     return {
@@ -230,7 +229,7 @@ def channel_mixtures(refined: RefinedGraph) -> dict[str, Tensor]:
     }
 
 
-def _all_classes(p: Tensor, problem: Problem) -> Tensor:
+def _all_classes(p: Tensor, problem: Graph) -> Tensor:
     """With the classes that no label has, at 0, on the CPU."""
     whole = torch.zeros(len(p), problem.num_classes)
     whole[:, problem.seen.cpu()] = p.cpu()

@@ -21,7 +21,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from graphglow.competitors import METHODS
 from graphglow.errors import InputError
 from graphglow.graph.load import data_folder
 from graphglow.lab import Told, unheard
@@ -213,7 +212,7 @@ def _can_batch(twins: Twins) -> bool:
         return False
     if twins[0].cell.method in EVIDENCE:  # each run is a batch by itself
         return False
-    return twins[0].pretraining is not None or METHODS[twins[0].cell.method].batched
+    return twins[0].pretraining is not None
 
 
 def _lessons(job: Job) -> list[Lesson]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.competitors import FitResult, fit_many
+from graphglow.competitors import FitResult, fit
 from graphglow.errors import InputError
 from graphglow.graph.perturb import PERTURBATIONS
 from graphglow.lab.paper import EVIDENCE
@@ -168,6 +168,10 @@ def _train(
         return [transfer(data, learners[0], transfers[0], observer=seen.observer)]
     shared = all(learner is learners[0] for learner in learners)
     return transfer_many(data, learners[0] if shared else learners, transfers)
+
+
+def fit_many(method: str, data: Data, configs: Sequence[RunConfig]) -> list[FitResult]:
+    return [fit(method, data, config) for config in configs]
 
 
 class _Seen:

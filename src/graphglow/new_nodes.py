@@ -24,8 +24,7 @@ from graphglow.graph.write import own_ids, prediction_frame, write_table
 from graphglow.linalg.knn import nearest
 
 if TYPE_CHECKING:  # which imports this
-    from graphglow.inference.explain import Explanation
-    from graphglow.inference.explain_pair import PairExplanation
+    from graphglow.explain import Explanation
     from graphglow.training.result import TransferResult
 
 
@@ -55,21 +54,11 @@ class NewPredictions:
         """The most probable class: [M]."""
         return self.probabilities.argmax(dim=1)
 
-    def explain(
-        self,
-        node: int | str,
-        top_k: int = 10,
-        *,
-        label: int | str | None = None,
-        against: int | str | None = None,
-    ) -> "Explanation":
-        """Say which nodes carried the decision on a new node, or an old one in their company.
+    def explain(self, node: int | str, top_k: int = 10, **classes: Any) -> "Explanation":
+        """Explain a new node, or an old one beside them; as :meth:`TransferResult.explain`."""
+        return self.result.explain(node, top_k, **classes)
 
-        As :meth:`TransferResult.explain`; ``node`` is its id.
-        """
-        return self.result.explain(node, top_k, label=label, against=against)
-
-    def explain_pair(self, u: int | str, v: int | str) -> "PairExplanation":
+    def explain_pair(self, u: int | str, v: int | str) -> "Explanation":
         """Say why two nodes, new or old, are taken to be of one class, or not."""
         return self.result.explain_pair(u, v)
 
@@ -90,12 +79,12 @@ def predict_new(
     edge_weight: Any,
     node_id: Sequence[int | str] | None,
 ) -> NewPredictions:
-    """See :meth:`TransferResult.predict_new`."""
+    """Predict nodes that were added after training; see :meth:`TransferResult.predict_new`."""
     if not backbone_class(result.backbone).inductive:
         able = backbones_that(lambda kind: kind.inductive)
         raise InputError(
-            f"new nodes need a backbone without a weight for each node ({able}); "
-            f"got {result.backbone}"
+            f"{result.backbone} has a weight for each node of training, so it cannot predict new "
+            f"ones. Train another backbone: {able}."
         )
     old, num_old, num_features = result.data, result.graph.num_nodes, result.graph.num_features
     new_x = _tensor(x, "x")
@@ -110,41 +99,34 @@ def predict_new(
         raise InputError("edge_weight must come with edges; got edge_weight alone")
     if edges is None and old.get("knn_graph", False) and len(new_x):
         k = min(10, num_old)  # as in training
-        here = num_old + torch.arange(len(new_x)).repeat_interleave(k)
-        pairs = torch.stack([nearest(old.x, k, new_x).flatten(), here])
+        place = num_old + torch.arange(len(new_x)).repeat_interleave(k)
+        pairs = torch.stack([nearest(old.x, k, new_x).flatten(), place])
     else:
         pairs = _pairs([[], []] if edges is None else edges, num_old)
     old_ids = own_ids(old, num_old)
     first = max([num_old - 1, *(one for one in old_ids if isinstance(one, int))]) + 1
-    given: Any = range(first, first + len(new_x)) if node_id is None else node_id
-    ids = list(given) if hasattr(given, "__len__") else [given]
+    ids = list(range(first, first + len(new_x)) if node_id is None else node_id)
     if len(ids) != len(new_x):
         raise InputError(f"node_id must have one id per new node ({len(new_x)}); got {len(ids)}")
     if taken := {*map(str, ids)} & {*map(str, old_ids)}:
         raise InputError(f"node_id must hold ids that no node has yet; got {min(taken)}")
     weight = None if edge_weight is None else _tensor(edge_weight, "edge_weight").flatten()
-    grown = grown_result(result, new_x, pairs, weight, [*old_ids, *ids])
+    grown = grown_graph(old, new_x, pairs, weight, [*old_ids, *ids])
+    graph = training_graph(grown).to(result.device, result.graph.adj.values.dtype)
+    more = result.on_graph(grown, graph.with_labels(num_classes=result.graph.num_classes))
     names = {} if old.get("class_names") is None else {"class_names": old.class_names}
-    return NewPredictions(
-        Data(num_nodes=len(new_x), node_id=ids, **names), grown.predict_proba()[num_old:], grown
-    )
+    about = Data(num_nodes=len(new_x), node_id=ids, **names)
+    return NewPredictions(about, more.predict_proba()[num_old:], more)
 
 
-def grown_result(
-    result: "TransferResult",
-    x: Tensor,
-    pairs: Tensor,
-    weight: Tensor | None,
-    ids: list[int | str] | None = None,
-) -> "TransferResult":
-    """The result on the graph with new nodes behind the old ones; it is checked like any other.
-
-    They are unlabelled, and in no part of the split.
+def grown_graph(
+    old: Data, x: Tensor, pairs: Tensor, weight: Tensor | None, ids: list[int | str]
+) -> Data:
+    """Return a checked graph with new nodes behind the old ones, unlabelled and in no split.
 
     Shapes:
         x [M, F], pairs [2, E], weight [E] or None; ids of all N + M nodes
     """
-    old = result.data
     grown = Data(
         node_id=ids,
         class_names=old.get("class_names"),
@@ -161,9 +143,7 @@ def grown_result(
         known = torch.ones(old.edge_index.shape[1]) if known is None else known
         weight = torch.ones(pairs.shape[1]) if weight is None else weight
         grown.edge_weight = torch.cat([known, weight])
-    grown = check_graph(grown, need_validation=False)
-    graph = training_graph(grown).to(result.device, result.graph.adj.values.dtype)
-    return result.on_graph(grown, graph.with_labels(num_classes=result.graph.num_classes))
+    return check_graph(grown, need_validation=False)
 
 
 def _pairs(edges: Any, num_old: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The refined graph against the dense operator lambda A + (1 - lambda) R(G) R(G^T)."""
+"""Messages as edges against the dense operator lambda A + (1 - lambda) R(G) R(G^T)."""
 
 from dataclasses import replace
 
@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graphglow import messages
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.inference.refined_graph import strongest_edges
 from graphglow.paper import BlendedStructure, FixedStructure
 from tiny_graphs import float64, learner, small_data
 
@@ -74,6 +74,13 @@ def test_all_edges_are_the_whole_operator(name, input_weight, block_elements):
     torch.testing.assert_close(as_dense(edges, edges.input_part), given)
     torch.testing.assert_close(as_dense(edges, edges.latent_part), learned)
     assert torch.equal(edges.weight, edges.input_part + edges.latent_part)
+
+
+def strongest_edges(adj, latent, input_weight, top_k, *, self_loops=True, block_elements=10**6):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "BLOCK_ELEMENTS", block_elements)
+        found = messages.Messages(adj, latent, input_weight)
+        return found.strongest(top_k, self_loops=self_loops)
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,4 +1,4 @@
-"""What users call their nodes."""
+"""Nodes by the names that users call them."""
 
 import difflib
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from graphglow.graph.write import own_ids
 
 
 def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.int64]:
-    """Where nodes stand in the graph: [n]. This is the one rule of every door.
+    """Return the indices of nodes: [n]. This is the one rule of every door.
 
     A node is called by its id; by its index where the graph has no ids. A number and its text are
     the same.
@@ -37,5 +37,5 @@ def node_places(data: Data, num_nodes: int, nodes: Iterable[Any]) -> NDArray[np.
 
 
 def node_place(data: Data, num_nodes: int, node: Any) -> int:
-    """The same of one node."""
+    """Return the index of one node."""
     return int(node_places(data, num_nodes, [node])[0])

@@ -1,0 +1,147 @@
+"""Controls that pass no messages: MLP, LINK and LINKX."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from graphglow.checks import at_least
+from graphglow.competitors.method import GNN_SPACE, SHARED_SPACE, Method, Model, Space
+from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
+from graphglow.gnn.backbones.backbone import glorots, vectors
+from graphglow.graph import Graph
+from graphglow.settings import RunConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class MLPConfig(RunConfig):
+    """An MLP on the features."""
+
+    hidden: int = 64
+    """Width of the hidden layers."""
+    num_layers: int = 2
+    """Number of layers; 1 is logistic regression."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least("hidden", self.hidden, 1)
+        at_least("num_layers", self.num_layers, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LINKXConfig(MLPConfig):
+    """LINKX, as its authors have it: no messages."""
+
+    num_layers: int = 2
+    """Layers of the MLP behind the two branches; each branch has one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LINKConfig(RunConfig):
+    """LINK: a linear model of which nodes a node is joined to."""
+
+    dropout: float = 0.0
+    """Share of the inputs dropped in training."""
+    weight_decay: float = 1e-3
+    """L2 penalty on the weights."""
+
+
+class MLP(Model):
+    """L dense layers on the features, relu between them. No edge is read."""
+
+    def __init__(self, graph: Graph, config: MLPConfig) -> None:
+        super().__init__(graph, config)
+        hidden = [config.hidden] * (config.num_layers - 1)
+        layers = list(pairwise([graph.num_features, *hidden, graph.num_classes]))
+        self.matrices, self.biases = glorots(layers, self.start), vectors(layers)
+
+    def forward(self, dropout: Dropout | None) -> Tensor:
+        hidden: Tensor = drop_features(self.graph.x, dropout) @ self.matrices[0] + self.biases[0]
+        for matrix, bias in zip(list(self.matrices)[1:], list(self.biases)[1:], strict=True):
+            hidden = drop(torch.relu(hidden), dropout) @ matrix + bias
+        return hidden  # [N, C]
+
+
+class LINK(Model):
+    """Zheleva and Getoor (WWW 2009): logits = A W_A + b.
+
+    A is the pattern of the graph without self-loops. The weights start at zero: the problem is
+    convex, and no seed matters without dropout.
+    """
+
+    def __init__(self, graph: Graph, config: LINKConfig) -> None:
+        super().__init__(graph, config)
+        self.weight_adj = nn.Parameter(torch.zeros(graph.num_nodes, graph.num_classes))
+        self.bias = vector(graph.num_classes)
+
+    def forward(self, dropout: Dropout | None) -> Tensor:
+        logits: Tensor = drop_features(self.graph.neighbours, dropout) @ self.weight_adj
+        return logits + self.bias  # [N, C]
+
+
+class LINKWithFeatures(LINK):
+    """LINK that reads the node's features too: logits = A W_A + X W_X + b."""
+
+    def __init__(self, graph: Graph, config: LINKConfig) -> None:
+        super().__init__(graph, config)
+        self.weight_x = nn.Parameter(torch.zeros(graph.num_features, graph.num_classes))
+
+    def forward(self, dropout: Dropout | None) -> Tensor:
+        return super().forward(dropout) + drop_features(self.graph.x, dropout) @ self.weight_x
+
+
+class LINKX(Model):
+    """Large Scale Learning on Non-Homophilous Graphs (Lim et al., NeurIPS 2021).
+
+    h_A = A W_A + b_A and h_X = X W_X + b_X; then MLP(relu([h_A, h_X] W + b + h_A + h_X)). A is the
+    pattern of the graph without self-loops. The branches are single layers, as in most of the
+    paper's settings.
+    """
+
+    def __init__(self, graph: Graph, config: LINKXConfig) -> None:
+        super().__init__(graph, config)
+        width = config.hidden
+        self.weight_adj = glorot(graph.num_nodes, width, self.start)
+        self.weight_x = glorot(graph.num_features, width, self.start)
+        self.weight_both = glorot(2 * width, width, self.start)
+        self.bias_adj, self.bias_x, self.bias_both = (vector(width) for _ in range(3))
+        layers = list(pairwise([width] * config.num_layers + [graph.num_classes]))
+        self.matrices, self.biases = glorots(layers, self.start), vectors(layers)
+
+    def forward(self, dropout: Dropout | None) -> Tensor:
+        from_adj = drop_features(self.graph.neighbours, dropout) @ self.weight_adj + self.bias_adj
+        from_x = drop_features(self.graph.x, dropout) @ self.weight_x + self.bias_x
+        both = torch.cat([from_adj, from_x], dim=-1) @ self.weight_both + self.bias_both
+        hidden = both + from_adj + from_x  # [N, H]
+        for matrix, bias in zip(self.matrices, self.biases, strict=True):
+            hidden = drop(torch.relu(hidden), dropout) @ matrix + bias
+        return hidden  # [N, C]
+
+
+def _control(summary: str, config: type[RunConfig], model: type[Model], space: Space) -> Method:
+    return Method(family="control", summary=summary, config=config, build=model.build, space=space)
+
+
+LINK_SPACE = {**SHARED_SPACE, "weight_decay": (0.0, 1e-4, 1e-3, 1e-2)}
+CONTROLS: dict[str, Method] = {
+    "mlp": _control("MLP on the features, no graph", MLPConfig, MLP, GNN_SPACE),
+    "link": _control(
+        "LINK: logistic regression on adjacency rows (Zheleva and Getoor, WWW 2009)",
+        LINKConfig,
+        LINK,
+        LINK_SPACE,
+    ),
+    "link-features": _control(
+        "LINK with features: logistic regression on adjacency rows and features",
+        LINKConfig,
+        LINKWithFeatures,
+        LINK_SPACE,
+    ),
+    "linkx": _control(
+        "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)",
+        LINKXConfig,
+        LINKX,
+        GNN_SPACE,
+    ),
+}

@@ -1,1 +1,0 @@
-"""What is done with a trained model: refined graphs, explanations, new nodes, the classifier."""

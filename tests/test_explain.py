@@ -1,0 +1,329 @@
+"""What a score is made of: the parts must add up to it, whatever is explained."""
+
+import pandas as pd
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.errors import InputError
+from graphglow.evidence.pair_features import GROUPS, logit
+from graphglow.explain import MEANINGS, OUTCOMES
+from graphglow.gnn import BACKBONES
+from graphglow.training import TransferResult, transfer
+from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
+
+ABLE = sorted(name for name, kind in BACKBONES.items() if kind.explainable())
+NAMES = ["red", "green", "blue"]
+NODES = 60
+
+
+def total(why):
+    return sum(one.value for one in why.contributions)
+
+
+def named_data(*left_out, **changes):
+    data = small_data(**changes)
+    data.node_id = [f"n{i}" for i in range(len(data.y))]
+    data.class_names = NAMES
+    for name in ("y", "train_mask", "val_mask", "test_mask"):
+        if name in data:
+            data[name][7] = -1 if name == "y" else False
+    kept = Data(**{k: v for k, v in data.to_dict().items() if k not in left_out})
+    kept.num_nodes = len(data.y)
+    return kept
+
+
+# A class, by a prediction
+
+
+@pytest.fixture(scope="module")
+def prediction():
+    return graphglow.predict(named_data(num_nodes=NODES))
+
+
+@pytest.mark.parametrize("model", ["untrained", "universal"])
+def test_the_parts_of_a_prediction_give_its_probabilities(model):
+    found = graphglow.predict(named_data(num_nodes=NODES), model)
+    for node in (0, 8, int(found.labelled.nonzero()[0])):
+        parts = [found.explain(f"n{node}", name) for name in NAMES]
+        for one in parts:
+            assert total(one) == pytest.approx(one.score, abs=1e-9)
+            assert one.to_frame().contribution.sum() == pytest.approx(one.score)
+            assert one.score == pytest.approx(parts[0].facts["scores"][one.facts["explained"]])
+        scores = torch.tensor([one.score for one in parts], dtype=torch.float64)
+        expected = found.probabilities[node].double()
+        torch.testing.assert_close(scores.softmax(0), expected, atol=1e-5, rtol=1e-3)
+
+
+def test_labelled_nodes_around_it_are_listed(prediction):
+    data, node = prediction.data, int(prediction.labelled.nonzero()[0])
+    why = prediction.explain(f"n{node}")
+    assert (why.facts["id"], why.facts["labelled"]) == (f"n{node}", True)
+    rows = pd.DataFrame(why.tables["labelled nodes around it"])
+    nodes = [int(name[1:]) for name in rows.id]
+    assert node not in nodes  # its own label has no part
+    assert prediction.labelled[nodes].all()
+    assert rows.label.tolist() == [NAMES[c] for c in data.y[nodes]]
+    around = set(data.edge_index[1][data.edge_index[0] == node].tolist())
+    assert {n for n, edge in zip(nodes, rows.input_edge, strict=True) if edge} <= around
+    assert around & set(prediction.labelled.nonzero()[:, 0].tolist()) <= set(nodes)
+    assert (rows.input_weight + rows.refined_weight)[rows.steps.notna()].is_monotonic_decreasing
+
+
+# A class, by a trained GNN
+
+
+def trained(theta=None, **changes):
+    return transfer(named_data(), theta or learner(), transfer_config(epochs=3, **changes))
+
+
+@pytest.fixture(scope="module")
+def by_paper():
+    return trained(structure_momentum=0.6, input_weight=0.4)
+
+
+@pytest.fixture(scope="module")
+def by_evidence():
+    config = graphglow.TransferConfig(epochs=3, hidden=8, device="cpu")
+    return graphglow.transfer(named_data(num_nodes=NODES), config=config)
+
+
+VARIANTS = {
+    "input graph alone": ({}, {"input_weight": 1.0}),
+    "learned graph alone": ({}, {"input_weight": 0.0}),
+    "affine": ({"delta": "affine"}, {}),
+    "rbf": ({"similarity": "rbf"}, {}),
+    "few neighbours": ({"neighbours": 3}, {}),
+    "three layers": ({}, {"num_layers": 3}),
+    "mlp encoder": ({}, {"encoder": "mlp"}),
+} | {name: ({}, {"backbone": name, "structure_momentum": 0.6}) for name in ABLE}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_parts_of_a_result_are_its_logits(name):
+    of_learner, of_run = VARIANTS[name]
+    with computing_in_float64():
+        result = trained(learner(**of_learner), **of_run)
+        for node in (0, 7, 21):
+            for label, class_name in enumerate(NAMES):
+                why = result.explain(f"n{node}", 4, label=class_name)
+                assert why.score == float(result.logits[node, label])
+                assert total(why) == pytest.approx(why.score, abs=1e-10)
+
+
+def test_a_message_is_the_last_hidden_layer_times_the_last_weight(by_paper):
+    """The decomposition of the GCN by hand: lambda A_uv + (1 - lambda) L_uv, times (h_v W)_c."""
+    latent, u = by_paper.refinement.latent, 5
+
+    def dense(part):
+        gamma = part.gamma()
+        return (gamma / gamma.sum(1, keepdim=True).clamp_min(1e-12)) @ (
+            gamma / gamma.sum(0).clamp_min(1e-12)
+        ).T
+
+    learned = 0.6 * (0.6 * dense(latent.current) + 0.4 * dense(latent.first))
+    given = 0.4 * by_paper.graph.adj.to_dense()
+    rows = by_paper.explain("n5", 10**6).to_frame().dropna(subset=["node"])
+    nodes = rows.node.astype(int).tolist()
+    assert rows.input_weight.tolist() == pytest.approx(given[u, nodes].tolist(), abs=1e-6)
+    assert rows.learned_weight.tolist() == pytest.approx(learned[u, nodes].tolist(), abs=1e-6)
+    weight = rows.input_weight + rows.learned_weight
+    assert rows.contribution.tolist() == pytest.approx((weight * rows.message).tolist())
+    refined = by_paper.refined_graph(top_k=40)
+    mine = refined.edge_index[1] == u
+    weights = zip(refined.edge_index[0][mine].tolist(), refined.edge_weight[mine], strict=True)
+    assert dict(zip(nodes, weight, strict=True)) == pytest.approx(
+        {node: float(value) for node, value in weights}, abs=1e-6
+    )
+
+
+def test_the_strongest_are_listed_and_the_rest_is_summed(by_paper):
+    whole, few = by_paper.explain("n5", 10**6), by_paper.explain("n5", 4)
+    assert few.contributions[:4] == whole.contributions[:4]
+    size = [abs(one.value) for one in whole.contributions[:-3]]
+    assert size == sorted(size, reverse=True)
+    left = sum(one.value for one in whole.contributions[4:-3])
+    assert few.contributions[4].name == f"{len(size) - 4} others"
+    assert few.contributions[4].value == pytest.approx(left, abs=1e-6)
+    (by_class,) = whole.tables.values()
+    assert sum(row["nodes"] for row in by_class) == len(size)
+
+
+def test_ids_classes_and_splits_are_the_users_own(by_paper):
+    why, data = by_paper.explain("n5", 10**6), by_paper.data
+    predicted = [NAMES[c] for c in by_paper.predict()]
+    assert (why.facts["id"], why.facts["target"]) == ("n5", "small-0")
+    assert why.facts["predicted"] == why.facts["explained"] == predicted[5]
+    neighbours = set(data.edge_index[1][data.edge_index[0] == 5].tolist())
+    neighbours |= set(data.edge_index[0][data.edge_index[1] == 5].tolist())
+    for one in why.contributions[:-3]:
+        node, row = one.details["node"], one.details
+        assert one.name == f"n{node}"
+        assert row["predicted"] == predicted[node]
+        assert row["label"] == (None if node == 7 else NAMES[int(data.y[node])])
+        assert row["split"] == "" or bool(data[f"{row['split']}_mask"][node])
+        assert row["input_edge"] == (node in neighbours | {5})
+
+
+def test_against_explains_the_lead_over_another_class(by_paper):
+    logits = by_paper.logits[5]
+    why = by_paper.explain("n5", label="red", against="blue")
+    assert why.score == pytest.approx(float(logits[0] - logits[2]), abs=1e-6)
+    assert total(why) == pytest.approx(why.score, abs=1e-5)
+
+
+def test_refined_edges_have_their_probability(by_evidence):
+    ends, probability = by_evidence.edge_index.tolist(), by_evidence.edge_probability
+    joined = {v: float(p) for u, v, p in zip(*ends, probability, strict=True) if u == 6}
+    why = by_evidence.explain("n6", 10**6)
+    told = {one.details.get("node"): one.details.get("probability") for one in why.contributions}
+    assert joined
+    assert all(told.get(v, p) == p for v, p in joined.items())
+    assert {v for v, p in told.items() if p is not None} <= set(joined)
+
+
+def test_a_saved_result_explains_the_same(by_evidence, tmp_path):
+    by_evidence.save(tmp_path / "r.safetensors")
+    loaded = TransferResult.load(tmp_path / "r.safetensors")
+    assert loaded.explain("n5") == by_evidence.explain("n5")
+    u, v = by_evidence.edge_index[:, 0].tolist()
+    for one in (by_evidence, loaded):
+        why = one.explain_pair(f"n{u}", f"n{v}")
+        kept = bool(by_evidence.edge_in_input[0])
+        assert why.facts["outcome"] == ("kept" if kept else "added")
+        assert why.probability == pytest.approx(float(by_evidence.edge_probability[0]), abs=1e-6)
+        assert total(why) == pytest.approx(why.score, abs=1e-5)
+
+
+@pytest.mark.parametrize("backbone", sorted(set(BACKBONES) - set(ABLE)))
+def test_a_backbone_whose_scores_are_no_sum_is_refused(backbone):
+    with pytest.raises(InputError, match=r"another backbone: appnp, gat, gcn, gpr, sage"):
+        trained(backbone=backbone).explain("n5")
+
+
+# A pair
+
+GRAPHS = {
+    "whole": named_data(num_nodes=NODES, seed=1),
+    "no labels": named_data("y", "train_mask", "val_mask", "test_mask", num_nodes=NODES, seed=1),
+    "no features": named_data("x", num_nodes=NODES, seed=1),
+    "no edges": named_data("edge_index", "edge_weight", num_nodes=NODES, seed=1),
+    "nothing but nodes": Data(num_nodes=5),
+}
+
+
+def kinds_of_pairs(data, refined):
+    """An input edge, a candidate that is none, and a pair that was not looked at, if there are."""
+    nodes = refined.num_nodes
+    every = torch.combinations(torch.arange(nodes)).T
+    key = every[0] * nodes + every[1]
+    candidate = torch.isin(key, refined.pairs[0] * nodes + refined.pairs[1])
+    edge = torch.zeros_like(candidate)
+    if data.get("edge_index") is not None:
+        ends = data.edge_index.sort(0).values
+        edge = torch.isin(key, ends[0] * nodes + ends[1])
+    sorts = {"edge": edge, "candidate": candidate & ~edge, "other": ~candidate}
+    return {name: every[:, where][:, 0].tolist() for name, where in sorts.items() if where.any()}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+@pytest.mark.parametrize("model", ["universal", "untrained"])
+def test_the_evidence_about_a_pair_adds_up_to_its_log_odds(name, model):
+    data, found = GRAPHS[name], graphglow.load_learner(model)
+    refined = found.refine(data)
+    pairs = kinds_of_pairs(data, refined)
+    assert "other" in pairs
+    for kind, pair in pairs.items():
+        u, v = (data.node_id[i] if "node_id" in data else i for i in pair)
+        why = graphglow.explain_pair(data, u, v, found, device="cpu")
+        assert total(why) == pytest.approx(why.score, abs=1e-5)
+        assert why.score == pytest.approx(logit(why.probability), abs=1e-4)
+        kinds = {one.name for one in why.contributions}
+        assert kinds == set(MEANINGS)
+        assert set(GROUPS) - kinds == {"first round"}  # the others speak in it
+        assert why.facts["input_edge"] == (kind == "edge")
+        assert (why.facts["predicted"] is None) == (refined.probabilities is None)
+        assert (why.facts["outcome"] in ("kept", "dropped")) == why.facts["input_edge"]
+        assert OUTCOMES[why.facts["outcome"]] in why.summary()
+
+
+def test_a_candidate_is_explained_as_it_was_scored_in_either_direction():
+    data, found = GRAPHS["whole"], graphglow.load_learner("untrained")
+    refined = graphglow.refine(data, found, device="cpu")
+    u, v = (f"n{end}" for end in refined.edge_index[:, 3].tolist())
+    why = graphglow.explain_pair(data, u, v, found, device="cpu")
+    assert why.probability == float(refined.edge_probability[3])
+    assert why.facts["outcome"] in ("kept", "added")
+    turned = graphglow.explain_pair(data, v, u, found, device="cpu")
+    assert turned.contributions == why.contributions
+
+
+def test_surroundings_are_of_the_input_graph():
+    edges = torch.tensor([[0, 1, 0, 1, 0, 2, 3], [2, 2, 3, 4, 1, 3, 4]])
+    data = Data(x=torch.eye(6)[:, :3], edge_index=edges, node_id=list("abcdef"))
+    around = graphglow.explain_pair(data, "a", "b", device="cpu").surroundings
+    assert (around.common, around.of_u, around.of_v) == (["c"], ["d"], ["e"])
+    assert {frozenset(edge) for edge in around.edges} == {frozenset("cd"), frozenset("de")}
+    assert around.left_out == 0
+    star = Data(edge_index=torch.stack([torch.zeros(20, dtype=torch.int64), torch.arange(1, 21)]))
+    star.num_nodes = 22
+    lone = graphglow.explain_pair(star, 0, 21, device="cpu").surroundings
+    assert (len(lone.of_u), lone.left_out) == (6, 14)
+
+
+def test_labels_outside_of_the_training_nodes_are_not_read():
+    data, other = named_data(num_nodes=NODES), named_data(num_nodes=NODES)
+    other.y[~other.train_mask] = 0
+    assert graphglow.explain_pair(data, "n1", "n9") == graphglow.explain_pair(other, "n1", "n9")
+
+
+# All of them
+
+
+def test_the_table_is_in_text_file_and_json(by_evidence, prediction, tmp_path):
+    for why in (
+        by_evidence.explain("n5"),
+        by_evidence.explain_pair("n5", "n9"),
+        prediction.explain("n5"),
+    ):
+        assert why.text().startswith(f"{why.summary()}\n")
+        assert f"score: {why.score:+.3f}, the sum of these" in why.text()
+        assert len(why.to_dict()["contributions"]) == len(why.contributions)
+        for name in ("why.csv", "why.parquet"):
+            why.write(tmp_path / name)
+            read = pd.read_parquet if name.endswith("t") else pd.read_csv
+            assert read(tmp_path / name).contribution.tolist() == pytest.approx(
+                [one.value for one in why.contributions]
+            )
+        with pytest.raises(InputError, match=r"Name a \.html, \.htm, \.csv, \.parquet file"):
+            why.write(tmp_path / "why.txt")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda r: r.explain("n99"), r"the id of a node \(nearest: n"),
+        (lambda r: r.explain("N5"), r"nearest: n5,"),
+        (lambda r: r.explain("n5", 0), "top_k must be >= 1"),
+        (lambda r: r.explain("n5", label="pink"), "classes red, green, blue; got 'pink'"),
+        (lambda r: r.explain("n5", label="red", against="red"), "another class; got red twice"),
+        (lambda r: r.explain_pair("n1", "n1"), "two different nodes; got 'n1' twice"),
+    ],
+)
+def test_bad_questions_are_one_sentence(by_evidence, call, message):
+    with pytest.raises(InputError, match=message):
+        call(by_evidence)
+
+
+@pytest.mark.parametrize("node", [5, -1, "x", 1.5])
+def test_an_index_out_of_range(node):
+    with pytest.raises(InputError, match=r"an index in \[0, 4\]; got"):
+        graphglow.explain_pair(GRAPHS["nothing but nodes"], 1, node)
+
+
+def test_the_papers_learner_has_no_evidence_to_name(by_paper):
+    with pytest.raises(InputError, match="needs an evidence learner"):
+        graphglow.explain_pair(GRAPHS["whole"], "n1", "n2", "paper")
+    with pytest.raises(InputError, match="under an evidence learner only"):
+        by_paper.explain_pair("n1", "n2")
