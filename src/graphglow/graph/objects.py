@@ -145,7 +145,7 @@ def _add_edges(data: Data, graph: Any, nodes: list[Any], name: str, weight: str)
         if not len(given) or given.isna().any():
             continue
         given = given.infer_objects().rename(own)
-        values = torch.from_numpy(numbers_of(given, f"the edges of {name}")).float()
+        values = torch.from_numpy(numbers_of(given, f"the edges of {name}").astype(np.float32))
         values = values.bool() if key == "in_input" else values
         data[f"edge_{key}"] = values.repeat(2) if both else values
 

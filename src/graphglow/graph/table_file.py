@@ -1,11 +1,12 @@
 """Tables as pandas reads them: CSV or Parquet, in one file or a folder of parts, or a DataFrame.
 
-CSV is UTF-8. The separator is the one of ``,;|`` or a tab that splits the header line into most
-columns; behind semicolons the decimal sign is a comma.
+CSV is UTF-8. The separator is the one of ``,;|`` or a tab that the header line has most of,
+outside quotes; behind semicolons the decimal sign is a comma.
 """
 
 import csv
 import gzip
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -117,12 +118,10 @@ def _open_csv(path: Path) -> tuple[list[str], Read]:
     with one_sentence(rule):
         with opened(path, "rt", encoding="utf-8-sig") as text:
             line = next((line for line in text if line.strip()), "")
-        headers = {
-            separator: [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
-            for separator in ",;\t|"
-        }
-    separator = max(headers, key=lambda separator: len(headers[separator]))
-    header = headers[separator]
+        bare = re.sub('"[^"]*"', "", line)  # a name in quotes may hold separators
+        separator = max(",;\t|", key=bare.count)
+        names = next(csv.reader([line], delimiter=separator, skipinitialspace=True), [])
+    header = [name.strip() for name in names]
     if not any(header):
         raise InputError(f"{rule}: it is empty.")
     return _distinct(header, path), partial(_read_csv, path, rule, header, separator)
@@ -163,6 +162,7 @@ def _open_parquet(path: Path) -> tuple[list[str], Read]:
     def read(columns: Names, _: Names) -> Any:
         with one_sentence(rule):
             table = pq.read_table(path, columns=list(columns))
+            table.validate(full=True)  # a file may call text what is none
             return table.to_pandas(ignore_metadata=True, date_as_object=False)
 
     return _distinct(names, path), read
