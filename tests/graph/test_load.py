@@ -161,7 +161,7 @@ def test_a_download_lands_in_the_root(reed, tmp_path, monkeypatch):
         (7, "A int is no graph. Give a name, a path, a pair of tables"),
         ((1, 2), "A tuple is no graph"),
         (("a.csv", None), "There is no table a.csv"),
-        ("os.path.Evil", "a class path must be torch_geometric.datasets.NAME (other code is not"),
+        ("os.path.Evil", "'os.path.Evil' is no data set of PyG; other code is not run"),
         (None, "A NoneType is no graph"),
     ],
 )

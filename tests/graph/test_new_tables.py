@@ -133,10 +133,10 @@ def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):
 
 def test_arrays_need_every_feature(tmp_path):
     plain = graph(x=torch.zeros(3, 2), feature_columns=None)
-    with pytest.raises(InputError, match="has 1 columns beside the id. Give the 2 features"):
+    with pytest.raises(InputError, match=r"has 1 columns beside the id. Give the 2 features"):
         read(tmp_path, "id,u,label\nn,1,x\n", data=plain)
     assert read(tmp_path, "id,u,v\nn,1,\n", data=plain).x.tolist() == [[1, 0]]
-    with pytest.raises(InputError, match="Column 'v' .* a number that is too large"):
+    with pytest.raises(InputError, match=r"Column 'v' .* a number that is too large"):
         read(tmp_path, "id,u,v\nn,1,1e99\n", data=plain)
 
 

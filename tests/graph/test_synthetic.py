@@ -4,8 +4,6 @@ import re
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from graphglow.errors import InputError
 from graphglow.graph import check_graph, synthetic_graph

@@ -1,4 +1,4 @@
-"""Tables of nodes and edges: files, columns and their roles; new nodes are in test_new_tables.py."""
+"""Tables of nodes and edges: files, columns and their roles."""
 
 import re
 import sys
@@ -323,7 +323,7 @@ def test_csv_that_is_no_utf_8(content, tmp_path):
 
 
 def test_folders_without_a_nodes_table(tmp_path):
-    with pytest.raises(InputError, match="has no nodes.csv or nodes.parquet, but nothing"):
+    with pytest.raises(InputError, match=r"has no nodes.csv or nodes.parquet, but nothing"):
         load_graph(tmp_path)
     (tmp_path / "people.csv").write_text(NODES)
     (tmp_path / "edges.csv").write_text(EDGES)
@@ -331,7 +331,7 @@ def test_folders_without_a_nodes_table(tmp_path):
         load_graph(tmp_path)
     (tmp_path / "nodes.csv").write_text(NODES)
     (tmp_path / "nodes.parquet").write_bytes(b"")
-    with pytest.raises(InputError, match="has two nodes tables, nodes.csv and nodes.parquet"):
+    with pytest.raises(InputError, match=r"has two nodes tables, nodes.csv and nodes.parquet"):
         load_graph(tmp_path)
 
 
