@@ -71,7 +71,7 @@ def test_a_quote_that_is_never_closed(tmp_path):
 def test_a_weight_beyond_all_floats(tmp_path):
     (tmp_path / "nodes.csv").write_text("id,label,a\n1,a,1\n2,b,2\n3,a,3\n4,b,4\n")
     (tmp_path / "edges.csv").write_text(f"source,target,weight\n1,2,1\n2,3,{DIGITS}\n")
-    with pytest.raises(InputError, match="'weight' of .* a number that is too large in row 2"):
+    with pytest.raises(InputError, match=r"'weight' of .* a number that is too large in row 2"):
         load_graph(tmp_path)
 
 
