@@ -22,7 +22,7 @@ from statistics import mean
 
 import torch
 
-from graphglow import PaperConfig, fit, transfer_many
+from graphglow import PaperConfig, fit, transfer
 from graphglow.competitors import METHODS
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
@@ -76,7 +76,7 @@ def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
                     configs = [
                         PaperConfig(**shared, **PAPER_LEARNER, **given) for given in settings
                     ]
-                    results = transfer_many(data, "paper", configs)
+                    results = [transfer(data, "paper", config) for config in configs]
                 else:
                     kind = METHODS[method].config
                     configs = [kind(**shared, hidden=HIDDEN, **given) for given in settings]

@@ -37,6 +37,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS, fit
+from graphglow.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import load_graph
@@ -59,7 +60,6 @@ from graphglow.lab.runs.reproduce import found_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import chosen
 from graphglow.storage import append_line
-from graphglow.training.device import peak_memory_bytes, reset_peak_memory, resolve_device
 from measuring import random_graph
 
 Row = dict[str, Any]

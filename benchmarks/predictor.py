@@ -13,13 +13,11 @@ each cell with every channel's accuracy on test nodes.
 import argparse
 import json
 import multiprocessing
-import pickle
 import time
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +31,14 @@ from graphglow.evidence.pretraining import (
     STAGES,
     ClassBatch,
     EvidencePretrainConfig,
+    predict_batch,
     pretrain_folds,
 )
 from graphglow.graph import load_graph
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.targets import Target, draw, find_targets
 from graphglow.lab.provenance import provenance
+from graphglow.parallel import map_blocks
 
 CONDITIONS = (
     "as it is", "1 label per class", "3 labels per class", "5 labels per class",
@@ -48,26 +48,21 @@ CONDITIONS = (
 FEW = CONDITIONS[1:4]
 
 
-class Processes:
-    """Draws episodes in processes that live through all stages."""
+class Drawing:
+    """Draws episodes in several processes, and keeps those of the predictor."""
 
-    def __init__(self, count: int, folder: Path, keep: Path | None) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(count, spawn, initializer=_quiet)
-        self.folder, self.stages, self.keep = folder, 0, keep
+    def __init__(self, processes: int, folder: Path | None) -> None:
+        self.processes, self.folder = processes, folder
 
-    def __call__(self, stage: str, step: Any, known: Any, blocks: Sequence[int]) -> Iterator[Any]:
-        self.stages += 1
-        file = self.folder / f"stage{self.stages}.pickle"
-        file.write_bytes(pickle.dumps((step, known)))
-        began = time.perf_counter()
+    def __call__(self, step: Any, known: Any, episodes: Iterable[int], /) -> Iterator[Any]:
         kept = []
-        for batches in self.pool.map(_step, [str(file)] * len(blocks), blocks, chunksize=2):
-            kept += [_small(batch) for batch in batches] if stage == "predictor" else []
+        for batches in map_blocks(step, known, episodes, workers=self.processes):
+            kept += (
+                [_small(one) for one in batches] if self.folder and step is predict_batch else []
+            )
             yield batches
-        if kept and self.keep:
-            _save(kept, self.keep)
-        print(f"{stage}: {len(blocks)} episodes, {time.perf_counter() - began:.0f} s", flush=True)
+        if kept and self.folder:
+            _save(kept, self.folder)
 
 
 def _small(batch: ClassBatch) -> dict[str, np.ndarray]:
@@ -93,18 +88,6 @@ def _quiet() -> None:
     warnings.simplefilter("ignore")
 
 
-@cache
-def _known(file: str) -> Any:
-    return pickle.loads(Path(file).read_bytes())
-
-
-def _step(file: str, block: int) -> Any:
-    step, known = _known(file)
-    from graphglow.workers.blocks import mapped
-
-    return mapped(step(known, block), torch.Tensor, lambda tensor: tensor.cpu())
-
-
 def open_targets(root: Path) -> list[Target]:
     return [target for target in find_targets(root) if target.fold is not None]
 
@@ -125,13 +108,13 @@ def train(args: argparse.Namespace) -> None:
     graphs = [sparse_features(load_graph(target.file)) for target in targets]
     config = EvidencePretrainConfig(**json.loads(args.set))
     args.train.mkdir(parents=True, exist_ok=True)
-    each = Processes(args.processes, args.train, args.keep)
+    drawing = Drawing(args.processes, args.keep)
     learners = load_learners(args.train) or None
     for stage in args.stages:
         learners = pretrain_folds(
             graphs, [target.fold for target in targets], config, weights=weights,
-            device=args.device, draw_on=args.draw_on or args.device, each=each, learners=learners,
-            stages=[stage],
+            device=args.device, draw_on=args.draw_on or args.device, map_blocks=drawing,
+            learners=learners, stages=[stage],
         )  # fmt: skip
         for fold, learner in learners.items():
             name = "universal" if fold == ALL_SOURCES else f"fold{fold}"

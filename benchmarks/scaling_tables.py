@@ -1,10 +1,10 @@
-"""Write the tables of docs/scaling.md: rates by device, what 100 M nodes would take, and checks.
+"""Write the tables of docs/scaling.md: rates by device, and checks.
 
     python benchmarks/scaling_tables.py            # or --check: 1 if the page is stale
 
 Rates are those of the largest random graph in ``results/bench_refine.jsonl`` (``graphglow bench
-refine --nodes ..``), a device each; seconds are taken to grow like nodes. Bytes and checks are of
-``results/size_checks.jsonl``; the newest row counts.
+refine --nodes ..``), a device each. Checks are of ``results/size_checks.jsonl``; the newest row
+counts.
 """
 
 import json
@@ -20,10 +20,6 @@ from marked_page import NO_ROWS, markdown, write_page
 Rows = list[dict[str, Any]]
 SHARED = ("candidates", "evidence", "scoring")
 """Stages that are done in blocks; the others are done once, by the process that asks."""
-NODES = 100_000_000
-WORKERS = (1, 8, 64)
-REFINE = ("find first", "score first", "find second", "score second")
-"""Stages of a refinement; workers get anew what is known, for each of them."""
 
 
 def read(path: Path) -> Rows:
@@ -60,57 +56,23 @@ def tables(results: Path) -> dict[str, str]:
     checks: dict[str, Rows] = defaultdict(list)
     for row in read(results / "size_checks.jsonl"):
         checks[row["part"]].append(row)
-    travelled = newest(checks["bytes"], "stage")
     return {
-        **rate_tables(largest(results), travelled),
-        **bytes_tables(travelled),
+        "rates": rates_table(largest(results)),
         "measured": measured_table(read(results / "bench_refine.jsonl")),
-        "workers": workers_table(read(results / "bench_workers.jsonl")),
         **lists_tables(newest(checks["lists"], "target", "seed", "view", "way", "search")),
         "link": link_table(newest(checks["link"], "target", "seed", "solver")),
         "pairs": pairs_table(newest(checks["pairs"], "target", "seed", "what")),
     }
 
 
-def rate_tables(found: Mapping[str, dict[str, Any]], travelled: Rows) -> dict[str, str]:
-    moved: dict[str, float] = defaultdict(float)  # what is known, of all stages, by node
-    for row in travelled:
-        moved[kind(row)] += row["known"] / row["nodes"]
-    measured, told = [], []
+def rates_table(found: Mapping[str, dict[str, Any]]) -> str:
+    lines = []
     for name, one in found.items():
         once, blocks = rates(one)
         peak = one["peak"]["all"] / one["nodes"]
-        measured.append([name, f"{one['nodes']:,}", f"{once:.1f}", f"{blocks:.1f}", f"{peak:,.0f}"])
-        for workers in WORKERS:
-            hours = NODES * (once + blocks / workers) / 3.6e9
-            sent = NODES * moved[name.split()[0]] * workers / 1e12
-            told.append([name, str(workers), f"{hours:.2f}", f"{sent:.1f}"])
+        lines.append([name, f"{one['nodes']:,}", f"{once:.1f}", f"{blocks:.1f}", f"{peak:,.0f}"])
     titles = ["", "nodes", "us a node, once", "us a node, in blocks", "bytes a node, peak"]
-    return {
-        "rates": table(titles, measured),
-        "predictions": table(["", "workers", "hours", "TB to machines"], told),
-    }
-
-
-def kind(row: Mapping[str, Any]) -> str:
-    return "refine" if row["stage"].rstrip(" 0123456789") in REFINE else "audit"
-
-
-def bytes_tables(rows: Rows) -> dict[str, str]:
-    """Of each stage, by node; and of all stages, by 100 M nodes."""
-    lines, whole = [], []
-    for what, some in by([row | {"kind": kind(row)} for row in rows], "kind").items():
-        each = [[row[name] / row["nodes"] for name in ("known", "sent", "back")] for row in some]
-        for row, sizes in zip(some, each, strict=True):
-            lines.append([f"{what}: {row['stage']}", *(f"{size:,.0f}" for size in sizes)])
-        known, sent, back = (
-            [NODES * size / 1e9 for size in sizes] for sizes in zip(*each, strict=True)
-        )
-        facts = max(known), sum(known), sum(sent) + sum(back), sum(back)
-        whole.append([what, *(f"{size:,.0f}" for size in facts)])
-    titles = ["stage", "known, on every machine", "sent with blocks", "brought back"]
-    sums = ["GB", "known at once", "to each machine", "blocks and answers", "parts on disk"]
-    return {"bytes": table(titles, lines), "totals": table(sums, whole)}
+    return table(titles, lines)
 
 
 def measured_table(rows: Rows) -> str:
@@ -132,18 +94,6 @@ def measured_table(rows: Rows) -> str:
         ))  # fmt: skip
     titles = ["", "graph", "nodes", "on", "seconds", "GB, peak", "slowest stage"]
     return table(titles, [line for *_, line in sorted(lines, key=lambda one: one[:2])])
-
-
-def workers_table(rows: Rows) -> str:
-    lines = []
-    for row in newest(rows, "part", "device", "nodes", "share", "workers", "draw"):
-        size = f"{row['nodes']:,} nodes" if row["part"] == "refine" else f"{row['share']} of it"
-        waited = f"{100 * row['waited']:.0f} %" if "waited" in row else ""
-        who = str(row["workers"] or "this process")
-        who += f", drawing on {row['draw']}" if row["workers"] and "draw" in row else ""
-        lines.append([row["part"], size, row["device"], who, f"{row['seconds']:.1f}", waited])
-    titles = ["", "size", "on", "workers", "seconds", "waiting for episodes"]
-    return table(titles, lines)
 
 
 def lists_tables(rows: Rows) -> dict[str, str]:

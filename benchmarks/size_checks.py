@@ -1,6 +1,6 @@
 r"""What the ways of large graphs cost: each against the exact one, on graphs that both can do.
 
-    python benchmarks/size_checks.py lists link bytes
+    python benchmarks/size_checks.py lists link
     python benchmarks/size_checks.py pairs --device cuda
 
 ======= ============================================================================
@@ -9,7 +9,6 @@ lists   the 8 nearest by inverted lists against all of them, view by view (and b
 link    the link channel by conjugate gradients against the exact kernel
 columns what views of fewer columns change, by the share of all squares that is left out: the
         largest difference of a cosine, and instant accuracy
-bytes   what each stage of a refinement and an audit sends to workers and gets back
 pairs   what is asked of pairs of nodes, by one kernel each against the plain form, on a GPU
 ======= ============================================================================
 
@@ -24,7 +23,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import torch
@@ -32,10 +30,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.audit import load_auditor
 from graphglow.auditing.pair_inputs import ground_of
+from graphglow.device import resolve_device
 from graphglow.evidence import channels
-from graphglow.evidence.candidates import NEAREST, in_turn, node_blocks
+from graphglow.evidence.candidates import NEAREST, node_blocks
 from graphglow.graph.graph import known_graph
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.targets import few_labels, find_targets
@@ -43,8 +41,6 @@ from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
 from graphglow.storage import append_line
-from graphglow.training.device import resolve_device
-from graphglow.workers.blocks import mapped
 from measuring import Row, median_seconds, random_graph, stamped
 
 VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")
@@ -209,38 +205,11 @@ def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
         yield {"left": left, **kept, **right, "cpu_seconds": spent}
 
 
-# bytes
-
-
-def travelling(name: str, seed: int, device: torch.device) -> Iterator[Row]:
-    """``name`` is a number of nodes; there are 10 classes, 100 features and 10 edges a node."""
-    data = random_graph(int(name), seed=seed)
-    found: list[Row] = []
-
-    def counted(stage: str, step: Any, known: Any, blocks: Sequence[Any]) -> Iterator[Any]:
-        sizes = {"known": nbytes(known), "sent": nbytes(list(blocks)), "back": 0}
-        found.append({"stage": stage, "nodes": int(name), "blocks": len(blocks)} | sizes)
-        for result in in_turn(stage, step, known, blocks):
-            found[-1]["back"] += result.nbytes
-            yield result
-
-    evidence_learner().refine(data, seed=seed, device=device, each=counted)
-    load_auditor().to(device).examine(known_graph(data, device), seed=seed, each=counted)
-    yield from found
-
-
-def nbytes(tree: Any) -> int:
-    """Of all tensors, each once."""
-    sizes: dict[int, int] = {}
-    mapped(tree, Tensor, lambda tensor: sizes.update({id(tensor): tensor.nbytes}))
-    return sum(sizes.values())
-
-
 # pairs
 
 
 def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
-    """``name`` is a number of nodes, of the same graph as for ``bytes``."""
+    """``name`` is a number of nodes, with 100 features and 10 edges a node."""
     generator = torch.Generator().manual_seed(seed)
     problem = known_graph(random_graph(int(name), seed=seed), device)
     known = ground_of(problem, generator)
@@ -278,7 +247,6 @@ PARTS = {
          "uai2010", "squirrel-filtered", "facebook-caltech36-year", "facebook-haverford76-dorm",
          "facebook-swarthmore42-gender", COLLEGES[0]),
     ),
-    "bytes": (travelling, ("20000",)),
     "pairs": (asked, ("1000000",)),
 }  # fmt: skip
 

@@ -5,16 +5,13 @@ allows that, the other is short of memory and of permissions. What a run leaves 
 is tested in test_cli_resume.py; a table of all faults is in docs/resuming.md.
 """
 
-import errno
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,7 +20,6 @@ import graphglow
 from forked import Forked
 from graphglow.errors import InputError
 from graphglow.evidence.stages import watched
-from graphglow.training.checkpoint import Checkpoints
 
 PRELUDE = """
 import contextlib, ctypes, io, json, os, resource, subprocess, sys
@@ -162,21 +158,6 @@ def test_on_a_full_disk_the_sentence_says_so_and_what_was_there_stays(small_disk
 
 
 @pytest.mark.slow
-def test_a_disk_that_fills_up_costs_no_training(small_disk):
-    """The run says once that it could not be saved, and a later one goes on from what was."""
-    status, (note, kept, last), left = small_disk["fills up"]
-    assert status == 2
-    assert "what was written stays and the run goes on" in note
-    assert "(No space left on device)" in note
-    assert "when there is room, the same command with --resume goes on" in kept
-    assert "the output path must be writable" in last
-    assert left == ["ballast", "r.st.checkpoints"]
-    assert small_disk["left over"][0] == 2
-    assert small_disk["room again"] == [0, [], ["r.st"]]
-    assert small_disk["same"] is True
-
-
-@pytest.mark.slow
 def test_a_disk_that_fills_up_costs_no_parts(small_disk):
     status, (note, kept, last), left = small_disk["parts fill up"]
     assert status == 2
@@ -262,16 +243,6 @@ def limited(home, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_limit_on_file_size_stops_checkpoints_and_not_the_run(limited):
-    status, errors, left = limited["file size"]
-    assert status == 0
-    assert len(errors) == 1
-    assert "a checkpoint was not written, there is none yet" in errors[0]
-    assert "(File too large)" in errors[0]
-    assert left == ["l.st"]
-
-
-@pytest.mark.slow
 def test_without_memory_on_a_cpu_the_sentence_says_what_would_fit(limited):
     assert limited["old"] == "old"
     for name, (status, errors, left) in of(limited, "memory "):
@@ -298,20 +269,6 @@ def test_a_folder_without_permission_is_refused_before_any_work(limited):
         assert len(errors) == 1
         assert "must be writable" in errors[0]
         assert "(Permission denied)" in errors[0]
-
-
-@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
-def test_a_folder_that_takes_no_checkpoints_is_refused_from_python(tmp_path, monkeypatch, code):
-    def refuse(*args, **kwargs):
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(InputError) as caught, Checkpoints(tmp_path / "run"):
-        pass
-    folder = tmp_path / "run"
-    assert str(caught.value) == (
-        f"the place for checkpoints must be a writable folder; got {folder} ({os.strerror(code)})"
-    )
 
 
 # Memory, by stages

@@ -14,18 +14,22 @@ ORDER = (
     "checks",
     "settings",
     "storage",
-    "parallel",  # other processes
+    "device",
+    "parallel",
     "workers",
     "linalg",
-    "ops",
     "graph",
-    "paper",
-    "evidence",  # the learner that carries over
-    "auditing",  # which edges look false
-    "pretrained",
+    "checkpoint",
     "gnn",
-    "messages",  # of one layer, as edges
+    "paper",
+    "evidence",
+    "auditing",
+    "pretrained",
+    "metrics",
+    "messages",
     "training",
+    "transfer",
+    "pretrain",
     "predict",
     "refine",
     "explain",
@@ -37,7 +41,7 @@ ORDER = (
     "lab",
     "compare",
     "report",
-    "commands",  # the command line's subcommands
+    "commands",
     "cli",
 )
 TOP = {"__main__": "cli"}
@@ -137,6 +141,8 @@ def upward_imports(area, path, tree):
 
 def pickling(path, tree):
     found = []
+    if path.name == "parallel.py":  # what processes of one job tell each other
+        return found
     for node in ast.walk(tree):
         modules = []
         if isinstance(node, ast.Import):
@@ -210,7 +216,7 @@ def test_torch_load_reads_weights_only():
         "from graphglow.training import transfer",
         "import graphglow.training.transfer",
         "from graphglow import transfer",
-        "def f():\n    from graphglow.gnn import GCN",
+        "def f():\n    from graphglow.evidence import x",
         "import graphglow\ngraphglow.pretrain([])",
         "import importlib\nimportlib.import_module('graphglow.cli')",
     ],
@@ -221,7 +227,7 @@ def test_the_walk_sees_an_upward_import(source):
 
 
 def test_the_walk_lets_a_downward_import_pass():
-    source = "import graphglow.ops\nfrom graphglow import __version__, ops\nimport graphglow.graph"
+    source = "import graphglow.gnn\nfrom graphglow import __version__, gnn\nimport graphglow.graph"
     assert not upward_imports("paper", Path("x.py"), ast.parse(source))
 
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphglow import messages
+from graphglow.gnn import FixedStructure
 from graphglow.graph.graph import normalised_adjacency
-from graphglow.paper import BlendedStructure, FixedStructure
+from graphglow.paper import BlendedStructure
 from tiny_graphs import float64, learner, small_data
 
 N = 24

@@ -9,10 +9,10 @@ import torch
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graph import check_graph, training_graph
+from graphglow.paper.algorithms import last_refinement
 from graphglow.settings import TransferConfig
-from graphglow.training import TransferResult, transfer
-from graphglow.training.refine import last_refinement
-from graphglow.training.runs import Runs
+from graphglow.training.result import TransferResult
+from graphglow.transfer import transfer
 from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 
 ABLE = sorted(name for name, kind in BACKBONES.items() if kind.inductive)
@@ -70,8 +70,8 @@ def test_it_is_an_evaluation_of_the_graph_with_the_new_nodes(result):
     data.edge_index = torch.cat([data.edge_index, edges], dim=1)
     for mask in ("train_mask", "val_mask", "test_mask"):
         data[mask] = torch.cat([data[mask], torch.zeros(2, dtype=torch.bool)])
-    graph, runs = training_graph(check_graph(data)), Runs.of([result.config])
-    final = last_refinement(result.gnn, result.learner, graph, result.pivots, runs, wait=True)
+    graph = training_graph(check_graph(data))
+    final = last_refinement(result.gnn, result.learner, graph, result.pivots, result.config)
     found = result.predict_new(x, edges)
     assert torch.equal(found.predict_proba(), final.logits[40:].softmax(1))
     assert torch.equal(found.predict(), final.logits[40:].argmax(1))

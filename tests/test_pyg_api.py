@@ -11,7 +11,7 @@ from torch_geometric.nn import GCNConv
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.pyg_api import RefineStructure
-from graphglow.training import transfer
+from graphglow.transfer import transfer
 from tiny_graphs import learner, same_tensors, small_data, transfer_config
 
 

@@ -16,7 +16,6 @@ from scaling_tables import NO_ROWS
 TABLES = {
     "lists": ("recall", "instant"),
     "link": ("link",),
-    "bytes": ("bytes",),
     "pairs": ("pairs",),
 }
 
@@ -31,7 +30,7 @@ def test_every_check_gives_rows_that_become_lines(part, tmp_path, monkeypatch):
     monkeypatch.setattr(size_checks, "SECONDS", 0.01)
     monkeypatch.setattr(graphglow, "transfer", partial(graphglow.transfer, epochs=2))
     check, _ = size_checks.PARTS[part]
-    name = "600" if part in ("bytes", "pairs") else "tiny"
+    name = "600" if part == "pairs" else "tiny"
     rows = [
         {"part": part, "target": name, "seed": 0} | row
         for row in check(name, 0, torch.device("cpu"))

@@ -8,12 +8,12 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.gnn import Dropout
+from graphglow.gnn.train import adam
 from graphglow.graph import Graph, check_graph, prepare, synthetic_graph
 from graphglow.graph.split import with_random_split
 from graphglow.paper import StructureLearner
+from graphglow.paper.algorithms import PaperTask
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.training.adam import Adam
-from graphglow.training.task import GraphTask, Trained
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 WIDTH = 6
@@ -94,8 +94,6 @@ MODEL = {
     "tolerance": 0.0,
     "learning_rate": 0.02,
     "weight_decay": 5e-4,
-    "backend": "auto",
-    "precision": "float32",
     "capture": True,
     "seed": 0,
     "device": "cpu",
@@ -120,20 +118,18 @@ def pretrain_config(**changes):
     return PretrainConfig(**(settings | changes))
 
 
-def dropout(*seeds, rate=0.0):
-    """What training drops in one run, or in a batch of runs, each with a seed of its own."""
-    generators = tuple(torch.Generator().manual_seed(seed) for seed in seeds)
-    return Dropout((rate,) * len(seeds), generators)
+def dropout(seed, rate=0.0):
+    """What training drops, by a generator of its own."""
+    return Dropout(rate, torch.Generator().manual_seed(seed))
 
 
-def task(*configs, data=None, theta=None, trained=None, seeds=None):
-    """A task for these runs; an objective given as ``trained`` trains theta along."""
+def task(config=None, *, data=None, theta=None, objective=None, seed=None):
+    """A GNN under a learner; with an objective the learner is trained along."""
     theta = theta or learner()
-    along = None
-    if trained is not None:
-        along = Trained(Adam(theta.parameters(), LEARNER_RATE), trained)
     graph = prepare(data or small_data()).to("cpu", torch.get_default_dtype())
-    return GraphTask(graph, theta, WIDTH, configs, seeds=seeds, trained=along)
+    optimizer = None if objective is None else adam(theta, LEARNER_RATE)
+    config = config or transfer_config()
+    return PaperTask(graph, theta, config, seed=seed, theta=optimizer, objective=objective)
 
 
 @contextmanager

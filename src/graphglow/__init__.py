@@ -27,7 +27,7 @@ _HOMES = {
     "Audit": "graphglow.audit",
     "AuditEdges": "graphglow.pyg_api",
     "Auditor": "graphglow.auditing",
-    "Checkpoints": "graphglow.training.checkpoint",
+    "Checkpoint": "graphglow.checkpoint",
     "EvidenceLearner": "graphglow.evidence.learner",
     "EvidencePretrainConfig": "graphglow.evidence.pretraining",
     "Explanation": "graphglow.explain",
@@ -44,7 +44,7 @@ _HOMES = {
     "RefineStructure": "graphglow.pyg_api",
     "StructureLearner": "graphglow.paper",
     "TransferConfig": "graphglow.settings",
-    "TransferResult": "graphglow.training",
+    "TransferResult": "graphglow.training.result",
     "audit": "graphglow.audit",
     "compare": "graphglow.compare",
     "describe": "graphglow.graph.describe",
@@ -52,23 +52,21 @@ _HOMES = {
     "fit": "graphglow.competitors",
     "load_graph": "graphglow.graph",
     "load_learner": "graphglow.pretrained",
-    "ops": "graphglow.ops",
     "predict": "graphglow.predict",
-    "pretrain": "graphglow.training",
+    "pretrain": "graphglow.pretrain",
     "refine": "graphglow.refine",
     "synthetic_graph": "graphglow.graph",
     "to_networkx": "graphglow.graph.write",
-    "transfer": "graphglow.training",
-    "transfer_many": "graphglow.training",
+    "transfer": "graphglow.transfer",
     "write_graph": "graphglow.graph",
 }
 __all__ = [*_HOMES, "__version__"]
 
 if TYPE_CHECKING:
-    from graphglow import ops as ops
     from graphglow.audit import Audit as Audit
     from graphglow.audit import audit as audit
     from graphglow.auditing import Auditor as Auditor
+    from graphglow.checkpoint import Checkpoint as Checkpoint
     from graphglow.compare import compare as compare
     from graphglow.competitors import METHODS as METHODS
     from graphglow.competitors import FitResult as FitResult
@@ -88,6 +86,7 @@ if TYPE_CHECKING:
     from graphglow.paper import StructureLearner as StructureLearner
     from graphglow.predict import Prediction as Prediction
     from graphglow.predict import predict as predict
+    from graphglow.pretrain import pretrain as pretrain
     from graphglow.pretrained import load_learner as load_learner
     from graphglow.pyg_api import AuditEdges as AuditEdges
     from graphglow.pyg_api import RefineStructure as RefineStructure
@@ -98,11 +97,8 @@ if TYPE_CHECKING:
     from graphglow.settings import PretrainConfig as PretrainConfig
     from graphglow.settings import TransferConfig as TransferConfig
     from graphglow.sklearn_api import GlowClassifier as GlowClassifier
-    from graphglow.training import TransferResult as TransferResult
-    from graphglow.training import pretrain as pretrain
-    from graphglow.training import transfer as transfer
-    from graphglow.training import transfer_many as transfer_many
-    from graphglow.training.checkpoint import Checkpoints as Checkpoints
+    from graphglow.training.result import TransferResult as TransferResult
+    from graphglow.transfer import transfer as transfer
 
 
 def __getattr__(name: str) -> Any:
@@ -110,7 +106,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'graphglow' has no attribute {name!r}")
     module = importlib.import_module(_HOMES[name])
-    return module if name == "ops" else getattr(module, name)
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:
@@ -121,7 +117,7 @@ class _Package(ModuleType):
     """Keeps ``graphglow.predict`` the function where Python would put the module of its name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__ and name != "ops":
+        if isinstance(value, ModuleType) and _HOMES.get(name) == value.__name__:
             value = getattr(value, name)
         super().__setattr__(name, value)
 

@@ -3,6 +3,7 @@
 The auditor is frozen and its evidence is computed in closed form: nothing is trained on the graph.
 """
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,11 +28,8 @@ from graphglow.graph.graph import Graph, known_graph
 from graphglow.graph.node_ids import node_place
 from graphglow.graph.write import class_names, own_ids
 from graphglow.linalg.pairs import is_edge
+from graphglow.parallel import where_to_compute
 from graphglow.pretrained import FOLDER, evidence_learner
-from graphglow.storage import checksum
-from graphglow.training.checkpoint import Parts
-from graphglow.training.device import resolve_device
-from graphglow.training.sharing import sharing
 
 AUDIT = "audit"
 SHIPPED = FOLDER / f"{AUDIT}.safetensors"
@@ -344,7 +342,6 @@ def audit(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     workers: int | None = None,
     ray: str | None = None,
-    parts: Parts | None = None,
 ) -> Audit:
     """Say which edges of a graph look false and which are missing; nothing is trained.
 
@@ -360,9 +357,8 @@ def audit(
         top: How many missing pairs to list; as many as there are edges if None.
         seed: Of the randomised SVD and of the pairs that edges are compared with.
         device: Where to compute.
-        workers: Processes that share the work; see :func:`graphglow.refine`.
-        ray: The address of a Ray cluster whose machines share the work.
-        parts: Where finished blocks are kept, to go on from if the job is killed.
+        workers: Ray workers that share the work; see :func:`graphglow.refine`.
+        ray: ``"local"``, or the address of a Ray cluster.
     """
     if top is not None:
         at_least("top", top, 0)
@@ -371,7 +367,7 @@ def audit(
         data = as_graph(data, need_labels=False, split=False)
     seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
-    place = resolve_device(device)
+    place, map_blocks = where_to_compute(device, workers, ray)
     problem = known_graph(data, place)
     edges, nodes = len(problem.low), problem.num_nodes
     if not FEWEST <= edges < 0.99 * nodes * (nodes - 1) / 2:
@@ -379,13 +375,11 @@ def audit(
             f"a graph to audit must have at least {FEWEST} edges, self-loops not counted, and "
             f"pairs of nodes without one; got {edges} edges on {nodes} nodes"
         )
-    weights = checksum(dict(found.state_dict()))[:16]
-    run = {"command": "audit", "auditor": weights, "seed": seed, "missing": missing}
-    with sharing(data, place, run, workers, ray, parts) as each:
-        order = by_content(problem)
-        again = reordered(data, order)
-        looked_at = problem if again is data else known_graph(again, place)
-        findings = found.to(place).examine(looked_at, order, seed=seed, missing=missing, each=each)
+    order = by_content(problem)
+    again = reordered(data, order)
+    looked_at = problem if again is data else known_graph(again, place)
+    found = copy.deepcopy(found).to(place)  # the caller's stays where it is
+    findings = found.examine(looked_at, order, seed=seed, missing=missing, map_blocks=map_blocks)
     return Audit(data, problem, found, findings, top, seed)
 
 

@@ -465,9 +465,7 @@ def explain_pair(
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
     pair = pair_places(data, int(data.num_nodes or 0), u, v)
-    refined, order = run_frozen(
-        found, data, "explain", seed=seed, device=device, workers=None, ray=None
-    )
+    refined, order = run_frozen(found, data, seed=seed, device=device)
     kept = chosen(refined, None, 0.0, add=True, drop=True).edge_index
     return explain_known_pair(found, refined, data, pair, kept, refined.probabilities, order)
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
+from graphglow.gnn import FixedStructure, Structure
 from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix, csr_tensor
-from graphglow.paper import BlendedStructure, FixedStructure, PivotStructure, Structure
+from graphglow.paper import BlendedStructure, PivotStructure
 
 EPS = 1e-12
 BLOCK_ELEMENTS = 16_000_000

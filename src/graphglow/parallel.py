@@ -9,13 +9,14 @@ import importlib
 import logging
 import multiprocessing
 import os
+import pickle
 import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import at_least
+from graphglow.device import resolve_device
 from graphglow.errors import InputError, StoppedError
 from graphglow.version import __version__
 
@@ -85,6 +87,23 @@ def map_blocks(
         yield from _on_ray(function, shared, blocks, workers, ray, gpus, ordered)
 
 
+def where_to_compute(
+    device: str, workers: int | None, ray: str | None
+) -> tuple[torch.device, MapBlocks]:
+    """Return the device of a job on one graph, and what maps its blocks: this process, or Ray.
+
+    Ray computes on CPUs. Without an address, several workers are those of a local Ray, which share
+    a large graph where processes would copy it.
+    """
+    if ray is None and workers in (None, 1):
+        return resolve_device(device), map_blocks
+    if device == "cuda":
+        raise InputError(
+            "Ray workers compute on CPUs. Use --device cpu, or leave out --workers and --ray."
+        )
+    return torch.device("cpu"), partial(map_blocks, workers=workers, ray=ray or "local")
+
+
 def _results(
     submit: Callable[[Any], Future[Any]], blocks: Iterable[Any], at_once: int, ordered: bool
 ) -> Iterator[Any]:
@@ -110,12 +129,13 @@ def _in_processes(
     ordered: bool,
 ) -> Iterator[Any]:
     threads = max(1, torch.get_num_threads() // workers)
-    given = (function, shared, threads, torch.is_grad_enabled())
+    given = (pickle.dumps((function, shared)), threads, torch.is_grad_enabled())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, given)
     try:
-        yield from _results(
+        results = _results(
             lambda block: pool.submit(_work, block), blocks, AHEAD * workers, ordered
         )
+        yield from map(pickle.loads, results)
     except BrokenProcessPool as error:
         raise StoppedError(
             "A worker process died, perhaps for lack of memory. Use fewer workers, "
@@ -129,10 +149,10 @@ _given: tuple[Callable[[Any, Any], Any], Any]
 """In a worker process: the function, and what every block needs."""
 
 
-def _begin(function: Callable[[Any, Any], Any], shared: Any, threads: int, grad: bool) -> None:
+def _begin(given: bytes, threads: int, grad: bool) -> None:
     """Start a worker process, which ends with its parent."""
     global _given
-    _given = function, shared
+    _given = pickle.loads(given)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     _compute_like(threads, grad)
 
@@ -150,9 +170,9 @@ def _compute_like(threads: int, grad: bool) -> None:
     torch.set_grad_enabled(grad)
 
 
-def _work(block: Any) -> Any:
+def _work(block: Any) -> bytes:
     function, shared = _given
-    return function(shared, block)
+    return pickle.dumps(function(shared, block))  # or torch keeps a file open for every tensor
 
 
 # Ray

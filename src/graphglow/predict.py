@@ -29,11 +29,9 @@ from graphglow.graph.check import MASKS, checked_labels
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
+from graphglow.metrics import metrics_of
+from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.training.checkpoint import Parts, learner_identity
-from graphglow.training.device import resolve_device
-from graphglow.training.metrics import metrics_of
-from graphglow.training.sharing import sharing
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
@@ -343,8 +341,8 @@ def predict(
             probability, such as 0.9 (split conformal prediction from leave-one-out scores).
         seed: Seeds the random projections, and the untrained control.
         device: Where to compute.
-        workers: Processes that share the work; None: this one alone. The result is the same.
-        ray: The address of a Ray cluster whose machines share the work.
+        workers: Ray workers that share the work; None: this process alone. The result is the same.
+        ray: ``"local"``, or the address of a Ray cluster; see :func:`graphglow.refine`.
     """
     one_of("labels", labels, LABELS)
     if coverage is not None and not 0 < number("coverage", coverage) < 1:
@@ -355,9 +353,7 @@ def predict(
     labelled = given_labels(data, labels)
     known = copy.copy(data)
     known.y, known.train_mask = torch.where(labelled, data.y, -1), labelled
-    refined, order = run_frozen(
-        found, known, "predict", seed=seed, device=device, workers=workers, ray=ray
-    )
+    refined, order = run_frozen(found, known, seed=seed, device=device, workers=workers, ray=ray)
     assert refined.probabilities is not None
     probabilities = refined.probabilities.cpu()[order.argsort()]
     sets = None
@@ -370,22 +366,19 @@ def predict(
 def run_frozen(
     learner: EvidenceLearner,
     data: Data,
-    command: str,
     *,
     seed: int,
     device: str,
-    workers: int | None,
-    ray: str | None,
-    parts: Parts | None = None,
+    workers: int | None = None,
+    ray: str | None = None,
 ) -> tuple[RefinedGraph, Tensor]:
     """Apply a frozen learner to a graph whose nodes are sorted by content, so that order is no
     input; return what it makes, and that order [N]: node i of it is ``order[i]`` of ``data``.
     """
-    place = resolve_device(device)
-    run = {"command": command, "learner": learner_identity(learner), "seed": seed}
-    with sharing(data, place, run, workers, ray, parts) as each:
-        order = content_order(data)
-        return learner.refine(reordered(data, order), seed=seed, device=place, each=each), order
+    place, map_blocks = where_to_compute(device, workers, ray)
+    order = content_order(data)
+    ordered = reordered(data, order)
+    return learner.refine(ordered, seed=seed, device=place, map_blocks=map_blocks), order
 
 
 def _graph(source: Any) -> Data:

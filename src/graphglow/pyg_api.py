@@ -24,7 +24,7 @@ from graphglow.messages import EPS, Messages
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
 from graphglow.settings import PaperConfig
-from graphglow.training.transfer import transfer
+from graphglow.transfer import transfer
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.training.result import TransferResult

@@ -22,7 +22,6 @@ from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.training.checkpoint import Parts
 from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
 
 WITHOUT_EDGES = 8
@@ -97,7 +96,6 @@ def refine(
     device: Literal["auto", "cpu", "cuda"] = "auto",
     workers: int | None = None,
     ray: str | None = None,
-    parts: Parts | None = None,
 ) -> RefinedData:
     """Refine a graph with a frozen evidence learner; nothing is trained.
 
@@ -120,12 +118,10 @@ def refine(
         drop: False: all edges of the input are kept, and others are added.
         seed: Of the random projections, and of the untrained control.
         device: Where to compute.
-        workers: Processes that share the work; None: this one alone. Whatever their number, the
-            result is the same. A script that asks for them begins with
-            ``if __name__ == "__main__":``, as all that start processes do.
-        ray: The address of a Ray cluster whose machines share the work, ``"auto"`` or
-            ``"ray://HOST:10001"``; ``workers`` then says how many tasks at the same time.
-        parts: Where finished blocks are kept, to go on from if the job is killed.
+        workers: Ray workers that share the work, on CPUs; None: this process alone. Whatever their
+            number, the result is the same, also if some of them are killed.
+        ray: ``"local"``, a Ray of this machine (the default where there are workers), or the
+            address of a cluster: ``"auto"`` or ``"ray://HOST:10001"``.
 
     Returns:
         A PyG ``Data`` with what ``data`` has of nodes; :meth:`RefinedData.predict_proba` has the
@@ -139,8 +135,7 @@ def refine(
         at_least("top_k", top_k, 1)
     found = evidence_learner(learner, seed=seed)
     data = as_graph(data, need_labels=False)
-    asked: Any = {"workers": workers, "ray": ray, "parts": parts}
-    made, order = run_frozen(found, data, "refine", seed=seed, device=device, **asked)
+    made, order = run_frozen(found, data, seed=seed, device=device, workers=workers, ray=ray)
     judged = _closed_form(made, data, order)
     made = chosen(made, top_k, min_probability, add=add, drop=drop)
     of_nodes: dict[str, Any] = without_edges(data.clone()).to_dict()

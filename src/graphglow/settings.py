@@ -25,8 +25,6 @@ Device = Literal["auto", "cpu", "cuda"]
 Encoder = Literal["gcn", "mlp"]
 Similarity = Literal["cosine", "dot", "rbf", "attention"]
 Supervision = Literal["nwgm", "gumbel", "reinforce"]
-Backend = Literal["auto", "eager", "dense", "chunked", "linear", "triton"]
-Precision = Literal["float32", "tf32", "bfloat16"]
 
 LARGEST_SEED = 2**32 - 1
 
@@ -114,7 +112,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedStructure:
-    """The learned graph: how it is found, what it weighs, how its messages are computed."""
+    """The learned graph: how it is found, and what it weighs."""
 
     input_weight: float = 0.7
     """lambda: weight of the input graph in message passing; the learned graph has 1 - lambda."""
@@ -130,10 +128,6 @@ class LearnedStructure:
     """Stop refining when the squared relative change of the embeddings falls below this."""
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
-    backend: Backend = "auto"
-    """How the learned graph's messages are computed: a named one is used or refused."""
-    precision: Precision = "float32"
-    """Arithmetic of the learned graph's messages; all else is float32."""
 
     def _check_structure(self) -> None:
         in_unit_interval("input_weight", self.input_weight)
@@ -141,8 +135,6 @@ class LearnedStructure:
         at_least("refinements", self.refinements, 1)
         rate("tolerance", self.tolerance)
         in_unit_interval("structure_momentum", self.structure_momentum)
-        one_of("backend", self.backend, get_args(Backend))
-        one_of("precision", self.precision, get_args(Precision))
 
 
 @dataclass(frozen=True, kw_only=True)

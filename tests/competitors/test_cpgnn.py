@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from small_fits import built as built_by_name
-from small_fits import config_of, float64, relabelled, seeded, shuffled, slope_error, small_data
+from small_fits import config_of, float64, seeded, slope_error, small_data
 from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS
@@ -16,12 +16,11 @@ from graphglow.competitors.cpgnn import (
     sinkhorn,
     weighted_neighbours,
 )
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 
 BOTH = pytest.mark.parametrize("estimator", ["mlp", "cheb"])
-EACH = pytest.mark.parametrize("adjacency", ["raw", "symmetric", "mean"])
+EACH = pytest.mark.parametrize("adjacency", ["raw", "symmetric"])
 
 
 def config(**changes):
@@ -35,7 +34,7 @@ def built(**changes):
 
 def trained(graph, settings, name="cpgnn"):
     model = METHODS[name].build(graph, settings)
-    history = Loop(model, settings.epochs, settings.epochs).run()[0]
+    history = Loop(model, settings.epochs, settings.epochs).run()
     return model, history
 
 
@@ -97,8 +96,8 @@ def test_sinkhorn_of_zeros_and_of_an_absent_class():
 def test_adjacency_is_weighed_as_said(adjacency):
     graph = float64(small_data())
     dense = graph.neighbours.to_dense()
-    here = dense.sum(1, keepdim=True).clamp_min(1)
-    expected = dense / {"raw": 1, "symmetric": (here * here.T).sqrt(), "mean": here}[adjacency]
+    degree = dense.sum(1, keepdim=True).clamp_min(1)
+    expected = dense / (degree * degree.T).sqrt() if adjacency == "symmetric" else dense
     weighed = weighted_neighbours(graph, adjacency)
     torch.testing.assert_close(weighed.to_dense(), expected)
     v = drawn(45, 2).requires_grad_()
@@ -180,19 +179,6 @@ def test_pretraining_moves_the_estimator_alone_and_then_sets_the_compatibility()
     assert (model.compatibility - before).abs().max() < 2 * config().learning_rate
 
 
-def test_the_compatibility_has_no_penalty():
-    estimator, compatibility = built(weight_decay=0.1).optimizer.param_groups
-    assert (estimator["weight_decay"], compatibility["weight_decay"]) == (0.1, 0.0)
-
-
-@BOTH
-def test_follows_the_nodes_names(estimator):
-    settings = config(estimator=estimator, dropout=0.0)
-    one, _ = trained(float64(small_data()), settings)
-    other, _ = trained(float64(relabelled(small_data(), shuffled())), settings)
-    torch.testing.assert_close(other.logits(), one.logits()[shuffled()])
-
-
 def test_learns_that_neighbours_differ_and_beats_the_mlp():
     data = synthetic_graph(
         num_nodes=600, num_classes=3, homophily=0.1, average_degree=12.0, feature_noise=4.0
@@ -219,12 +205,3 @@ def test_hubs_do_not_overflow(adjacency):
     model, history = trained(prepare(data).to("cpu"), settings)
     assert all(math.isfinite(epoch.loss) for epoch in history)
     assert model.logits().isfinite().all()
-
-
-@EACH
-@BOTH
-def test_isolated_nodes_and_classes_without_training_nodes(estimator, adjacency):
-    data = path_of_four()
-    data.edge_index, data.y = torch.tensor([[0], [1]]), torch.tensor([0, 1, 2, 1])
-    settings = config(adjacency=adjacency, estimator=estimator)
-    assert trained(prepare(data).to("cpu"), settings)[0].logits().isfinite().all()

@@ -8,10 +8,10 @@ import pytest
 import torch
 from small_fits import EVERY, config_of, float64, small_data
 
+from graphglow import device as memory
 from graphglow.competitors import METHODS, fit
 from graphglow.errors import InputError
 from graphglow.settings import RunConfig
-from graphglow.training import device as memory
 
 SEED = 5
 

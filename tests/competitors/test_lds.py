@@ -20,10 +20,9 @@ from graphglow.competitors.lds import (
     validation_halves,
 )
 from graphglow.errors import InputError
+from graphglow.gnn.train import Loop, accuracy
 from graphglow.graph import prepare, synthetic_graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.training.loop import Loop
-from graphglow.training.task import accuracy
 
 FLOAT64 = torch.float64
 NODES, RATE, DECAY = 9, 0.05, 0.01
@@ -223,7 +222,7 @@ def config(**changes):
 
 def trained(graph, settings):
     model = LDS.build(graph, settings)
-    history = Loop(model, settings.epochs, settings.epochs).run()[0]
+    history = Loop(model, settings.epochs, settings.epochs).run()
     return model, history
 
 
@@ -289,14 +288,3 @@ def test_one_validation_node_is_refused():
     graph = noisy_graph(num_nodes=30)
     with pytest.raises(InputError, match="at least two validation nodes; got 1"):
         LDS.build(replace(graph, val=graph.val[:1]), config())
-
-
-def test_knn_ignores_the_edges():
-    data = noisy_data(num_nodes=30)
-    other = Data(x=data.x, y=data.y, edge_index=data.edge_index[:, :4])
-    models = [LDS.build(prepare(d).to("cpu"), config(knn=3)) for d in (data, other)]
-    first = all_probabilities(models[0].theta)
-    assert torch.equal(first, all_probabilities(models[1].theta))
-    unit = torch.nn.functional.normalize(data.x, dim=1)
-    nearest = (unit @ unit.T - 2 * torch.eye(30)).topk(3).indices
-    assert (first.gather(1, nearest) == 1).all()

@@ -39,52 +39,31 @@ def test_every_setting_of_the_search_space_is_accepted(name):
             assert getattr(method.config(**{setting: value}), setting) == value
 
 
+POSITIVE = (
+    "epochs patience hidden num_layers attention_heads steps propagations num_heads refinements "
+    "num_anchors window inner_patience samples eval_samples embedding_size neighbours "
+    "learning_rate graph_learning_rate posterior_learning_rate learner_learning_rate temperature "
+    "prior_temperature edge_probability other_probability graph_decay"
+)
+NOT_NEGATIVE = (
+    "weight_decay seed co_training pretrain_epochs threshold structure_momentum smoothness "
+    "connectivity sparsity tolerance kl_weight"
+)
 ABSURD = [
-    ("epochs", 0),
-    ("patience", 0),
+    *((setting, 0) for setting in POSITIVE.split()),
+    *((setting, -1) for setting in NOT_NEGATIVE.split()),
     ("learning_rate", math.nan),
-    ("weight_decay", -1.0),
+    ("sparsity", math.inf),
     ("dropout", 1.0),
-    ("seed", -1),
-    ("device", "tpu"),
-    ("hidden", 0),
-    ("num_layers", 0),
+    ("metric_dropout", 1.0),
+    ("edge_probability", 1.0),
+    ("graph_decay", 1.5),
     ("teleport", 1.5),
-    ("attention_heads", 0),
-    ("steps", 0),
+    ("input_weight", "0.5"),
+    ("device", "tpu"),
     ("estimator", "gcn"),
     ("adjacency", "dense"),
-    ("propagations", 0),
-    ("co_training", -1),
-    ("pretrain_epochs", -1),
-    ("num_heads", 0),
-    ("refinements", 0),
-    ("threshold", -0.1),
-    ("input_weight", "0.5"),
-    ("structure_momentum", -0.1),
-    ("smoothness", -1.0),
-    ("connectivity", math.inf),
-    ("sparsity", math.nan),
-    ("tolerance", -1.0),
-    ("metric_dropout", 1.0),
-    ("num_anchors", 0),
-    ("window", 0),
-    ("inner_patience", 0),
-    ("samples", 0),
-    ("knn", 0),
-    ("graph_learning_rate", 0.0),
-    ("graph_decay", 1.5),
-    ("eval_samples", 0),
-    ("edge_probability", 1.0),
-    ("other_probability", 0.0),
-    ("temperature", 0.0),
-    ("prior_temperature", -1.0),
-    ("kl_weight", -0.1),
-    ("posterior_learning_rate", 0.0),
-    ("embedding_size", 0),
-    ("neighbours", 0),
     ("delta", 0),
-    ("learner_learning_rate", 0),
 ]
 
 

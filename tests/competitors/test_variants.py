@@ -10,7 +10,7 @@ from graphglow.competitors.variants import VARIANTS
 from graphglow.graph import check_graph, prepare, synthetic_graph
 from graphglow.paper import StructureLearner
 from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig
-from graphglow.training import transfer
+from graphglow.transfer import transfer
 
 WITHOUT_WEIGHTS = {"weighted": False, "num_heads": 1}
 LEARNERS = {

@@ -8,11 +8,10 @@ import torch
 from small_fits import seeded, slope_error
 from torch.distributions.relaxed_bernoulli import LogitRelaxedBernoulli
 from torch.nn import functional as F
-from torch_geometric.data import Data
 
 from graphglow.competitors.vgcn import VGCN, VGCNConfig, symmetric
+from graphglow.gnn.train import Loop
 from graphglow.graph import prepare, synthetic_graph
-from graphglow.training.loop import Loop
 
 FLOAT64 = torch.float64
 PAIRS = 30 * 29 // 2
@@ -156,12 +155,6 @@ def test_kl_is_that_of_two_logistics_where_temperatures_are_equal(shift, tau):
     assert abs(float(each.mean()) - (shift / math.tanh(shift / 2) - 2)) < 4 * error
 
 
-def test_the_noise_of_evaluation_follows_the_seed():
-    one, same, other = (model(seed=seed) for seed in (3, 3, 4))
-    assert torch.equal(one.noise, same.noise)
-    assert not torch.equal(one.noise, other.noise)
-
-
 @pytest.mark.slow
 def test_labels_tell_helpful_edges_from_harmful_ones():
     """With all nodes labelled and no prior, edges between classes lose against those within."""
@@ -172,13 +165,6 @@ def test_labels_tell_helpful_edges_from_harmful_ones():
     logit = vgcn.posterior.detach()[vgcn.edges]
     same = graph.y[target] == graph.y[source]
     assert logit[same].mean() > logit[~same].mean() + 0.5
-
-
-def test_a_graph_without_edges_gets_one_of_neighbours():
-    x = torch.randn(30, 8, generator=seeded())
-    edges = torch.empty(2, 0, dtype=torch.int64)
-    data = Data(x=x, y=small_graph().y, edge_index=edges)
-    assert len(model(prepare(data).to("cpu", FLOAT64)).edges) > 0
 
 
 def test_only_the_first_layer_is_penalised_and_the_posterior_has_its_own_step():

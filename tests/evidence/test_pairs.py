@@ -3,7 +3,7 @@
 import torch
 from torch_geometric.data import Data
 
-from graphglow.evidence.candidates import candidate_pairs, in_turn, nearest, with_beliefs
+from graphglow.evidence.candidates import candidate_pairs, nearest, with_beliefs
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.pair_features import (
     FIRST_EVIDENCE,
@@ -16,6 +16,7 @@ from graphglow.evidence.views import role_view
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.neighbours import SIMILARITIES
 from graphglow.linalg.rows import low_rank, sparse_rows, take, times, transposed, unit
+from graphglow.parallel import map_blocks
 
 
 def graph(nodes=50, seed=0):
@@ -74,7 +75,7 @@ def test_candidates_are_each_pair_once():
     assert (first.pairs[0] < first.pairs[1]).all()
     assert torch.unique(first.pairs, dim=1).shape == first.pairs.shape
     near = with_beliefs([first.views["x"]], [first.channels["x"]])
-    again, how = candidate_pairs("find", near, first.pairs, in_turn)
+    again, how = candidate_pairs(near, first.pairs, map_blocks)
     assert how == "exact"
     assert again.shape[1] >= first.pairs.shape[1]
 

@@ -41,10 +41,9 @@ def float64(data):
     return prepare(data).to("cpu", torch.float64)
 
 
-def training(*seeds, rate=0.5):
-    """What training drops in one run, or in a batch of runs, each with a seed of its own."""
-    generators = tuple(torch.Generator().manual_seed(seed) for seed in seeds)
-    return Dropout((rate,) * len(seeds), generators)
+def training(seed, rate=0.5):
+    """What training drops."""
+    return Dropout(rate, torch.Generator().manual_seed(seed))
 
 
 def latent_structure(num_nodes=20, seed=0):

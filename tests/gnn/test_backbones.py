@@ -5,7 +5,7 @@ import torch
 from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, small_data, training
 
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class, stack
+from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class
 from graphglow.gnn.backbones.backbone import Shape
 from graphglow.graph import check_graph
 from graphglow.paper import PivotStructure
@@ -92,55 +92,6 @@ def test_the_latent_graph_matters(name):
     model, graph = build(name), float64(small_data())
     one, other = (run(model, graph, latent_structure(seed=s))[2] for s in (0, 1))
     assert not torch.allclose(one, other)
-
-
-def stacked_structure(seeds):
-    parts = [latent_structure(seed=seed) for seed in seeds]
-    q, k = torch.stack([p.q for p in parts]), torch.stack([p.k for p in parts])
-    return PivotStructure(q, k, 0.0, "identity", 1)
-
-
-@EVERY
-@DEPTHS
-@pytest.mark.parametrize(("sparse", "encoder"), [(True, "gcn"), (False, "mlp")])
-@pytest.mark.parametrize("rate", [None, 0.5], ids=["evaluation", "training"])
-def test_a_stack_of_backbones_is_each_of_them(name, num_layers, sparse, encoder, rate):
-    """Other weights, structures, masks and lambdas per run: embeddings, logits and gradients."""
-    graph, seeds = float64(small_data(sparse_features=sparse)), (1, 2, 3)
-    lambdas = torch.tensor([0.0, 0.4, 1.0], dtype=torch.float64)
-
-    def dropout(*seeds):
-        return None if rate is None else training(*seeds, rate=rate)
-
-    def value_and_gradients(model, structure, dropout, input_weight):
-        encoded, z, logits = run(model, graph, structure, dropout, input_weight)
-        loss = (logits.square() + logits).sum() + z.square().sum() + encoded.z0.sum()
-        # at lambda = 0 attention over the input's edges has no part in the result
-        gradients = torch.autograd.grad(loss, list(model.parameters()), materialize_grads=True)
-        return [encoded.z0, z, logits, *gradients]
-
-    models = [build(name, num_layers=num_layers, seed=seed, encoder=encoder) for seed in seeds]
-    batch = value_and_gradients(
-        stack(models), stacked_structure(seeds), dropout(*seeds), lambdas[:, None, None]
-    )
-    for i, (model, seed) in enumerate(zip(models, seeds, strict=True)):
-        structure = latent_structure(seed=seed)
-        alone = value_and_gradients(model, structure, dropout(seed), float(lambdas[i]))
-        for together, single in zip(batch, alone, strict=True):
-            torch.testing.assert_close(together[i], single)
-
-
-@EVERY
-def test_a_stack_of_one_is_that_one_and_a_larger_one_has_weights_of_its_own(name):
-    model, other = build(name), build(name, seed=3)
-    assert stack([model]) is model
-    stacked = stack([model, other])
-    with torch.no_grad():
-        for parameter in stacked.parameters():
-            parameter.zero_()
-    for parameter in [*model.parameters(), *stacked.parameters()]:
-        assert parameter.requires_grad
-    assert any((parameter != 0).any() for parameter in model.parameters())
 
 
 @EVERY

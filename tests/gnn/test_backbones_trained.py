@@ -12,13 +12,8 @@ from graphglow import (
     TransferResult,
     synthetic_graph,
     transfer,
-    transfer_many,
 )
-from graphglow.cli import main
-from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES, Backbone
-from graphglow.gnn.backbones.backbone import glorot
-from graphglow.gnn.latent_gnn import encode
+from graphglow.gnn import BACKBONES
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 LEARNER = StructureLearner(LearnerConfig(embedding_size=8, num_heads=2), seed=0)
@@ -65,19 +60,6 @@ def test_a_result_can_be_saved_loaded_and_asked(name, tmp_path):
 
 
 @EVERY
-def test_a_batch_of_runs_gives_what_each_gives_alone(name):
-    configs = [
-        settings(name, seed=1, epochs=3),
-        settings(name, seed=2, epochs=3, dropout=0.5, input_weight=0.3, weight_decay=0.0),
-    ]
-    for together, config in zip(transfer_many(graph(), LEARNER, configs), configs, strict=True):
-        alone = transfer(graph(), LEARNER, config)
-        torch.testing.assert_close(
-            together.predict_proba(), alone.predict_proba(), rtol=1e-3, atol=1e-5
-        )
-
-
-@EVERY
 @pytest.mark.parametrize(("edges", "num_layers"), [("none", 2), ("some nodes isolated", 3)])
 def test_isolated_nodes_and_no_edges_give_finite_results(name, edges, num_layers):
     data = graph()
@@ -99,36 +81,3 @@ def test_an_epoch_can_be_recorded_as_a_cuda_graph(name):
     torch.testing.assert_close(
         recorded.predict_proba(), plain.predict_proba(), rtol=1e-2, atol=1e-3
     )
-
-
-def test_the_help_of_the_backbone_flag_names_every_one(capsys):
-    assert main(["transfer", "--help-all"]) == 0
-    assert f"{{{','.join(sorted(BACKBONES))}}}" in capsys.readouterr().out
-
-
-class Mean(Backbone):
-    """The simplest there can be: one layer, whose result is the embedding and, cut, the logits."""
-
-    def __init__(self, shape, generator):
-        super().__init__(shape, generator)
-        self.weight = glorot(shape.num_features, shape.hidden, generator)
-
-    def encode(self, graph, dropout):
-        return encode(graph, self.weight, kind=self.shape.encoder, dropout=dropout)
-
-    def forward(self, encoded, mix, dropout):
-        xw, axw = encoded.cached
-        z = mix(xw, input_part=axw)
-        return z, z[..., : self.shape.num_classes]
-
-
-def test_a_line_in_the_table_is_all_that_a_new_backbone_needs(monkeypatch, tmp_path):
-    monkeypatch.setitem(BACKBONES, "mean", Mean)
-    configs = [settings("mean", seed=seed) for seed in (0, 1)]
-    result, _ = transfer_many(graph(), LEARNER, configs)
-    result.save(tmp_path / "result.safetensors")
-    again = TransferResult.load(tmp_path / "result.safetensors")
-    assert torch.equal(again.predict_proba(), result.predict_proba())
-    assert again.predict_new(torch.zeros(1, 8)).predict_proba().isfinite().all()
-    with pytest.raises(InputError, match=r"sum over neighbours \(.*\); got mean"):
-        again.explain(0)

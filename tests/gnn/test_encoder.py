@@ -4,7 +4,7 @@ import pytest
 import torch
 from gnn_graphs import float64, small_data, training
 
-from graphglow.gnn.latent_gnn import encode
+from graphglow.gnn.propagation import encode
 from graphglow.linalg.sparse import SparseMatrix
 
 W0 = torch.randn(12, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -33,21 +33,3 @@ def test_encoder_drops_features_in_training_only(sparse):
     assert not torch.allclose(xw(training(1)), xw(None))
     assert torch.equal(xw(training(1)), xw(training(1)))
     assert not torch.equal(xw(training(1)), xw(training(2)))
-
-
-@pytest.mark.parametrize("sparse", [True, False])
-@pytest.mark.parametrize("rate", [None, 0.5])
-def test_a_batch_is_encoded_like_its_runs(sparse, rate):
-    """Also where each run drops other entries of the features, which all share."""
-    graph = float64(small_data(sparse_features=sparse))
-    weights = torch.stack([W0, W0.flip(0), -2 * W0])
-
-    def dropout(*seeds):
-        return None if rate is None else training(*seeds, rate=rate)
-
-    batch = encode(graph, weights, kind="gcn", dropout=dropout(1, 2, 3))
-    for run, seed in enumerate((1, 2, 3)):
-        alone = encode(graph, weights[run], kind="gcn", dropout=dropout(seed))
-        torch.testing.assert_close(batch.z0[run], alone.z0)
-        for together, single in zip(batch.cached, alone.cached, strict=True):
-            torch.testing.assert_close(together[run], single)

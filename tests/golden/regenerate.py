@@ -14,8 +14,9 @@ with warnings.catch_warnings():  # PyG scripts a class at import, which newer to
     from graphglow.graph import synthetic_graph
     from graphglow.graph.split import with_random_split
     from graphglow.paper import StructureLearner
+    from graphglow.pretrain import pretrain
     from graphglow.settings import LearnerConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-    from graphglow.training import pretrain, transfer
+    from graphglow.transfer import transfer
 
 HERE = Path(__file__).parent
 
@@ -56,8 +57,6 @@ MODEL = {
     "tolerance": 0.0,
     "learning_rate": 0.02,
     "weight_decay": 5e-4,
-    "backend": "eager",
-    "precision": "float32",
     "capture": False,
     "seed": 11,
     "device": "cpu",

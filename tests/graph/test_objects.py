@@ -11,7 +11,7 @@ import torch
 
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import load_graph
-from graphglow.training import transfer
+from graphglow.transfer import transfer
 
 
 def people(kind=nx.Graph):

@@ -19,11 +19,10 @@ from graphglow.lab.runs.learners import find_learner
 from graphglow.lab.runs.reproduce import learner_folder, make_plan
 from graphglow.lab.runs.rows import same_run, without_repeats
 from graphglow.lab.settings import Settings, check_settings
-from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import TransferConfig
-from graphglow.training import transfer
-from graphglow.training.checkpoint import learner_identity
 from graphglow.training.evidence import INPUT_WEIGHTS
+from graphglow.transfer import transfer
 
 SHORT = {
     "first_episodes": 2, "vote_episodes": 2, "second_episodes": 2, "predict_episodes": 2,

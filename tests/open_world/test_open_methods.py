@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from graphglow.lab.open_world import methods
 from graphglow.lab.open_world.methods import NAMES, run_methods, without_unlike_edges
 from graphglow.pretrained import evidence_learner
-from graphglow.training import transfer
+from graphglow.transfer import transfer
 from tiny_graphs import small_data
 
 

@@ -95,29 +95,6 @@ def test_loading_gives_the_same_tensors_bit_for_bit(tmp_path, similarity, tied):
 OLDER = {n: v for n, v in META["config"].items() if n not in ("weighted", "neighbours")}
 
 
-@pytest.mark.parametrize("older", [OLDER, META["config"] | {"sharpness": 10.0}])
-def test_a_file_of_an_older_version_is_read(tmp_path, older):
-    """From before weights and neighbours were settings, and from when there was a sharpness."""
-    path = tmp_path / "l.safetensors"
-    save_tensors(path, "learner", weights(2.0), META | {"config": older})
-    loaded = StructureLearner.load(path)
-    assert loaded.config == CONFIG
-    assert (loaded.node_weight == 2).all()
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"sharpness": 5.0}, "sharpness must be 10.0: graphglow has no other any more; got 5.0"),
-        ({"delta": "exp", "sharpness": 10.0}, "delta must be one of truncate, affine; got 'exp'"),
-    ],
-)
-def test_what_is_retired_is_refused_where_it_did_something(tmp_path, changes, said):
-    path = tmp_path / "l.safetensors"
-    save_tensors(path, "learner", weights(), META | {"config": META["config"] | changes})
-    assert refusal(path).endswith(said)
-
-
 def test_a_learner_is_a_few_kilobytes_of_safetensors_with_json(saved):
     assert saved.stat().st_size < 4096
     with safe_open(saved, framework="pt") as file:

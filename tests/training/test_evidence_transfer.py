@@ -7,28 +7,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from dying_runs import Dying, Killed, eager
 from torch_geometric.data import Data
 
 import graphglow
 from command_line import ring_arrays
+from graphglow import device
 from graphglow.errors import InputError
-from graphglow.gnn import BACKBONES
+from graphglow.gnn import BACKBONES, FixedStructure
 from graphglow.graph import check_graph
 from graphglow.graph.graph import normalised_adjacency
 from graphglow.messages import Messages
-from graphglow.paper import FixedStructure
 from graphglow.pretrained import load_learner
 from graphglow.settings import TransferConfig
 from graphglow.storage import load_tensors, save_tensors
-from graphglow.training import TransferResult, device, evidence, transfer
+from graphglow.training import evidence
 from graphglow.training.evidence import (
     INPUT_WEIGHTS,
     EvidenceResult,
     input_weight_by_leave_one_out,
 )
-from graphglow.training.transfer import StructureObserver, transfer_many
-from tiny_graphs import learner, same_tensors, small_data, transfer_config
+from graphglow.training.result import TransferResult
+from graphglow.transfer import transfer
+from tiny_graphs import same_tensors, small_data
 
 FEW = 40
 """Nodes; a quarter of them validate."""
@@ -355,75 +355,7 @@ def test_an_explanation_adds_up_to_the_logit(backbone, weight):
 # Several runs, and runs that die
 
 
-@pytest.mark.filterwarnings("ignore:worse")  # as a control is
-@pytest.mark.parametrize("name", ["universal", "untrained"])
-def test_several_runs_are_those_that_are_made_alone(name):
-    configs = [config(seed=1), config(seed=2, backbone="appnp"), config(input_weight=0.5)]
-    seen = []
-    found = transfer_many(few(), name, configs, on_epoch=seen.append)
-    for one, given in zip(found, configs, strict=True):
-        assert_same(one, transfer(few(), name, given))
-    assert {epoch.run for epoch in seen} == {0, 1, 2}
-    both = transfer_many(few(), ["untrained", "universal"], configs[:2])
-    for one, given, alone in zip(both, configs, ["untrained", "universal"], strict=False):
-        assert_same(one, transfer(few(), alone, given))
-
-
-def test_a_run_can_die_in_any_loop_and_ends_with_the_same_bits(tmp_path):
-    given, heard = config(epochs=3), []
-    whole = transfer(few(), config=given, on_epoch=heard.append)
-    assert len(heard) == 3 * len(INPUT_WEIGHTS)
-    for after in range(1, len(heard) + 1, 3):  # in the first loop, the second, the third
-        folder = tmp_path / str(after)
-        with pytest.raises(Killed):
-            transfer(few(), config=given, checkpoints=Dying(folder, after))
-        seen, again = [], eager(folder)
-        found = transfer(few(), config=given, on_epoch=seen.append, checkpoints=again)
-        assert again.resumed
-        assert_same(found, whole)
-        assert seen == heard  # those before the checkpoint too
-
-
-def test_checkpoints_of_another_run_are_refused(tmp_path):
-    with pytest.raises(Killed):
-        transfer(few(), config=config(), checkpoints=Dying(tmp_path, 1))
-    others = (
-        (few(), "universal", config(seed=1)),
-        (few(), "universal", config(hidden=9)),
-        (few(), "untrained", config()),
-        (few(seed=1), "universal", config()),
-    )
-    for data, theta, given in others:
-        with pytest.raises(InputError, match="checkpoints must be of the same run"):
-            transfer(data, theta, given, checkpoints=eager(tmp_path))
-
-
 # Refusals
-
-
-@pytest.mark.parametrize(
-    ("theta", "given", "rule"),
-    [
-        ("universal", transfer_config(), "must be a TransferConfig under a learner that reads evi"),
-        ("untrained", "fast", "must be a TransferConfig under a learner that reads evidence"),
-        ("paper", TransferConfig(), "must be a PaperConfig under a learner of the paper's kind"),
-    ],
-)
-def test_a_config_of_the_other_kind_is_refused(theta, given, rule):
-    for run in (transfer, lambda data, one, two: transfer_many(data, one, [two])):
-        with pytest.raises(InputError, match=rule):
-            run(few(), theta, given)
-
-
-def test_an_observer_needs_the_paper_s_learner():
-    observer = StructureObserver(1, lambda *_: None)
-    with pytest.raises(InputError, match="an observer needs a learner of the paper's kind; got an"):
-        transfer(few(), config=config(), observer=observer)
-
-
-def test_both_kinds_in_one_batch_are_refused():
-    with pytest.raises(InputError, match="the learners of a batch must be of one kind; got both"):
-        transfer_many(few(), ["universal", learner()], [config(), config()])
 
 
 def test_a_graph_without_training_labels_is_refused():
@@ -436,19 +368,6 @@ def test_a_graph_without_training_labels_is_refused():
 def test_too_little_memory_is_said_before_anything_is_computed(monkeypatch):
     monkeypatch.setattr(device, "free_bytes", lambda device: 100)
     with pytest.raises(InputError, match=r"training must fit in memory.*a smaller --hidden"):
-        transfer(few(), config=config())
-
-
-@pytest.mark.parametrize(
-    ("stage", "rule"),
-    [("refined_by", "refining the graph must fit"), ("GraphTask", "training on the graph must")],
-)
-def test_out_of_memory_says_in_which_stage(stage, rule, monkeypatch):
-    def fails(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr(evidence, stage, fails)
-    with pytest.raises(InputError, match=rule):
         transfer(few(), config=config())
 
 

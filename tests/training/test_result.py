@@ -16,7 +16,8 @@ from graphglow.graph import load_graph, write_graph
 from graphglow.graph.write import to_networkx
 from graphglow.paper import StructureLearner
 from graphglow.storage import CHECKSUM
-from graphglow.training import TransferResult, transfer
+from graphglow.training.result import TransferResult
+from graphglow.transfer import transfer
 from tiny_graphs import WIDTH, learner, small_data, transfer_config
 
 
@@ -106,23 +107,6 @@ def test_loading_gives_the_same_predictions_and_the_same_refined_graph(result, s
     again = saved.parent / "again.safetensors"
     loaded.save(again)
     assert_same(TransferResult.load(again), result)
-
-
-def test_a_result_of_an_older_version_is_read(result, saved, tmp_path):
-    """One that names its width, and has settings that are retired, at their defaults."""
-    tensors, meta = parts(saved)
-    meta["config"] |= {"latent_degree": None, "train_learner": False, "objective": {"samples": 5}}
-    meta["config"]["learner_learning_rate"] = 0.01
-    meta["learner"]["config"]["sharpness"] = 10.0
-    path = write(tmp_path / "r.safetensors", tensors, meta | {"hidden": WIDTH})
-    assert_same(TransferResult.load(path), result)
-
-
-def test_a_retired_setting_that_did_something_is_refused(saved, tmp_path):
-    tensors, meta = parts(saved)
-    meta["config"]["train_learner"] = True
-    line = refusal(write(tmp_path / "r.safetensors", tensors, meta))
-    assert line.endswith("train_learner must be False: graphglow has no other any more; got True")
 
 
 def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):

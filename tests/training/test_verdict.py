@@ -5,7 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 import graphglow
-from graphglow.training.metrics import metrics_of
+from graphglow.metrics import metrics_of
 from graphglow.training.verdict import Accuracies, Share, homophily, verdict_of
 from tiny_graphs import small_data
 

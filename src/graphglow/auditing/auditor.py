@@ -21,10 +21,11 @@ from graphglow.auditing.reference_tables import (
     standing_of,
 )
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import Each, in_turn, pair_blocks
+from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.scorer import contributions
 from graphglow.evidence.stages import stage
 from graphglow.graph.graph import Graph
+from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AUDIT_VERSION = 2
@@ -173,12 +174,13 @@ class Auditor(nn.Module):
         *,
         seed: int = 0,
         missing: bool = True,
-        each: Each = in_turn,
+        map_blocks: MapBlocks = map_blocks,
     ) -> Findings:
         """Judge every edge of a graph, and the pairs that may be missing ones.
 
-        There must be edges, and pairs without one. ``each`` does the blocks of pairs; the result
-        does not depend on it. Findings call node i of the problem ``order[i]``, or i without one.
+        There must be edges, and pairs without one. ``map_blocks`` does the blocks of pairs; the
+        result does not depend on it. Findings call node i of the problem ``order[i]``, or i
+        without one.
         """
         generator = torch.Generator().manual_seed(seed)
         ground = ground_of(problem, generator)
@@ -186,14 +188,14 @@ class Auditor(nn.Module):
         edges = torch.stack([problem.low.long(), problem.high.long()])
 
         known = (self, ground, standing)
-        scores = torch.cat(list(each("score edges", score_edges, known, pair_blocks(edges))))
+        scores = torch.cat(list(map_blocks(score_edges, known, pair_blocks(edges))))
         free = pairs_without_edge(ground, COMPARED, generator)
         compared = [score_edges(known, pairs) for pairs in free]
         share, slope = self.false_share(scores, compared[0], compared[1], standing.context)
         shift = shift_to(slope * scores, share.estimate)
         log_odds = slope * scores + shift
-        pairs = missing_candidates(ground, generator, each) if missing else edges[:, :0]
-        found = each("score missing", score_missing, known, pair_blocks(pairs))
+        pairs = missing_candidates(ground, generator, map_blocks) if missing else edges[:, :0]
+        found = map_blocks(score_missing, known, pair_blocks(pairs))
         odds = torch.cat([scores[:0], *found])
         order = torch.arange(problem.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))

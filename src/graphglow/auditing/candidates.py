@@ -4,17 +4,20 @@ import torch
 from torch import Tensor
 
 from graphglow.auditing.pair_inputs import Ground
-from graphglow.evidence.candidates import Each, candidate_pairs, in_turn
+from graphglow.evidence.candidates import candidate_pairs
 from graphglow.evidence.stages import stage
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.rows import unit
+from graphglow.parallel import MapBlocks, map_blocks
 
 PAIRS = 2**20  # looked up at once
 TWO_HOPS = 16
 """Draws of a neighbour's neighbour, for each node."""
 
 
-def missing_candidates(ground: Ground, generator: torch.Generator, each: Each = in_turn) -> Tensor:
+def missing_candidates(
+    ground: Ground, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
+) -> Tensor:
     """Pairs ``u < v`` without an edge, each once, sorted: neighbours of neighbours, and the
     nearest nodes by features, by what surrounds them and by their place in the graph: [2, K].
     """
@@ -23,7 +26,7 @@ def missing_candidates(ground: Ground, generator: torch.Generator, each: Each = 
         if ground.x.shape[1]:
             views += [ground.x, unit(ground.mean)]
         near_by = _two_hops(ground, generator).sort(0).values
-    pairs, _ = candidate_pairs("find missing", views, near_by, each)
+    pairs, _ = candidate_pairs(views, near_by, map_blocks)
     with stage("candidates"):
         blocks = torch.split(pairs, PAIRS, 1)
         free = [(some[0] != some[1]) & ~is_edge(ground.links, some) for some in blocks]

@@ -55,8 +55,6 @@ def audit(  # noqa: D417 (flags.py says the rest)
     if len(set(given)) < len(given):
         raise InputError(f"--suspects, --missing and --out must be different files; got {given[0]}")
     inputs = (target, reading.split_file)
-    first = next(iter(given), None)  # beside it parts are kept
-    overwrite = working.may_replace(first, overwrite=overwrite)
     if suspects is not None:
         suspects = check_output(suspects, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
     if missing is not None:
@@ -66,18 +64,17 @@ def audit(  # noqa: D417 (flags.py says the rest)
     with waiting("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with working.kept(first) as parts:
-        with waiting("auditing"):
-            found = audit_graph(
-                data, top=top, seed=seed, device=device, parts=parts, **working.asked
-            )
-        seconds = time.perf_counter() - began
-        with waiting("writing"):
-            write_each(
-                (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
-                (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
-                (out, partial(write_audit, found)),
-            )
+    with waiting("auditing"):
+        found = audit_graph(
+            data, top=top, seed=seed, device=device, workers=working.workers, ray=working.ray
+        )
+    seconds = time.perf_counter() - began
+    with waiting("writing"):
+        write_each(
+            (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
+            (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
+            (out, partial(write_audit, found)),
+        )
     facts = {
         "command": "audit",
         "target": data.name,
@@ -90,7 +87,6 @@ def audit(  # noqa: D417 (flags.py says the rest)
         "doubtful_edges": int((found.probability_real < 0.5).sum()),
         "likely_missing": int((found.findings.pair_log_odds > 0).sum()),
         "seconds": seconds,
-        "resumed": parts is not None and parts.resumed,
         "suspects": suspects,
         "missing": missing,
         "out": out,

@@ -11,7 +11,7 @@ from graphglow.explain import Explanation, explain_pair
 from graphglow.pretrained import UNIVERSAL, learner_file
 from graphglow.report import PAGES
 from graphglow.settings import Device
-from graphglow.training import TransferResult
+from graphglow.training.result import TransferResult
 
 Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
 

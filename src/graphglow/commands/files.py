@@ -2,23 +2,21 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes
 
+from graphglow.checkpoint import Checkpoint
 from graphglow.checks import at_least
-from graphglow.commands import HELD, NO_ROOM
+from graphglow.commands import HELD
 from graphglow.commands.flags import said
-from graphglow.commands.terminal import note
-from graphglow.errors import InputError, StoppedError
+from graphglow.errors import InputError
 from graphglow.graph.load import pair_of_tables
 from graphglow.graph.table_file import require_pyarrow
 from graphglow.storage import check_folder, claimed
-from graphglow.training.checkpoint import Checkpoints, Parts, RunFolder
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
 
@@ -91,115 +89,33 @@ def _holds(name: str | Path, path: Path) -> bool:
 
 
 RESUME = "Go on from those of a run that was stopped or killed; anew where there are none."
-SECONDS = "Time between two checkpoints: the most work that a kill can cost."
-WORKERS = "Processes that share the work, to the same result."
-RAY = (
-    "A Ray cluster whose machines share the work: local, auto, HOST:PORT or ray://HOST:10001; "
-    "--workers is then the number of tasks at the same time."
-)
-PARTS = "Go on from the finished parts of a job that was stopped or killed, in OUT.parts."
-Folder = TypeVar("Folder", bound=RunFolder)
-
-
-class Resuming(Generic[Folder]):
-    """A run that leaves a folder beside what it writes while it is under way, to go on from."""
-
-    resume: bool
-
-    def folder(self, out: Path) -> Folder:
-        """Where the files of a run are, by the file that it will write."""
-        raise NotImplementedError
-
-    def nothing(self) -> str:
-        """Why a run that was stopped has left nothing."""
-        raise NotImplementedError
-
-    def keeps(self) -> bool:
-        """Whether the run is one that saves itself."""
-        return True
-
-    def may_replace(self, out: Path | None, *, overwrite: bool) -> bool:
-        """Whether an existing output may be replaced: asked for, or by the run that it is of.
-
-        A run that was killed between writing its output and removing its folder finds both.
-        """
-        if out is None and self.resume:
-            raise InputError("--resume must go with --out FILE, beside which a run is kept")
-        if out is None or overwrite or not self.resume:
-            return overwrite
-        out = out.expanduser()
-        unfinished = bool(self.folder(out).files())
-        if out.exists() and not unfinished:
-            rule = "--resume must have an unfinished run to go on with"
-            raise InputError(f"{rule}; got {out}, whose run has ended (--overwrite makes it anew)")
-        return unfinished
-
-    @contextmanager
-    def kept(self, out: Path | None) -> Iterator[Folder | None]:
-        """Let the run in the block save itself beside ``out``; if it ends well, nothing is left."""
-        if out is None or not self.keeps():
-            yield None
-            return
-        with self.folder(out) as run:
-            try:
-                yield run
-            except (KeyboardInterrupt, InputError, StoppedError) as error:
-                stopped, cause = not isinstance(error, InputError), error.__cause__
-                full = isinstance(cause, OSError) and cause.errno in NO_ROOM
-                again = "when there is room, " if full else ""
-                again += "the same command with --resume goes on"
-                if (stopped or full) and run.files():
-                    note(f"the run is kept in {run.folder}; {again}")
-                elif stopped:
-                    note(f"nothing was kept: {self.nothing()}")
-                raise
-            run.remove()
+WORKERS = "Ray workers that share the work, on CPUs, to the same result."
+RAY = "The Ray of the workers: local (the default), auto, HOST:PORT or ray://HOST:10001."
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointFlags(Resuming[Checkpoints]):
-    """Of a run, in OUT.checkpoints beside --out."""
+class CheckpointFlags:
+    """Of a run, in OUT.checkpoint beside --out."""
 
     resume: Annotated[bool, FlagCreatePairsOff, said(RESUME, hint="")] = False
-    checkpoint_seconds: Annotated[float, said(SECONDS, "SECONDS")] = 10.0
 
-    def __post_init__(self) -> None:
-        if not self.checkpoint_seconds >= 0:  # nor is NaN
-            raise InputError(f"--checkpoint-seconds must be >= 0; got {self.checkpoint_seconds:g}")
-
-    def nothing(self) -> str:
-        return f"a checkpoint is written after {self.checkpoint_seconds:g} seconds"
-
-    def folder(self, out: Path) -> Checkpoints:
-        place, seconds = out.with_name(f"{out.name}.checkpoints"), self.checkpoint_seconds
-        return Checkpoints(place, every_seconds=seconds, resume=self.resume)
+    def checkpoint(self, out: Path | None) -> Checkpoint | None:
+        if out is None and self.resume:
+            raise InputError("--resume must go with --out FILE, beside which a run is kept")
+        place = None if out is None else out.with_name(f"{out.name}.checkpoint")
+        return place and Checkpoint(place, resume=self.resume)
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerFlags(Resuming[Parts]):
-    """Who does the work, and from where a job that was killed goes on."""
+class WorkerFlags:
+    """Who does the work."""
 
-    workers: Annotated[int | None, said(WORKERS, "INT", "(default: this one alone)")] = None
+    workers: Annotated[int | None, said(WORKERS, "INT", "(default: this process)")] = None
     ray: Annotated[str | None, said(RAY, "ADDRESS", "(optional)")] = None
-    resume: Annotated[bool, FlagCreatePairsOff, said(PARTS, hint="")] = False
 
     def __post_init__(self) -> None:
         if self.workers is not None:
             at_least("--workers", self.workers, 1)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """As ``refine`` and ``audit`` take them."""
-        return {"workers": self.workers, "ray": self.ray}
-
-    def nothing(self) -> str:
-        return "no part was done yet"
-
-    def keeps(self) -> bool:
-        return self.resume or self.workers is not None or self.ray is not None
-
-    def folder(self, out: Path) -> Parts:
-        return Parts(out.with_name(f"{out.name}.parts"), resume=self.resume)
 
 
 Checkpointing = Annotated[CheckpointFlags, OmitArgPrefixes]

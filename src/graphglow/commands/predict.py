@@ -8,13 +8,13 @@ from graphglow import predict as of_package
 from graphglow.commands import flags
 from graphglow.commands.files import check_output
 from graphglow.commands.terminal import percent, print_json, say, show_rows, tell, waiting
+from graphglow.device import resolve_device
 from graphglow.errors import InputError
 from graphglow.graph.write import prediction_file
 from graphglow.predict import Prediction, Scores
 from graphglow.pretrained import UNIVERSAL, learner_file
 from graphglow.settings import Device
-from graphglow.training import TransferResult
-from graphglow.training.device import resolve_device
+from graphglow.training.result import TransferResult
 
 BEST = 3  # channels that are shown
 

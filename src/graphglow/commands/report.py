@@ -14,7 +14,7 @@ from graphglow.errors import InputError
 from graphglow.report.page import PAGES, is_report, require_plotly
 from graphglow.settings import Device
 from graphglow.storage import existing_file
-from graphglow.training import TransferResult
+from graphglow.training.result import TransferResult
 
 if TYPE_CHECKING:
     from graphglow.lab.demo import Summary

@@ -20,7 +20,7 @@ from graphglow.pretrained import PAPER, UNIVERSAL, learner_file, paper_learner
 from graphglow.refine import input_edges, usual_top_k
 from graphglow.refine import refine as refine_graph
 from graphglow.settings import Device, PaperConfig
-from graphglow.training import TransferResult
+from graphglow.training.result import TransferResult
 from graphglow.training.verdict import NO_PAIRS, homophily, verdict_of
 
 TopK = Annotated[int | None, flags.said(None, "INT", "(default: as the graph has)")]
@@ -80,8 +80,7 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         device: Where to compute: auto takes the GPU if there is one.
     """
     inputs = (learner_file(learner), target, result, reading.split_file)
-    replace = working.may_replace(out, overwrite=overwrite)
-    out = check_output(out, overwrite=replace, suffixes=tuple(WRITERS), inputs=inputs)
+    out = check_output(out, overwrite=overwrite, suffixes=tuple(WRITERS), inputs=inputs)
     instant: dict[str, Any] = {
         **vars(working),
         "learner": learner,
@@ -114,28 +113,27 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         prediction_file(predictions)
         if predictions.expanduser().absolute() == out.absolute():
             raise InputError(f"--predictions must be another file than --out; got {out}")
-        predictions = check_output(predictions, overwrite=replace, inputs=inputs)
+        predictions = check_output(predictions, overwrite=overwrite, inputs=inputs)
     with waiting("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with working.kept(out) as parts:
-        with waiting("refining"):
-            refined = refine_graph(
-                data,
-                learner,
-                top_k=top_k,
-                min_probability=min_probability,
-                add=add,
-                drop=drop,
-                seed=seed,
-                device=device,
-                parts=parts,
-                **working.asked,
-            )
-        seconds = time.perf_counter() - began
-        if predictions is not None and refined.predict_proba() is None:
-            raise InputError(f"--predictions needs labels to learn from; got none in {target}")
-        write_each((out, partial(write_graph, refined)), (predictions, refined.write_predictions))
+    with waiting("refining"):
+        refined = refine_graph(
+            data,
+            learner,
+            top_k=top_k,
+            min_probability=min_probability,
+            add=add,
+            drop=drop,
+            seed=seed,
+            device=device,
+            workers=working.workers,
+            ray=working.ray,
+        )
+    seconds = time.perf_counter() - began
+    if predictions is not None and refined.predict_proba() is None:
+        raise InputError(f"--predictions needs labels to learn from; got none in {target}")
+    write_each((out, partial(write_graph, refined)), (predictions, refined.write_predictions))
     edges_in, edges_out = input_edges(data), refined.edge_index.shape[1] // 2
     kept = int(refined.edge_in_input.sum()) // 2
     facts = {
@@ -153,7 +151,6 @@ def refine(  # noqa: D417 (the flags and the config say the rest)
         "test_accuracy": refined.accuracy("test"),
         "search": refined.search,
         "seconds": seconds,
-        "resumed": parts is not None and parts.resumed,
         "out": out,
         "predictions": predictions,
         "seed": seed,

@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff
 
-from graphglow import training
+import graphglow
+from graphglow.checkpoint import Checkpoint
 from graphglow.commands import files, flags
 from graphglow.commands.files import TENSOR_SUFFIXES, check_output
 from graphglow.commands.options import answer, asked
 from graphglow.commands.terminal import epoch_bar, job_bar, say, tell, waiting
+from graphglow.device import peak_memory_bytes, resolve_device
+from graphglow.errors import InputError
 from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.graph.write import prediction_file
 from graphglow.pretrained import (
@@ -22,11 +25,8 @@ from graphglow.pretrained import (
     load_learner,
 )
 from graphglow.settings import PaperConfig, PretrainConfig, TransferConfig
-from graphglow.training import TransferResult
-from graphglow.training.checkpoint import Checkpoints
-from graphglow.training.device import peak_memory_bytes, resolve_device
 from graphglow.training.evidence import INPUT_WEIGHTS
-from graphglow.training.pretrain import pretrain_structure
+from graphglow.training.result import TransferResult
 
 
 def choose(name: str, arguments: list[str]) -> flags.Command:
@@ -82,7 +82,7 @@ def pretrain(  # noqa: D417 (the flags and the config say the rest)
     with waiting("loading graphs"):
         graphs = reading.read_all(sources)
     with job_bar() as move:
-        learner = training.pretrain(
+        learner = graphglow.pretrain(
             graphs,
             config,
             on_progress=lambda stage, done, total: move(stage, done, total),
@@ -128,19 +128,19 @@ def pretrain_paper(  # noqa: D417 (the flags and the config say the rest)
         out: Where to write the learner, as safetensors.
     """
     began = time.perf_counter()
-    replace = checkpoints.may_replace(out, overwrite=overwrite)
-    out = check_output(out, overwrite=replace, suffixes=TENSOR_SUFFIXES, inputs=sources)
-    with checkpoints.kept(out) as kept:
-        assert kept is not None
-        with waiting("loading graphs"):
-            graphs = reading.read_all(sources)
-        train_began = time.perf_counter()
-        with epoch_bar("pre-training", config.epochs, config.episodes * len(graphs)) as on_epoch:
-            learner = pretrain_structure(graphs, config, on_epoch=on_epoch, checkpoints=kept)
-        train_seconds = time.perf_counter() - train_began
-        made = learner.provenance
-        made["splits"] = [data.split for data in graphs]
-        learner.save(out)
+    out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
+    kept = checkpoints.checkpoint(out)
+    assert kept is not None
+    with waiting("loading graphs"):
+        graphs = reading.read_all(sources)
+    train_began = time.perf_counter()
+    with epoch_bar("pre-training", config.epochs, config.episodes * len(graphs)) as on_epoch:
+        learner = graphglow.pretrain(graphs, config, on_epoch=on_epoch, checkpoint=kept)
+    train_seconds = time.perf_counter() - train_began
+    made = learner.provenance
+    made["splits"] = [data.split for data in graphs]
+    learner.save(out)
+    kept.remove()
     device = resolve_device(config.device)
     facts: dict[str, Any] = {
         "command": "pretrain",
@@ -191,20 +191,25 @@ def transfer_for(kind: type[TransferConfig | PaperConfig]) -> flags.Command:
                 class and split (.csv or .parquet).
             controls: Do not train an MLP and a GCN on the same split to compare with.
         """
-        replace = checkpoints.may_replace(out, overwrite=overwrite)
         inputs = (learner_file(learner), target, reading.split_file)
-        new = partial(check_output, overwrite=replace, inputs=inputs)
+        new = partial(check_output, overwrite=overwrite, inputs=inputs)
         out = out and new(out, suffixes=TENSOR_SUFFIXES)
         predictions = predictions and new(prediction_file(predictions))
         theta = load_learner(learner, seed=config.seed)
-        with checkpoints.kept(out) as kept:
-            result, split = transferred(theta, target, reading, config, kept)
-            files.write_each((out, result.save), (predictions, result.write_predictions))
-            more: dict[str, Any] = {"target_was_source": was_source(result)}
-            if controls:
-                with waiting("training controls"):
-                    more["controls"] = result.controls()
-            more["metrics"] = result.metrics()
+        kept = checkpoints.checkpoint(out)
+        if kind is TransferConfig:
+            if checkpoints.resume:
+                raise InputError("--resume must go with a learner of the paper's kind")
+            kept = None
+        result, split = transferred(theta, target, reading, config, kept)
+        files.write_each((out, result.save), (predictions, result.write_predictions))
+        if kept is not None:
+            kept.remove()
+        more: dict[str, Any] = {"target_was_source": was_source(result)}
+        if controls:
+            with waiting("training controls"):
+                more["controls"] = result.controls()
+        more["metrics"] = result.metrics()
         facts = {**result.summary(), "learner": learner, "split": split, "out": out, **more}
         facts |= {"predictions": predictions, "resumed": kept is not None and kept.resumed}
         tell("Transfer", facts, json=json)
@@ -217,14 +222,14 @@ def transferred(
     target: str,
     reading: flags.GraphFlags,
     config: TransferConfig | PaperConfig,
-    kept: Checkpoints | None = None,
+    kept: Checkpoint | None = None,
 ) -> tuple[TransferResult, str]:
     """Read the target and train in this process; also say which split was used."""
     with waiting(f"loading {target}"):
         data, split = reading.read(target)
     visits = 1 if config.input_weight is not None else len(INPUT_WEIGHTS)
     with epoch_bar("training", config.epochs, visits) as on_epoch:
-        return training.transfer(data, theta, config, on_epoch=on_epoch, checkpoints=kept), split
+        return graphglow.transfer(data, theta, config, on_epoch=on_epoch, checkpoint=kept), split
 
 
 def was_source(result: TransferResult) -> bool:

@@ -16,25 +16,17 @@ from graphglow.settings import RunConfig
 
 @dataclass(frozen=True, kw_only=True)
 class MLPConfig(RunConfig):
-    """An MLP on the features."""
+    """An MLP on the features, or LINKX."""
 
     hidden: int = 64
     """Width of the hidden layers."""
     num_layers: int = 2
-    """Number of layers; 1 is logistic regression."""
+    """Number of layers; of linkx, of the MLP behind its two branches, which have one each."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least("hidden", self.hidden, 1)
         at_least("num_layers", self.num_layers, 1)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LINKXConfig(MLPConfig):
-    """LINKX, as its authors have it: no messages."""
-
-    num_layers: int = 2
-    """Layers of the MLP behind the two branches; each branch has one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +91,7 @@ class LINKX(Model):
     paper's settings.
     """
 
-    def __init__(self, graph: Graph, config: LINKXConfig) -> None:
+    def __init__(self, graph: Graph, config: MLPConfig) -> None:
         super().__init__(graph, config)
         width = config.hidden
         self.weight_adj = glorot(graph.num_nodes, width, self.start)
@@ -140,7 +132,7 @@ CONTROLS: dict[str, Method] = {
     ),
     "linkx": _control(
         "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)",
-        LINKXConfig,
+        MLPConfig,
         LINKX,
         GNN_SPACE,
     ),

@@ -14,7 +14,7 @@ from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import RunConfig
 
 Estimator = Literal["mlp", "cheb"]
-Adjacency = Literal["raw", "symmetric", "mean"]
+Adjacency = Literal["raw", "symmetric"]
 
 SINKHORN_STEPS = 200
 SMOOTHING = 1e-3
@@ -39,7 +39,7 @@ class CPGNNConfig(RunConfig):
     """K: how often beliefs pass along the edges. The paper has 1 and 2."""
     adjacency: Adjacency = "symmetric"
     """How a node weighs its neighbours: raw sums them, as the paper does, so that hubs get huge
-    logits; mean takes their mean; symmetric divides by the root of both degrees."""
+    logits; symmetric divides by the root of both degrees."""
     co_training: float = 1.0
     """eta: weight of the prior beliefs' own loss beside that of the final ones."""
     pretrain_epochs: int = 100
@@ -157,12 +157,10 @@ class CPGNN(Model):
 
 
 def weighted_neighbours(graph: Graph, kind: Adjacency) -> SparseMatrix:
-    """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2, or D^-1 A."""
+    """A of the graph's pattern, no self-loops, or D^-1/2 A D^-1/2."""
     pattern, (here, there) = graph.neighbours, graph.entries
     here = here[here != there]  # [E]
     degree = pattern.crow.diff().to(pattern.values.dtype)  # [N]
-    if kind == "mean":
-        return pattern.with_values(1 / degree[here])
     values = pattern.values
     if kind == "symmetric":
         values = (degree[here] * degree[pattern.col.long()]).rsqrt()

@@ -13,17 +13,17 @@ from graphglow.competitors.controls import CONTROLS
 from graphglow.competitors.gnns import PLAIN_GNNS
 from graphglow.competitors.method import Method
 from graphglow.competitors.variants import VARIANTS
-from graphglow.errors import InputError
-from graphglow.graph import as_graph, check_graph, graph_of
-from graphglow.settings import LearnerConfig, RunConfig, delta_facts
-from graphglow.training.device import (
+from graphglow.device import (
     check_fits,
-    out_of_memory_says,
+    out_of_memory_hint,
     peak_memory_bytes,
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Loop, OnEpoch
+from graphglow.errors import InputError
+from graphglow.gnn.train import Loop, OnEpoch
+from graphglow.graph import as_graph, check_graph, training_graph
+from graphglow.settings import LearnerConfig, RunConfig, delta_facts
 from graphglow.training.result import RunResult
 
 METHODS: dict[str, Method] = {
@@ -98,20 +98,18 @@ def fit(
     data = check_graph(as_graph(data))
     began = time.perf_counter()
     device = resolve_device(config.device)
-    graph = graph_of(data).to(device)
+    graph = training_graph(data).to(device)
     reset_peak_memory(device)
     advice = f"; {method.lighter} needs far less" if method.lighter else ""
     if method.memory is not None:
         check_fits(name, method.memory(graph, config), graph.name, device, advice)
     edges = (graph.adj.col.numel() - graph.num_nodes) // 2
-    with out_of_memory_says(
-        f"{name} must fit in memory; with these settings, {graph.num_nodes} nodes and {edges} "
-        f"edges it does not{advice}"
-    ):
+    smaller = f"method {method.lighter}, a smaller graph" if method.lighter else "a smaller graph"
+    with out_of_memory_hint(f"{name} on {graph.num_nodes} nodes and {edges} edges", smaller):
         task = method.build(graph, config)
-        loop = Loop(task, config.epochs, config.patience or config.epochs)
+        loop = Loop(task, config.epochs, config.patience)
         train_began = time.perf_counter()
-        (history,) = loop.run(on_epoch)
+        history = loop.run(on_epoch)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         train_seconds = time.perf_counter() - train_began

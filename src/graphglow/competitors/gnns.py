@@ -5,9 +5,9 @@ from typing import Any
 
 from graphglow.checks import at_least
 from graphglow.competitors.method import GNN_SPACE, Method
+from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
 from graphglow.settings import BackboneName, PaperConfig, RunConfig
-from graphglow.training.task import GraphTask, Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ def _gnn(
     **capabilities: Any,
 ) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
-        return GraphTask(graph, None, settings.hidden, [settings.model(backbone)])
+        return GNNTask(graph, settings.hidden, settings.model(backbone))
 
     return Method(
         family="gnn",

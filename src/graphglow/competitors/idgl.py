@@ -12,8 +12,8 @@ from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.ops import EPS
-from graphglow.ops.embeddings import unit_heads
+from graphglow.paper.learner import unit_heads
+from graphglow.paper.pivots import EPS
 from graphglow.settings import RunConfig
 
 
@@ -168,7 +168,7 @@ class IDGL(Model):
         self.distances = squared_distances(dense(graph.x)[self.anchors])
 
     def loss(self) -> Tensor:
-        metric = replace(self.dropout, rates=(self.config.metric_dropout,))
+        metric = replace(self.dropout, rate=self.config.metric_dropout)
         losses = [
             self.training_loss(logits) + learned.penalty(self.distances, self.config)
             for logits, learned in self.steps(self.dropout, metric)
@@ -241,19 +241,14 @@ def squared_distances(x: Tensor) -> Tensor:
 
 
 def memory(graph: Graph, config: IDGLConfig) -> int:
-    """Bytes at the peak of training: matrices of one number per pair of nodes (and anchors).
-
-    These are A^(t) with the bytes of its cut, a product per head of A^(1), distances, gradients,
-    and of anchors what is made of their own graph; beside them, dense features and embeddings.
-    """
+    """Bytes at training's peak: A^(t) with its cut, a product per head, the heads' features."""
     n = graph.num_nodes
     columns = min(getattr(config, "num_anchors", n), n)
-    matrices = n * columns * (1.5 * config.refinements + config.num_heads + 6)
-    if isinstance(config, IDGLAnchorConfig):
-        matrices += columns * (n + 3 * columns) * config.refinements
-    features = 4 * graph.num_features * (n + columns) * config.num_heads
-    hidden = n * config.hidden * (config.num_heads * 2 + 8) * config.refinements
-    return int(4 * (matrices + features + hidden))
+    matrices = 1.5 * config.refinements + config.num_heads + 6
+    features = 4 * graph.num_features * config.num_heads
+    if isinstance(config, IDGLAnchorConfig):  # the anchors' own graphs
+        features += 4 * columns * config.refinements
+    return int(4 * columns * (n * matrices + 2 * features))
 
 
 SPACE: Space = {

@@ -13,10 +13,9 @@ from graphglow.competitors.edge_probabilities import EdgeProbabilities
 from graphglow.competitors.method import SHARED_SPACE, Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import drop_features
+from graphglow.gnn.train import cross_entropy
 from graphglow.graph import Graph
-from graphglow.linalg.knn import knn_edges
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.paper.objective import supervised_loss
 from graphglow.settings import RunConfig
 
 BETA_1, BETA_2 = 0.9, 0.999
@@ -48,16 +47,12 @@ class LDSConfig(RunConfig):
     """That step size is multiplied by this after each of its steps."""
     samples: int = 16
     """S: graphs that a prediction is averaged over."""
-    knn: int | None = None
-    """Ignore the edges and start from so many nearest neighbours by features (kNN-LDS)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("hidden", "window", "inner_patience", "samples"):
             at_least(name, getattr(self, name), 1)
         step_size("graph_learning_rate", self.graph_learning_rate)
-        if self.knn is not None:
-            at_least("knn", self.knn, 1)
         if not 0 < number("graph_decay", self.graph_decay) <= 1:
             raise InputError(f"graph_decay must lie in (0, 1]; got {self.graph_decay}")
 
@@ -220,14 +215,10 @@ class LDS(Model):
     def __init__(self, graph: Graph, config: LDSConfig) -> None:
         self.learn, stop = validation_halves(graph, config.seed)
         super().__init__(replace(graph, val=stop), config)
-        device, dtype = graph.y.device, graph.adj.values.dtype
+        dtype = graph.adj.values.dtype
         self.gcn = GCN(graph.num_features, config.hidden, graph.num_classes)
         self.state = self.fresh_state(self.start)
-        edges = torch.stack(graph.entries)
-        if config.knn is not None:
-            x = graph.x if isinstance(graph.x, Tensor) else graph.x.to_dense()
-            edges = knn_edges(x.cpu(), config.knn).to(device)
-        self.theta = EdgeProbabilities(edges, graph.num_nodes, dtype)
+        self.theta = EdgeProbabilities(torch.stack(graph.entries), graph.num_nodes, dtype)
         self.uniform = torch.empty_like(self.theta.flat).uniform_(generator=self.generator)
         self.rate = config.graph_learning_rate
         self.lowest, self.since = math.inf, 0  # of the loss, and the steps since then
@@ -252,7 +243,7 @@ class LDS(Model):
         inputs = [self.drawn_inputs() for _ in range(config.window)]
         state, losses = train(self.state, self.inner_loss, inputs, config.learning_rate)
         judged = Inputs(self.drawn_graph(), Recorded.features(self.graph.x), None)
-        outer = supervised_loss(
+        outer = cross_entropy(
             self.gcn.logits(state.weights, judged), self.learn, self.graph.y[self.learn]
         )
         left, right = gradient_factors(outer, [one.graph for one in (*inputs, judged)])
@@ -280,7 +271,8 @@ class LDS(Model):
         """What one inner step draws."""
         graph, mask = self.drawn_graph(), None
         if self.config.dropout > 0:
-            mask = self.dropout.mask(self.uniform, (self.graph.num_nodes, self.config.hidden))
+            shape = self.graph.num_nodes, self.config.hidden
+            mask = self.dropout.mask(self.uniform.new_empty(shape))
         return Inputs(graph, Recorded.features(drop_features(self.graph.x, self.dropout)), mask)
 
     @torch.no_grad()
@@ -304,17 +296,6 @@ def validation_halves(graph: Graph, seed: int) -> tuple[Tensor, Tensor]:
     return learn, stop
 
 
-def memory(graph: Graph, config: LDSConfig) -> int:
-    """Bytes at the peak of training.
-
-    Per pair: theta, its best copy, the numbers of the fixed draws, what is drawn or chosen from,
-    and twice as much as one for the drawn graphs. Beside them the thin factors.
-    """
-    n = graph.num_nodes
-    factors = 8 * n * (config.hidden + graph.num_classes + 1) * (config.window + 1)
-    return 4 * (3 * n * n + factors)
-
-
 METHOD = Method(
     family="structure",
     summary="LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
@@ -328,6 +309,6 @@ METHOD = Method(
         "window": (5, 10, 15),
     },
     backbone="gcn",
-    memory=memory,
+    memory=lambda graph, config: 12 * graph.num_nodes**2,  # theta, its best copy, numbers, draws
     lighter="idgl-anchor",
 )

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from graphglow.gnn import Dropout
+from graphglow.gnn.train import Task, cross_entropy
 from graphglow.graph import Graph
-from graphglow.paper.objective import supervised_loss
 from graphglow.settings import RunConfig
-from graphglow.training.task import Task
 
 Family = Literal["gnn", "control", "structure", "graphglow"]
 Space = Mapping[str, tuple[Any, ...]]
@@ -73,7 +72,7 @@ class Model(nn.Module, Task):
         capture = config.capture and self.capturable
         Task.__init__(self, graph, (self.generator,), capture=capture)
         self.config = config
-        self.dropout = Dropout((config.dropout,), self.generators)
+        self.dropout = Dropout(config.dropout, self.generator)
         self.one = torch.ones((), dtype=torch.int64, device=graph.y.device)
 
     @classmethod
@@ -92,7 +91,7 @@ class Model(nn.Module, Task):
     def training_loss(self, logits: Tensor) -> Tensor:
         """Cross-entropy on the training nodes, of logits [N, C]."""
         graph = self.graph
-        return supervised_loss(logits, graph.train, graph.y[graph.train])
+        return cross_entropy(logits, graph.train, graph.y[graph.train])
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """What Adam trains, and how where that differs from the config: one group by default."""
@@ -110,7 +109,7 @@ class Model(nn.Module, Task):
 
     @property
     def weights(self) -> list[Tensor]:
-        return [parameter.detach().view(-1) for parameter in self.parameters()]
+        return [parameter.detach() for parameter in self.parameters()]
 
     def train_step(self) -> tuple[Tensor, Tensor]:
         return self.descend(self.loss()), self.one

@@ -17,18 +17,11 @@ from typing import Any
 
 from graphglow.checks import step_size
 from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
 from graphglow.paper import StructureLearner
-from graphglow.settings import (
-    Backend,
-    Delta,
-    LearnerConfig,
-    ModelConfig,
-    ObjectiveConfig,
-    Precision,
-)
-from graphglow.training.adam import Adam
-from graphglow.training.task import GraphTask, Task, Trained
+from graphglow.paper.algorithms import PaperTask
+from graphglow.settings import Delta, LearnerConfig, ModelConfig, ObjectiveConfig
 
 
 def shared_settings(config: ModelConfig) -> dict[str, Any]:
@@ -55,8 +48,6 @@ class KNNConfig(VariantConfig):
 
     neighbours: int = 20
     """k: pivots that each node keeps; all of them if there are no more."""
-    backend: Backend = field(default="auto", init=False)  # fixed: its messages are sparse products
-    precision: Precision = field(default="float32", init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +80,8 @@ class TrainedConfig(WeightedConfig):
         step_size("learner_learning_rate", self.learner_learning_rate)
 
 
+CONTROL_STREAM = 2**32
+"""Added to the seed of a theta that is never trained, or the GNN's weights are the same draws."""
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
 REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
 
@@ -105,8 +98,6 @@ PIVOT_SPACE: Space = {
 here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
 all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out. The
 encoder, which the paper compares in an experiment of its own, is chosen along."""
-BACKBONES: Space = {"backbone": ("gcn", "appnp", "linkx")}
-"""Ours: the GNN itself, where it is searched too (``search --methods random-backbone``)."""
 OBJECTIVES: Space = {
     "objective": tuple(
         ObjectiveConfig(smoothness=alpha, sparsity=rho)
@@ -127,13 +118,12 @@ def _variant(
 
     def build(graph: Graph, run: Any) -> Task:
         settings = LearnerConfig(**shared_settings(run), **learner_settings)
-        learner, trained = StructureLearner(settings, seed=run.seed).to(graph.y.device), None
         if isinstance(run, TrainedConfig):
-            theta = Adam(learner.parameters(), run.learner_learning_rate)
-            trained = Trained(theta, run.objective)
-        else:
-            learner.requires_grad_(False)
-        return GraphTask(graph, learner, run.embedding_size, [run], trained=trained)
+            learner = StructureLearner(settings, seed=run.seed).to(graph.device)
+            theta = adam(learner, run.learner_learning_rate)
+            return PaperTask(graph, learner, run, theta=theta, objective=run.objective)
+        learner = StructureLearner(settings, seed=run.seed + CONTROL_STREAM).to(graph.device)
+        return PaperTask(graph, learner.requires_grad_(False), run)
 
     return Method(
         family="graphglow",

@@ -186,14 +186,9 @@ def _logit(probability: float) -> float:
 
 
 def memory(graph: Graph, config: VGCNConfig) -> int:
-    """Bytes at training's peak, in float32 numbers per pair of nodes.
-
-    Kept are posterior, mean, square and best (4) and the evaluation's noise (half a number a row);
-    of each draw A (2), y and its sigmoid (2) and what the KL is made of (3); then gradients and
-    temporary matrices.
-    """
-    pairs = graph.num_nodes * (graph.num_nodes - 1) // 2
-    return int(4 * pairs * (14 + 0.25 * config.eval_samples + 7 * config.samples))
+    """Bytes at training's peak: float32 numbers per pair, kept and of each draw."""
+    each = 14 + config.eval_samples / 4 + 7 * config.samples
+    return int(2 * graph.num_nodes**2 * each)
 
 
 METHOD = Method(

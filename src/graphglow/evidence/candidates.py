@@ -1,12 +1,8 @@
 """Candidates: the pairs of nodes that are looked at, about 40 per node instead of N.
 
 Work is cut into *blocks*, of nodes whose nearest are looked for and of pairs that are scored. What
-is known of the whole graph goes into every block, a block's answer depends on nothing else, and
-blocks are the same whoever does them: :func:`in_turn` here, or several machines.
+is known of the whole graph goes into every block, and a block's answer depends on nothing else.
 """
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +11,7 @@ from torch.nn import functional as F
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.stages import stage
 from graphglow.linalg.neighbours import Search
+from graphglow.parallel import MapBlocks
 
 NEAREST = 8
 """k: neighbours of a node in each view."""
@@ -23,33 +20,6 @@ NODES, PAIRS = {"cpu": 2**15, "cuda": 2**20}, {"cpu": 2**17, "cuda": 2**20}
 TIES, TIE_LENGTH = 8, 0.01
 """Columns that tell equal rows apart, and their deviation: they move a cosine by some 3e-4."""
 JOINED = {"cpu": 2**13, "cuda": 2**20}  # nodes whose pairs are brought together at once
-
-Known = TypeVar("Known")
-Block = TypeVar("Block")
-Result = TypeVar("Result")
-
-
-class Each(Protocol):
-    """Does a step for every block, and gives the results in the order of the blocks.
-
-    ``step`` is a function of a module, pure; ``stage`` names what is done, once in a refinement.
-    """
-
-    def __call__(
-        self,
-        stage: str,
-        step: Callable[[Known, Block], Result],
-        known: Known,
-        blocks: Sequence[Block],
-    ) -> Iterable[Result]: ...
-
-
-def in_turn(
-    stage: str, step: Callable[[Known, Block], Result], known: Known, blocks: Sequence[Block]
-) -> Iterator[Result]:
-    """One block after another, in this process."""
-    for block in blocks:
-        yield step(known, block)
 
 
 def node_blocks(rows: Tensor) -> list[range]:
@@ -80,7 +50,7 @@ def find(known: Search, places: range) -> Tensor:
 
 @stage("candidates")
 def candidate_pairs(
-    stage: str, views: list[Tensor], others: Tensor, each: Each, fresh: bool = False
+    views: list[Tensor], others: Tensor, map_blocks: MapBlocks, fresh: bool = False
 ) -> tuple[Tensor, str]:
     """Pairs that are the ``others`` or near in a view, once, as ``u < v``, sorted.
 
@@ -94,10 +64,10 @@ def candidate_pairs(
     keys = others[0].long().mul_(nodes).add_(others[1])
     found = [keys if bool((keys.diff() > 0).all()) else torch.unique(keys)]
     del keys
-    for number, view in enumerate(views):
+    for view in views:
         known = Search.of(torch.cat([view, tie_columns(view)], 1))
         how = how or str(known)
-        found += each(f"{stage} {number}", find, known, node_blocks(view))
+        found += map_blocks(find, known, node_blocks(view))
     return _joined(found, nodes, others.dtype, fresh), how
 
 

@@ -10,7 +10,6 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.predictor import Predictor
@@ -20,6 +19,7 @@ from graphglow.evidence.stages import stage
 from graphglow.evidence.votes import Voter
 from graphglow.graph.graph import known_graph
 from graphglow.paper.learner import history_of
+from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
 
 AT_ONCE = 2**13  # pairs whose hidden numbers lie in a processor's cache
@@ -97,7 +97,7 @@ class EvidenceLearner(nn.Module):
         seed: int = 0,
         device: torch.device | str | None = None,
         also: Tensor | None = None,
-        each: Each = in_turn,
+        map_blocks: MapBlocks = map_blocks,
     ) -> RefinedGraph:
         """Refine a graph, and predict its nodes' classes if it has labels; no training at all.
 
@@ -107,7 +107,7 @@ class EvidenceLearner(nn.Module):
             seed: Of the randomised SVD and the random pairs that cosines are compared with.
             device: Where to compute; that of the learner if None.
             also: Pairs of nodes [2, K] to look at besides; nothing else changes by them.
-            each: Who does the blocks of nodes and of pairs; the result does not depend on it.
+            map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
         """
         seed = at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
@@ -115,7 +115,7 @@ class EvidenceLearner(nn.Module):
             graph = known_graph(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
-        return refine_graph(here, graph, generator, also, each)
+        return refine_graph(here, graph, generator, also, map_blocks)
 
     def __repr__(self) -> str:
         return f"EvidenceLearner(version {EVIDENCE_VERSION}; {history_of(self.provenance)})"

@@ -24,7 +24,6 @@ from torch_geometric.data import Data
 
 from graphglow.checks import at_least, in_unit_interval, one_of, plain_numbers, step_size
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import Each, in_turn
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
 from graphglow.evidence.pair_features import logit
@@ -40,7 +39,7 @@ from graphglow.evidence.rounds import (
 )
 from graphglow.evidence.stages import made_smaller, stage
 from graphglow.graph.graph import Graph, known_graph
-from graphglow.workers.blocks import mapped
+from graphglow.parallel import MapBlocks, map_blocks
 
 ABSENT = -1e4  # the log share of a class that an episode does not have
 
@@ -110,7 +109,7 @@ def pretrain_evidence(
     device: torch.device | str = "cpu",
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
 ) -> EvidenceLearner:
     """Train an evidence learner over episodes of the sources and of random graphs.
 
@@ -125,12 +124,13 @@ def pretrain_evidence(
         device: Where to compute.
         draw_on: Where to draw the episodes, if elsewhere.
         on_progress: Called with the stage and how far it is.
-        each: Who draws the episodes.
+        map_blocks: Draws the episodes.
     """
     config = config or EvidencePretrainConfig()
     return pretrain_folds(
         sources, [0] * len(sources), config, weights=weights, device=device, draw_on=draw_on,
-        on_progress=on_progress, each=each, learners={ALL_SOURCES: _new_learner(config)},
+        on_progress=on_progress, map_blocks=map_blocks,
+        learners={ALL_SOURCES: _new_learner(config)},
     )[ALL_SOURCES]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
     device: torch.device | str = "cpu",
     draw_on: torch.device | str | None = None,
     on_progress: Progress = lambda stage, done, total: None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
     learners: dict[int, EvidenceLearner] | None = None,
     stages: Sequence[str] = STAGES,
 ) -> dict[int, EvidenceLearner]:
@@ -178,8 +178,8 @@ def pretrain_folds(  # noqa: D417 (the others are as of pretrain_evidence)
         batches, began, number = [], time.perf_counter(), STAGES.index(part)
         episodes = range(ends[number] - counts[number], ends[number])
         known = sampler, {fold: deepcopy(one).to(draw_on) for fold, one in made.items()}
-        for i, more in zip(episodes, each(part, step, known, episodes), strict=True):
-            batches += mapped(more, Tensor, lambda tensor: tensor.to(device))
+        for i, more in zip(episodes, map_blocks(step, known, episodes), strict=True):
+            batches += [_moved(batch, device) for batch in more]
             on_progress(part, i + 1, ends[-1])
         waited += time.perf_counter() - began
         return batches
@@ -313,6 +313,11 @@ class EpisodeSampler:
 
 Known = tuple[EpisodeSampler, dict[int, EvidenceLearner]]
 B = TypeVar("B", PairBatch, ClassBatch)
+
+
+def _moved(batch: B, device: torch.device | str) -> B:
+    tensors: Any = {k: v.to(device) for k, v in vars(batch).items() if isinstance(v, Tensor)}
+    return replace(batch, **tensors)
 
 
 def _unseeing(learners: dict[int, EvidenceLearner], fold: int) -> EvidenceLearner:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphglow.evidence.candidates import Each, in_turn, pair_blocks
+from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.channels import Channel
 from graphglow.evidence.context import FIRST_CONTEXT, VOTED_CONTEXT
 from graphglow.evidence.pair_features import FIRST_EVIDENCE, GROUPS, SECOND_EVIDENCE, logit
@@ -28,6 +28,7 @@ from graphglow.evidence.scorer import contributions
 from graphglow.graph.graph import Graph, normalised_adjacency
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
@@ -163,7 +164,7 @@ def refine_graph(
     graph: Graph,
     generator: torch.Generator,
     also: Tensor | None = None,
-    each: Each = in_turn,
+    map_blocks: MapBlocks = map_blocks,
 ) -> RefinedGraph:
     """Run both rounds of a frozen learner, score the pairs, and predict the classes.
 
@@ -172,18 +173,19 @@ def refine_graph(
         graph: The graph.
         generator: Of projections.
         also: Pairs [2, K] to look at besides the candidates; nothing else changes by them.
-        each: Who does the blocks of nodes and of pairs; the result does not depend on it.
+        map_blocks: Computes the blocks of nodes and pairs; the result does not depend on it.
     """
-    known = with_vote(second_round(learner, first_round(graph, generator, each), each), each)
-    refined = with_prediction(above_chance(known, each))
+    first = first_round(graph, generator, map_blocks)
+    known = with_vote(second_round(learner, first, map_blocks), map_blocks)
+    refined = with_prediction(above_chance(known, map_blocks))
     return refined if also is None else with_pairs(refined, also)
 
 
-def above_chance(known: GraphEvidence, each: Each = in_turn) -> RefinedGraph:
+def above_chance(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> RefinedGraph:
     """Score the candidates of both rounds; those above chance are edges."""
     graph, pairs = known.graph, known.pairs
     assert known.learner is not None
-    scores = score_pairs("score second", known, each)
+    scores = score_pairs(known, map_blocks)
     scale = known.learner.scale(1, scores)
     log_odds = over_chance(scale, scores)
     shift = calibration(graph, pairs, log_odds)

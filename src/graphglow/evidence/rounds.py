@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from graphglow.evidence.candidates import Each, candidate_pairs, in_turn, pair_blocks, with_beliefs
+from graphglow.evidence.candidates import candidate_pairs, pair_blocks, with_beliefs
 from graphglow.evidence.channels import (
     Channel,
     absent,
@@ -45,6 +45,7 @@ from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
+from graphglow.parallel import MapBlocks, map_blocks
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.evidence.learner import EvidenceLearner
@@ -112,13 +113,15 @@ class GraphEvidence:
         return torch.cat([first, cosine, *agreed, log_odds[:, None] / CARRIED], 1)
 
 
-def first_round(graph: Graph, generator: torch.Generator, each: Each = in_turn) -> GraphEvidence:
+def first_round(
+    graph: Graph, generator: torch.Generator, map_blocks: MapBlocks = map_blocks
+) -> GraphEvidence:
     """Views and channels of the graph as it is given, and the pairs that are looked at."""
     views, maps = mapped_views(graph, generator)
     channels = first_channels(graph, views)
     near = with_beliefs([views[name] for name in SEARCHED[0]], list(channels.values()))
     edges = torch.stack([graph.low, graph.high])
-    pairs, search = candidate_pairs("find first", near, edges, each)
+    pairs, search = candidate_pairs(near, edges, map_blocks)
     scales = {name: moments(views[name]) for name in FIRST}
     context = first_context(graph, channels, pairs)
     return GraphEvidence(graph, views, scales, channels, pairs, context, search, maps)
@@ -145,11 +148,11 @@ def first_channels(graph: Graph, views: dict[str, Tensor]) -> dict[str, Channel]
 
 
 def second_round(
-    learner: "EvidenceLearner", known: GraphEvidence, each: Each = in_turn
+    learner: "EvidenceLearner", known: GraphEvidence, map_blocks: MapBlocks = map_blocks
 ) -> GraphEvidence:
     """Views and channels over the graph that the first round's log-odds over chance make."""
     graph, pairs, known = known.graph, known.pairs, replace(known, learner=learner)
-    scores = score_pairs("score first", known, each)
+    scores = score_pairs(known, map_blocks)
     scale = learner.scale(0, scores)
     log_odds = over_chance(scale, scores)
     shift = calibration(graph, pairs, log_odds)
@@ -174,12 +177,12 @@ def second_round(
     )
 
 
-def with_vote(known: GraphEvidence, each: Each = in_turn) -> GraphEvidence:
+def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> GraphEvidence:
     """Mix the channels' predictions by the learner's vote; add the second round's candidates."""
     vote = _vote(known)
     later = [known.channels[name] for name in SECOND_CHANNELS]
     near = with_beliefs([known.views[name] for name in SEARCHED[1]], [*later, vote])
-    fresh, _ = candidate_pairs("find second", near, known.pairs, each, fresh=True)
+    fresh, _ = candidate_pairs(near, known.pairs, map_blocks, fresh=True)
     return replace(
         known,
         channels=known.channels | {"vote": vote},
@@ -206,9 +209,9 @@ def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
     return vote_evidence(known.graph, voters, known.context[place : place + 2], nodes)
 
 
-def score_pairs(name: str, known: GraphEvidence, each: Each) -> Tensor:
+def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:
     """The learner's raw scores of all candidates: [M]."""
-    return joined(each(name, score, known, pair_blocks(known.pairs)), known.graph)
+    return joined(map_blocks(score, known, pair_blocks(known.pairs)), known.graph)
 
 
 def score(known: GraphEvidence, pairs: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS as COMPETITORS
 from graphglow.competitors import fit
+from graphglow.device import resolve_device
 from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.perturb import add_edges
 from graphglow.lab import Told, unheard
@@ -34,7 +35,6 @@ from graphglow.lab.open_world.targets import few_labels
 from graphglow.lab.provenance import provenance
 from graphglow.pretrained import evidence_learner
 from graphglow.settings import Device
-from graphglow.training.device import resolve_device
 from graphglow.workers.executor import open_executor, result_of
 
 OTHERS = ("gcn", "bag-gcn", "logistic")

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
+from graphglow.gnn import Structure
 from graphglow.graph.graph import undirected_edges
-from graphglow.ops import EPS
-from graphglow.ops.chunked import BLOCK_ELEMENTS, row_blocks
-from graphglow.paper import BlendedStructure, PivotStructure, Structure
+from graphglow.paper import BlendedStructure, PivotStructure
+from graphglow.paper.pivots import BLOCK_ELEMENTS, EPS, row_blocks
 
 
 class GraphFacts(NamedTuple):

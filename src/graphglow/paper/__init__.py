@@ -1,19 +1,6 @@
-"""The structure learner (Eq. 9) and its objective (Eq. 13-18)."""
+"""The paper's structure learner (Eq. 9-12), its objective (Eq. 13-18) and its algorithms."""
 
-from graphglow.paper.latent import (
-    BlendedStructure,
-    FixedStructure,
-    PivotStructure,
-    SampledStructure,
-    Structure,
-)
 from graphglow.paper.learner import StructureLearner
+from graphglow.paper.pivots import BlendedStructure, PivotStructure, SampledStructure
 
-__all__ = [
-    "BlendedStructure",
-    "FixedStructure",
-    "PivotStructure",
-    "SampledStructure",
-    "Structure",
-    "StructureLearner",
-]
+__all__ = ["BlendedStructure", "PivotStructure", "SampledStructure", "StructureLearner"]

@@ -1,27 +1,23 @@
 """The structure learner g_theta: the part that is shared by all graphs and transferred."""
 
-import copy
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.ops import Kernel
-from graphglow.ops.embeddings import unit_heads
-from graphglow.paper.config import current_settings
-from graphglow.paper.latent import KNNStructure, PivotStructure
-from graphglow.settings import Backend, LearnerConfig, Precision
+from graphglow.paper.pivots import Kernel, KNNStructure, PivotStructure
+from graphglow.settings import LearnerConfig
 from graphglow.storage import load_tensors, save_tensors
 
 AFFINE_MARGIN = 1e-5
 """Added to 1 + s, so that rounding never makes a similarity of -1 a negative weight."""
-
+SHORTEST = 1e-15
+"""A vector shorter than this counts as zero."""
 
 KIND = "learner"
 """What its files are called."""
@@ -32,13 +28,12 @@ class StructureLearner(nn.Module):
     """Weighted multi-head similarity between nodes and pivots (Eq. 9).
 
     The mean of H cosines is one inner product of the H concatenated unit vectors, so the learner
-    returns two factors and leaves ``Gamma = delta(q @ k.T)`` to
-    :func:`graphglow.ops.pivot_propagate`. RBF and attention factor in the same way, with an
-    elementwise function of each head's inner product (:mod:`graphglow.ops.eager`).
+    returns two factors and leaves ``Gamma = delta(q @ k.T)`` to :mod:`graphglow.paper.pivots`. RBF
+    and attention factor in the same way, with an elementwise function of each head's inner product.
 
     Without weights (``weighted = False``) the learner has no parameters: the non-parametric
     similarities among the paper's competitors. With ``neighbours`` its structure is a
-    :class:`~graphglow.paper.latent.KNNStructure`.
+    :class:`~graphglow.paper.pivots.KNNStructure`.
 
     Args:
         config: What to compare and how.
@@ -46,7 +41,7 @@ class StructureLearner(nn.Module):
             control.
 
     Shapes:
-        z [.., N, D], pivots [.., P]  ->  q [.., N, W], k [.., P, W]
+        z [N, D], pivots [P]  ->  q [N, W], k [P, W]
         weights [H, D], or [H, D, D/H] for attention; None without
     """
 
@@ -65,72 +60,46 @@ class StructureLearner(nn.Module):
         self.pivot_weight = weights.get("pivot_weight")  # w^2
 
     def forward(self, z: Tensor, pivots: Tensor) -> tuple[Tensor, Tensor]:
-        z_pivots = take_rows(z, pivots)
-        w1 = z.new_ones(1, z.shape[-1]) if self.node_weight is None else self.node_weight
+        z_pivots = z.index_select(0, pivots)
+        w1 = z.new_ones(1, z.shape[1]) if self.node_weight is None else self.node_weight
         w2 = w1 if self.pivot_weight is None else self.pivot_weight
         if self.config.similarity == "cosine":
-            constant = math.sqrt(1 + AFFINE_MARGIN) if self.config.delta == "affine" else None
-            return unit_heads(z, w1, constant), unit_heads(z_pivots, w2, constant)
+            q, k = unit_heads(z, w1), unit_heads(z_pivots, w2)
+            return (halved(q), halved(k)) if self.config.delta == "affine" else (q, k)
         if self.config.similarity == "dot":
             return self._dot(z, w1), self._dot(z_pivots, w2)
         if self.config.similarity == "rbf":
             return self._rbf(z, w1, 1), self._rbf(z_pivots, w2, 2)
         return self._attention(z, w1), self._attention(z_pivots, w2)
 
-    def structure(
-        self,
-        z: Tensor,
-        pivots: Tensor,
-        *,
-        backend: Backend = "auto",
-        precision: Precision = "float32",
-    ) -> PivotStructure:
-        """Infer the latent graph from node embeddings z [.., N, D] and pivot indices [.., P]."""
+    def structure(self, z: Tensor, pivots: Tensor) -> PivotStructure:
+        """Infer the latent graph from node embeddings z [N, D] and pivot indices [P]."""
         q, k = self(z, pivots)
-        neighbours = self.config.neighbours
-        if neighbours is None:
-            return self.pivot_structure(q, k, backend=backend, precision=precision)
-        if backend != "auto" or precision != "float32":
-            raise InputError(
-                "a learner with neighbours must have backend auto and precision float32; "
-                f"got {backend!r} and {precision!r}"
-            )
-        return KNNStructure(
-            q, k, self.config.threshold, kernel="identity", heads=1, neighbours=neighbours
-        )
-
-    def pivot_structure(
-        self, q: Tensor, k: Tensor, *, backend: Backend, precision: Precision
-    ) -> PivotStructure:
-        """The latent graph over factors that :meth:`forward` made; all pivots, none left out."""
-        kernels: dict[str, Kernel] = {"rbf": "exp", "attention": "sigmoid"}
-        kernel = kernels.get(self.config.similarity, "identity")
-        return PivotStructure(
-            q,
-            k,
-            threshold=self.config.threshold if self.config.delta == "truncate" else None,
-            kernel=kernel,
-            heads=self.config.num_heads if self.config.similarity in kernels else 1,
-            backend=backend,
-            precision=precision,
-        )
+        config = self.config
+        if config.neighbours is not None:
+            return KNNStructure(q, k, config.threshold, neighbours=config.neighbours)
+        threshold = config.threshold if config.delta == "truncate" else None
+        if config.similarity in ("rbf", "attention"):
+            kernel: Kernel = "exp" if config.similarity == "rbf" else "sigmoid"
+            return PivotStructure(q, k, threshold, kernel, config.num_heads)
+        return PivotStructure(q, k, threshold)
 
     @staticmethod
     def _dot(z: Tensor, weight: Tensor) -> Tensor:
-        return (z[..., None, :] * weight).flatten(-2) / math.sqrt(weight.numel())  # [.., N, H*D]
+        return (z[:, None] * weight).flatten(1) / math.sqrt(weight.numel())  # [N, H*D]
 
     @staticmethod
     def _rbf(z: Tensor, weight: Tensor, side: int) -> Tensor:
-        a = F.normalize(z, dim=-1)[..., None, :] * weight  # [.., N, H, D]; unit: one bandwidth
-        half = -0.5 * a.square().sum(-1, keepdim=True)  # [.., N, H, 1]
+        a = F.normalize(z, dim=1)[:, None] * weight  # [N, H, D]; unit: one bandwidth
+        half = -0.5 * a.square().sum(-1, keepdim=True)  # [N, H, 1]
         one = torch.ones_like(half)
-        return torch.cat([a, half, one] if side == 1 else [a, one, half], dim=-1).flatten(-2)
+        return torch.cat([a, half, one] if side == 1 else [a, one, half], dim=-1).flatten(1)
 
     @staticmethod
     def _attention(z: Tensor, weight: Tensor) -> Tensor:
-        unit = F.normalize(z, dim=-1) * math.sqrt(z.shape[-1])
-        heads = torch.einsum("...nd,hde->...nhe", unit, weight)  # [.., N, H, E]
-        return heads.flatten(-2) / math.pow(weight.shape[-1], 0.25)
+        unit = F.normalize(z, dim=1) * math.sqrt(z.shape[1])
+        heads = torch.einsum("nd,hde->nhe", unit, weight)  # [N, H, E]
+        return heads.flatten(1) / math.pow(weight.shape[-1], 0.25)
 
     def __repr__(self) -> str:
         kind = f"{self.config.similarity}, {self.config.num_heads} heads"
@@ -156,8 +125,8 @@ class StructureLearner(nn.Module):
     ) -> "StructureLearner":
         """Rebuild a learner from saved parts; ``origin`` names them in errors."""
         try:
-            config = LearnerConfig(**current_settings(meta.get("config")))
-        except (TypeError, InputError) as error:
+            config = LearnerConfig(**meta["config"])
+        except (KeyError, TypeError, InputError) as error:
             raise InputError(
                 f"{origin} must hold a known learner configuration; {error}"
             ) from error
@@ -186,37 +155,24 @@ def history_of(provenance: dict[str, Any]) -> str:
     return ", ".join([*said, *([str(known["date"])[:10]] if "date" in known else [])])
 
 
-M = TypeVar("M", bound=nn.Module)
+def unit_heads(z: Tensor, weight: Tensor) -> Tensor:
+    """Return q with ``q_u . k_p = mean_h cos(w_h * z_u, w_h * z_p)``: H unit vectors over sqrt(H).
 
+    A zero vector stays zero and passes no gradient.
 
-def stack(modules: Sequence[M]) -> M:
-    """One module for a batch of runs: each parameter gets a leading dimension B.
-
-    A single one is returned as it is, without a batch dimension.
+    Shapes:
+        z [N, D], weight [H, D] -> [N, H*D]
     """
-    if len(modules) == 1:
-        return modules[0]
-    stacked = copy.deepcopy(modules[0])
-    states = [module.state_dict() for module in modules]
-    for name, parameter in stacked.named_parameters():
-        parameter.data = torch.stack([state[name] for state in states])
-    return stacked
+    heads = z[:, None] * weight  # [N, H, D]
+    length = torch.linalg.vector_norm(heads, dim=-1, keepdim=True)
+    inverse = (length > SHORTEST) / (length.clamp_min(SHORTEST) * math.sqrt(len(weight)))
+    return (heads * inverse).flatten(1)
 
 
-def stack_learners(learners: Sequence[StructureLearner]) -> StructureLearner:
-    """One learner for a batch of runs with weights of their own: [B, H, D], by cosine.
-
-    All must have the same configuration; of several without weights the first will do.
-    """
-    config = learners[0].config
-    assert all(learner.config == config for learner in learners)
-    assert len(learners) == 1 or not config.weighted or config.similarity == "cosine"
-    return stack(learners if config.weighted else learners[:1])
-
-
-def take_rows(z: Tensor, rows: Tensor) -> Tensor:
-    """Rows of z, for each run of a batch its own: [.., N, D], [.., P] -> [.., P, D]."""
-    return z.gather(-2, rows[..., None].expand(*rows.shape, z.shape[-1]))
+def halved(q: Tensor) -> Tensor:
+    """Factors of (1 + s) / 2 where those of s are given: [N, W] -> [N, W + 1]."""
+    one = q.new_full((len(q), 1), math.sqrt(1 + AFFINE_MARGIN))
+    return torch.cat([q, one], dim=1) * math.sqrt(0.5)
 
 
 def _weight_shapes(config: LearnerConfig) -> dict[str, tuple[int, ...]]:

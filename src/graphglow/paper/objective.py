@@ -114,16 +114,3 @@ def relaxed_bernoulli(alpha: Tensor, temperature: float, generator: torch.Genera
     noise = torch.rand(alpha.shape, generator=generator, device=alpha.device, dtype=alpha.dtype)
     logistic = torch.logit(noise.clamp(1e-6, 1 - 1e-6))
     return torch.sigmoid((torch.logit(alpha) + logistic) / temperature)
-
-
-def supervised_loss(
-    logits: Tensor, nodes: Tensor, labels: Tensor, weight: Tensor | None = None
-) -> Tensor:
-    """Cross-entropy on ``nodes``: L_s at the structure that made ``logits`` (Eq. 15).
-
-    Shapes:
-        logits [.., N, C], nodes [M], labels [M], weight [M] of mean 1 -> [..], one loss per run
-    """
-    log_p = logits.index_select(-2, nodes).log_softmax(-1)  # [.., M, C]
-    cost = -log_p.gather(-1, labels[:, None].expand(*log_p.shape[:-1], 1))
-    return (cost if weight is None else cost * weight[:, None]).mean((-2, -1))

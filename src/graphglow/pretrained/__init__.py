@@ -8,6 +8,7 @@ graphs that they have never seen.
 """
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 from graphglow.checks import at_least
@@ -15,7 +16,7 @@ from graphglow.errors import InputError, nearest
 from graphglow.evidence.learner import KIND, EvidenceLearner
 from graphglow.paper import StructureLearner
 from graphglow.paper.learner import KIND as PAPER_KIND
-from graphglow.storage import kind_of
+from graphglow.storage import checksum, kind_of
 
 UNIVERSAL, PAPER, UNTRAINED = "universal", "paper", "untrained"
 PRETRAINED: dict[str, str] = {
@@ -55,6 +56,12 @@ def load_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Learner:
         return control
     path = learner_file(learner, exists=True)
     return (EvidenceLearner if kind_of(path) == KIND else StructureLearner).load(path)
+
+
+def learner_identity(learner: Learner) -> str:
+    """A fingerprint of weights and configuration."""
+    config = asdict(learner.config) if isinstance(learner, StructureLearner) else None
+    return checksum(dict(learner.state_dict()), config)[:16]
 
 
 def paper_learner(learner: LearnerName) -> StructureLearner:

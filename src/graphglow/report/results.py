@@ -18,7 +18,7 @@ from graphglow.report.curves import histories
 from graphglow.report.frame import SeriesStyle, series_styles
 from graphglow.report.page import percent, write_page
 from graphglow.report.row_charts import sweep_chart, time_charts
-from graphglow.training import PaperResult, TransferResult
+from graphglow.training.result import PaperResult, TransferResult
 
 
 class ExperimentSection:

@@ -11,6 +11,7 @@ import pandas as pd
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphglow.gnn.train import Epoch
 from graphglow.graph.write import class_names
 from graphglow.lab.structure_metrics import (
     edge_homophily,
@@ -20,8 +21,8 @@ from graphglow.lab.structure_metrics import (
 from graphglow.report import frame
 from graphglow.report.frame import Chart, SeriesStyle, Trace, chart_text
 from graphglow.report.page import percent
-from graphglow.training import EvidenceResult, TransferResult
-from graphglow.training.loop import Epoch
+from graphglow.training.evidence import EvidenceResult
+from graphglow.training.result import TransferResult
 
 TOP_K = 16
 """Strongest incoming edges of each node that make up the refined graph."""

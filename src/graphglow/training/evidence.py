@@ -19,32 +19,23 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.checks import in_unit_interval
-from graphglow.errors import InputError
-from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.refined import RefinedGraph
-from graphglow.gnn import Backbone
-from graphglow.graph import Graph, check_graph, training_graph
-from graphglow.graph.graph import normalised_adjacency
-from graphglow.paper import FixedStructure
-from graphglow.settings import TransferConfig
-from graphglow.storage import prefixed, within
-from graphglow.training.checkpoint import (
-    Checkpoints,
-    Part,
-    graph_identity,
-    held,
-    learner_identity,
-)
-from graphglow.training.device import (
+from graphglow.device import (
     check_fits,
-    out_of_memory_says,
+    out_of_memory_hint,
     peak_memory_bytes,
     reset_peak_memory,
     resolve_device,
 )
-from graphglow.training.loop import Epoch, Loop, OnEpoch, of_run
+from graphglow.errors import InputError
+from graphglow.evidence.learner import EvidenceLearner
+from graphglow.evidence.refined import RefinedGraph
+from graphglow.gnn import Backbone, FixedStructure
+from graphglow.gnn.train import Epoch, GNNTask, Loop, OnEpoch, freeze
+from graphglow.graph import Graph, check_graph, training_graph
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.settings import TransferConfig
+from graphglow.storage import prefixed, within
 from graphglow.training.result import TransferResult, loaded_gnn
-from graphglow.training.task import GraphTask, gnn_of
 from graphglow.training.verdict import Accuracies, Share, homophily
 
 if TYPE_CHECKING:
@@ -55,7 +46,7 @@ INPUT_WEIGHTS = (0.0, 0.5, 1.0)
 EPOCHS_UNSEEN = 100
 """Epochs where no validation node says when to stop."""
 REFINED_EDGES = ("edge_index", "edge_weight", "edge_probability", "edge_in_input")
-NEEDS_LESS = " (a smaller --hidden, or fewer --num-layers, needs less)"
+NEEDS_LESS = "a smaller --hidden, fewer --num-layers"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -166,29 +157,26 @@ def transfer_evidence(
     config: TransferConfig,
     *,
     on_epoch: OnEpoch | None = None,
-    checkpoints: Checkpoints | None = None,
 ) -> EvidenceResult:
-    """See :func:`graphglow.transfer`. The number of a lambda is the ``run`` of its epochs."""
+    """See :func:`graphglow.transfer`."""
     began = time.perf_counter()
     device = resolve_device(config.device)
     data = check_graph(data, need_validation=False)
     _check_memory(data, config, device)
     reset_peak_memory(device)
-    nodes = f"must fit in memory; its {data.num_nodes} nodes do not"
-    with held(checkpoints):
-        with out_of_memory_says(f"refining the graph {nodes} on {device.type}"):
-            refined = refined_by(learner, data, config.seed, device)
-            edges = _kept_edges(refined, config.top_k)
-        graph = with_known_classes(training_graph(data), data).to(device)
-        weights, chosen_by = _weights_to_try(config, graph, refined.channel_scores)
-        del refined  # candidates and their evidence take many times the room of the graph
-        with out_of_memory_says(f"training on the graph {nodes} on {device.type}{NEEDS_LESS}"):
-            structure = _structure(edges["edge_index"], edges["edge_weight"], graph.num_nodes)
-            resuming = _Resuming(checkpoints, graph, config, learner)
-            train_began = time.perf_counter() - resuming.seconds_before
-            trained = _train(graph, structure, config, weights, on_epoch, resuming)
-            best = max(trained, key=lambda one: one.score)
-            train_seconds = time.perf_counter() - train_began
+    name = data.get("name", "graph")
+    with out_of_memory_hint(f"refining {name}", "a smaller graph"):
+        refined = refined_by(learner, data, config.seed, device)
+        edges = _kept_edges(refined, config.top_k)
+    graph = with_known_classes(training_graph(data), data).to(device)
+    weights, chosen_by = _weights_to_try(config, graph, refined.channel_scores)
+    del refined  # candidates and their evidence take many times the room of the graph
+    with out_of_memory_hint(f"training on {name}", NEEDS_LESS):
+        structure = _structure(edges["edge_index"], edges["edge_weight"], graph.num_nodes)
+        train_began = time.perf_counter()
+        trained = _train(graph, structure, config, weights, on_epoch)
+        best = max(trained, key=lambda one: one.score)
+        train_seconds = time.perf_counter() - train_began
     plain = [one.right for one in trained if one.input_weight == 1 and len(graph.val) > 0]
     result = EvidenceResult(
         data=data,
@@ -202,42 +190,11 @@ def transfer_evidence(
         against_input=Accuracies.of(plain[0], best.right) if plain else None,
         history=best.history,
         train_seconds=train_seconds,
-        seconds=time.perf_counter() - began + resuming.seconds_before,
+        seconds=time.perf_counter() - began,
         peak_memory_bytes=peak_memory_bytes(device),
     )
     result._verdict().warn()
     return result
-
-
-class _Resuming:
-    """Saves the task and the loop of every lambda, and brings back those that were saved."""
-
-    def __init__(
-        self,
-        checkpoints: Checkpoints | None,
-        graph: Graph,
-        config: TransferConfig,
-        learner: EvidenceLearner,
-    ) -> None:
-        self.parts: dict[str, Part] = {}
-        self.saved, self.seconds_before, self.offer = None, 0.0, None
-        if checkpoints is not None:
-            run = {  # all that the result depends on, and by which its checkpoints know it
-                "command": "transfer",
-                "config": asdict(config) | {"device": graph.y.device.type},
-                "learner": learner_identity(learner),
-                "graph": graph_identity(graph),
-            }
-            self.saved = checkpoints.begin(run, lambda found: None)
-            self.seconds_before, self.offer = checkpoints.seconds_before, checkpoints.offer
-
-    def add(self, place: int, task: GraphTask, loop: Loop) -> None:
-        parts: dict[str, Part] = {f"task{place}": task, f"loop{place}": loop}
-        self.parts |= parts
-        if self.saved is not None and f"loop{place}.number" in self.saved.tensors:
-            self.saved.restore(parts)
-        if (offer := self.offer) is not None:
-            loop.on_read = lambda _: offer(self.parts)
 
 
 def _train(
@@ -246,23 +203,18 @@ def _train(
     config: TransferConfig,
     weights: Sequence[float],
     on_epoch: OnEpoch | None,
-    resuming: _Resuming,
 ) -> list[Trained]:
     """Train a GNN for each lambda; without validation nodes, training nodes say when to stop."""
     unseen = len(graph.val) == 0
     epochs = min(config.epochs, EPOCHS_UNSEEN) if unseen else config.epochs
     graph = graph.with_labels(val=graph.train) if unseen else graph
     trained = []
-    for place, weight in enumerate(weights):
-        task = GraphTask(
-            graph, None, config.hidden, [config.run(weight)],
-            given=structure, balanced=config.balanced,
-        )  # fmt: skip
-        loop = Loop(task, epochs, config.patience)
-        resuming.add(place, task, loop)
-        (history,) = loop.run(of_run(on_epoch, place))
+    for weight in weights:
+        run = config.run(weight)
+        task = GNNTask(graph, config.hidden, run, given=structure, balanced=config.balanced)
+        history = Loop(task, epochs, config.patience).run(on_epoch)
         right = task.logits()[graph.val].argmax(1) == task.val_labels
-        trained.append(Trained(weight, gnn_of(task, 0), history, right))
+        trained.append(Trained(weight, freeze(task.gnn), history, right))
     return trained
 
 
@@ -380,4 +332,4 @@ def _structure(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> Fixed
 def _check_memory(data: Data, config: TransferConfig, device: torch.device) -> None:
     """Raise before anything is computed where a GNN's layers would need more than is free."""
     needed = 16 * config.num_layers * config.hidden * int(data.num_nodes or 0)
-    check_fits("training", needed, str(data.get("name", "graph")), device, NEEDS_LESS)
+    check_fits("training", needed, str(data.get("name", "graph")), device, f" ({NEEDS_LESS})")

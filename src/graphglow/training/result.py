@@ -14,26 +14,23 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
+from graphglow.device import out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.gnn import Backbone, LastLayer, MixedPropagation, build_gnn
-from graphglow.gnn.latent_gnn import Encoded
+from graphglow.gnn.propagation import Encoded, Structure
+from graphglow.gnn.train import Epoch, accuracy
 from graphglow.graph import Graph, check_graph, training_graph, write_predictions
 from graphglow.graph.check import MADE, without_edges
 from graphglow.graph.tables import Columns
 from graphglow.graph.write import class_names, prediction_frame
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.messages import Messages
-from graphglow.paper import Structure, StructureLearner
-from graphglow.paper.config import current_settings
+from graphglow.metrics import metrics_of
+from graphglow.paper import StructureLearner
+from graphglow.paper.algorithms import NEEDS_LESS, Refinement, last_refinement
 from graphglow.pretrained import Learner
 from graphglow.settings import Model, PaperConfig, TransferConfig, delta_facts
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
-from graphglow.training.device import memory_advice
-from graphglow.training.loop import Epoch
-from graphglow.training.metrics import metrics_of
-from graphglow.training.refine import Refinement, last_refinement
-from graphglow.training.runs import NO_LONGER, Runs
-from graphglow.training.task import accuracy
 from graphglow.training.verdict import Accuracies, Share, Verdict, verdict_of
 
 if TYPE_CHECKING:  # baselines and inference are floors above; a result opens them on demand
@@ -105,7 +102,7 @@ class RunResult(ABC):
     def metrics(self) -> dict[str, Any] | None:
         """F1, balanced accuracy, AUC, calibration error and confusion matrix on the test nodes.
 
-        See :func:`graphglow.training.metrics.metrics_of`; None where there are no test nodes.
+        See :func:`graphglow.metrics.metrics_of`; None where there are no test nodes.
         """
         nodes = self.graph.test.cpu()
         if len(nodes) == 0:
@@ -455,9 +452,8 @@ class PaperResult(TransferResult):
 
         On the device that the result was trained on.
         """
-        runs, graph = Runs.of([self.config]), self.graph
-        with memory_advice(graph.num_nodes, self.config):
-            return last_refinement(self.gnn, self.learner, graph, self.pivots, runs, wait=True)
+        with out_of_memory_hint(f"predicting {self.graph.name}", NEEDS_LESS):
+            return last_refinement(self.gnn, self.learner, self.graph, self.pivots, self.config)
 
     @property
     def logits(self) -> Tensor:
@@ -475,17 +471,9 @@ class PaperResult(TransferResult):
             "method": self.method,
             "backbone": self.config.backbone,
             **delta_facts(self.learner.config.delta),
-            "message_backend": self.message_backend,
             "device": self.device.type,
             "seed": self.config.seed,
         }
-
-    @property
-    def message_backend(self) -> str:
-        """How the learned graph's messages were computed: the named backend, or auto's choice."""
-        structure = self.refinement.structure
-        assert structure is not None  # there is a learner
-        return structure.chosen_backend
 
     @property
     def method(self) -> str:
@@ -512,8 +500,7 @@ def _loaded(tensors: dict[str, Tensor], meta: dict[str, Any], origin: str) -> Tr
     data = check_graph(data)
     graph = training_graph(data)
     learner = StructureLearner.from_tensors(within("learner", tensors), meta["learner"], origin)
-    settings = current_settings(meta["config"]) | {"device": "cpu"}
-    config = PaperConfig(**{n: v for n, v in settings.items() if n not in NO_LONGER})
+    config = PaperConfig(**(meta["config"] | {"device": "cpu"}))
     weights = within("gnn", tensors)
     gnn = loaded_gnn(config, graph, learner.config.embedding_size, weights, origin)
     pivots = tensors["pivots"].to(torch.int64)

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from graphglow.checks import one_of
+from graphglow.device import resolve_device
 from graphglow.errors import InputError, StoppedError
 from graphglow.settings import Device
 from graphglow.version import __version__
@@ -30,16 +30,6 @@ from graphglow.version import __version__
 RETRIES = 3
 """How often the job of a worker that died is given to another one."""
 Result = TypeVar("Result")
-
-
-def resolve_device(name: str) -> torch.device:
-    """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    one_of("device", name, ("auto", "cpu", "cuda"))
-    if name == "cuda" and not torch.cuda.is_available():
-        raise InputError("device cuda must be present; got a machine without a usable GPU")
-    return torch.device(name)
 
 
 class RunFailed(Exception):

@@ -1,4 +1,4 @@
-"""Backbones by name. A new one is a class and a line in this table."""
+"""Backbones by name. A new one is a class, a line in this table and its name in the settings."""
 
 from collections.abc import Callable
 

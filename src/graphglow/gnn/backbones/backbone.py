@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 from graphglow.settings import Encoder
@@ -64,11 +64,9 @@ class LastLayer(NamedTuple):
 class Backbone(nn.Module, ABC):
     """A GNN in two parts: what a pass computes once, and what each refinement repeats.
 
-    To add one: subclass, implement the two methods, add the class to ``BACKBONES``; the command
-    line, the checks and the tests pick it up from there, and what it can do is said by the class
-    itself. Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
-    Write tensor code for leading dimensions (``..``): a batch of runs is one backbone whose
-    parameters are stacked (:func:`~graphglow.paper.learner.stack`).
+    To add one: subclass, implement the two methods, add the class to ``BACKBONES`` and its name to
+    ``settings.BackboneName``; the command line, the checks and the tests pick it up from there.
+    Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
 
     Args:
         shape: Widths, depth, encoder, and what some kinds have besides.
@@ -84,16 +82,16 @@ class Backbone(nn.Module, ABC):
 
     @abstractmethod
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        """Compute what does not depend on the latent structure, with z0 [.., N, hidden]."""
+        """Compute what does not depend on the latent structure, with z0 [N, hidden]."""
 
     @abstractmethod
     def forward(
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
-        """Return embeddings z [.., N, hidden] for the next structure, and logits [.., N, C]."""
+        """Return embeddings z [N, hidden] for the next structure, and logits [N, C]."""
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
-        """Take an evaluation pass of one run apart, where its logits are a sum over nodes.
+        """Take an evaluation pass apart, where its logits are a sum over nodes.
 
         They are none where a nonlinearity stands behind the last propagation; then there is no
         such method, and nothing can be explained.
@@ -123,8 +121,3 @@ def vector(*size: int) -> nn.Parameter:
 def vectors(widths: Sequence[tuple[int, int]]) -> nn.ParameterList:
     """A bias per layer."""
     return nn.ParameterList([vector(b) for _, b in widths])
-
-
-def row(bias: Tensor) -> Tensor:
-    """A bias [.., F] as the row [.., 1, F] that all nodes share."""
-    return bias[..., None, :]

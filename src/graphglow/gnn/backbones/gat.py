@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
-from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, vectors
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
 
@@ -39,7 +39,7 @@ class GAT(Backbone):
     edge weights.
 
     Shapes:
-        sources and targets (s and t of every head, side by side): [.., D] each
+        sources and targets (s and t of every head, side by side): [D] each
     """
 
     SLOPE = 0.2
@@ -58,7 +58,7 @@ class GAT(Backbone):
         )
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        v = drop_features(graph.x, dropout) @ self.weights[0]  # [.., N, D]
+        v = drop_features(graph.x, dropout) @ self.weights[0]  # [N, D]
         target, source = graph.entries
         spread = self.attend(0, v, Edges(target, source, graph.looped), dropout)
         z0 = spread if self.shape.encoder == "gcn" else v
@@ -69,13 +69,13 @@ class GAT(Backbone):
     ) -> tuple[Tensor, Tensor]:
         v, spread, target, source = encoded.cached
         edges = Edges(target, source, *encoded.operators)
-        hidden = before_elu = mix(v, input_part=spread) + row(self.biases[0])
+        hidden = before_elu = mix(v, input_part=spread) + self.biases[0]
         for layer in range(1, self.shape.num_layers):
             before_elu = hidden
             v = drop(F.elu(hidden), dropout) @ self.weights[layer]
             spread = self.attend(layer, v, edges, dropout)
-            hidden = mix(v, input_part=spread) + row(self.biases[layer])
-        return before_elu, hidden  # h^(L-1) before its elu [.., N, D], h^L [.., N, C]
+            hidden = mix(v, input_part=spread) + self.biases[layer]
+        return before_elu, hidden  # h^(L-1) before its elu [N, D], h^L [N, C]
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
         """The attention counts as given: it too depends on what the nodes say."""
@@ -90,24 +90,19 @@ class GAT(Backbone):
         )
 
     def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:
-        """MP_1 of one layer: [.., N, D] -> [.., N, D]."""
-        attention = drop(self.attention(layer, v, edges), dropout)  # [.., E, H]
-        heads = torch.unflatten(v, -1, (self.heads[layer], -1)).movedim(-2, -3)  # [.., H, N, D / H]
-        # the runs' heads in turn
-        weight, values = attention.mT.flatten(0, -2), heads.flatten(0, -3)
-        out: Tensor = _WeightedSum.apply(edges, weight, values)  # type: ignore[no-untyped-call]
-        return out.view(heads.shape).movedim(-3, -2).flatten(-2)
+        """MP_1 of one layer: [N, D] -> [N, D]."""
+        attention = drop(self.attention(layer, v, edges), dropout)  # [E, H]
+        heads = v.view(len(v), self.heads[layer], -1).transpose(0, 1)  # [H, N, D / H]
+        out: Tensor = _WeightedSum.apply(edges, attention.T, heads)  # type: ignore[no-untyped-call]
+        return out.transpose(0, 1).flatten(1)
 
     def attention(self, layer: int, v: Tensor, edges: Edges) -> Tensor:
-        """The a_uw of each entry of A + I and each head, summing to one over w: [.., E, H]."""
-        target, source, shape = edges.target, edges.source, (self.heads[layer], -1)
-        heads = torch.unflatten(v, -1, shape)  # [.., N, H, D / H]
-        says = (heads * torch.unflatten(row(self.sources[layer]), -1, shape)).sum(-1)  # [.., N, H]
-        hears = (heads * torch.unflatten(row(self.targets[layer]), -1, shape)).sum(-1)
-        score = F.leaky_relu(
-            says.index_select(-2, source) + hears.index_select(-2, target), self.SLOPE
-        )
-        attention: Tensor = softmax(score, target, num_nodes=v.shape[-2], dim=-2)
+        """The a_uw of each entry of A + I and each head, summing to one over w: [E, H]."""
+        heads = v.view(len(v), self.heads[layer], -1)  # [N, H, D / H]
+        by_source = (heads * self.sources[layer].view(heads.shape[1:])).sum(-1)  # [N, H]
+        by_target = (heads * self.targets[layer].view(heads.shape[1:])).sum(-1)
+        score = F.leaky_relu(by_source[edges.source] + by_target[edges.target], self.SLOPE)
+        attention: Tensor = softmax(score, edges.target, num_nodes=len(v))
         return attention
 
 
@@ -117,7 +112,7 @@ class _WeightedSum(torch.autograd.Function):
     No message is kept for the backward pass, and none is formed in the forward pass.
 
     Shapes:
-        weight [B, E], v [B, N, F] -> [B, N, F]
+        weight [H, E], v [H, N, F] -> [H, N, F]
     """
 
     @staticmethod
@@ -129,9 +124,9 @@ class _WeightedSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor, Tensor]:
         (grad,), (weight, v), edges = grads, ctx.saved_tensors, ctx.edges
-        heard, said = grad.index_select(1, edges.target), v.index_select(1, edges.source)
+        received, sent = grad.index_select(1, edges.target), v.index_select(1, edges.source)
         transposed = weight.index_select(1, edges.pattern.order)  # the pattern is symmetric
-        return None, (heard * said).sum(-1), edges.pattern.with_values(transposed) @ grad
+        return None, (received * sent).sum(-1), edges.pattern.with_values(transposed) @ grad
 
 
 def _attention_vectors(heads: int, width: int, generator: torch.Generator) -> nn.Parameter:

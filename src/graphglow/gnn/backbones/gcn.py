@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, vectors
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, encode
 from graphglow.graph import Graph
 
 
@@ -28,13 +28,13 @@ class GCN(Backbone):
     def forward(
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
-        weights, biases = list(self.weights), [row(bias) for bias in self.biases]
+        weights, biases = list(self.weights), list(self.biases)
         xw, axw = encoded.cached
-        hidden = mix(xw, input_part=axw) + biases[0]  # [.., N, D]
+        hidden = mix(xw, input_part=axw) + biases[0]  # [N, D]
         for weight, bias in zip(weights[1:-1], biases[1:-1], strict=True):
             hidden = mix(drop(torch.relu(hidden), dropout) @ weight) + bias
         logits = mix(drop(torch.relu(hidden), dropout) @ weights[-1]) + biases[-1]
-        return hidden, logits  # Z^(L-1) before its relu [.., N, D], Z^(L) [.., N, C]
+        return hidden, logits  # Z^(L-1) before its relu [N, D], Z^(L) [N, C]
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
         hidden, _ = self(encoded, mix, None)

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, vector
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, encode
 from graphglow.graph import Graph
 
 
@@ -40,15 +40,15 @@ class GCNII(Backbone):
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         encoded = encode(graph, self.weight_in, kind=self.shape.encoder, dropout=dropout)
-        return Encoded(encoded.z0, (torch.relu(encoded.cached[0] + row(self.bias_in)),))
+        return Encoded(encoded.z0, (torch.relu(encoded.cached[0] + self.bias_in),))
 
     def forward(
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
-        (first,) = encoded.cached  # H^0 [.., N, D]
+        (first,) = encoded.cached  # H^0 [N, D]
         hidden, before_relu, alpha = first, first, self.shape.teleport
         for layer, weight in enumerate(self.weights, start=1):
             spread = (1 - alpha) * mix(drop(hidden, dropout)) + alpha * first
             before_relu = torch.lerp(spread, spread @ weight, self.beta(layer))
             hidden = torch.relu(before_relu)
-        return before_relu, drop(hidden, dropout) @ self.weight_out + row(self.bias_out)
+        return before_relu, drop(hidden, dropout) @ self.weight_out + self.bias_out

@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, row, vector
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, vector
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, Structure, drop, encode
 from graphglow.graph import Graph
-from graphglow.paper import Structure
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class H2GCN(Backbone):
     neighbourhoods. The latent ones may hold the node itself.
 
     Shapes:
-        r^k [.., N, 2^k D], so that W_out has (2^(K+1) - 1) D rows
+        r^k [N, 2^k D], so that W_out has (2^(K+1) - 1) D rows
     """
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
@@ -59,9 +58,9 @@ class H2GCN(Backbone):
         far = MixedPropagation(
             two, None if mix.latent is None else TwoSteps(mix.latent), mix.input_weight
         )
-        z = near(xw, input_part=spread) + row(self.bias)  # [.., N, D]
-        rounds = [torch.relu(xw + row(self.bias))]
+        z = near(xw, input_part=spread) + self.bias  # [N, D]
+        rounds = [torch.relu(xw + self.bias)]
         for _ in range(self.shape.num_layers):
             rounds.append(torch.cat([near(rounds[-1]), far(rounds[-1])], dim=-1))
         joined = drop(torch.cat(rounds, dim=-1), dropout)
-        return z, joined @ self.weight_out + row(self.bias_out)
+        return z, joined @ self.weight_out + self.bias_out

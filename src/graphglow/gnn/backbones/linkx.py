@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 
 from graphglow.errors import InputError
-from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, row, vector, vectors
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
+from graphglow.gnn.backbones.backbone import Backbone, Shape, glorot, glorots, vector, vectors
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graph import Graph
 
 
@@ -25,7 +25,7 @@ class LINKX(Backbone):
     does not scale its rows. W_A has a row per node, so a trained model belongs to its graph.
 
     Shapes:
-        weight_adj [.., N, D]
+        weight_adj [N, D]
     """
 
     inductive = False
@@ -43,16 +43,14 @@ class LINKX(Backbone):
         self.bias_out = vector(shape.num_classes)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        if self.weight_adj.shape[-2] != graph.num_nodes:
+        if self.weight_adj.shape[0] != graph.num_nodes:
             raise InputError(
                 "linkx must run on the graph it was built for, of "
-                f"{self.weight_adj.shape[-2]} nodes; got one of {graph.num_nodes}"
+                f"{self.weight_adj.shape[0]} nodes; got one of {graph.num_nodes}"
             )
-        from_adj = drop_features(graph.neighbour_rows, dropout) @ self.weight_adj + row(
-            self.bias_adj
-        )
-        from_x = drop_features(graph.x, dropout) @ self.weight_x + row(self.bias_x)
-        both = torch.cat([from_adj, from_x], dim=-1)  # [.., N, 2 D]
+        from_adj = drop_features(graph.neighbour_rows, dropout) @ self.weight_adj + self.bias_adj
+        from_x = drop_features(graph.x, dropout) @ self.weight_x + self.bias_x
+        both = torch.cat([from_adj, from_x], dim=-1)  # [N, 2 D]
         first = from_adj + from_x + both @ self.weight_both  # h^0
         return Encoded(graph.adj @ first if self.shape.encoder == "gcn" else first, (first,))
 
@@ -62,6 +60,6 @@ class LINKX(Backbone):
         (first,) = encoded.cached
         hidden = first
         for weight, bias in zip(self.weights, self.biases, strict=True):
-            hidden = first + mix(drop(torch.relu(hidden), dropout) @ weight) + row(bias)
-        logits = drop(torch.relu(hidden), dropout) @ self.weight_out + row(self.bias_out)
-        return hidden, logits  # h^(L-1) [.., N, D], [.., N, C]
+            hidden = first + mix(drop(torch.relu(hidden), dropout) @ weight) + bias
+        logits = drop(torch.relu(hidden), dropout) @ self.weight_out + self.bias_out
+        return hidden, logits  # h^(L-1) [N, D], [N, C]

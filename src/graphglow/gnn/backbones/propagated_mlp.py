@@ -5,8 +5,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor, nn
 
-from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, encode
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, vectors
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, encode
 from graphglow.graph import Graph
 
 
@@ -23,24 +23,24 @@ class PropagatedMLP(Backbone):
         self.biases = vectors(shape.layers)
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
-        weights, biases = list(self.weights), [row(bias) for bias in self.biases]
+        weights, biases = list(self.weights), list(self.biases)
         encoded = encode(graph, weights[0], kind=self.shape.encoder, dropout=dropout)
         xw, axw = encoded.cached
         h0 = xw + biases[0]
         for weight, bias in zip(weights[1:], biases[1:], strict=True):
             h0 = drop(torch.relu(h0), dropout) @ weight + bias
-        return Encoded(encoded.z0, (xw, axw, h0))  # h0 [.., N, C]
+        return Encoded(encoded.z0, (xw, axw, h0))  # h0 [N, C]
 
     def forward(
         self, encoded: Encoded, mix: MixedPropagation, dropout: Dropout | None
     ) -> tuple[Tensor, Tensor]:
         xw, axw, h0 = encoded.cached
-        z = mix(xw, input_part=axw) + row(self.biases[0])  # [.., N, D]
+        z = mix(xw, input_part=axw) + self.biases[0]  # [N, D]
         return z, self.propagate(h0, mix)
 
     @abstractmethod
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
-        """Send the MLP's logits over the structure: [.., N, C] -> [.., N, C]."""
+        """Send the MLP's logits over the structure: [N, C] -> [N, C]."""
 
 
 class APPNP(PropagatedMLP):
@@ -86,11 +86,10 @@ class GPR(PropagatedMLP):
         return encoded._replace(cached=(xw, axw, drop(h0, dropout)))
 
     def propagate(self, h0: Tensor, mix: MixedPropagation) -> Tensor:
-        gamma = self.gamma[..., None, None].movedim(-3, 0)  # [K + 1, .., 1, 1]
-        h, total = h0, gamma[0] * h0
+        h, total = h0, self.gamma[0] * h0
         for step in range(1, self.shape.steps + 1):
             h = mix(h)
-            total = total + gamma[step] * h
+            total = total + self.gamma[step] * h
         return total
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, row, vectors
-from graphglow.gnn.latent_gnn import Dropout, Encoded, MixedPropagation, drop, drop_features
+from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, vectors
+from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graph import Graph
 
 
@@ -27,7 +27,7 @@ class SAGE(Backbone):
 
     def encode(self, graph: Graph, dropout: Dropout | None) -> Encoded:
         mean, x = graph.neighbour_mean, drop_features(graph.x, dropout)
-        own, other = x @ self.self_weights[0], x @ self.neighbour_weights[0]  # [.., N, D]
+        own, other = x @ self.self_weights[0], x @ self.neighbour_weights[0]  # [N, D]
         spread = mean @ other
         z0 = own + spread if self.shape.encoder == "gcn" else own
         return Encoded(z0, (own, other, spread), (mean,))
@@ -37,7 +37,7 @@ class SAGE(Backbone):
     ) -> tuple[Tensor, Tensor]:
         own, other, spread = encoded.cached
         mix = replace(mix, adj=encoded.operators[0])
-        hidden = before_relu = own + mix(other, input_part=spread) + row(self.biases[0])
+        hidden = before_relu = own + mix(other, input_part=spread) + self.biases[0]
         layers = zip(
             list(self.self_weights)[1:],
             list(self.neighbour_weights)[1:],
@@ -47,8 +47,8 @@ class SAGE(Backbone):
         for self_weight, neighbour_weight, bias in layers:
             before_relu = hidden
             h = drop(torch.relu(hidden), dropout)
-            hidden = h @ self_weight + mix(h @ neighbour_weight) + row(bias)
-        return before_relu, hidden  # h^(L-1) before its relu [.., N, D], h^L [.., N, C]
+            hidden = h @ self_weight + mix(h @ neighbour_weight) + bias
+        return before_relu, hidden  # h^(L-1) before its relu [N, D], h^L [N, C]
 
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
         hidden = torch.relu(self(encoded, mix, None)[0])

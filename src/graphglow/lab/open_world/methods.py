@@ -18,19 +18,18 @@ from torch_geometric.data import Data
 
 from graphglow.competitors import METHODS as COMPETITORS
 from graphglow.competitors import fit
+from graphglow.device import resolve_device
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.refined import RefinedGraph
+from graphglow.gnn import FixedStructure
+from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.graph import Graph, normalised_adjacency
-from graphglow.paper import FixedStructure
+from graphglow.metrics import metrics_of
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
-from graphglow.training import transfer
-from graphglow.training.device import resolve_device
 from graphglow.training.evidence import refined_by
-from graphglow.training.loop import Loop
-from graphglow.training.metrics import metrics_of
-from graphglow.training.task import GraphTask
+from graphglow.transfer import transfer
 
 NAMES = {
     "gcn": "GCN",
@@ -288,17 +287,18 @@ def _trained(method: str, data: Data, seed: int, device: Device, learner: Learne
 
 
 def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
-    """A GCN over ``lambda A + (1 - lambda) kNN`` for each lambda at once; the best one's scores."""
+    """A GCN over ``lambda A + (1 - lambda) kNN`` for each lambda; the best one's scores."""
     data = check_graph(data)
     device = resolve_device(given["device"])
     graph = training_graph(data).to(device)
     near = normalised_adjacency(_nearest(data.x.to(device)), None, graph.num_nodes)
-    configs = [ModelConfig(**given, input_weight=w, refinements=1) for w in INPUT_WEIGHTS]
-    task = GraphTask(graph, None, HIDDEN, configs, given=FixedStructure(near))
-    Loop(task, configs[0].epochs, PATIENCE).run()
-    logits = task.logits()  # [B, N, C]
-    right = (logits[:, graph.val].argmax(-1) == graph.y[graph.val]).double().mean(1)
-    return logits[int(right.argmax())].cpu()
+    scores = []
+    for weight in INPUT_WEIGHTS:
+        config = ModelConfig(**given, input_weight=weight)
+        task = GNNTask(graph, HIDDEN, config, given=FixedStructure(near))
+        Loop(task, config.epochs, PATIENCE).run()
+        scores.append((float(task.validate()[1]), task.logits().cpu()))
+    return max(scores, key=lambda one: one[0])[1]
 
 
 def _nearest(x: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, get_args
 import torch
 
 from graphglow.checks import at_least, one_of
+from graphglow.device import resolve_device
 from graphglow.errors import InputError
 from graphglow.graph.load import data_folder
 from graphglow.lab import Told, unheard
@@ -49,11 +50,9 @@ from graphglow.lab.open_world.targets import (
 from graphglow.lab.provenance import provenance
 from graphglow.lab.runs.reproduce import found_rows
 from graphglow.lab.runs.rows import ResultRow, line_of
-from graphglow.pretrained import UNIVERSAL, evidence_learner
+from graphglow.pretrained import UNIVERSAL, evidence_learner, learner_identity
 from graphglow.settings import Device
 from graphglow.storage import append_line
-from graphglow.training.checkpoint import learner_identity
-from graphglow.training.device import resolve_device
 from graphglow.training.evidence import INPUT_WEIGHTS
 from graphglow.workers.executor import Workers, open_executor, result_of
 

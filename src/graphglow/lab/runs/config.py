@@ -16,7 +16,7 @@ from graphglow.evidence.pretraining import EvidencePretrainConfig
 from graphglow.lab.paper import EVIDENCE, LEARNED_ON, PRETRAINED
 from graphglow.lab.paper.cells import Cell
 from graphglow.lab.settings import Settings, config_of
-from graphglow.pretrained import UNTRAINED, evidence_learner
+from graphglow.pretrained import UNTRAINED, evidence_learner, learner_identity
 from graphglow.settings import (
     LARGEST_SEED,
     Device,
@@ -25,8 +25,6 @@ from graphglow.settings import (
     RunConfig,
     TransferConfig,
 )
-from graphglow.training.checkpoint import learner_identity
-from graphglow.training.runs import NO_LONGER
 from graphglow.workers.executor import ray_address
 
 TargetConfig = RunConfig | TransferConfig
@@ -189,8 +187,7 @@ def as_compared(
     A setting that the stored one lacks did not exist then and counts as today's default, so that a
     new option does not make old rows foreign; one whose default has changed does.
     """
-    gone = {PaperConfig: NO_LONGER, PretrainConfig: ("schedule",)}.get(kind, ())
-    stored = {name: value for name, value in stored.items() if name not in gone}
+    stored = {name: value for name, value in stored.items() if name in _defaults(kind)}
     whole = merged(_defaults(kind), stored)  # type: ignore[arg-type]
     return {name: _number(v) for name, v in whole.items() if name not in NOT_THE_RESULT}
 

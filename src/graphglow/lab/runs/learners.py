@@ -21,10 +21,10 @@ from graphglow.lab.paper.cells import split_of
 from graphglow.lab.provenance import provenance
 from graphglow.lab.runs.config import SourceConfig, as_compared
 from graphglow.paper import StructureLearner
+from graphglow.pretrain import pretrain
 from graphglow.pretrained import Learner, load_learner
 from graphglow.settings import PretrainConfig
 from graphglow.storage import atomic_path
-from graphglow.training import pretrain
 
 
 def load_with_split(name: str, data_root: Path | None) -> Data:

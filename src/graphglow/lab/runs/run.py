@@ -14,7 +14,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphglow.competitors import FitResult, fit
+from graphglow.device import reset_peak_memory, resolve_device
 from graphglow.errors import InputError
+from graphglow.gnn import Structure
 from graphglow.graph.perturb import PERTURBATIONS
 from graphglow.lab.paper import EVIDENCE
 from graphglow.lab.paper.cells import Cell
@@ -28,12 +30,11 @@ from graphglow.lab.structure_metrics import (
     heard_over_pivots,
     structure_metrics,
 )
-from graphglow.paper import Structure
 from graphglow.pretrained import Learner, LearnerName
-from graphglow.settings import PaperConfig, RunConfig, TransferConfig
-from graphglow.training import EvidenceResult, TransferResult, transfer_many
-from graphglow.training.device import reset_peak_memory, resolve_device
-from graphglow.training.transfer import StructureObserver, transfer
+from graphglow.settings import RunConfig, TransferConfig
+from graphglow.training.evidence import EvidenceResult
+from graphglow.training.result import TransferResult
+from graphglow.transfer import StructureObserver, transfer
 from graphglow.workers.executor import RunFailed
 
 OF_THE_RESULT = ("test_accuracy", "val_accuracy", "epochs", "train_seconds", "total_seconds",
@@ -163,11 +164,11 @@ def _train(
         return [transfer(data, *pair) for pair in zip(given, own, strict=True)]
     if not learners:
         return fit_many(method, data, [c for c in configs if isinstance(c, RunConfig)])
-    transfers = [config for config in configs if isinstance(config, PaperConfig)]
-    if seen is not None:
-        return [transfer(data, learners[0], transfers[0], observer=seen.observer)]
-    shared = all(learner is learners[0] for learner in learners)
-    return transfer_many(data, learners[0] if shared else learners, transfers)
+    observer = seen.observer if seen is not None else None
+    return [
+        transfer(data, learner, config, observer=observer)
+        for learner, config in zip(learners, configs, strict=True)
+    ]
 
 
 def fit_many(method: str, data: Data, configs: Sequence[RunConfig]) -> list[FitResult]:

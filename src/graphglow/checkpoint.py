@@ -1,0 +1,99 @@
+"""One file from which a stopped training goes on, and ends as if it had not been stopped."""
+
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from graphglow.checks import number
+from graphglow.errors import InputError, warn
+from graphglow.storage import load_tensors, prefixed, save_tensors, within
+from graphglow.version import __version__
+
+KIND = "checkpoint"
+
+
+class Part(Protocol):
+    """Something that changes while a training goes on, and names the tensors that do."""
+
+    def state(self) -> dict[str, Tensor]: ...
+
+    def load_state(self, state: dict[str, Tensor]) -> None: ...
+
+
+class Checkpoint:
+    """The file of one training, written now and then, and whole at all times.
+
+    Given to :func:`graphglow.pretrain` or ``transfer`` under the paper's learner, a training that
+    was stopped goes on from there, on a CPU to the same bits as one that was not. The file of
+    another training (other settings, graphs or versions) is refused. A file that cannot be written
+    is a warning, and the training goes on.
+
+    Args:
+        path: The file.
+        resume: False begins anew, whatever is in the file.
+        every_seconds: Time between two writes: the most work that can be lost.
+    """
+
+    def __init__(
+        self, path: str | Path, *, resume: bool = True, every_seconds: float = 10.0
+    ) -> None:
+        if not number("every_seconds", every_seconds) >= 0:
+            raise InputError(f"every_seconds must be >= 0; got {every_seconds}")
+        self.path, self.resume, self.every_seconds = Path(path).expanduser(), resume, every_seconds
+        self.resumed = False
+        """Whether the training went on from the file."""
+        self.seconds_before = 0.0
+        """Of training, before this process."""
+
+    def begin(self, training: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Start the clock; return the tensors and facts to go on from, if there are any.
+
+        ``training`` is what the result depends on, as JSON can hold it.
+        """
+        versions = {"graphglow": __version__, "torch": str(torch.__version__)}
+        self._training = json.loads(json.dumps(training | versions))
+        self._began = self._last = time.monotonic()
+        if not self.resume or not self.path.exists():
+            return None
+        tensors, meta = load_tensors(self.path, KIND)
+        differing = [n for n, v in self._training.items() if meta["training"].get(n) != v]
+        if differing:
+            raise InputError(
+                f"{self.path} is the checkpoint of another training: {', '.join(differing)} "
+                "differ (remove it, or start without --resume)"
+            )
+        self.resumed, self.seconds_before = True, float(meta["seconds"])
+        return tensors, meta["facts"]
+
+    def offer(self, parts: Mapping[str, Part], facts: dict[str, Any] | None = None) -> None:
+        """Write what changes if it is time to; facts are such as JSON can hold."""
+        now = time.monotonic()
+        if now - self._last < self.every_seconds:
+            return
+        self._last = now
+        tensors: dict[str, Tensor] = {}
+        for name, part in parts.items():
+            tensors |= prefixed(name, part.state())
+        seconds = self.seconds_before + now - self._began
+        meta = {"training": self._training, "facts": facts or {}, "seconds": seconds}
+        try:
+            save_tensors(self.path, KIND, tensors, meta)
+        except (InputError, MemoryError) as error:
+            warn(f"the checkpoint could not be written, the training goes on: {error}")
+
+    def remove(self) -> None:
+        """Remove the file: the result is safe."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+
+
+def restore(parts: Mapping[str, Part], tensors: dict[str, Tensor]) -> None:
+    """Let the parts go on from what they were, in place."""
+    for name, part in parts.items():
+        part.load_state(within(name, tensors))

@@ -1,0 +1,112 @@
+"""Algorithm 1's parts: first embeddings, messages over input graph and latent graph, dropout.
+
+Dropout has an explicit generator: training where a :class:`Dropout` is given, else evaluation.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from graphglow.graph import Graph
+from graphglow.linalg.sparse import SparseMatrix
+from graphglow.settings import Encoder
+
+
+class Structure(Protocol):
+    """Anything that passes messages over a latent graph: v [N, F] -> [N, F]."""
+
+    def propagate(self, v: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True, eq=False)
+class FixedStructure:
+    """A graph that is given, S [N, N], as the evidence learner infers one before any training."""
+
+    matrix: SparseMatrix
+
+    def propagate(self, v: Tensor) -> Tensor:
+        return self.matrix @ v
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Which share of entries training drops, and the generator that draws which."""
+
+    rate: float
+    generator: torch.Generator
+
+    def mask(self, like: Tensor) -> Tensor:
+        """Draw 0 (dropped) or 1 / (1 - rate) for each entry."""
+        keep, mask = 1 - self.rate, torch.empty_like(like)
+        if mask.is_cuda:
+            mask.bernoulli_(keep, generator=self.generator)
+        else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed
+            mask.uniform_(generator=self.generator).add_(keep).floor_()
+        return mask.div_(keep)
+
+
+def drop(x: Tensor, dropout: Dropout | None) -> Tensor:
+    """Drop entries of x."""
+    return x if dropout is None or dropout.rate == 0 else x * dropout.mask(x)
+
+
+def drop_features(x: SparseMatrix | Tensor, dropout: Dropout | None) -> SparseMatrix | Tensor:
+    """Drop entries of the features [N, D]; a sparse matrix stays sparse."""
+    if isinstance(x, SparseMatrix):
+        dropping = dropout is not None and dropout.rate > 0
+        return x.with_values(drop(x.values, dropout)) if dropping else x
+    return drop(x, dropout)
+
+
+class Encoded(NamedTuple):
+    """What one forward pass computes once, whatever the number of refinements.
+
+    Beside z0, the tensors and the graph's operators that a backbone's own ``forward`` asks for:
+    it knows their number and order, nobody else reads them.
+
+    Shapes:
+        z0 [N, D] embeddings for the first structure; cached: the backbone's own;
+        operators [N, N] each
+    """
+
+    z0: Tensor
+    cached: tuple[Tensor, ...]
+    operators: tuple[SparseMatrix, ...] = ()
+
+
+def encode(graph: Graph, weight: Tensor, *, kind: Encoder, dropout: Dropout | None) -> Encoded:
+    """Z^0 = A_norm X W0 (``gcn``) or X W0 (``mlp``); W0 is the first layer's weight, no activation.
+
+    Cached are X W0 and A_norm X W0.
+
+    Shapes:
+        weight [features, D] -> z0 and both cached [N, D]
+    """
+    xw = drop_features(graph.x, dropout) @ weight
+    axw = graph.adj @ xw
+    return Encoded(axw if kind == "gcn" else xw, (xw, axw))
+
+
+@dataclass(frozen=True)
+class MixedPropagation:
+    """lambda * MP_1(v, A) + (1 - lambda) * MP_2(v, A_hat): Eq. 12 before weights and activation.
+
+    Algorithm 1 multiplies by W after propagating; both propagations are linear, so backbones
+    here multiply first, where the result is narrower. ``input_weight`` is lambda.
+    """
+
+    adj: SparseMatrix
+    latent: Structure | None
+    input_weight: float
+
+    def __call__(self, v: Tensor, *, input_part: Tensor | None = None) -> Tensor:
+        """Propagate v [N, F]; pass ``input_part = A_norm v`` where it is already known."""
+        if self.latent is None or self.input_weight == 1:
+            return self.adj @ v if input_part is None else input_part
+        through_latent = self.latent.propagate(v)
+        if self.input_weight == 0:
+            return through_latent
+        through_input = self.adj @ v if input_part is None else input_part
+        return torch.lerp(through_latent, through_input, self.input_weight)

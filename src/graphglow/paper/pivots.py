@@ -1,0 +1,195 @@
+"""Messages from nodes to pivots and back over the latent graph (Eq. 11)::
+
+    Gamma = delta(mean_h phi(q_h k_h^T))
+    out   = RowNorm(Gamma) RowNorm(Gamma^T) v
+
+Every similarity has that form:
+
+========= ======== ====================================================================
+name      phi      factors (per head)
+========= ======== ====================================================================
+cosine    identity unit vectors; the mean over heads folds into one inner product
+dot       identity scaled vectors; likewise
+rbf       exp      [a, -|a|^2/2, 1] and [b, 1, -|b|^2/2]: exp(-|a - b|^2 / 2)
+attention sigmoid  projected queries and keys
+========= ======== ====================================================================
+
+Gamma [N, P] is in memory while it is small. Beyond :data:`LARGEST_GAMMA` it is formed in blocks of
+nodes, anew in the backward pass. Where nothing is cut (delta ``affine``) it is never formed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from graphglow.gnn import Structure
+
+Kernel = Literal["identity", "exp", "sigmoid"]
+
+EPS = 1e-12
+"""Row and column sums are kept above this, so that an empty row gives zero and never NaN."""
+LARGEST_GAMMA = 64_000_000
+"""Entries of the largest Gamma that is kept in memory, over all heads (256 MB in float32)."""
+BLOCK_ELEMENTS = 4_000_000
+"""Entries of one block of Gamma, over all heads (16 MB in float32)."""
+
+
+def similarity(
+    q: Tensor,
+    k: Tensor,
+    *,
+    threshold: float | None = 0.0,
+    kernel: Kernel = "identity",
+    heads: int = 1,
+) -> Tensor:
+    """Return Gamma = delta(mean_h phi(q_h k_h^T)) (Eq. 9) of a block of nodes.
+
+    Args:
+        q: Node factors [N, W].
+        k: Pivot factors [P, W].
+        threshold: delta: values at or below it become zero. None cuts nothing.
+        kernel: phi.
+        heads: H; with ``identity`` the heads are already folded into the factors' width.
+    """
+    if kernel == "identity":
+        gamma = q @ k.T
+    else:
+        q, k = (t.view(len(t), heads, -1).transpose(0, 1) for t in (q, k))
+        score = q @ k.mT  # [H, N, P]
+        gamma = (score.exp() if kernel == "exp" else score.sigmoid()).mean(0)
+    return gamma if threshold is None else torch.where(gamma > threshold, gamma, 0.0)
+
+
+def propagate_over(gamma: Tensor, v: Tensor) -> Tensor:
+    """RowNorm(Gamma) RowNorm(Gamma^T) v: [N, P], [N, F] -> [N, F]."""
+    to_pivots = gamma.T @ v / gamma.sum(0).clamp_min(EPS)[:, None]  # [P, F]  C^(l+1/2)
+    return gamma @ to_pivots / gamma.sum(1).clamp_min(EPS)[:, None]  # [N, F]  C^(l+1)
+
+
+def propagate_uncut(v: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    """The same for Gamma = Q K^T, by associativity: O(N W F), whatever the number of pivots."""
+    column_sum = k @ q.sum(0)[:, None]  # [P, 1]
+    to_pivots = k @ (q.T @ v) / column_sum.clamp_min(EPS)  # [P, F]
+    row_sum = q @ k.sum(0)[:, None]  # [N, 1]
+    return q @ (k.T @ to_pivots) / row_sum.clamp_min(EPS)  # [N, F]
+
+
+def row_blocks(n: int, rows: int) -> Iterator[slice]:
+    """Slices of at most ``rows`` that cover range(n)."""
+    return (slice(start, min(start + rows, n)) for start in range(0, n, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class PivotStructure:
+    """The node-pivot graph Gamma in factored form (Eq. 9).
+
+    Shapes:
+        q [N, W], k [P, W]
+    """
+
+    q: Tensor
+    k: Tensor
+    threshold: float | None = 0.0
+    kernel: Kernel = "identity"
+    heads: int = 1
+
+    def propagate(self, v: Tensor) -> Tensor:
+        """Pass messages v [N, F]; a node with no pivot above the threshold receives zero."""
+        if self.threshold is None and self.kernel == "identity":
+            return propagate_uncut(v, self.q, self.k)
+        if len(self.q) * self._row_elements <= LARGEST_GAMMA:
+            return propagate_over(self._gamma, v)
+        return self.propagate_in_blocks(v, max(1, BLOCK_ELEMENTS // self._row_elements))
+
+    def propagate_in_blocks(self, v: Tensor, rows: int) -> Tensor:
+        """Eq. 11 with a block [rows, P] of Gamma in memory, which the backward pass makes anew."""
+        blocks = list(row_blocks(len(v), rows))
+
+        def to_pivots(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+            gamma = self._similarity(q, k)
+            return gamma.T @ v, gamma.sum(0)
+
+        def to_nodes(q: Tensor, k: Tensor, to_pivots: Tensor) -> Tensor:
+            gamma = self._similarity(q, k)
+            return gamma @ to_pivots / gamma.sum(1).clamp_min(EPS)[:, None]
+
+        total, column_sum = v.new_zeros(len(self.k), v.shape[1]), v.new_zeros(len(self.k))
+        for b in blocks:
+            part, sums = checkpoint(
+                to_pivots, self.q[b], self.k, v[b], use_reentrant=False, preserve_rng_state=False
+            )
+            total, column_sum = total + part, column_sum + sums
+        at_pivots = total / column_sum.clamp_min(EPS)[:, None]  # [P, F]
+        out = [
+            checkpoint(
+                to_nodes,
+                self.q[b],
+                self.k,
+                at_pivots,
+                use_reentrant=False,
+                preserve_rng_state=False,
+            )
+            for b in blocks
+        ]
+        return torch.cat(out)
+
+    def gamma(self, rows: slice | None = None) -> Tensor:
+        """Gamma [N, P], or a block of its rows."""
+        return self._similarity(self.q if rows is None else self.q[rows], self.k)
+
+    @cached_property
+    def _gamma(self) -> Tensor:
+        """Gamma, made once: all layers of a GNN pass messages over the same one."""
+        return self.gamma()
+
+    @property
+    def _row_elements(self) -> int:
+        return len(self.k) * (1 if self.kernel == "identity" else self.heads)
+
+    def _similarity(self, q: Tensor, k: Tensor) -> Tensor:
+        return similarity(q, k, threshold=self.threshold, kernel=self.kernel, heads=self.heads)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class KNNStructure(PivotStructure):
+    """Gamma with the ``neighbours`` largest entries of each row, and zeros elsewhere.
+
+    Which are kept is a choice, through which no gradient goes. Of equal similarities
+    :func:`torch.topk` picks, the same ones every time.
+    """
+
+    neighbours: int
+
+    def _similarity(self, q: Tensor, k: Tensor) -> Tensor:
+        whole = super()._similarity(q, k)
+        count = min(self.neighbours, whole.shape[1])
+        largest = whole.detach().topk(count, dim=1, sorted=False).indices
+        kept = torch.zeros_like(whole, dtype=torch.bool).scatter(1, largest, True)
+        return torch.where(kept, whole, 0.0)
+
+
+@dataclass(frozen=True)
+class SampledStructure:
+    """A drawn node-pivot graph B [N, P]."""
+
+    b: Tensor
+
+    def propagate(self, v: Tensor) -> Tensor:
+        return propagate_over(self.b, v)
+
+
+@dataclass(frozen=True)
+class BlendedStructure:
+    """Structure momentum: the current structure with weight eta, the first one with 1 - eta."""
+
+    current: Structure
+    first: Structure
+    eta: float
+
+    def propagate(self, v: Tensor) -> Tensor:
+        return self.eta * self.current.propagate(v) + (1 - self.eta) * self.first.propagate(v)
