@@ -46,7 +46,6 @@ from graphglow.auditing.episodes import Damaged, damaged
 from graphglow.auditing.pair_inputs import ground_of
 from graphglow.auditing.pretraining import (
     RANDOM,
-    AuditPretrainConfig,
     Lesson,
     fit_auditor,
     hard_pairs,
@@ -65,6 +64,7 @@ from graphglow.lab.open_world.targets import FOLDS
 from graphglow.lab.open_world.targets import family_of as family
 from graphglow.lab.provenance import provenance
 from graphglow.refine import refine
+from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import append_line
 
 CONDITIONS: dict[str, tuple[str, float, float, float]] = {

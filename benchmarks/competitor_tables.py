@@ -1,9 +1,6 @@
-"""Write the tables of docs/competitors.md from METHODS and the rows of results/competitors.jsonl.
+"""Write the tables of docs/competitors.md from METHODS and results/competitors.jsonl.
 
-    python benchmarks/competitor_tables.py            rewrite what stands between the markers
-    python benchmarks/competitor_tables.py --check    exit with 1 if that would change the page
-
-Of several rows of one run the newest counts.
+python benchmarks/competitor_tables.py [--check]
 """
 
 import statistics
@@ -11,11 +8,11 @@ import sys
 from pathlib import Path
 
 from graphglow.competitors import METHODS
-from graphglow.lab.paper import BOTH_TABLES, GRAPHS
-from graphglow.lab.runs.rows import ResultRow, read_rows
-from marked_page import markdown, write_page
+from graphglow.lab.paper_tables import BOTH_TABLES, CITATION
+from graphglow.lab.rows import Row, read_rows
+from graphglow.lab.tables import markdown
+from marked_page import write_page
 
-CITATION = ("cora", "citeseer", "pubmed")
 SOCIAL = ("amherst41", "johnshopkins55", "reed98", "cornell5")
 OWN_FIGURES = {  # test accuracy in %: of the method's own paper, and for link what we set out for
     "lds": {"cora": 84.1, "citeseer": 75.0},
@@ -32,93 +29,57 @@ FAMILIES = {
 }
 
 
-def newest(path: Path) -> list[ResultRow]:
-    """The newest row of each run."""
-    rows = read_rows(path).rows if path.exists() else []
-    rows.sort(key=lambda row: str(row.provenance["date"]))
-    return list({row.slot: row for row in rows}.values())
+def newest(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
+    """By line (the method, and an unusual backbone) and target, the newest row of each seed."""
+    rows = sorted(rows, key=lambda row: str(row["provenance"]["date"]))
+    found: dict[tuple[str, str], dict[int, Row]] = {}
+    for row in rows:
+        line = row["cell"].rpartition("/")[0]
+        found.setdefault((line, row["target"]), {})[row["seed"]] = row
+    order = list(METHODS)
+    keys = sorted(found, key=lambda key: (order.index(key[0].split()[0]), key[0]))
+    return {key: list(found[key].values()) for key in keys}
 
 
-def series(row: ResultRow) -> str:
-    """The method, and the backbone where it is not the usual one."""
-    return row.cell.rpartition("/")[0]
-
-
-def methods_table() -> str:
-    lines = [[f"`{n}`", FAMILIES[m.family], m.summary] for n, m in METHODS.items()]
-    return markdown(["name", "kind", "what it is"], lines)
-
-
-def score(rows: list[ResultRow]) -> str:
-    test = [100 * (row.test_accuracy or 0.0) for row in rows]
-    spread = f" +- {statistics.stdev(test):.1f}" if len(test) > 1 else ""
-    return f"{statistics.mean(test):.1f}{spread} ({len(test)})"
-
-
-def published(name: str) -> dict[str, float]:
-    """By target: the row of GraphGLOW's Table 1, or the method's own paper's."""
-    if name in BOTH_TABLES:
-        return dict(zip(GRAPHS, BOTH_TABLES[name].means, strict=True))
-    return OWN_FIGURES.get(name, {})
-
-
-def judged(name: str, target: str, rows: list[ResultRow]) -> str:
+def judged(line: str, target: str, rows: list[Row]) -> str:
     """The score, and beside it the published figure and whether it is reached."""
-    figure = published(name).get(target)
+    test = [100 * row["test_accuracy"] for row in rows]
+    spread = f" +- {statistics.stdev(test):.1f}" if len(test) > 1 else ""
+    score = f"{statistics.mean(test):.1f}{spread} ({len(test)})"
+    printed = {name: 100 * cell.mean for name, cell in BOTH_TABLES.get(line, {}).items()}
+    figure = (printed or OWN_FIGURES.get(line, {})).get(target)
     if figure is None:
-        return score(rows)
-    mean = statistics.mean(100 * (row.test_accuracy or 0.0) for row in rows)
-    met = mean >= figure - ALLOWED.get(name, 1.0)
-    return (
-        f"{score(rows)}, {'bar' if name == 'link' else 'paper'} {figure}{'' if met else ' **no**'}"
-    )
-
-
-def accuracy_table(rows: list[ResultRow], targets: tuple[str, ...]) -> str:
-    mine = [row for row in rows if row.target in targets]
-    lines = []
-    for name in dict.fromkeys(series(row) for row in ordered(mine)):
-        cells = []
-        for target in targets:
-            runs = [r for r in mine if r.target == target and series(r) == name]
-            cells.append(judged(name, target, runs) if runs else "")
-        lines.append([name, *cells])
-    return markdown(["method", *targets], lines)
-
-
-def cost_table(rows: list[ResultRow]) -> str:
-    lines = []
-    for name in dict.fromkeys(series(row) for row in ordered(rows)):
-        for target in (*CITATION, *SOCIAL):
-            runs = [r for r in rows if r.target == target and series(r) == name]
-            if runs:
-                seconds = statistics.mean(r.train_seconds or 0.0 for r in runs)
-                peak = max(r.peak_memory_bytes or 0 for r in runs) / 1e6
-                epochs = statistics.mean(r.epochs or 0 for r in runs)
-                made = runs[0].provenance
-                where = made["machine"]["gpu"] if runs[0].device == "cuda" else "CPU"
-                figures = [f"{epochs:.0f}", f"{seconds:.1f}", f"{peak:,.0f}"]
-                origin = [str(where), str(runs[0].processes), str(made["commit"])]
-                lines.append([name, target, *figures, *origin])
-    titles = ["method", "target", "epochs", "seconds", "peak MB", "on", "processes", "commit"]
-    return markdown(titles, lines)
-
-
-def ordered(rows: list[ResultRow]) -> list[ResultRow]:
-    """In the order of METHODS."""
-    places = {name: place for place, name in enumerate(METHODS)}
-    return sorted(rows, key=lambda row: (places[row.method], series(row)))
+        return score
+    met = statistics.mean(test) >= figure - ALLOWED.get(line, 1.0)
+    return f"{score}, {'bar' if line == 'link' else 'paper'} {figure:.1f}{'' if met else ' **no**'}"
 
 
 def tables(results: Path) -> dict[str, str]:
-    rows = newest(results / "competitors.jsonl")
-    return {
-        "methods": methods_table(),
-        "citation": accuracy_table(rows, CITATION),
-        "social": accuracy_table(rows, SOCIAL),
-        "cost": cost_table(rows),
-    }
+    """Every block of the page, by name."""
+    found = newest(read_rows(results / "competitors.jsonl"))
+    methods = [[f"`{n}`", FAMILIES[m.family], m.summary] for n, m in METHODS.items()]
+    made = {"methods": markdown(["name", "kind", "what it is"], methods)}
+    for name, targets in (("citation", CITATION), ("social", SOCIAL)):
+        lines = [
+            [
+                line,
+                *(judged(line, t, found[line, t]) if (line, t) in found else "" for t in targets),
+            ]
+            for line in dict.fromkeys(line for line, target in found if target in targets)
+        ]
+        made[name] = markdown(["method", *targets], lines)
+    costs = []
+    for (line, target), rows in found.items():
+        origin, gpu = rows[0]["provenance"], rows[0]["device"] == "cuda"
+        costs.append([
+            line, target, f"{statistics.mean(row['epochs'] for row in rows):.0f}",
+            f"{statistics.mean(row['train_seconds'] for row in rows):.1f}",
+            f"{max(row['peak_memory_bytes'] for row in rows) / 1e6:,.0f}",
+            str(origin["machine"]["gpu"]) if gpu else "CPU", str(origin["commit"]),
+        ])  # fmt: skip
+    titles = ["method", "target", "epochs", "seconds", "peak MB", "on", "commit"]
+    return made | {"cost": markdown(titles, costs)}
 
 
 if __name__ == "__main__":
-    sys.exit(write_page("competitors.md", tables))
+    sys.exit(write_page("docs/competitors.md", tables))

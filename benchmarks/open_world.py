@@ -1,22 +1,18 @@
-r"""The open-world suite on a machine without the command line's dependencies; how it was set up.
+"""How the open-world suite was set up, and its page.
 
-    python benchmarks/open_world.py --seconds 560 --small-workers 5 --workers 7 \
-        --large-workers 4
     python benchmarks/open_world.py --choose             one setting per method, over open graphs
-    python benchmarks/open_world.py --docs [--check]     tables and pictures of docs/open_world.md
+    python benchmarks/open_world.py [--check]            the tables of docs/open_world.md
 
-The first makes the same rows as ``graphglow reproduce open-world``. Learners of held-out families
-are made before it, by ``python benchmarks/predictor.py --train open_world_learners``.
+``graphglow reproduce open-world`` makes the rows; learners of held-out families are made before
+it, by ``python benchmarks/predictor.py --train FOLDER``.
 """
 
 import argparse
 import json
 import sys
-import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 from pathlib import Path
 from statistics import mean
 
@@ -26,12 +22,13 @@ from graphglow import PaperConfig, fit, transfer
 from graphglow.competitors import METHODS
 from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.methods import EPOCHS, HIDDEN, NAMES, PAPER_LEARNER, PATIENCE
-from graphglow.lab.open_world.standings import Found
-from graphglow.lab.open_world.suite import SuiteConfig, run_suite
+from graphglow.lab.open_world.standings import standings_table
 from graphglow.lab.open_world.targets import draw, find_targets
-from graphglow.lab.runs.reproduce import found_rows
+from graphglow.lab.rows import rows_in
+from graphglow.lab.tables import markdown
 from graphglow.storage import append_line
-from marked_page import NO_ROWS, ROOT, markdown, rewrite
+from marked_page import RESULTS, ROOT, rewrite
+from measuring import Row, read_rows
 
 CHOSEN_ON = (
     "airports-brazil", "webkb-washington", "airports-europe", "facebook-caltech36-dorm",
@@ -57,54 +54,30 @@ TRIED = dict.fromkeys(("gcn", "mlp", "linkx", "gpr", "h2gcn"), RATES) | {"paper"
 SHORT = {"learning_rate": "step", "weight_decay": "decay", "input_weight": "lambda"}
 
 
-def trials(root: Path, device: str, done: set[tuple]) -> Iterator[dict]:
+def trials(root: Path, device: str, done: set[str]) -> Iterator[Row]:
     """Every setting of every method on every graph, under both conditions, as far as missing."""
     known = {target.name: target for target in find_targets(root)}
     shared = {"epochs": EPOCHS, "patience": PATIENCE, "seed": 0, "device": device}
     for target in map(known.__getitem__, CHOSEN_ON):
         for condition in CHOSEN_UNDER:
             data = draw(target, condition, 0, root)
-            if data is None:
-                continue
-            for method, tried in TRIED.items():
-                where = (method, target.name, condition)
-                settings = [one for one in tried if (*where, json.dumps(one)) not in done]
-                if not settings:
+            cases = [(method, given) for method, tried in TRIED.items() for given in tried]
+            for method, given in cases if data is not None else []:
+                facts = {"method": method, "target": target.name, "family": target.family,
+                         "condition": condition, "settings": given}  # fmt: skip
+                if json.dumps(facts) in done:
                     continue
-                began = time.perf_counter()
                 if method == "paper":
-                    configs = [
-                        PaperConfig(**shared, **PAPER_LEARNER, **given) for given in settings
-                    ]
-                    results = [transfer(data, "paper", config) for config in configs]
+                    result = transfer(
+                        data, "paper", PaperConfig(**shared, **PAPER_LEARNER, **given)
+                    )
                 else:
-                    kind = METHODS[method].config
-                    configs = [kind(**shared, hidden=HIDDEN, **given) for given in settings]
-                    results = [fit(method, data, config) for config in configs]
-                seconds = round(time.perf_counter() - began, 2)
-                for given, result in zip(settings, results, strict=True):
-                    yield {
-                        "method": method, "target": target.name, "family": target.family,
-                        "condition": condition, "settings": given,
-                        "val_accuracy": round(result.val_accuracy, 4), "seconds_of_all": seconds,
-                    }  # fmt: skip
+                    config = METHODS[method].config(**shared, hidden=HIDDEN, **given)
+                    result = fit(method, data, config)
+                yield facts | {"val_accuracy": round(result.val_accuracy, 4)}
 
 
-def read(path: Path) -> list[dict]:
-    return [*map(json.loads, path.read_text().splitlines())] if path.exists() else []
-
-
-def choose(args: argparse.Namespace) -> None:
-    """Append a row for each trial that is missing."""
-    done = {
-        (row["method"], row["target"], row["condition"], json.dumps(row["settings"]))
-        for row in read(args.settings)
-    }
-    for row in trials(data_folder(args.data_root), args.device, done):
-        append_line(args.settings, json.dumps(row))
-
-
-def settings_table(rows: list[dict]) -> str:
+def settings_table(rows: list[Row]) -> str:
     """Mean validation accuracy of each setting over families; the best of a method is bold.
 
     Over the cells that all settings of a method have.
@@ -128,52 +101,30 @@ def settings_table(rows: list[dict]) -> str:
     return markdown(("method", "cells", "validation accuracy by setting"), lines)
 
 
-def write_docs(args: argparse.Namespace) -> int:
-    """The tables and pictures of docs/open_world.md; 1 if the tables were stale."""
-    from graphglow.report import open_world as shown
-
-    found = Found([row for file in found_rows(args.out) for row in file.rows])
-    made = {
-        "suite": f"{shown.markdown(found)}\n" if found.rows else NO_ROWS,
-        "settings": settings_table(read(args.settings)),
-    }
-    if not args.check:
-        shown.write_pictures(found, ROOT / "docs" / "pictures")
-    return rewrite(ROOT / "docs" / "open_world.md", made, check=args.check)
+def tables(results: Path) -> dict[str, str]:
+    """Every block of the page, by name."""
+    rows = rows_in(results / "open_world.jsonl", ["open-world"])
+    chosen = read_rows(results / "open_world_settings.jsonl")
+    return {"suite": standings_table(rows), "settings": settings_table(chosen)}
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Choose settings, or run the suite."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--choose", action="store_true")
-    parser.add_argument("--docs", action="store_true")
-    parser.add_argument("--check", action="store_true", help="with --docs: change nothing")
-    parser.add_argument("--settings", type=Path, default=ROOT / "results/open_world_settings.jsonl")
-    parser.add_argument("--out", type=Path, default=ROOT / "results/open_world.jsonl")
-    parser.add_argument("--learners", type=Path, default=Path("open_world_learners"))
+    parser.add_argument("--check", action="store_true", help="change nothing; 1 if it is stale")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--data-root", type=Path)
-    for name in ("targets", "conditions", "methods"):
-        parser.add_argument(f"--{name}", nargs="+", default=[])
-    for one in fields(SuiteConfig):
-        kind = {"seconds": float, "device": str}.get(one.name, int)
-        parser.add_argument(f"--{one.name.replace('_', '-')}", type=kind, default=one.default)
+    parser.add_argument("--device", default="auto")
     args = parser.parse_args(words)
+    if not args.choose:
+        return rewrite(ROOT / "docs/open_world.md", tables(args.results), check=args.check)
     warnings.simplefilter("ignore")
-    if args.docs:
-        return write_docs(args)
-    if args.choose:
-        torch.set_num_threads(1)
-        choose(args)
-        return 0
-    given = {one.name: getattr(args, one.name) for one in fields(SuiteConfig)}
-    also = ("learners", "data_root", "targets", "conditions", "methods")
-    outcome = run_suite(
-        args.out,
-        SuiteConfig(**given),
-        **{name: getattr(args, name) for name in also},
-        told=lambda said, done, total: print(f"{done}/{total} {said}", flush=True),
-    )
-    print(outcome, flush=True)
+    torch.set_num_threads(1)
+    path = args.results / "open_world_settings.jsonl"
+    asked = ("method", "target", "family", "condition", "settings")
+    done = {json.dumps({name: row[name] for name in asked}) for row in read_rows(path)}
+    for row in trials(data_folder(args.data_root), args.device, done):
+        append_line(path, json.dumps(row))
     return 0
 
 

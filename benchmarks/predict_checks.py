@@ -12,7 +12,6 @@ exam        the paper's seven graphs and attacked Cora, training labels only
 seeds       the share of predicted classes and of refined edges that another seed changes
 loo         leave-one-out accuracy against test accuracy, calibration, coverage of 90 % sets
 speed       seconds on Cora beside a GCN's, or on a random graph of so many nodes
-suite       what rows of the open-world suite say of the same: leads, and the worst cell
 =========== ========================================================================
 
 Rows go to ``results/predict_checks.jsonl``. An open graph gets the learner that has seen none of
@@ -26,7 +25,7 @@ import statistics
 import time
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,17 +45,14 @@ from graphglow.graph.perturb import add_edges
 from graphglow.lab.open_world.methods import (
     HIDDEN,
     accuracy,
-    channel_mixtures,
     predict_pool,
     refine_pool,
-    run_methods,
+    run_method,
     settings_of,
     untrained_like,
 )
-from graphglow.lab.open_world.standings import LABELS, Found
 from graphglow.lab.open_world.targets import Target, attacked_files, draw, find_targets
 from graphglow.lab.provenance import provenance
-from graphglow.lab.runs.reproduce import found_rows
 from graphglow.pretrained import UNIVERSAL, evidence_learner
 from graphglow.refine import chosen
 from graphglow.storage import append_line
@@ -74,7 +70,6 @@ SEED_TARGETS = (
     "facebook-caltech36-year",
 )  # fmt: skip
 LOO_CONDITIONS = ("as it is", "20 labels per class", "5 labels per class", "false edges 1x")
-FEW = ("1 label per class", "3 labels per class", "5 labels per class")
 COVERAGE = 0.9
 LABELLED, NODES = 30, 500
 LABEL_SPREAD, STEPS = 0.9, 50
@@ -90,7 +85,6 @@ class Asked:
     targets: Sequence[str]
     learners: str | None
     nodes: int | None
-    suite: Path = Path("results/open_world.jsonl")
 
     def draws(self, usual: int) -> range:
         return range(self.seeds or usual)
@@ -122,7 +116,7 @@ def communities(asked: Asked) -> Iterator[Row]:
     for kind, make in {"planted partition": planted_partition, "LFR, mixing .3": lfr}.items():
         for seed in asked.draws(3):
             data = make(seed)
-            lines = mixtures(data, asked.learner(), seed, asked.device)
+            lines = predictions(data, asked.learner(), seed, asked.device)
             lines |= {
                 "spectral + logistic regression": spectral(data),
                 "Louvain + vote": louvain(data, seed),
@@ -173,15 +167,11 @@ def with_labels(graph: Any, y: Tensor, seed: int) -> Data:
     )  # fmt: skip
 
 
-def mixtures(data: Data, learner: EvidenceLearner, seed: int, device: str) -> dict[str, Tensor]:
-    """Classes [N] by ``predict``, its vote and the untrained control, from training labels."""
-    known = data.train_mask
-    found = predict_pool(data, learner, known=known, seed=seed, device=device)
-    control = untrained_like(learner, seed)
-    found["untrained"] = predict_pool(data, control, known=known, seed=seed, device=device)[
-        "predict"
-    ]
-    return {name: found[name].argmax(1) for name in ("predict", "vote", "untrained")}
+def predictions(data: Data, learner: EvidenceLearner, seed: int, device: str) -> dict[str, Tensor]:
+    """Classes [N] by ``predict`` and its untrained control, from training labels."""
+    given = {"known": data.train_mask, "seed": seed, "device": device}
+    frozen = {"predict": learner, "untrained": untrained_like(learner, seed)}
+    return {name: predict_pool(data, one, **given).argmax(1) for name, one in frozen.items()}
 
 
 def adjacency(data: Data) -> Any:
@@ -240,12 +230,12 @@ def fraud(asked: Asked) -> Iterator[Row]:
     """Area under the curve and average precision, on nodes without a label."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
-    methods = ("predict", "vote", "untrained", "transfer", "gcn", "bag-gcn", "bag-gpr")
+    methods = ("predict", "untrained", "transfer", "gcn", "bag-gcn", "bag-gpr")
     for seed in asked.draws(4):
         data = fraud_graph(seed)
         scores = {
-            entry.method: entry.scores
-            for entry in run_methods(data, methods, seed=seed, device=asked.device)
+            method: run_method(method, data, seed=seed, device=asked.device).scores
+            for method in methods
         }
         pool = data.train_mask | data.val_mask
         scores["label propagation"] = label_propagation(data, pool)
@@ -306,12 +296,11 @@ def graphany(asked: Asked) -> Iterator[Row]:
             began = time.perf_counter()
             found = predict_pool(one, learner, known=one.train_mask, seed=seed, device=asked.device)
             seconds = time.perf_counter() - began
-            for method in ("predict", "vote"):
-                yield {
-                    "target": target.name, "seed": seed, "method": method, "seconds": seconds,
-                    "accuracy": accuracy(found[method], one, one.test_mask),
-                    "node4all": frozen, "best_tuned": tuned,
-                }  # fmt: skip
+            yield {
+                "target": target.name, "seed": seed, "method": "predict", "seconds": seconds,
+                "accuracy": accuracy(found, one, one.test_mask),
+                "node4all": frozen, "best_tuned": tuned,
+            }  # fmt: skip
 
 
 def graphany_split(data: Data, seed: int) -> Data:
@@ -341,7 +330,7 @@ def exam(asked: Asked) -> Iterator[Row]:
             continue
         for seed in asked.draws(1):
             data = target.load(asked.root, seed)
-            lines = mixtures(data, asked.learner(), seed, asked.device)
+            lines = predictions(data, asked.learner(), seed, asked.device)
             for method, classes in lines.items():
                 right = (classes == data.y)[data.test_mask].double().mean()
                 yield {
@@ -384,15 +373,15 @@ def loo(asked: Asked) -> Iterator[Row]:
                 data = draw(target, condition, seed, asked.root)
                 if data is None:
                     continue
-                (entry,) = run_methods(
-                    data, ["predict"], seed=seed, device=asked.device, learner=asked.learner(target)
-                )
+                given = {"seed": seed, "device": asked.device, "learner": asked.learner(target)}
+                entry = run_method("predict", data, **given)
                 test = accuracy(entry.scores, data, data.test_mask)
                 enough = entry.metrics["labels"] >= 20 * entry.metrics["classes"]
-                off = abs(test - entry.metrics["loo_accuracy"])
+                off = abs(test - entry.estimate)
                 yield {
                     "target": condition, "graph": target.name, "seed": seed, "method": "predict",
-                    "accuracy": test, **entry.metrics, "loo_off": off if enough else None,
+                    "accuracy": test, "loo_accuracy": entry.estimate, **entry.metrics,
+                    "loo_off": off if enough else None,
                     **coverage_of(entry.scores, data), "bins": reliability(entry.scores, data),
                 }  # fmt: skip
 
@@ -433,7 +422,7 @@ def speed(asked: Asked) -> Iterator[Row]:
         graph = random_graph(asked.nodes)
         refine = lambda: learner.refine(graph, device=resolve_device(asked.device))  # noqa: E731
         yield {"target": f"random, {asked.nodes:,} nodes", "seed": 0, "method": "predict"} | timed(
-            lambda: channel_mixtures(refine()), asked.device, 1
+            refine, asked.device, 1
         )
         return
     data = load_graph("cora")
@@ -461,40 +450,9 @@ def timed(step: Callable[[], object], device: str, runs: int) -> Row:
     return {"seconds": statistics.median(spent[1:]), "peak_memory_bytes": peak_memory_bytes(place)}
 
 
-# suite
-
-
-def suite(asked: Asked) -> Iterator[Row]:
-    """How far ``predict`` is ahead of each method in the mean over cells, and where least.
-
-    The worst is among cells with 10 test nodes per class and a majority below 70 %.
-    """
-    found = Found([row for file in found_rows(asked.suite) for row in file.rows])
-    fair = {(row.target, row.series) for row in found.rows if tells_apart(row.metrics)}
-    for name, kept in {"all": None, "1, 3, 5 labels": FEW}.items():
-        cells = [cell for cell in found.scores if kept is None or cell[1] in kept]
-        for method in found.methods:
-            leads = {c: lead for c in cells if (lead := found.lead(c, method)) is not None}
-            among = {cell: lead for cell, lead in leads.items() if cell in fair}
-            if leads and found.ours == "predict" != method:
-                worst = min(among, key=among.__getitem__, default=None)
-                yield {
-                    "target": name, "seed": 0, "method": LABELS[method], "cells": len(leads),
-                    "lead": statistics.mean(leads.values()),
-                    "worst": None if worst is None else among[worst], "worst_cell": worst,
-                }  # fmt: skip
-
-
-def tells_apart(metrics: Mapping[str, Any]) -> bool:
-    """Whether a cell can tell methods apart, by a row of ``predict``."""
-    if "majority" not in metrics:
-        return False
-    return metrics["test_nodes"] >= 10 * metrics["classes"] and metrics["majority"] < 0.7
-
-
 CHECKS = {
     "communities": communities, "fraud": fraud, "graphany": graphany, "exam": exam, "seeds": seeds,
-    "loo": loo, "speed": speed, "suite": suite,
+    "loo": loo, "speed": speed,
 }  # fmt: skip
 NOT_SHOWN = ("seed", "nodes", "labels", "test_nodes", "classes", "majority", "peak_memory_bytes")
 
@@ -528,7 +486,6 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--targets", nargs="+", default=(), help="instead of the usual ones")
     parser.add_argument("--seeds", type=int, help="draws, instead of the usual number")
     parser.add_argument("--nodes", type=int, help="of a random graph, with speed")
-    parser.add_argument("--suite", type=Path, default=Asked.suite, help="rows of the suite")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data-root", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/predict_checks.jsonl"))
@@ -536,7 +493,7 @@ def main(words: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     asked = Asked(
         args.device, data_folder(args.data_root), args.seeds, args.targets, args.learners,
-        args.nodes, args.suite,
+        args.nodes,
     )  # fmt: skip
     origin = provenance()
     for check in args.checks:

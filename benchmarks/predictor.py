@@ -30,7 +30,6 @@ from graphglow.evidence.pretraining import (
     ALL_SOURCES,
     STAGES,
     ClassBatch,
-    EvidencePretrainConfig,
     predict_batch,
     pretrain_folds,
 )
@@ -39,6 +38,7 @@ from graphglow.graph.load import data_folder
 from graphglow.lab.open_world.targets import Target, draw, find_targets
 from graphglow.lab.provenance import provenance
 from graphglow.parallel import map_blocks
+from graphglow.settings import EvidencePretrainConfig
 
 CONDITIONS = (
     "as it is", "1 label per class", "3 labels per class", "5 labels per class",

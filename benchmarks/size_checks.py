@@ -1,24 +1,14 @@
-r"""What the ways of large graphs cost: each against the exact one, on graphs that both can do.
+"""What the ways of large graphs cost: each against the exact one, on graphs that both can do.
 
     python benchmarks/size_checks.py lists link
-    python benchmarks/size_checks.py pairs --device cuda
 
-======= ============================================================================
-lists   the 8 nearest by inverted lists against all of them, view by view (and by faiss, where it
-        is installed), and instant accuracy from 20 labels per class with either
-link    the link channel by conjugate gradients against the exact kernel
-columns what views of fewer columns change, by the share of all squares that is left out: the
-        largest difference of a cosine, and instant accuracy
-pairs   what is asked of pairs of nodes, by one kernel each against the plain form, on a GPU
-======= ============================================================================
-
-Graphs are open ones (``open/*.npz`` of the data root), the paper's, or random. Rows are added to
-``results/size_checks.jsonl``; ``scaling_tables.py`` makes the tables of docs/scaling.md of them.
+lists: the 8 nearest by inverted lists against all of them, view by view, and accuracy from 20
+labels per class with either. link: the link channel by conjugate gradients against the exact
+kernel. Graphs are open ones (``open/*.npz`` of the data root), the paper's, or random. Rows are
+added to ``results/size_checks.jsonl``; ``size_tables.py`` makes the tables of docs/scaling.md.
 """
 
 import argparse
-import importlib.util
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +20,6 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.auditing.pair_inputs import ground_of
 from graphglow.device import resolve_device
 from graphglow.evidence import channels
 from graphglow.evidence.candidates import NEAREST, node_blocks
@@ -40,18 +29,13 @@ from graphglow.lab.open_world.targets import few_labels, find_targets
 from graphglow.linalg import pairs as ops
 from graphglow.linalg.neighbours import Search
 from graphglow.pretrained import evidence_learner
-from graphglow.storage import append_line
-from measuring import Row, median_seconds, random_graph, stamped
+from measuring import Row, write_rows
 
 VIEWS = ("x", "ax", "aax", "link", "answers", "sx", "ssx", "answers again")
 """Rows in which a refinement looks for the nearest, in their order."""
 QUERIES = 4096
 """Rows, drawn at random, whose nearest are compared with the exact ones."""
 LABELS = 20
-PAIRS, SECONDS = 2**20, 0.5
-"""Half of them edges; each way is timed for so long."""
-LIST, PROBES = 128, 16
-"""Of faiss: as many as ours."""
 RANDOM: dict[str, Callable[[torch.Generator], Tensor]] = {
     "noise": lambda g: torch.randn(50_000, 100, generator=g),
     "clusters": lambda g: (
@@ -110,9 +94,6 @@ def searching(limit: int) -> Iterator[list[Tensor]]:
 
 def recalls(names: Sequence[str], views: Iterable[Tensor]) -> Iterator[Row]:
     """Of each view: the share of the nearest that is found, and of the sum of their cosines."""
-    ways = {"lists": by_lists}
-    if importlib.util.find_spec("faiss") is not None:
-        ways["faiss"] = by_faiss
     for view, rows in zip(names, views, strict=True):
         if rows.shape[1] == 0:
             continue
@@ -121,19 +102,17 @@ def recalls(names: Sequence[str], views: Iterable[Tensor]) -> Iterator[Row]:
         similar = rows[drawn] @ rows.T
         similar[torch.arange(len(drawn)), drawn] = -1
         exact = similar.topk(NEAREST, 1)[0]
-        for way, nearest in ways.items():
-            began = time.process_time()
-            found = nearest(rows)[drawn]
-            spent = time.process_time() - began
-            right = (found >= exact[:, -1:] - 1e-5) & (found > 1e-4)
-            yield {
-                "view": view,
-                "way": way,
-                "nodes": len(rows),
-                "recall": float(right.sum() / (exact > 1e-4).sum()),
-                "cosine": float(found.clamp_min(0).sum() / exact.clamp_min(0).sum()),
-                "cpu_seconds": spent,
-            }
+        began = time.process_time()
+        found = by_lists(rows)[drawn]
+        right = (found >= exact[:, -1:] - 1e-5) & (found > 1e-4)
+        yield {
+            "view": view,
+            "way": "lists",
+            "nodes": len(rows),
+            "recall": float(right.sum() / (exact > 1e-4).sum()),
+            "cosine": float(found.clamp_min(0).sum() / exact.clamp_min(0).sum()),
+            "cpu_seconds": time.process_time() - began,
+        }
 
 
 def by_lists(rows: Tensor) -> Tensor:
@@ -147,22 +126,6 @@ def by_lists(rows: Tensor) -> Tensor:
     found = rows.new_full((len(rows), NEAREST), -1.0)
     found[here, rank] = ops.dots(rows, torch.stack([here, there]))
     return found
-
-
-def by_faiss(rows: Tensor) -> Tensor:
-    import faiss
-
-    faiss.omp_set_num_threads(torch.get_num_threads())
-    array = rows.cpu().numpy()
-    flat = faiss.IndexFlatIP(rows.shape[1])
-    count = -(-len(rows) // LIST)
-    index = faiss.IndexIVFFlat(flat, rows.shape[1], count, faiss.METRIC_INNER_PRODUCT)
-    index.train(array)
-    index.add(array)
-    index.nprobe = PROBES
-    found, where = (torch.from_numpy(part) for part in index.search(array, NEAREST + 1))
-    found[where == torch.arange(len(rows))[:, None]] = -1  # itself
-    return found.topk(NEAREST, 1).values.to(rows.device)
 
 
 # link
@@ -183,72 +146,10 @@ def link(name: str, seed: int, device: torch.device) -> Iterator[Row]:
         yield {"solver": solver, **right, "cpu_seconds": spent}
 
 
-# columns
-
-
-def columns(name: str, seed: int, device: torch.device) -> Iterator[Row]:
-    data = graph(name, seed)
-    data = few_labels(data, LABELS, seed) or data
-    whole: dict[str, Tensor] = {}
-    for left in (0.0, 1e-6, 1e-4, 1e-3, 1e-2):
-        began = time.process_time()
-        with mock.patch("graphglow.linalg.rows.LEFT", left or -1.0):  # 0: all columns
-            made = evidence_learner().refine(data, seed=seed, device=device)
-        spent = time.process_time() - began
-        assert made.probabilities is not None
-        views = {view: made.known.views[view] for view in ("x", "link")}
-        whole = whole or views
-        moved = [(rows @ rows.T - whole[view] @ whole[view].T).abs().max()
-                 for view, rows in views.items()]  # fmt: skip
-        kept = {view: rows.shape[1] for view, rows in views.items()}
-        right = {"cosine": float(max(moved)), "accuracy": accuracy(data, made.probabilities)}
-        yield {"left": left, **kept, **right, "cpu_seconds": spent}
-
-
-# pairs
-
-
-def asked(name: str, seed: int, device: torch.device) -> Iterator[Row]:
-    """``name`` is a number of nodes, with 100 features and 10 edges a node."""
-    generator = torch.Generator().manual_seed(seed)
-    problem = known_graph(random_graph(int(name), seed=seed), device)
-    known = ground_of(problem, generator)
-    links, some = known.links, min(PAIRS // 2, len(problem.low))
-    free = torch.randint(len(known.x), (2, PAIRS - some), generator=generator).to(device)
-    several = torch.cat([torch.stack([problem.low, problem.high])[:, :some].long(), free], 1)
-    several = several[:, several[0].argsort(stable=True)]
-    edge = ops.is_edge(links, several).float()
-    hops = known.x, known.ax, known.around, known.degree
-    total = torch.full_like(edge, max(1, len(links.col)))
-    common_weights = problem.common_neighbour_weights
-    steps: dict[str, Callable[[], Tensor]] = {
-        "products of rows": lambda: ops.dots(known.x, several),
-        "edges": lambda: ops.is_edge(links, several),
-        "neighbours in common": lambda: ops.common(links, common_weights, several),
-        "edges between neighbours": lambda: ops.between(links, known.chosen, several, total),
-        "cosines of hops": lambda: ops.hop_cosines(*hops, several, edge),
-    }
-    for what, step in steps.items():
-        fused, seconds = step(), median_seconds(step, SECONDS)
-        with mock.patch.object(ops, "kernels_for", return_value=None):
-            plain, slow = step(), median_seconds(step, SECONDS)
-        apart = float((fused.double() - plain.double()).abs().max())
-        size = {"nodes": int(name), "pairs": PAIRS, "what": what}
-        yield size | {"plain_seconds": slow, "fused_seconds": seconds, "apart": apart}
-
-
-COLLEGES = ("facebook-rice31-year", "facebook-swarthmore42-year")
 PARTS = {
     "lists": (lists, ("dblp", "facebook-pages", *RANDOM)),
-    "link": (link, ("acm", "uai2010", "flickr", COLLEGES[0], "amazon-computers", "cornell5")),
-    "columns": (
-        columns,
-        ("airports-brazil", "airports-europe", "webkb-washington", "german-credit", "acm",
-         "uai2010", "squirrel-filtered", "facebook-caltech36-year", "facebook-haverford76-dorm",
-         "facebook-swarthmore42-gender", COLLEGES[0]),
-    ),
-    "pairs": (asked, ("1000000",)),
-}  # fmt: skip
+    "link": (link, ("acm", "uai2010", "flickr", "facebook-rice31-year", "amazon-computers")),
+}
 
 
 def main() -> None:
@@ -268,9 +169,7 @@ def main() -> None:
             for name in args.targets or usual:
                 found = ({"part": part, "target": name, "seed": seed} | row
                          for row in check(name, seed, device))  # fmt: skip
-                for row in stamped("size_checks", device, found):
-                    append_line(args.out, json.dumps(row))
-                    print({k: v for k, v in row.items() if k != "provenance"}, flush=True)
+                write_rows(args.out, "size_checks", device, found)
 
 
 if __name__ == "__main__":

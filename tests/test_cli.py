@@ -1,46 +1,31 @@
 """The command line, through its one entry point: help, success, refusals, files, endings."""
 
-import errno
-import io
 import os
-import signal
 import subprocess
 import sys
-import warnings
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import graphglow
-from command_line import SPLIT_SAID, Outcome, ring_arrays
-from graphglow import cli, settings, training
-from graphglow.cli import main
-from graphglow.commands import COMMANDS, terminal
-from graphglow.commands.flags import GraphFlags, ManyGraphFlags
-from graphglow.commands.options import table
-from graphglow.errors import InputError, InputWarning
+from command_line import Outcome, ring_arrays
+from graphglow.cli import COMMANDS, main
+from graphglow.commands import output, progress
 from graphglow.graph.write import WRITERS
-from graphglow.storage import claimed
 
 SHORT = ["--epochs", "2", "--device", "cpu"]
 FAST = [*SHORT, "--num-pivots", "8", "--refinements", "2"]
-UNTRAINED = ["transfer", "--learner", "untrained"]
-FIT = ["fit", "--method", "mlp", "--target", "wine", "--device", "cpu", "--epochs"]
-
-
-def transfer_words(home, *more):
-    return ["transfer", "--learner", home / "learner.st", "--target", home / "g.npz", *FAST, *more]
-
-
-def refine_words(home, *more):
-    return ["refine", *transfer_words(home, *more)[1:]]
+UNTRAINED = ["transfer", "--learner", "untrained", "--no-controls"]
+FIT = ["fit", "--method", "mlp", "--device", "cpu", "--epochs", "1", "--target"]
+TINY = ["--max-nodes", "300", "--steps", "3"]
 
 
 def process(*words, **environment):
-    """A run in a process of its own."""
+    """Run a command in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "graphglow", *map(str, words)],
         capture_output=True,
@@ -54,200 +39,190 @@ def process(*words, **environment):
 # Help
 
 
-@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
-def test_help_names_every_command_with_an_example(run, argv):
-    outcome = run(*argv)
-    assert (outcome.status, outcome.err) == (0, "")
-    for name, what in COMMANDS.items():
-        assert f"  {name} " in outcome.out
-        assert what in " ".join(outcome.out.split())
-    assert "graphglow transfer --target" in outcome.out
+def test_help_and_typos_do_not_wait_for_torch():
+    lines = [["--help"], [], ["--version"], ["tranfer"], ["predict", "--target", "a", "--sed", "3"]]
+    lines += [[name, "--help"] for name in COMMANDS if name != "reproduce"]
+    lines += [["pretrain", "--kind", kind, "--help"] for kind in ("auditor", "paper")]
+    lines += [["transfer", "--learner", "paper", "--help"]]
+    code = f"""
+import sys
+from graphglow.cli import main
+print([main(words) for words in {lines!r}], file=sys.stderr)
+sys.exit("torch was imported" if {{"torch", "numpy", "pandas"}} & {{*sys.modules}} else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    statuses = [0] * 3 + [2] * 2 + [0] * (len(lines) - 5)
+    assert str(statuses) in done.stderr
 
 
-def test_version(run):
+def test_the_first_help_says_which_command_answers_which_question(run):
+    for words in ([], ["--help"], ["help"]):
+        outcome = run(*words)
+        assert (outcome.status, outcome.err) == (0, "")
+        assert all(f"  {name:<10} {what}\n" in outcome.out for name, what in COMMANDS.items())
     assert run("--version") == (0, f"graphglow {graphglow.__version__}\n", "")
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_that_begins_with_what_the_list_says(run, name):
+def test_every_command_has_help_and_json(run, name):
     outcome = run(name, "--help")
     assert (outcome.status, outcome.err) == (0, "")
-    assert COMMANDS[name] in " ".join(outcome.out.split())
+    assert "--json" in outcome.out
+    assert outcome == run("help", name)
 
 
-def flags_by_heading(words):
-    found = {}
-    for one in table()[words].options:
-        found.setdefault(one.heading, []).append(one.usual_name)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("words", "config"),
-    [
-        ("pretrain --kind paper", settings.PretrainConfig),
-        ("transfer --learner paper", settings.PaperConfig),
-        ("fit --method graphglow-star", graphglow.METHODS["graphglow-star"].config),
-    ],
-)
-def test_settings_stand_under_headings(words, config):
-    shown = flags_by_heading(words)
-    settings = {field.name.replace("_", "-") for field in fields(config) if field.init}
-    titles = {"", "reading", "model", "structure", "optimiser", "compute"}
-    beside = {config.__name__.removesuffix("Config").lower(), "objective"}
-    own = {"pretrain": {*beside, "learner", "checkpoints"}, "transfer": {"checkpoints"}}
-    assert set(shown) == titles | own.get(words.split()[0], beside)
-    assert settings <= {flag.split(".")[0] for flags in shown.values() for flag in flags}
-    assert "learning-rate" in shown["optimiser"]
-    assert "num-pivots" in shown["structure"]
-    assert "capture" in shown["compute"]
-
-
-def test_the_default_learner_has_flags_of_its_own():
-    shown = flags_by_heading("transfer")
-    assert set(shown) == {"", "reading", "transfer", "model", "optimiser", "compute", "checkpoints"}
-    flags = {flag.replace("-", "_") for flags in shown.values() for flag in flags}
-    assert {field.name for field in fields(settings.TransferConfig)} <= flags
-    assert "checkpoints" not in flags_by_heading("pretrain")
-
-
-@pytest.mark.slow
-def test_a_transfer_in_one_process_loads_nothing_that_it_does_not_need():
-    words = [*UNTRAINED, "--target", "wine", "--no-controls", *SHORT]
-    code = f"""
-import sys
-from graphglow.cli import main
-assert main({words}) == 0
-loaded = {{name for name in sys.modules if name.startswith("graphglow.")}}
-assert len(loaded) <= 95, len(loaded)
-rooms = {{name.split(".")[1] for name in loaded}}
-assert not rooms & {{"experiments", "report", "baselines"}}, rooms
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_kinds_have_settings_of_their_own(run):
+    assert "--num-pivots" not in run("transfer", "--help").out
+    assert "--num-pivots" in run("transfer", "--learner=paper", "--help").out
+    assert "--learner.num-heads" in run("pretrain", "--kind", "paper", "--help").out
+    assert "--random-lessons" in run("pretrain", "--kind", "auditor", "--help").out
+    assert "--attention-heads" in run("fit", "--method", "gat", "--help").out
 
 
 # Success
 
 
 def test_transfer_prints_one_json_object(run, home):
-    outcome = run(*transfer_words(home, "--json", "--seed", "3"))
-    assert outcome.err == ""
+    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json", "--no-controls"]
+    outcome = run(*words, "--seed", "3")
+    assert outcome.err == ""  # no progress bar, since nobody watches
     facts = outcome.json
-    assert (facts["target"], facts["method"], facts["backbone"]) == ("g", "graphglow", "gcn")
+    assert (facts["target"], facts["backbone"], facts["learner"]) == ("g", "gcn", "universal")
     assert 0 <= facts["test_accuracy"] <= 1
     assert 0 <= facts["val_accuracy"] <= 1
     assert 0 < facts["train_seconds"] <= facts["total_seconds"]
     assert facts["peak_memory_bytes"] > 0
     assert (facts["epochs"], facts["device"], facts["seed"]) == (2, "cpu", 3)
     assert (facts["split"], facts["out"]) == ("random seed 0", None)
-
-
-def test_transfer_needs_a_target_alone(run, home):
-    words = ["transfer", "--target", home / "g.npz", *SHORT, "--json"]
-    facts = run(*words).json
-    assert (facts["learner"], facts["method"], facts["epochs"]) == ("universal", "evidence", 2)
-    assert facts["target_was_source"] is False
     facts = run(*words, "--learner", "untrained", "--input-weight", "0.25").json
-    assert (facts["learner"], facts["method"]) == ("untrained", "untrained")
-    assert facts["input_weight"] == pytest.approx(0.25)
+    assert (facts["learner"], facts["input_weight"]) == ("untrained", 0.25)
 
 
-def test_summary_for_people(run, home):
-    outcome = run(*transfer_words(home))
-    assert (outcome.status, outcome.err) == (0, "")  # and no progress bar, since nobody watches
+def test_a_learner_of_the_papers_kind_has_its_own_settings(run, home):
+    words = ["transfer", "--learner", home / "learner.st", "--target", home / "g.npz", *FAST]
+    outcome = run(*words)
+    assert (outcome.status, outcome.err) == (0, "")
     assert "test accuracy" in outcome.out
-    assert "delta" not in outcome.out
+    facts = run(*words, "--json", "--no-controls").json
+    assert facts["method"] == "graphglow"
+    assert "--hidden" in run(*words, "--hidden", "8").refuses()
+
+
+def test_controls_and_metrics_are_beside_the_accuracy(run):
+    facts = run("transfer", "--target", "wine", *SHORT, "--json").json
+    assert {"gcn", "mlp"} <= facts["controls"].keys()
+    assert 0 <= facts["metrics"]["balanced_accuracy"] <= 1
 
 
 def test_the_split_is_named(run, home, tmp_path):
     split = {"train": np.arange(10), "val": np.arange(10, 20), "test": np.arange(20, 30)}
     np.savez(tmp_path / "split.npz", **split)
     np.savez(tmp_path / "own.npz", **ring_arrays(), **split)
-    words, small = [*UNTRAINED, *SHORT, "--json", "--target"], home / "g.npz"
-    assert run(*words, small, "--split-seed", "7").json["split"] == "random seed 7"
-    facts = run(*words, small, "--split-file", tmp_path / "split.npz").json
+    own, words = tmp_path / "own.npz", [*FIT, home / "g.npz", "--json"]
+    assert run(*words, "--split-seed", "7").json["split"] == "random seed 7"
+    facts = run(*words, "--split-file", tmp_path / "split.npz").json
     assert facts["split"] == f"file:{tmp_path / 'split.npz'}"
-    assert run(*words, tmp_path / "own.npz").json["split"] == "own"
-    data, _ = GraphFlags(split_file=tmp_path / "split.npz").read(str(small))
-    assert data.train_mask.nonzero()[:, 0].tolist() == split["train"].tolist()
-    assert ManyGraphFlags(split_seed=7).read("wine")[1] == "random seed 7"
-    with pytest.raises(InputError, match=r"split_seed must lie in \[0, .*; got -1"):
-        GraphFlags(split_seed=-1).read("wine")
+    assert run(*FIT, own, "--json").json["split"] == "own"
+    assert "has one (own)" in run(*FIT, own, "--split-seed", "0").refuses()
+
+
+def test_a_split_that_is_drawn_is_said(home, capsys):
+    assert main([*map(str, [*FIT, home / "g.npz"])]) == 0
+    said = "g has no split of its own: 20 training, 10 validation and 10 test nodes are drawn"
+    assert capsys.readouterr().err == f"graphglow: note: {said} (random seed 0)\n"
 
 
 def test_named_graph_under_a_data_root(run, data_root):
-    facts = run(*UNTRAINED, "--target", "Cora", *SHORT, "--json", "--data-root", data_root).json
+    facts = run(*FIT, "Cora", "--json", "--data-root", data_root).json
     assert (facts["target"], facts["split"]) == ("cora", "public")
 
 
 def test_no_test_nodes_is_null(run, tmp_path):
     np.savez(tmp_path / "g.npz", **ring_arrays(), train=np.arange(20), val=np.arange(20, 40))
-    facts = run(*UNTRAINED, "--target", tmp_path / "g.npz", *SHORT, "--json").json
-    assert facts["test_accuracy"] is None
+    assert run(*FIT, tmp_path / "g.npz", "--json").json["test_accuracy"] is None
 
 
-def test_flags_reach_the_configs(run, home, tmp_path):
-    facts = run(
-        *["pretrain", "--kind", "paper", "--sources", home / "g.npz", "synthetic-small"],
-        *["--out", tmp_path / "l.safetensors", "--episodes", "1", *FAST],
-        *["--learner.num-heads", "3", "--objective.samples", "2", "--input-weight", "0.25"],
-        *["--seed", "5", "--json"],
-    ).json
-    assert facts["sources"] == ["g", "synthetic-small"]
-    assert facts["seed"] == 5
-    assert len(facts["visit_scores"]) == 2
-    learner = graphglow.StructureLearner.load(tmp_path / "l.safetensors")
-    assert learner.config.num_heads == 3
-    made = learner.provenance["config"]
-    assert (made["objective"]["samples"], made["input_weight"]) == (2, 0.25)
+def test_pretrain_trains_all_three_kinds(run, home, tmp_path):
+    paper, evidence, auditor = (tmp_path / name for name in ("p.st", "e.st", "a.st"))
+    words = ["pretrain", "--kind", "paper", "--sources", home / "g.npz", "synthetic-small"]
+    words += ["--episodes", "1", *FAST, "--learner.num-heads", "3", "--seed", "5", "--json"]
+    facts = run(*words, "--out", paper).json
+    assert (facts["sources"], facts["seed"]) == (["g", "synthetic-small"], 5)
+    learner = graphglow.StructureLearner.load(paper)
+    assert (learner.config.num_heads, learner.provenance["config"]["num_pivots"]) == (3, 8)
+    words = ["pretrain", "--sources", "wine", "--out", evidence, *TINY, "--nodes", "8", "--json"]
+    words += [f"--{name}-episodes=1" for name in ("first", "vote", "second", "predict")]
+    assert run(*words).json["kind"] == "evidence"
+    assert run("refine", "--target", "wine", "--learner", evidence, "--out", tmp_path / "g.csv")
+    words = ["pretrain", "--kind", "auditor", "--sources", "wine", "--out", auditor, *TINY]
+    assert run(*words, "--lessons", "1", "--random-lessons", "1", "--json").json["sources"]
+    assert run("audit", "--target", "wine", "--auditor", auditor, "--json").json["edges"] > 0
 
 
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_refine_writes_every_format(run, home, tmp_path, suffix):
+def test_refine_writes_every_format(run, tmp_path, suffix):
     out = tmp_path / f"refined{suffix}"
-    facts = run(*refine_words(home, "--top-k", "3", "--no-self-loops", "--out", out, "--json")).json
+    facts = run("refine", "--target", "wine", "--top-k", "3", "--out", out, "--json").json
     assert out.stat().st_size > 0
-    assert 0 < facts["refined_edges"] <= 3 * 40
-    assert facts["self_loops"] is False
-    if suffix == ".npz":
-        with np.load(out) as file:
-            once = {tuple(sorted(pair)) for pair in file["edge_index"].T.tolist()}
-            assert len(once) == facts["refined_edges"]
-            assert (file["edge_index"][0] != file["edge_index"][1]).all()
+    assert facts["edges_out"] == facts["edges_in"] + facts["added"] - facts["dropped"]
+    assert 0 < facts["edges_out"] <= 3 * 178
 
 
-def test_refine_of_a_saved_result_is_the_same(run, home, tmp_path):
-    assert run(*transfer_words(home, "--out", tmp_path / "r.st")).status == 0
-    assert run(*refine_words(home, "--out", tmp_path / "direct.npz")).status == 0
-    assert run("refine", "--result", tmp_path / "r.st", "--out", tmp_path / "saved.npz").status == 0
-    with np.load(tmp_path / "direct.npz") as direct, np.load(tmp_path / "saved.npz") as saved:
-        np.testing.assert_array_equal(direct["edge_index"], saved["edge_index"])
+def test_refine_prunes_only_or_adds_only(run, tmp_path):
+    words = ["refine", "--target", "wine", "--out", tmp_path / "g.csv", "--overwrite", "--json"]
+    assert run(*words, "--no-add").json["added"] == 0
+    assert run(*words, "--no-drop").json["dropped"] == 0
+
+
+def test_refine_takes_tables_without_labels_and_writes_the_users_own_ids(run, tmp_path):
+    nodes = [f"n{i},{i % 2 + i / 99},{i % 5}" for i in range(30)]
+    edges = [f"n{i},n{(i + 2) % 30}" for i in range(30)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,f,g", *nodes]))
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *edges]))
+    out = tmp_path / "refined.csv"
+    assert run("refine", "--target", tmp_path, "--out", out).status == 0
+    table = pd.read_csv(out)
+    assert list(table.columns) == ["source", "target", "weight", "probability", "in_input"]
+    assert table.source.str.match(r"n\d+").all()
+    line = run("refine", "--target", tmp_path, "--out", tmp_path / "h.csv", "--predictions",
+               tmp_path / "p.csv").refuses()  # fmt: skip
+    assert "labels" in line
+
+
+def test_predict_gives_programs_what_python_gives(run, tmp_path):
+    facts = run("predict", "--target", "wine", "--coverage", "0.9", "--json").json
+    prediction = graphglow.predict(graphglow.load_graph("wine"), coverage=0.9)
+    assert {"leave_one_out_accuracy", "low", "high", "best_channels", "set_size"} <= facts.keys()
+    assert facts["classes"] == 3
+    assert prediction.accuracy.value > 0.9
+    out = tmp_path / "p.csv"
+    outcome = run("predict", "--target", "wine", "--out", out)
+    assert "leave-one-out" in outcome.out
+    assert "majority" not in outcome.out  # every label is given where there is no split
+    assert len(pd.read_csv(out)) == 178
+    two = run("predict", "--target", "breast_cancer", "--split-seed", "0", "--json").json
+    assert min(two["auroc"], two["average_precision"], two["test_accuracy"]) > two["majority"] > 0
 
 
 def test_datasets_says_which_files_are_there(run, tmp_path):
     (tmp_path / "CiteSeer" / "raw").mkdir(parents=True)
     (tmp_path / "CiteSeer" / "raw" / "ind.citeseer.x").touch()
     facts = run("datasets", "--data-root", tmp_path, "--json").json
-    rows = {row["name"]: row for row in facts["datasets"]}
-    assert set(rows) == set(graphglow.graph.DATASETS)
-    assert {name: rows[name]["found"] for name in ("cora", "citeseer", "pubmed", "wine")} == {
-        "cora": True, "citeseer": True, "pubmed": False, "wine": True,
-    }  # fmt: skip
-    assert {name for name in ("cora", "citeseer", "wine") if rows[name]["needs_data"]} == {
-        "citeseer"
-    }
+    found = {row["name"]: row["found"] for row in facts["datasets"]}
+    assert found.keys() == graphglow.graph.DATASETS.keys()
+    assert [found[n] for n in ("cora", "citeseer", "pubmed", "wine")] == [True, True, False, True]
     shown = run("datasets", "--data-root", tmp_path / "absent").out
-    assert "synthetic-heterophilous" in shown
     assert "missing" in shown
+    assert "universal" in shown
 
 
 def test_progress_is_shown_on_a_terminal(run, home, monkeypatch):
-    monkeypatch.setattr(terminal, "interactive", lambda: True)
+    monkeypatch.setattr(progress, "interactive", lambda: True)
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured stream for a terminal
-    outcome = run(*transfer_words(home, "--json"))
-    assert "training" in outcome.err
-    assert outcome.json["epochs"] == 2
+    outcome = run(*FIT, home / "g.npz", "--json")
+    assert "validation" in outcome.err
+    assert outcome.json["epochs"] == 1
 
 
 def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypatch):
@@ -265,16 +240,11 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
     first = run("demo", "--picture", "around.svg")
     assert (first.status, first.err) == (0, "")
     assert str(tmp_path / "demo_report.html") in first.out
-    assert "predict over the best of GCN, a bag of five and logistic regression:" in " ".join(
-        first.out.split()
-    )
     assert "of the injected edges" in " ".join(first.out.split())
     assert Path("around.svg").read_text().startswith("<svg")
     assert "--overwrite" in run("demo", "--picture", "around.svg").refuses()
-    assert ".svg" in run("demo", "--picture", "around.png").refuses()
     again = run("demo", "--json", "--seed", "4").json
     assert {row["seed"] for row in again["rows"]} == {4, 5}
-    assert again["refined"]["before"]["edges"] > 0
     Path("demo_report.html").write_text("my own page")
     assert "--overwrite" in run("demo").refuses()
     assert Path("demo_report.html").read_text() == "my own page"
@@ -283,132 +253,85 @@ def test_demo_writes_a_report_and_replaces_only_reports(run, tmp_path, monkeypat
 # Bad command lines
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("encoding", "colour"), [("utf-8", "1"), ("ascii", "0")])
-def test_usage_errors_of_a_process(encoding, colour):
-    """Tyro draws its boxes by the terminal's abilities; the line must not depend on them."""
-    words = [*UNTRAINED, "--x"]
-    line = process(*words, PYTHONIOENCODING=encoding, FORCE_COLOR=colour).refuses()
-    assert line == (
-        "graphglow: required options are missing: --target NAME|FILE; unknown option --x; "
-        "see graphglow transfer --help-all\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("tranfer", "got 'tranfer' (nearest: transfer); see"),
-        ("--json transfer", "the command must be one of demo, "),
-        ("transfer", "required options are missing: --target NAME|FILE"),
-        ("transfer --learner", "--learner"),
-        ("transfer --learner untrained --target wine extra", "unknown options: extra"),
-        (
-            "transfer --learner untrained --target wine --epochs x",
-            "--epochs must be a whole number; got 'x'",
-        ),
-        ("transfer --learner untrained --target wine --device tpu", "'tpu'"),
+        ("tranfer", "no command 'tranfer' (nearest: transfer)"),
+        ("transfer", "--target NAME|FILE"),
+        ("transfer --target wine extra", "extra"),
+        ("transfer --target wine --epoch 3", "--epochs"),
+        ("transfer --target wine --epochs x", "--epochs"),
+        ("transfer --target wine --device tpu", "'tpu'"),
+        ("transfer --learner absent --target wine", "'absent'"),
         ("pretrain --out l.st", "--sources"),
         ("pretrain --sources --out l.st", "at least one source"),
-        (
-            "pretrain --sources wine --out l.st --split-file s.npz",
-            "--split-file has no effect here",
-        ),
-        (
-            "search --methods gcn --targets wine --split-file s.npz",
-            "--split-file has no effect here",
-        ),
-        ("refine --learner untrained --out g.csv", "--target"),
-        ("refine --target wine --result r.st --out g.csv --seed 3", "--target, --seed"),
+        ("pretrain --sources wine wnie --out l.st", "(nearest: wine)"),
+        ("pretrain --sources wine --out l.st --split-file s.npz", "--split-file"),
+        ("pretrain --sources wine --out l.st --resume", "--kind paper"),
         ("pretrain --kind nonsense --sources wine --out l.st", "--kind must be one of"),
+        ("fit --method gnc --target wine", "(nearest: gcn"),
+        ("refine --out g.csv", "--target or --result"),
+        ("refine --target wine --out g.csv --min-probability 2", "min_probability"),
+        ("refine --target wine --out g.xlsx", ".graphml"),
+        ("refine --result r.st --out g.csv --seed 3 --no-add", "--add, --seed has no effect"),
+        ("refine --target wine --out g.csv --predictions ./g.csv", "one file"),
+        ("refine --target wine --learner paper --out g.csv", "evidence learner"),
+        ("predict", "--target or --result"),
+        ("predict --target wine --nodes n.csv", "--result"),
+        ("predict --result r.st --nodes n.csv", "--out"),
+        ("predict --target wine --coverage 1", "coverage"),
+        ("explain --target wine", "--node ID or --pair"),
+        ("explain --target wine --node 3", "--result"),
+        ("explain --target wine --pair 3", "--pair"),
+        ("explain --target wine --pair 3 4 --label a", "--label has no effect"),
+        ("explain --target wine --pair 3 999", "999"),
+        ("audit --target wine --out a.html --suspects s.csv --missing ./s.csv", "one file"),
+        ("audit --target wine --out a.txt", ".html"),
+        ("compare --target wine --methods gcm", "gcm"),
+        ("compare --target wine --split-seed 3", "--split-seed"),
+        ("report", "at least one file"),
         ("datasets --epochs 3", "--epochs"),
-        ("demo --targets wine", "--targets"),
+        ("transfer --target no_such_graph", "no_such_graph"),
+        ("transfer --target a\x1b[31m\nb", "a\\x1b"),
     ],
 )
 def test_bad_usage_is_one_line(run, monkeypatch, tmp_path, words, said):
     monkeypatch.chdir(tmp_path)
-    assert said in run(*words.split()).refuses()
+    line = run(*words.split(" ")).refuses()
+    assert said in line
+    assert "\x1b" not in line
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "pretrain --sources wnie --out l.st",
-        "pretrain --kind paper --sources wine wnie --out l.st",
-        "search --methods gcn --targets wine wnie",
-        "search --methods graphglow --sources wine wnie --targets digits",
-    ],
-)
-def test_a_graph_that_nobody_knows_is_refused_before_another_is_read(run, monkeypatch, words):
-    monkeypatch.setattr("graphglow.commands.flags.load_graph", None)
-    line = run(*words.split()).refuses()
-    assert "(nearest: wine)" in line
-
-
-def test_no_edges_are_said_by_every_command(run, tmp_path):
-    rows = [f"{n},{'ab'[n % 2]},{n % 2 + n / 99},{n % 5}" for n in range(30)]
-    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f,g", *rows]))
-    (tmp_path / "edges.csv").write_text("source,target\n")
-    said = f"note: {tmp_path.name} has no edges of its own: those between nearest neighbours stand"
-    out = tmp_path / "g.npz"
-    for words in (
-        ["audit"],
-        ["refine", "--out", out],
-        ["fit", "--method", "mlp", "--epochs", "1"],
-        [*UNTRAINED, "--epochs", "1"],
-    ):
-        outcome = run(*words, "--target", tmp_path)
-        assert (outcome.status, outcome.err.count(said)) == (0, 1), outcome
+@pytest.mark.slow
+@pytest.mark.parametrize(("encoding", "colour"), [("utf-8", "1"), ("ascii", "0")])
+def test_usage_errors_do_not_depend_on_the_terminal(encoding, colour):
+    words = ["transfer", "--x"]
+    line = process(*words, PYTHONIOENCODING=encoding, FORCE_COLOR=colour).refuses()
+    assert "--target NAME|FILE" in line
+    assert "--x" in line
+    assert "\x1b" not in line
 
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        "--epochs 0",
-        "--epochs -1",
-        "--input-weight nan",
-        "--input-weight 1.5",
-        "--structure-momentum -0.1",
-        "--learning-rate inf",
-        "--learning-rate 1e400",
-        "--weight-decay nan",
-        "--dropout 1",
-        "--num-pivots 0",
-        "--refinements 0",
-        "--num-layers 1",
-        "--patience 0",
-        "--seed -1",
-        "--split-seed -1",
-        "--split-seed 99999999999999999999",
-        "--backbone nonsense",
-        "--hidden 0",
-    ],
-)
-def test_absurd_values_are_refused(run, home, flags):
+    ["--epochs 0", "--input-weight nan", "--learning-rate 1e400", "--dropout 1", "--seed -1",
+     "--split-seed 99999999999999999999", "--hidden 0", "--num-layers 1", "--patience 0"],
+)  # fmt: skip
+def test_absurd_values_are_refused(run, flags):
     name, value = flags.split()
-    kinds = {"universal": settings.TransferConfig, "paper": settings.PaperConfig}
-    for learner, kind in kinds.items():
-        known = {field.name for field in fields(kind)} | {"split_seed"}
-        if name.removeprefix("--").replace("-", "_") in known:
-            words = ["transfer", "--learner", learner, "--target", home / "g.npz"]
-            line = run(*words, name, value).refuses()
-            assert name.removeprefix("--").replace("-", "_") in line.replace("-", "_")
-            assert "unknown option" not in line
+    line = run("transfer", "--target", "wine", name, value).refuses()
+    assert name.removeprefix("--").replace("-", "_") in line
 
 
-def test_gpu_that_is_not_there(run, home):
+def test_a_gpu_that_is_not_there(run, home):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    assert "cuda" in run(*transfer_words(home, "--device", "cuda")).refuses()
-
-
-# Bad files
+    assert "cuda" in run("transfer", "--target", home / "g.npz", "--device", "cuda").refuses()
 
 
 @pytest.mark.parametrize(
-    "target",
-    ["no_such_graph", "wien", "empty.npz", "text.npz", "text.csv", "nan.npz", "range.npz", "."],
+    "target", ["empty.npz", "text.npz", "text.csv", "nan.npz", "range.npz", "."]
 )
 def test_bad_targets(run, tmp_path, monkeypatch, target):
     monkeypatch.chdir(tmp_path)
@@ -417,72 +340,40 @@ def test_bad_targets(run, tmp_path, monkeypatch, target):
     Path("text.csv").write_text("a,b\n1,2\n")
     np.savez("nan.npz", **(ring_arrays() | {"x": np.full((40, 4), np.nan, np.float32)}))
     np.savez("range.npz", **(ring_arrays() | {"edge_index": np.array([[0], [99]])}))
-    run(*UNTRAINED, "--target", target, *SHORT).refuses()
+    run(*FIT, target).refuses()
 
 
 def test_bad_learners(run, home, tmp_path):
-    target = ["--target", home / "g.npz", *SHORT]
     whole = (home / "learner.st").read_bytes()
     (tmp_path / "cut.st").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "text.st").write_text("hello")
-    assert run(*transfer_words(home, "--out", tmp_path / "result.st")).status == 0
-    assert "'absent'" in run("transfer", "--learner", "absent", *target).refuses()
-    for name in ("cut.st", "text.st", "result.st", "."):
-        run("transfer", "--learner", tmp_path / name, *target).refuses()
+    for name in ("cut.st", "text.st", "."):
+        run("transfer", "--learner", tmp_path / name, "--target", home / "g.npz").refuses()
 
 
-def test_control_characters_do_not_reach_the_terminal(run, capsys):
-    assert "\x1b" not in run(*UNTRAINED, "--target", "a\x1b[31m\nb").refuses()
-    terminal.tell("t\x1b[2J", {"\x1b[31mred": "\x1b[2J"}, json=False)
-    assert "\x1b" not in capsys.readouterr().out
+def test_no_edges_are_said(run, tmp_path):
+    rows = [f"{n},{'ab'[n % 2]},{n % 2 + n / 99},{n % 5}" for n in range(30)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,f,g", *rows]))
+    (tmp_path / "edges.csv").write_text("source,target\n")
+    outcome = run("audit", "--target", tmp_path)
+    assert (outcome.status, outcome.err.count("has no edges of its own")) == (0, 1)
 
 
 # Output files
 
 
 def never(*args, **kwargs):
-    raise AssertionError("training has begun")
+    raise AssertionError("work has begun")
 
 
-OUTPUT_COMMANDS = {
-    "pretrain": ["pretrain", "--sources", "wine"],
-    "pretrain paper": ["pretrain", "--kind", "paper", "--sources", "wine"],
-    "transfer": [*UNTRAINED, "--target", "wine"],
-    "refine": ["refine", *UNTRAINED[1:], "--target", "wine"],
-    "demo": ["demo"],
-}
-
-
-def test_an_output_is_never_one_of_the_inputs(run, home, tmp_path):
-    learner, graph = tmp_path / "l.st", tmp_path / "g.npz"
-    learner.write_bytes((home / "learner.st").read_bytes())
-    graph.write_bytes((home / "g.npz").read_bytes())
-    kept = learner.read_bytes(), graph.read_bytes()
-    words = ["--learner", learner, "--target", graph, *FAST, "--overwrite"]
-    assert "one of the inputs" in run("transfer", *words, "--out", learner).refuses()
-    assert "one of the inputs" in run("refine", *words, "--out", graph).refuses()
-    assert (learner.read_bytes(), graph.read_bytes()) == kept
-
-
-def test_predictions_name_ids_classes_and_probabilities(run, home, tmp_path):
-    out = tmp_path / "predictions.csv"
-    assert run(*transfer_words(home, "--predictions", out)).status == 0
-    header, *rows = out.read_text().splitlines()
-    assert header.startswith("id,predicted,probability,p_")
-    assert len(rows) == 40
-    for row in rows:
-        _, _, best, *shares, _, split = row.split(",")
-        assert split in ("train", "val", "test")
-        assert float(best) == max(map(float, shares))
-        assert sum(map(float, shares)) == pytest.approx(1, abs=1e-5)
-    assert "predictions file" in run(*transfer_words(home, "--predictions", "p.txt")).refuses()
-
-
-@pytest.mark.parametrize("words", OUTPUT_COMMANDS.values(), ids=OUTPUT_COMMANDS)
-def test_output_is_checked_before_training(run, tmp_path, monkeypatch, words):
-    for name in ("pretrain", "transfer"):
-        monkeypatch.setattr(training, name, never)
-    monkeypatch.setattr("graphglow.lab.demo.run_demo", never)
+@pytest.mark.parametrize(
+    "words",
+    [["pretrain", "--sources", "wine"], [*UNTRAINED, "--target", "wine"],
+     ["refine", "--target", "wine"]],
+    ids=lambda words: words[0],
+)  # fmt: skip
+def test_outputs_are_checked_before_any_work(run, tmp_path, monkeypatch, words):
+    monkeypatch.setattr("graphglow.graph.load_graph", never)
     suffix = ".pt" if words[0] == "refine" else ".st"
     taken, folder = tmp_path / f"taken{suffix}", tmp_path / f"folder{suffix}"
     plain, link = tmp_path / "plain", tmp_path / f"link{suffix}"
@@ -490,63 +381,39 @@ def test_output_is_checked_before_training(run, tmp_path, monkeypatch, words):
     folder.mkdir()
     plain.touch()
     link.symlink_to(tmp_path / "gone.st")
-    (tmp_path / "loop").symlink_to("loop")
     before = sorted(tmp_path.iterdir())
-    assert "--overwrite" in run(*words, "--out", taken).refuses()
-    assert "must not exist" in run(*words, "--out", link).refuses()
-    assert "folder" in run(*words, "--out", folder).refuses()
-    assert "folder" in run(*words, "--out", folder, "--overwrite").refuses()
-    assert "writable" in run(*words, "--out", plain / f"below{suffix}").refuses()
-    line = run(*words, "--out", tmp_path / "new" / f"a{suffix}").refuses()
-    assert f"and there is no folder {tmp_path / 'new'}" in line
-    assert "writable" in run(*words, "--out", tmp_path / f"{'n' * 250}{suffix}").refuses()
-    for inside in ("a", "more/a"):
-        line = run(*words, "--out", tmp_path / "loop" / f"{inside}{suffix}").refuses()
-        assert "(Too many levels of symbolic links)" in line
-    device = run(*words, "--out", "/dev/null", "--overwrite").refuses()
-    assert "regular" in device or "must end in" in device
-    if words[0] == "refine":
-        assert ".graphml" in run(*words, "--out", tmp_path / "graph.xlsx").refuses()
+    for path in (taken, link):
+        assert "--overwrite" in run(*words, "--out", path).refuses()
+    assert "no regular file" in run(*words, "--out", folder, "--overwrite").refuses()
+    assert "no folder" in run(*words, "--out", tmp_path / "new" / f"a{suffix}").refuses()
+    for path in (plain / f"below{suffix}", tmp_path / f"{'n' * 250}{suffix}"):
+        assert "cannot be written" in run(*words, "--out", path).refuses()
     assert taken.read_text() == "mine"
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_file_that_another_run_writes_is_refused(run, home, tmp_path):
-    out = tmp_path / "p.csv"
-    words = ["fit", "--method", "mlp", "--target", home / "g.npz", "--epochs", "1"]
-    with claimed(out):
-        line = run(*words, "--predictions", out, "--overwrite").refuses()
-        assert f"one run at a time must write a file; got {out}, which another writes" in line
-    (tmp_path / ".p.csv.lock").touch()  # left behind by a process that was killed
-    assert run(*words, "--predictions", out).status == 0
-    assert list(tmp_path.iterdir()) == [out]
+def test_an_output_is_never_one_of_the_inputs(run, home, tmp_path):
+    learner, graph = tmp_path / "l.st", tmp_path / "g.npz"
+    learner.write_bytes((home / "learner.st").read_bytes())
+    graph.write_bytes((home / "g.npz").read_bytes())
+    kept = learner.read_bytes(), graph.read_bytes()
+    words = ["transfer", "--learner", learner, "--target", graph, "--overwrite"]
+    assert "one of the inputs" in run(*words, "--out", learner).refuses()
+    assert "one of the inputs" in run("refine", *words[3:], "--out", graph).refuses()
+    assert (learner.read_bytes(), graph.read_bytes()) == kept
 
 
 def test_a_file_that_cannot_be_written_costs_no_other(run, home, tmp_path, monkeypatch):
     def full(*_):
-        raise InputError("the output path must be writable") from OSError(errno.ENOSPC, "full")
+        raise graphglow.InputError("no space left")
 
-    words = ["refine", "--target", home / "g.npz", "--device", "cpu"]
-    words += ["--out", tmp_path / "r.csv", "--predictions", tmp_path / "p.csv"]
-    writers = {"r.csv": "write_graph", "p.csv": "RefinedData.write_predictions"}
-    for lost, place in writers.items():
-        with monkeypatch.context() as patch:
-            patch.setattr(
-                f"graphglow.commands.results.{place}"
-                if place == "write_graph"
-                else f"graphglow.refine.{place}",
-                full,
-            )
-            assert "must be writable" in run(*words, "--overwrite").refuses()
-        assert [path.name for path in tmp_path.iterdir()] == [n for n in writers if n != lost]
-        for path in tmp_path.iterdir():
-            path.unlink()
+    monkeypatch.setattr("graphglow.graph.write_graph", full)
+    words = ["refine", "--target", home / "g.npz", "--out", tmp_path / "r.csv"]
+    assert "no space left" in run(*words, "--predictions", tmp_path / "p.csv").refuses()
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
 
 
-def test_a_split_that_is_drawn_is_said(home, capsys):
-    assert main(["fit", "--method", "mlp", "--target", str(home / "g.npz"), "--epochs", "1"]) == 0
-    said = "g has no split of its own: 20 training, 10 validation and 10 test nodes are drawn"
-    assert capsys.readouterr().err == f"graphglow: note: {said} (random seed 0)\n"
+# Endings
 
 
 @pytest.mark.parametrize(
@@ -564,36 +431,33 @@ def test_failure_leaves_what_was_there(run, home, tmp_path, monkeypatch, error, 
 
     out = tmp_path / "graph.csv"
     out.write_text("old")
-    for place in ("graphglow.training.transfer", "graphglow.graph.write._edge_values"):
-        with monkeypatch.context() as patch:
-            patch.setattr(place, fail)
-            run(*refine_words(home, "--out", out, "--overwrite")).refuses(status)
-        assert out.read_text() == "old"
-        assert [path.name for path in tmp_path.iterdir()] == ["graph.csv"]
+    monkeypatch.setattr("graphglow.graph.write._edge_values", fail)
+    run("refine", "--target", home / "g.npz", "--out", out, "--overwrite").refuses(status)
+    assert out.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["graph.csv"]
 
 
-# Endings
+@pytest.mark.usefixtures("plain_sigterm")
+def test_sigterm_ends_a_command(run, monkeypatch):
+    def die(*_, **__):
+        os.kill(os.getpid(), 15)
+
+    monkeypatch.setattr("graphglow.graph.load_graph", die)
+    assert run(*FIT, "wine").refuses(143) == "graphglow: terminated\n"
 
 
-@pytest.mark.slow
-def test_exit_status_and_output_of_a_process(home, tmp_path):
-    good = process(*transfer_words(home, "--json", "--out", tmp_path / "r.st"))
-    assert SPLIT_SAID in good.err
-    assert good.json["target"] == "g"
-    process(*UNTRAINED, "--target", "absent").refuses()
-
-
-def test_traceback_only_when_asked(monkeypatch, run, home):
-    monkeypatch.setattr(training, "transfer", lambda *a, **k: 1 / 0)
-    assert "ZeroDivisionError" in run(*transfer_words(home)).refuses(1)
+def test_a_traceback_only_when_asked(monkeypatch, run, home):
+    monkeypatch.setattr("graphglow.transfer", lambda *a, **k: 1 / 0)
+    words = [*UNTRAINED, "--target", home / "g.npz"]
+    assert "ZeroDivisionError" in run(*words).refuses(1)
     monkeypatch.setenv("GRAPHGLOW_DEBUG", "1")
-    outcome = run(*transfer_words(home))
+    outcome = run(*words)
     assert outcome.status == 1
     assert "Traceback" in outcome.err
 
 
 @pytest.mark.slow
-def test_closed_pipe_is_quiet():
+def test_a_closed_pipe_is_quiet():
     command = f"{sys.executable} -m graphglow datasets | true"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False
@@ -602,49 +466,14 @@ def test_closed_pipe_is_quiet():
     assert done.returncode in (0, 1)
 
 
-def test_a_stream_that_cannot_show_a_letter_shows_its_number(monkeypatch):
-    plain = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr(sys, "stderr", plain)
-    assert main(["fit", "--method", "mlp", "--target", "M\u00fc.csv"]) == 2
-    assert b"M\\xfc.csv" in plain.buffer.getvalue()
+def test_control_characters_do_not_reach_the_terminal(capsys):
+    output.print_facts("t\x1b[2J", {"\x1b[31mred": "\x1b[2J", "none": None}, json=False)
+    shown = capsys.readouterr().out
+    assert "red" in shown
+    assert "\x1b" not in shown
+    assert "none" not in shown
 
 
-def test_sigterm_stays_ignored_where_it_is(monkeypatch):
-    heard = []
-    monkeypatch.setattr(cli, "_run", lambda *_: heard.append(signal.getsignal(signal.SIGTERM)))
-    kept = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        assert main([]) == 0
-    finally:
-        signal.signal(signal.SIGTERM, kept)
-    assert heard == [signal.SIG_IGN]
-
-
-@pytest.mark.parametrize(("buffered", "json"), [(True, ["--json"]), (False, [])])
-def test_standard_output_without_room_is_one_line_and_files_are_there(
-    tmp_path, monkeypatch, capsys, buffered, json
-):
-    with open("/dev/full", "wb", buffering=0) as raw, monkeypatch.context() as patch:
-        full = io.TextIOWrapper(io.BufferedWriter(raw) if buffered else raw)
-        patch.setattr(sys, "stdout", full)
-        assert main([*FIT, "2", "--predictions", str(tmp_path / "p.csv"), *json]) == 1
-    assert capsys.readouterr().err.splitlines()[1:] == [
-        "graphglow: standard output must be writable; got No space left on device"
-    ]
-    assert len((tmp_path / "p.csv").read_text().splitlines()) == 179
-
-
-class Full(io.StringIO):
-    def write(self, text):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_a_note_without_room_stops_nothing(monkeypatch, capsys):
-    def run(*_):
-        warnings.warn(InputWarning("not all of it"), stacklevel=1)
-        print("done")
-
-    monkeypatch.setattr(cli, "_run", run)
-    monkeypatch.setattr(sys, "stderr", Full())
-    assert main([]) == 0
-    assert capsys.readouterr().out == "done\n"
+def test_json_is_strict(capsys):
+    output.print_json({"a": float("nan"), "b": Path("c"), "d": [float("inf"), 0]})
+    assert capsys.readouterr().out == '{"a": null, "b": "c", "d": [null, 0]}\n'

@@ -5,8 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from graphglow import TransferResult, load_graph
-from graphglow.errors import InputError
+from graphglow import TransferResult
 
 COLUMNS = ["--columns", "id=person", "label=risk", "source=payer", "target=payee"]
 COLUMNS += ["weight=amount", "leave-out=phone", "leave_out=note"]
@@ -48,11 +47,7 @@ def test_every_command_that_reads_tables_takes_them(run, words):
     assert '(--columns id=NAME, in Python columns={"id": "NAME"}, says which)' in err
 
 
-@pytest.mark.parametrize(
-    "words",
-    READERS,
-    ids=lambda words: words[0],
-)
+@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
 def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     edges = pd.read_csv("payments.csv", dtype=str)
     edges.loc[3:4, "payee"] = ["zoe", "max"]
@@ -65,11 +60,6 @@ def test_every_command_that_reads_tables_can_skip_unknown_edges(run, words):
     assert (status, len(err.splitlines())) == (0, 1)
     assert err.startswith("graphglow: note: 2 of 40 edges of payments.csv are left out: ")
     assert json.loads(out)
-
-
-def test_a_saved_result_has_its_edges_already(run):
-    words = ["refine", "--result", "r.safetensors", "--out", "r.csv", "--skip-unknown-edges"]
-    assert "must come alone; got --skip-unknown-edges too" in run(*words).refuses()
 
 
 def test_a_result_remembers_them(run):
@@ -96,9 +86,9 @@ def test_a_result_remembers_them(run):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["id"], "--columns must be pairs such as id=person leave_out=notes; got 'id'"),
+        (["id"], "--columns takes pairs such as id=person leave_out=notes; got 'id'"),
         (["id="], "got 'id='"),
-        (["id=person", "id=risk"], "must say once which column is id"),
+        (["id=person", "id=risk"], "--columns names two columns as id"),
         (["ident=person"], "got 'ident': 'person'"),
         (["id=persno"], "people.csv must have the column 'persno', chosen as id; got person"),
         (["id=person", "label=person"], "got 'person' as id and label"),
@@ -121,62 +111,13 @@ def test_a_table_of_a_pair_is_never_overwritten(run, table, tmp_path):
     before = (tmp_path / table).read_bytes()
     words = ["fit", "--method", "gcn", "--target", TARGET, *SMALL, *COLUMNS]
     line = run(*words, "--predictions", table, "--overwrite").refuses()
-    assert "the output file must not be one of the inputs" in line
+    assert "one of the inputs" in line
     assert (tmp_path / table).read_bytes() == before
-
-
-def test_homophily_is_counted_and_weighed(run):
-    words = ["refine", "--learner", "paper", "--target", TARGET, *GLOW, *COLUMNS]
-    facts = run(*words, "--top-k", "8", "--out", "r.npz", "--json").json
-    refined = load_graph("r.npz")
-    source, target = refined.edge_index.tolist()
-    heard = [
-        (float(weight), refined.y[u] == refined.y[v])
-        for u, v, weight in zip(source, target, refined.edge_weight, strict=True)
-        if u != v and refined.y[u] >= 0 and refined.y[v] >= 0
-    ]
-    whole, same = sum(w for w, _ in heard), sum(w for w, alike in heard if alike)
-    assert facts["refined_homophily_by_weight"] == pytest.approx(same / whole)
-    share = sum(bool(alike) for _, alike in heard) / len(heard)
-    assert facts["refined_homophily"] == pytest.approx(share)
-
-
-def test_a_column_that_is_left_out_has_no_role_either():
-    frame = pd.read_csv("people.csv", dtype=str).rename(columns={"person": "id", "risk": "label"})
-    frame["split"] = ["train", "val", "test", ""] * 10
-    del frame["note"]
-    edges = pd.DataFrame({"source": frame.id[:-1], "target": frame.id[1:].to_numpy(), "weight": 2})
-    whole = load_graph((frame, edges))
-    assert whole.edge_weight is not None
-    assert int(whole.train_mask.sum()) == 10
-    parts = load_graph((frame, edges), columns={"leave_out": ["split", "weight"]})
-    assert parts.get("edge_weight") is None
-    assert not parts.train_mask.equal(whole.train_mask)
-    with pytest.raises(InputError, match="must have a label column"):
-        load_graph((frame, edges), columns={"leave_out": ["label"]})
-    for columns in (["id"], {"leave_out": 5}):
-        with pytest.raises(InputError, match=r"columns must map roles to names, as .*; got [\[{]"):
-            load_graph((frame, edges), columns=columns)
 
 
 def test_a_missing_table_is_named_before_its_columns(run):
     line = run("transfer", "--target", "people.csv+gone.csv", *COLUMNS, *SMALL).refuses()
     assert line == "graphglow: both tables of a graph must exist; got no gone.csv\n"
-
-
-def test_unknown_ends_of_edges_are_counted():
-    frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
-    edges = pd.DataFrame({"source": [1, 77, 78, 2], "target": [2, 3, 4, 5]})
-    with pytest.raises(InputError, match=r"got '77', and 1 more such rows"):
-        load_graph((frame, edges))
-
-
-@pytest.mark.parametrize("weight", [1e39, 1e308])
-def test_weights_beyond_reason_are_refused(weight):
-    frame = pd.DataFrame({"id": range(9), "label": [0, 1, 2] * 3, "a": range(9)})
-    edges = pd.DataFrame({"source": [1, 2], "target": [2, 3], "weight": [1.0, weight]})
-    with pytest.raises(InputError, match=r"'weight' of the DataFrame must be .*; got 1e\+"):
-        load_graph((frame, edges))
 
 
 def test_one_class_is_called_by_its_name(run):
@@ -194,9 +135,6 @@ def test_a_seed_for_a_graph_that_has_a_split_is_refused(run):
     nodes.to_csv("n.csv", index=False)
     words = ["fit", "--method", "mlp", "--target", "n.csv", *SMALL, "--json"]
     assert run(*words).json["split"] == "own"
-    assert run(*words, "--split-seed", "0").refuses() == (
-        "graphglow: --split-seed draws a split and must not go with a graph that has one; got "
-        "--split-seed 0 and n.csv, whose split is own\n"
-    )
+    assert "has one (own)" in run(*words, "--split-seed", "0").refuses()
     nodes.drop(columns="split").to_csv("n.csv", index=False)
     assert run(*words, "--split-seed", "2").json["split"] == "random seed 2"

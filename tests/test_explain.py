@@ -10,7 +10,7 @@ from graphglow.errors import InputError
 from graphglow.evidence.pair_features import GROUPS, logit
 from graphglow.explain import MEANINGS, OUTCOMES
 from graphglow.gnn import BACKBONES
-from graphglow.training.result import TransferResult
+from graphglow.result import TransferResult
 from graphglow.transfer import transfer
 from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 

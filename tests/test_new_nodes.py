@@ -10,8 +10,8 @@ from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES
 from graphglow.graph import check_graph, training_graph
 from graphglow.paper.algorithms import last_refinement
+from graphglow.result import TransferResult
 from graphglow.settings import TransferConfig
-from graphglow.training.result import TransferResult
 from graphglow.transfer import transfer
 from tiny_graphs import computing_in_float64, learner, small_data, transfer_config
 

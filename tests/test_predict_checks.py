@@ -8,7 +8,6 @@ from torch_geometric.data import Data
 
 import predict_checks as checks
 from graphglow.errors import InputError
-from graphglow.lab.runs.rows import ResultRow, line_of
 from tiny_graphs import small_data
 
 
@@ -77,26 +76,6 @@ def test_a_learner_of_an_open_graph_must_be_named(tmp_path):
     asked = checks.Asked("cpu", tmp_path, None, (), None, None)
     with pytest.raises(InputError, match=r"predictor.py --train FOLDER makes; got none"):
         asked.learner(target)
-
-
-def test_the_worst_cell_of_the_suite_is_one_that_tells_methods_apart(tmp_path):
-    size = {"test_nodes": 100.0, "classes": 5.0, "majority": 0.4}
-    scores = {"one": (0.8, 0.7, size), "two": (0.1, 0.7, size | {"majority": 0.9})}
-    rows = [
-        ResultRow(
-            experiment="open-world", cell="c", label="-", method=method, target=target, seed=0,
-            series="as it is", test_accuracy=score, metrics=size if method == "predict" else {},
-        )
-        for target, (ours, theirs, size) in scores.items()
-        for method, score in (("predict", ours), ("gcn", theirs))
-    ]  # fmt: skip
-    file = tmp_path / "rows.jsonl"
-    file.write_text("\n".join(map(line_of, rows)))
-    asked = checks.Asked("cpu", tmp_path, None, (), None, None, file)
-    gcn = next(row for row in checks.suite(asked) if row["method"] == "GCN")
-    assert (gcn["cells"], gcn["worst_cell"]) == (2, ("one", "as it is"))
-    assert gcn["worst"] == pytest.approx(0.1)
-    assert gcn["lead"] == pytest.approx((0.1 - 0.6) / 2)
 
 
 def test_rows_have_an_origin_and_the_table_means(tmp_path, capsys, monkeypatch):

@@ -108,7 +108,7 @@ def test_nodes_are_named_by_their_own_ids(data, fitted, ids):
     named.node_id = ids
     clf = classifier(named).fit(np.array(ids)[:30], NAMES[data.y[:30]])
     assert np.array_equal(clf.predict_proba(ids[5:9]), fitted.predict_proba()[5:9])
-    assert clf.prediction_.explain(ids[5]).predicted == clf.predict([ids[5]])[0]
+    assert clf.prediction_.explain(ids[5]).facts["predicted"] == clf.predict([ids[5]])[0]
     with pytest.raises(InputError, match=r"node must be the id of a node \(nearest: .*; got 3"):
         clf.predict([3])
 

@@ -4,7 +4,7 @@ import io
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import suppress
 
 import pytest
 import torch
@@ -13,11 +13,12 @@ from graphglow.errors import InputError
 from graphglow.storage import (
     append_line,
     atomic_path,
+    checksum,
     existing_file,
     load_tensors,
+    prefixed,
     save_tensors,
-    try_lock,
-    wait_for_lock,
+    within,
 )
 
 
@@ -27,10 +28,7 @@ def names(folder):
 
 @pytest.mark.parametrize("old", [None, b"old"])
 def test_the_file_changes_in_one_step_when_the_block_succeeds(tmp_path, old):
-    path = tmp_path / "a" / "out.csv"
-    with pytest.raises(InputError, match="there is no folder"), atomic_path(path):
-        pass
-    path.parent.mkdir()
+    path = tmp_path / "out.csv"
     if old is not None:
         path.write_bytes(old)
     with atomic_path(str(path)) as temporary:
@@ -60,58 +58,28 @@ def test_a_failing_block_leaves_what_was_there(tmp_path, failure, old):
     assert old is None or path.read_bytes() == old
 
 
-@pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_the_new_file_has_the_permissions_of_any_new_file(tmp_path, mask):
-    before = os.umask(mask)
+def test_the_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    before = os.umask(0o077)
     try:
         with atomic_path(tmp_path / "out.bin") as temporary:
             temporary.write_bytes(b"new")
-        assert os.umask(mask) == mask  # and the mask itself is as it was
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "out.bin").stat().st_mode) == 0o666 & ~mask
+    assert stat.S_IMODE((tmp_path / "out.bin").stat().st_mode) == 0o600
 
 
-def refused(path):
-    with pytest.raises(InputError) as caught, atomic_path(path) as temporary:
-        temporary.write_bytes(b"new")
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_a_folder_as_output_is_refused(tmp_path):
-    (tmp_path / "keep").write_text("keep")
-    assert "must be a file; got the folder" in refused(tmp_path)
-    assert names(tmp_path) == ["keep"]
-
-
-def test_a_file_where_a_folder_must_be_is_refused(tmp_path):
+def test_what_is_no_place_for_a_file_is_refused_and_left_alone(tmp_path):
     (tmp_path / "file").write_text("keep")
-    assert "must be writable" in refused(tmp_path / "file" / "out.bin")
+    os.mkfifo(tmp_path / "pipe")  # as /dev/null would be, for root
+    before = names(tmp_path)
+    places = (tmp_path, tmp_path / "file" / "below", tmp_path / "absent" / "a", tmp_path / "pipe")
+    for path in (*places, tmp_path / ("x" * 300)):
+        with pytest.raises(InputError), atomic_path(path) as temporary:
+            temporary.write_bytes(b"new")
+    with pytest.raises(InputError, match="no regular file"):
+        append_line(tmp_path / "pipe", "line")  # and is not waited for
+    assert names(tmp_path) == before
     assert (tmp_path / "file").read_text() == "keep"
-
-
-def test_a_name_too_long_for_the_file_system_is_refused(tmp_path):
-    refused(tmp_path / ("x" * 300))
-    assert names(tmp_path) == []
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_or_device_is_never_replaced_by_a_file(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)  # as /dev/null would be, for root
-    with pytest.raises(InputError), atomic_path(pipe) as temporary:
-        temporary.write_bytes(b"new")
-    assert stat.S_ISFIFO(pipe.stat().st_mode)
-
-
-@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root writes anywhere")
-def test_a_folder_without_write_permission_is_refused(tmp_path):
-    tmp_path.chmod(0o500)
-    try:
-        assert "must be writable" in refused(tmp_path / "out.bin")
-    finally:
-        tmp_path.chmod(0o700)
 
 
 def test_an_existing_file_is_returned_and_others_are_named(tmp_path):
@@ -125,17 +93,24 @@ def test_an_existing_file_is_returned_and_others_are_named(tmp_path):
         existing_file(tmp_path, "the graph")
 
 
+# Tensors
+
+
 def test_tensors_and_facts_survive_the_disk(tmp_path):
+    whole = torch.arange(6.0)
     tensors = {
         "a": torch.randn(3, 4, generator=torch.Generator().manual_seed(0)).T,  # not contiguous
         "b": torch.tensor([True, False]),
-        "c": torch.arange(3).requires_grad_(False),
+        "half": whole[:3],  # they share memory
+        "other": whole[3:],
         "d": torch.ones(2, requires_grad=True),
         "empty": torch.empty(0, 5),
     }
     meta = {"words": ["\u00e4", 'quote "'], "number": 0.1, "none": None, "deep": {"x": [1, 2]}}
-    save_tensors(tmp_path / "t.safetensors", "thing", tensors, meta)
-    loaded, facts = load_tensors(tmp_path / "t.safetensors", "thing")
+    for name in ("t.st", "again.st"):
+        save_tensors(tmp_path / name, "thing", tensors, meta)
+    assert (tmp_path / "t.st").read_bytes() == (tmp_path / "again.st").read_bytes()
+    loaded, facts = load_tensors(tmp_path / "t.st", "thing")
     assert loaded.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert torch.equal(loaded[name], tensor)
@@ -143,31 +118,78 @@ def test_tensors_and_facts_survive_the_disk(tmp_path):
     assert {name: facts[name] for name in meta} == meta
 
 
-def test_tensors_that_share_memory_are_saved(tmp_path):
-    whole = torch.arange(6.0)
-    save_tensors(tmp_path / "t.safetensors", "thing", {"a": whole[:3], "b": whole[3:]}, {})
-    loaded, _ = load_tensors(tmp_path / "t.safetensors", "thing")
-    assert loaded["b"].tolist() == [3.0, 4.0, 5.0]
-
-
 def test_facts_that_json_cannot_hold_leave_the_old_file(tmp_path):
-    path = tmp_path / "t.safetensors"
+    path = tmp_path / "t.st"
     path.write_text("old")
     with pytest.raises((TypeError, ValueError)):
         save_tensors(path, "thing", {}, {"bad": object()})
     assert path.read_text() == "old"
-    assert names(tmp_path) == ["t.safetensors"]
+    assert names(tmp_path) == ["t.st"]
 
 
-def test_lines_are_appended_whole(tmp_path):
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_flipped_bit_is_refused(tmp_path, step):
+    """Bit by bit through a whole file; or in strides that come to each place of a byte."""
+    path, damaged = tmp_path / "t.st", tmp_path / "damaged.st"
+    tensors = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([True, False])}
+    save_tensors(path, "thing", tensors, {"number": 0.1, "words": ["one", "two"]})
+    whole = path.read_bytes()
+    for position in range(0, 8 * len(whole), step):
+        changed = bytearray(whole)
+        changed[position // 8] ^= 1 << position % 8
+        damaged.write_bytes(changed)
+        with suppress(InputError):
+            load_tensors(damaged, "thing")
+            pytest.fail(f"bit {position} of {whole[position // 8 - 20 : position // 8 + 20]!r}")
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "t.st"
+    save_tensors(path, "thing", {"a": torch.zeros(4)}, {})
+    with pytest.raises(InputError, match="must be a graphglow result; got a 'thing' file"):
+        load_tensors(path, "result")
+    newer = path.read_bytes().replace(b'version\\": 2', b'version\\": 3')
+    for data, said in (
+        (newer, "format 3"),
+        (path.read_bytes().replace(b"sha256", b"sha257"), "checksum"),
+        (b"\0" * 5, "foreign or truncated"),
+    ):
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=said):
+            load_tensors(path, "thing")
+        save_tensors(path, "thing", {"a": torch.zeros(4)}, {})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", [(), (0, 5), (3, 2)])
+def test_a_checksum_knows_names_types_shapes_and_values(dtype, shape):
+    one = torch.ones(shape, dtype=dtype)
+    known = checksum({"a": one}, {"x": 1})
+    assert checksum({"a": one.clone()}, {"x": 1}) == known
+    others = [checksum({"b": one}, {"x": 1}), checksum({"a": one}, {"x": 2})]
+    others.append(checksum({"a": one[None]}, {"x": 1}))
+    if one.numel():
+        others.append(checksum({"a": torch.zeros_like(one)}, {"x": 1}))
+    assert known not in others
+
+
+def test_parts_of_a_whole_come_out_as_they_went_in():
+    one, other = {"a": torch.ones(1)}, {"a.b": torch.zeros(1)}
+    whole = prefixed("one", one) | prefixed("other", other)
+    assert sorted(whole) == ["one.a", "other.a.b"]
+    assert within("one", whole) == one
+    assert within("other", whole) == other
+    assert within("on", whole) == {}
+
+
+# Lines
+
+
+def test_lines_are_appended_whole_whatever_happened_before(tmp_path):
     path = tmp_path / "new" / "rows.jsonl"
     append_line(path, "one")
     append_line(path, "two")
     assert path.read_text() == "one\ntwo\n"
-
-
-def test_a_torn_line_does_not_spoil_the_next(tmp_path):
-    path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n{"b"')  # a writer was killed
     append_line(path, '{"c": 3}')
     assert path.read_text().splitlines() == ['{"a": 1}', '{"b"', '{"c": 3}']
@@ -183,7 +205,7 @@ def test_a_full_disk_takes_the_part_of_a_line_back(tmp_path, monkeypatch):
             return real(self, data[:3])
 
     monkeypatch.setattr(io, "FileIO", Short)
-    with pytest.raises(InputError, match="No space left"):
+    with pytest.raises(InputError, match="no space left"):
         append_line(path, "another")
     monkeypatch.undo()
     assert path.read_text() == "whole\n"
@@ -199,69 +221,7 @@ def test_many_writers_lose_no_line(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
     lines = path.read_text().splitlines()
-    assert len(lines) == 160
     assert {line.rsplit("-", 1)[0] for line in lines} == {
         f"{w}-{n}" for w in range(8) for n in range(20)
     }
-
-
-def test_append_to_a_folder_is_refused(tmp_path):
-    with pytest.raises(InputError, match="must be writable"):
-        append_line(tmp_path, "line")
-
-
-def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    done = []
-    real_sync, real_replace = os.fsync, Path.replace
-
-    def fsync(handle):
-        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
-        real_sync(handle)
-
-    def replace(path, target):
-        done.append("rename")
-        return real_replace(path, target)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(Path, "replace", replace)
-    with atomic_path(tmp_path / "out.bin") as temporary:
-        temporary.write_bytes(b"new")
-    assert done == ["file", "rename", "folder"]
-
-
-def test_a_lock_is_held_by_one_until_it_lets_go(tmp_path):
-    one = try_lock(tmp_path / "lock")
-    assert one is not None
-    assert try_lock(tmp_path / "lock") is None
-    one.close()
-    other = try_lock(tmp_path / "lock")
-    assert other is not None
-    (tmp_path / "lock").unlink()
-    new = try_lock(tmp_path / "lock")  # a file of the same name is another lock
-    assert new is not None
-    for file in (other, new):
-        file.close()
-
-
-@pytest.mark.parametrize("take", [try_lock, wait_for_lock, lambda path: append_line(path, "row")])
-def test_a_lock_that_is_no_regular_file_is_refused_and_not_waited_for(tmp_path, take):
-    os.mkfifo(tmp_path / "lock")
-    (tmp_path / "link").symlink_to("lock")
-    for path in (tmp_path / "lock", tmp_path / "link", Path("/dev/null")):
-        with pytest.raises(InputError, match="a lock must lie on a regular file; got "):
-            take(path)
-
-
-def test_a_lock_behind_a_circle_of_links_is_an_error_of_the_system(tmp_path):
-    (tmp_path / "lock").symlink_to("lock")
-    with pytest.raises(OSError, match="symbolic links"):
-        try_lock(tmp_path / "lock")
-
-
-def test_a_damaged_file_is_told_in_words_of_ours(tmp_path):
-    path = tmp_path / "cut.st"
-    path.write_bytes(b"\0" * 5)
-    with pytest.raises(InputError) as caught:
-        load_tensors(path, "checkpoint")
-    said = f"{path} must be a graphglow checkpoint file; it is foreign or truncated"
-    assert str(caught.value) == said
+    assert len(lines) == 160

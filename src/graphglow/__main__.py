@@ -2,11 +2,6 @@
 
 import sys
 
-try:
-    from graphglow.cli import main
+from graphglow.cli import main
 
-    status = main()
-except KeyboardInterrupt:  # before the command could hear it
-    sys.stderr.write("graphglow: interrupted\n")
-    status = 130
-sys.exit(status)
+sys.exit(main())

@@ -21,7 +21,7 @@ from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import refine_graph
-from graphglow.explain import surroundings
+from graphglow.explain import Explanation, explain_edge, surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
@@ -42,26 +42,6 @@ MOST_REFINED = 50_000
 """Nodes up to which ``probability_same_class`` is computed."""
 SPEAKS = 0.25
 """Log-odds from which evidence counts as speaking for or against an edge."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairEvidence:
-    """What is known of one pair; ``report.pair.pair_picture`` draws it."""
-
-    source: Any
-    target: Any
-    joined: bool
-    probability: float
-    """That the edge is real, or, where there is none, that it is missing."""
-    contributions: dict[str, float]
-    """What each kind of evidence adds to the log-odds; their sum is all of it."""
-    common: list[Any]
-    of_source: list[Any]
-    of_target: list[Any]
-    edges: list[tuple[Any, Any]]
-    """Among the neighbours that are listed."""
-    left_out: int
-    """Neighbours that are not."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,11 +228,11 @@ class Audit:
             repaired.edge_weight = torch.cat([weight, filled])
         return repaired
 
-    def explain(self, source: Any, target: Any) -> PairEvidence:
+    def explain(self, source: Any, target: Any) -> Explanation:
         """Say what speaks for and against an edge between two nodes, called by your own ids."""
         return self.explained([(self.node(source), self.node(target))])[0]
 
-    def explained(self, pairs: Sequence[tuple[int, int]]) -> list[PairEvidence]:
+    def explained(self, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """:meth:`explain` of several pairs, as node numbers."""
         if not pairs:
             return []
@@ -268,25 +248,10 @@ class Audit:
             shares = self.auditor.explain(self.findings, both[:, here], missing=missing)
             for k, i in enumerate(here.tolist()):
                 found[i] = {name: float(values[k]) for name, values in shares.items()}
-        out = []
-        for i, (u, v) in enumerate(pairs):
-            around, _ = surroundings(problem.links, ids, (u, v))
-            mine = {k: c for k, c in found[i].items() if abs(c) > 1e-4}  # what is absent says 0
-            out.append(
-                PairEvidence(
-                    source=ids[u],
-                    target=ids[v],
-                    joined=bool(joined[i]),
-                    probability=1 / (1 + float(np.exp(-sum(found[i].values())))),
-                    contributions=mine,
-                    common=around.common,
-                    of_source=around.of_u,
-                    of_target=around.of_v,
-                    edges=around.edges,
-                    left_out=around.left_out,
-                )
-            )
-        return out
+        return [
+            explain_edge((ids[u], ids[v]), found[i], *surroundings(problem.links, ids, (u, v)))
+            for i, (u, v) in enumerate(pairs)
+        ]
 
     def node(self, name: Any) -> int:
         """The number of a node by its own id."""

@@ -1,23 +1,19 @@
 """Checks of settings: each raises one sentence, the rule and then what was received."""
 
-import difflib
 from collections.abc import Collection, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from graphglow.errors import InputError, nearest
 
 C = TypeVar("C")
 LARGEST_INTEGER = 2**32 - 1
-"""Above this no size, count or number of epochs makes sense."""
+"""Above this no size, count, seed or number of epochs makes sense."""
 LARGEST_RATE = 1e30  # above, the optimizer's own arithmetic overflows
 
 
 def plain_numbers(config: Any) -> None:
-    """Turn NumPy's numbers in a config into Python's, which JSON can hold.
-
-    These are its fields and what is in those that are tuples; nested configs have done it before.
-    """
+    """Turn NumPy's numbers in a config, and in its tuples, into Python's, which JSON can hold."""
     for field in fields(config):
         value = getattr(config, field.name)
         plain = tuple(map(_plain, value)) if type(value) is tuple else _plain(value)
@@ -25,19 +21,17 @@ def plain_numbers(config: Any) -> None:
 
 
 def with_settings(config: C, settings: Mapping[str, Any]) -> C:
-    """``config`` with some settings by name; an unknown one is refused, with the nearest."""
-    if not settings or not is_dataclass(config):  # a foreign config is refused where it is read
+    """Return ``config`` with some settings replaced by name; an unknown name is refused."""
+    if not settings:
         return config
-    known = [field.name for field in fields(config) if field.init]
+    known = [field.name for field in fields(config) if field.init]  # type: ignore[arg-type]
     for name in settings:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5) or known[:3]
+            kind = type(config).__name__
             raise InputError(
-                f"settings must be those of {type(config).__name__} (nearest: "
-                f"{', '.join(near)}); got {name!r}"
+                f"{kind} has no setting {name!r}{nearest(name, known)}: it has {', '.join(known)}"
             )
-    given: Any = config
-    changed: C = replace(given, **settings)
+    changed: C = replace(config, **settings)  # type: ignore[type-var]
     return changed
 
 
@@ -59,17 +53,17 @@ def at_least(name: str, value: int, low: int) -> int:
     return value
 
 
-def in_unit_interval(name: str, value: float) -> None:
-    """Raise unless ``value`` lies in [0, 1]."""
-    if not 0 <= number(name, value) <= 1:
-        raise InputError(f"{name} must lie in [0, 1]; got {value}")
-
-
 def number(name: str, value: float) -> float:
     """Return ``value``; raise unless it is a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} must be a number; got {value!r}")
     return value
+
+
+def in_unit_interval(name: str, value: float) -> None:
+    """Raise unless ``value`` lies in [0, 1]."""
+    if not 0 <= number(name, value) <= 1:
+        raise InputError(f"{name} must lie in [0, 1]; got {value}")
 
 
 def true_or_false(name: str, value: bool) -> None:

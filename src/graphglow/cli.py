@@ -1,179 +1,220 @@
-"""The ``graphglow`` command: finds the subcommand, and turns every outcome into an exit status.
+"""The ``graphglow`` command: finds the command, and turns every outcome into an exit status.
 
 0 is success, 2 is bad input, 130 is Ctrl-C, 143 is SIGTERM and 1 is anything else; each failure is
-one line on standard error. Nothing here imports torch, so help and a mistyped command answer at
-once.
+one line on standard error. Nothing here imports torch, so help and a mistyped flag answer at once.
 """
 
+import contextlib
+import functools
 import importlib
+import inspect
+import io
 import os
 import signal
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated
 
-from graphglow.commands import COMMANDS, HELD, MODULES, NO_ROOM, options
 from graphglow.errors import InputError, InputWarning, StoppedError, nearest
 from graphglow.version import __version__
 
+COMMANDS = {
+    "demo": "what does it do? the main job in about a minute, on graphs of the package",
+    "datasets": "which graphs and learners are known by name?",
+    "predict": "labels for the rest: the class of every node, or of new nodes",
+    "refine": "a graph for my own GNN: write a better graph to a file",
+    "audit": "wrong or missing links: which edges look false, which pairs look joined",
+    "explain": "why this class, why this pair?",
+    "compare": "what should I use? graphglow and others on my graph",
+    "transfer": "a GNN over the better graph (the paper's Algorithm 3)",
+    "pretrain": "a learner of my own, from my own graphs (the paper's Algorithm 2)",
+    "fit": "a competitor, under the same protocol as transfer",
+    "reproduce": "the paper's tables and figures, as far as they are missing",
+    "report": "what saved transfers have learned, as one page that opens offline",
+}
+"""Each command, and the question that it answers."""
 HELP = """\
-Learn how graphs should be wired: one structure learner, pre-trained on several graphs, is
-transferred, frozen, to yours, where only a small GNN is trained.
+usage: graphglow COMMAND [OPTIONS]
 
-commands:
+Learn how a graph should be wired: which edges look wrong, which are missing, and what the classes
+of its nodes are. The learner is pre-trained and frozen; predict, refine and audit train nothing.
+
 {commands}
 
-options:
-  --help     show this; after a command, its most used options
-  --help-all after a command, all its options
-  --version  show the version
+graphglow COMMAND --help shows the options of a command; graphglow --version the version.
 
 Your own graph is two tables: people.csv with the columns id, label (blank where it is not known)
 and whatever else you know of them; relations.csv with source and target, ids of the first. Other
-names of columns are given by --columns id=person label=risk. The first two lines below predict the
-blanks and write the better graph; a name from graphglow datasets does in the place of the tables.
-"""
-EXAMPLES = """
+names of columns are given by --columns id=person label=risk. A name from graphglow datasets does
+instead of the tables.
+
 examples:
-  graphglow transfer --target people.csv+relations.csv \\
-      --predictions labels.csv --out result.safetensors
-  graphglow refine --target people.csv+relations.csv --out refined.csv
   graphglow demo
-  graphglow fit --method gcn --target breast_cancer
-  graphglow pretrain --sources digits synthetic --out learner.safetensors
+  graphglow predict --target people.csv+relations.csv --out labels.csv
+  graphglow refine --target people.csv+relations.csv --out refined.csv
+  graphglow audit --target people.csv+relations.csv --suspects suspects.csv --out audit.html
 """
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which ends a command as Ctrl-C does."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit status."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if sys.stdout is None:  # closed by the caller, as in `graphglow datasets >&-`
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (it stays open until the process ends)
+    words = list(sys.argv[1:] if argv is None else argv)
+    debugging = os.environ.get("GRAPHGLOW_DEBUG", "") not in ("", "0")
     for stream in (sys.stdout, sys.stderr):  # one that cannot show a letter shows its number
-        with suppress(AttributeError, ValueError, OSError):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    came: list[int] = []
     try:
-        with warnings.catch_warnings(), _hearing_signals(came), HELD:
-            if not _debugging():
+        with warnings.catch_warnings(), _sigterm_interrupts():
+            if not debugging:
                 warnings.simplefilter("ignore")  # libraries' notes to developers
                 warnings.simplefilter("always", InputWarning)
-                warnings.showwarning = lambda message, *_, **__: _note(f"note: {message}")
-                threading.excepthook = lambda error: None  # of libraries; ours report
-            _run(arguments, came)
+                warnings.showwarning = lambda message, *_, **__: _warn(f"note: {message}")
+            _run(words)
         sys.stdout.flush()
         return 0
-    except SystemExit as request:  # --help of a command, or rich on a closed pipe
-        return request.code if isinstance(request.code, int) else 1
-    except BrokenPipeError:  # the reader of a pipe has gone, as in `graphglow datasets | head -1`
+    except SystemExit as stop:  # --help of a command
+        return stop.code if isinstance(stop.code, int) else 1
+    except BrokenPipeError:  # the reader has gone, as in `graphglow datasets | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
-        return _interrupted(came)
-    except InputError as error:
-        return _failed(2, str(error))
-    except StoppedError as error:
-        return _failed(1, str(error))
-    except Exception as error:
-        if came:  # a library's import took it for an error of its own
-            return _interrupted(came)
+    except BaseException as error:
+        if debugging:
+            traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            terminated = isinstance(error, Terminated)
+            return _fail(143, "terminated") if terminated else _fail(130, "interrupted")
+        if isinstance(error, InputError | StoppedError):
+            return _fail(2 if isinstance(error, InputError) else 1, str(error))
         name = type(error).__name__
         if "MemoryError" in name or "allocate memory" in str(error):
-            return _failed(2, f"the job must fit in memory; {error}")
-        if isinstance(error, OSError) and error.errno in NO_ROOM:  # files have their own sentence
-            return _failed(1, f"standard output must be writable; got {error.strerror}")
-        advice = "" if _debugging() else " (GRAPHGLOW_DEBUG=1 shows the traceback)"
-        return _failed(1, f"unexpected {name}: {error}{advice}")
-    finally:
-        try:
-            sys.stdout.flush()
-        except OSError:  # give it up, so that Python does not complain about it at exit
-            with suppress(OSError, ValueError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _fail(
+                2, f"there is not enough memory ({error}): use a smaller graph or settings"
+            )
+        return _fail(1, f"unexpected {name}: {error} (GRAPHGLOW_DEBUG=1 shows the traceback)")
 
 
-@contextmanager
-def _hearing_signals(came: list[int]) -> Iterator[None]:
-    """In the block, SIGTERM is heard as Ctrl-C is: what is half done is put away or kept."""
-
-    def hear(number: int, _frame: object) -> None:
-        came.append(number)
-        raise KeyboardInterrupt
-
-    plain: dict[int, Any] = {
-        signal.SIGTERM: signal.SIG_DFL,
-        signal.SIGINT: signal.default_int_handler,
-    }
-    main_thread = threading.current_thread() is threading.main_thread()
-    ours = [one for one, usual in plain.items() if main_thread and signal.getsignal(one) is usual]
-    for one in ours:
-        signal.signal(one, hear)
-    try:
-        yield
-    finally:
-        for one in ours:
-            signal.signal(one, plain[one])
-
-
-def _interrupted(came: list[int]) -> int:
-    status, word = (143, "terminated") if signal.SIGTERM in came else (130, "interrupted")
-    if _debugging():
-        traceback.print_exc()
-    with suppress(OSError):  # imports that were cut off are not tried again, as _note would
-        print(f"graphglow: {word}", file=sys.stderr, flush=True)
+def _fail(status: int, message: str) -> int:
+    _warn(message)
     return status
 
 
-def _run(arguments: list[str], came: list[int]) -> None:
-    name, *rest = arguments or ["--help"]
+def _warn(message: str) -> None:
+    from graphglow.commands.output import warn  # loads rich, which help need not wait for
+
+    warn(message)
+
+
+@contextlib.contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """In the block, SIGTERM raises: what is half done is removed or kept, as by Ctrl-C."""
+
+    def terminate(*_: object) -> None:
+        raise Terminated
+
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _run(words: list[str]) -> None:
+    name, *rest = words or ["--help"]
     if name == "help" and rest:  # graphglow help refine
         name, *rest = [*rest, "--help"]
-    if name in ("-h", "--help", "--help-all", "help"):
-        lines = [f"  {name:<10} {what}" for name, what in COMMANDS.items()]
-        text = HELP.format(commands="\n".join(lines))
-        text = options.wrapped(text, options.terminal_width())
-        sys.stdout.write(f"usage: graphglow COMMAND [OPTIONS]\n\n{text}\n{EXAMPLES}")
+    if name in ("-h", "--help", "help"):
+        lines = [f"  {name:<10} {question}" for name, question in COMMANDS.items()]
+        sys.stdout.write(HELP.format(commands="\n".join(lines)))
         return
     if name in ("-V", "--version"):
         sys.stdout.write(f"graphglow {__version__}\n")
         return
     if name not in COMMANDS:
-        rule = f"the command must be one of {', '.join(COMMANDS)}"
-        raise InputError(f"{rule}; got {name!r}{nearest(name, COMMANDS)}; see graphglow --help")
-    if (words := options.entry_of(name, rest)) is not None:
-        options.answer(words, rest)
+        known = f"the commands are {', '.join(COMMANDS)}"
+        raise InputError(f"there is no command {name!r}{nearest(name, COMMANDS)}; {known}")
     # Threads that spin for long while they wait make a busy machine crawl; threads that never do
     # are slow to start on the next of many small products. torch reads these as it loads.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")
-    from graphglow.commands.terminal import waiting
-
-    with waiting("starting"):  # torch takes seconds to import
-        from graphglow.commands.flags import parse
-
-        module = importlib.import_module(f"graphglow.commands.{MODULES.get(name, name)}")
-    if came:  # and what was imported has swallowed it
-        raise KeyboardInterrupt
-    several = hasattr(module, "choose")  # with one name, and a flag that says which
-    command = module.choose(name, rest) if several else getattr(module, name)
-    parse(name, command, rest, getattr(module, "PARTS", None))()
+    module = importlib.import_module(f"graphglow.commands.{name}")
+    command = getattr(module, name)
+    if flag := getattr(module, "CHOSEN_BY", None):  # --learner, --kind or --method: which settings
+        command = _with_settings(command, module.settings_for(_value_of(flag, rest)))
+    _parse(command, rest, f"graphglow {name}")()
 
 
-def _failed(status: int, message: str) -> int:
-    if _debugging():
-        traceback.print_exc()
-    _note(message)
-    return status
+def _value_of(flag: str, words: list[str]) -> str | None:
+    """Return what the last ``flag`` is followed by, before anything else is read."""
+    value = None
+    for place, word in enumerate(words):
+        if word == flag and place + 1 < len(words):
+            value = words[place + 1]
+        elif word.startswith(f"{flag}="):
+            value = word.removeprefix(f"{flag}=")
+    return value
 
 
-def _note(message: str) -> None:
-    from graphglow.commands.terminal import note  # loads rich, which help need not wait for
+def _with_settings(command: Callable[..., None], kind: type) -> Callable[..., None]:
+    """Return ``command`` with the fields of ``kind`` as the flags of its ``settings``."""
+    from tyro.conf import arg
 
-    note(message)
+    @functools.wraps(command)
+    def changed(**given: object) -> None:
+        command(**given)
+
+    parameters = inspect.signature(command).parameters.values()
+    own = [
+        p.replace(annotation=Annotated[kind, arg(name="")]) if p.name == "settings" else p
+        for p in parameters
+    ]
+    changed.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    return changed
 
 
-def _debugging() -> bool:
-    return os.environ.get("GRAPHGLOW_DEBUG", "") not in ("", "0")
+def _parse(command: Callable[..., None], words: list[str], prog: str) -> Callable[[], None]:
+    """Return ``command`` bound to its arguments; raise :class:`InputError` on bad usage."""
+    import tyro
+
+    @functools.wraps(command)
+    def bind(**given: object) -> Callable[[], None]:
+        return functools.partial(command, **given)
+
+    bind.__signature__ = signature = inspect.signature(command)  # type: ignore[attr-defined]
+    bind.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    del bind.__wrapped__
+    text = inspect.getdoc(command) or ""
+    bind.__doc__ = text.replace("\n" + 8 * " ", " ")  # tyro keeps breaks in an argument's text
+    box = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(box):
+            return tyro.cli(bind, prog=prog, args=words, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        cause = stop.__context__
+        while cause is not None and not isinstance(cause, InputError):
+            cause = cause.__context__
+        raise cause or InputError(f"{_one_line(box.getvalue())}; see {prog} --help") from None
+
+
+def _one_line(box: str) -> str:
+    """Return tyro's message, drawn as a box with the help of each option, as one line."""
+    kept = []
+    for line in box.splitlines()[1:]:
+        text = line.strip("\u2502|").rstrip()
+        if text.lstrip().startswith(("For full helptext", "Argument helptext")):
+            break
+        if text.strip(" -+\u2500\u2570\u256f") and not text.startswith(" " * 9):
+            kept.append(text.strip())
+    return " ".join(kept).rstrip(".")

@@ -1,4 +1,4 @@
-"""The suite's methods on a graph of one's own, and which of them to use.
+"""Methods side by side on a graph of one's own, and which of them to use.
 
 graphglow compare --target people.csv+relations.csv
 """
@@ -18,21 +18,20 @@ from graphglow.checks import at_least, one_of
 from graphglow.errors import InputError, InputWarning
 from graphglow.graph import as_graph, check_graph
 from graphglow.graph.split import MASKS, with_random_split
-from graphglow.lab import Told, unheard
+from graphglow.lab import Progress, no_progress
 from graphglow.lab.open_world.methods import (
     BAGS,
     NAMES,
+    NEED_FEATURES,
     POOL,
-    Entry,
-    accuracy,
     fold_of,
-    judged_nodes,
-    run_methods,
+    lacks_features,
+    run_method,
 )
 from graphglow.pretrained import UNIVERSAL, LearnerName
 from graphglow.settings import Device
 
-COMPARED = tuple(name for name in NAMES if name not in ("paper", "mean", "vote", *BAGS))
+COMPARED = tuple(name for name in NAMES if name not in ("paper", *BAGS))
 """By default: the paper's learner takes as long as all others together."""
 SIGNIFICANT = 0.05
 FEWEST = 6
@@ -44,8 +43,8 @@ class Line(NamedTuple):
     """A method: test accuracies over the splits, and seconds of one run."""
 
     method: str
-    mean: float
-    std: float | None
+    accuracy: float
+    deviation: float | None
     seconds: float
     p: float | None
     """That the highest is not ahead of it, by test nodes and seeds; None for the highest."""
@@ -61,13 +60,16 @@ class Line(NamedTuple):
 
     @property
     def level(self) -> bool:
-        """Whether it is as good as the highest, for all that can be said."""
+        """Whether chance explains its distance from the highest."""
         return self.p is not None and self.p >= SIGNIFICANT
 
     @property
     def against_highest(self) -> str:
-        """In words."""
-        return "highest" if self.p is None else "level" if self.level else f"lower, {_p(self.p)}"
+        """The test against the highest, in words."""
+        if self.p is None:
+            return "highest"
+        said = f"p = {self.p:.2g}" if self.p >= 1e-3 else "p < 0.001"
+        return "level" if self.level else f"lower, {said}"
 
 
 @dataclass(frozen=True)
@@ -88,53 +90,31 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """Which to use, by what, and what the test nodes say of it."""
-        best, chosen = self.lines[0], self.recommended
-        said = f"{chosen.estimate:.1%} by {chosen.basis}"
-        tested = f"{chosen.mean:.1%} of test nodes right"
+        chosen, best = self.recommended, self.lines[0]
+        said = f"{chosen.estimate:.1%} by {chosen.basis}; {chosen.accuracy:.1%} of test nodes right"
         if len(self.lines) == 1:
-            return f"{NAMES[chosen.method]}: {said}, {tested}; nothing else was run."
-        use = (
-            f"Use {NAMES[chosen.method]}: its own estimate is the highest, {said} (predict is "
-            "estimated by leave-one-out, methods that train by validation)."
-        )
+            return f"{NAMES[chosen.method]}: {said}. Nothing else was run."
+        use = f"Use {NAMES[chosen.method]}: its own estimate is the highest, {said}"
         if chosen is best:
             level = [NAMES[line.method] for line in self.lines if line.level]
             which = ", ".join(level) if len(level) < 5 else f"{len(level)} others"
-            place = f"level with {which}" if level else "highest"
-            return f"{use} Test nodes agree: {tested}, {place}."
-        apart = f"{100 * (best.mean - chosen.mean):.1f} points below {NAMES[best.method]}"
-        return f"{use} Test nodes: {tested}, {apart}, {_beyond_chance(chosen)}."
+            return f"{use}, {f'level with {which}' if level else 'the highest'}."
+        apart = 100 * (best.accuracy - chosen.accuracy)
+        return f"{use}, {apart:.1f} points below {NAMES[best.method]} ({chosen.against_highest})."
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame, a row per method: ``method``, ``name``, ``accuracy``, ``deviation``,
-        ``seconds``, ``p``, ``estimate``, its ``basis``, and ``against_highest`` in words.
-        """
+        """Return a pandas DataFrame with a row per method."""
         import pandas as pd
 
-        columns = ["method", "accuracy", "deviation", "seconds", "p", "estimate"]
-        frame = pd.DataFrame(self.lines, columns=columns)
+        frame = pd.DataFrame(self.lines, columns=list(Line._fields))
         frame.insert(1, "name", [NAMES[line.method] for line in self.lines])
-        in_words = {name: [getattr(line, name) for line in self.lines]
-                    for name in ("basis", "against_highest")}  # fmt: skip
-        return frame.assign(**in_words)
+        words = ("basis", "against_highest")
+        return frame.assign(**{name: [getattr(one, name) for one in self.lines] for name in words})
 
     def __repr__(self) -> str:
-        width = max(len(NAMES[line.method]) for line in self.lines) + 2
-        rows = []
-        for line in self.lines:
-            start = f"{NAMES[line.method]:<{width}}{line.mean:7.1%}"
-            spread = "" if line.std is None else f"+- {100 * line.std:.1f}"
-            own = f"{line.estimate:7.1%} by {line.basis:<13}"
-            rows.append(f"{start} {spread:>8}  {own}{line.seconds:8.1f} s")
-        return "\n".join([*rows, self.how, self.verdict])
-
-
-def _beyond_chance(line: Line) -> str:
-    return "within chance" if line.level else f"beyond chance ({_p(line.p)})"
-
-
-def _p(p: float | None) -> str:
-    return f"p = {p:.2g}" if p is not None and p >= 1e-3 else "p < 0.001"
+        shown = self.to_frame()[["name", "accuracy", "estimate", "seconds", "against_highest"]]
+        table = shown.to_string(index=False, float_format="{:.3f}".format)
+        return f"{table}\n{self.how}\n{self.verdict}"
 
 
 def compare(
@@ -145,7 +125,7 @@ def compare(
     seed: int = 0,
     learner: LearnerName = UNIVERSAL,
     device: Device = "auto",
-    told: Told = unheard,
+    progress: Progress = no_progress,
 ) -> Comparison:
     """Run the methods of the open-world suite on a graph, and say which to use.
 
@@ -164,31 +144,35 @@ def compare(
         seed: The first of the seeds.
         learner: The evidence learner.
         device: Where to compute.
-        told: Called with what is done, how many runs are, and of how many.
+        progress: Called with the method that has run, how many runs have, and of how many.
     """
     seeds, seed = at_least("seeds", seeds, 1), at_least("seed", seed, 0)
     methods = (methods,) if isinstance(methods, str) else methods
     for method in methods:
         one_of("method", method, tuple(NAMES))
     splits, how = splits_of(_checked(as_graph(data, split=False)), seeds, seed)
-    found: dict[str, list[Run]] = {}
+    runs: dict[str, list[Run]] = {}
     failed: dict[str, str] = {}
+    if lacks_features(splits[0]):
+        methods = [method for method in methods if method not in NEED_FEATURES]
     jobs = [(number, method) for number in range(len(splits)) for method in methods]
     for done, (number, method) in enumerate(jobs):
-        told(f"{NAMES[method]}, run {number + 1}", done, len(jobs))
+        progress(NAMES[method], done, len(jobs))
+        one, own = splits[number], seed + number
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", InputWarning)  # the table says it
-                for entry in run_methods(
-                    splits[number], [method], seed=seed + number, device=device, learner=learner
-                ):
-                    found.setdefault(method, []).append(_run(entry, splits[number]))
+                entry = run_method(method, one, seed=own, device=device, learner=learner)
         except InputError as error:
             failed[method] = str(error)
-    told("done", len(jobs), len(jobs))
-    whole = {name: runs for name, runs in found.items() if len(runs) == len(splits)}
+            continue
+        nodes = one.test_mask.nonzero()[:, 0]
+        right = (entry.scores.argmax(1) == one.y)[nodes].double()
+        runs.setdefault(method, []).append(Run(nodes, right, entry.estimate, entry.seconds))
+    progress("done", len(jobs), len(jobs))
+    whole = {name: made for name, made in runs.items() if len(made) == len(splits)}
     if not whole:
-        raise InputError(f"a method must be able to run on the graph; got {failed}")
+        raise InputError(f"No method could run on this graph: {failed}")
     return Comparison(_lines(whole, len(splits[0].y)), how, failed)
 
 
@@ -205,50 +189,32 @@ class Run(NamedTuple):
         return float(self.right.mean())
 
 
-def _run(entry: Entry, data: Data) -> Run:
-    nodes = data.test_mask.nonzero()[:, 0]
-    right = (entry.scores.argmax(1) == data.y)[nodes].double()
-    own = accuracy(entry.scores, data, judged_nodes(entry.method, data))
-    return Run(nodes, right, own, entry.seconds)
-
-
 def _lines(found: Mapping[str, list[Run]], size: int) -> list[Line]:
-    """A line for each method, the highest first; ``size`` is the number of nodes."""
+    """Return a line for each method, the highest first; ``size`` is the number of nodes."""
     scores = {name: [run.accuracy for run in runs] for name, runs in found.items()}
     order = sorted(found, key=lambda name: -statistics.mean(scores[name]))
     lines = []
     for name in order:
-        each, runs = scores[name], found[name]
-        std = statistics.stdev(each) if len(each) > 1 else None
-        p = None if name == order[0] else chance(found[order[0]], runs, size)
-        spent, own = (
-            statistics.mean(v) for v in zip(*((r.seconds, r.estimate) for r in runs), strict=True)
-        )
-        lines.append(Line(name, statistics.mean(each), std, spent, p, own))
+        std = statistics.stdev(scores[name]) if len(scores[name]) > 1 else None
+        p = None if name == order[0] else chance(found[order[0]], found[name], size)
+        seconds = statistics.mean(run.seconds for run in found[name])
+        estimate = statistics.mean(run.estimate for run in found[name])
+        lines.append(Line(name, statistics.mean(scores[name]), std, seconds, p, estimate))
     return lines
 
 
-def _checked(data: Data) -> Data:
-    """A graph without features has a column that says nothing."""
-    if data.x is None and data.num_nodes:
-        data = data.clone()
-        data.x = torch.ones(int(data.num_nodes), 1)
-    return check_graph(data, need_validation=False)
-
-
 def chance(best: Sequence[Run], other: Sequence[Run], size: int) -> float:
-    """How likely so large a difference is by chance: of which nodes are tested, and of seeds.
+    """Return how likely so large a difference is by chance: of test nodes, and of seeds.
 
     ``size`` is the number of nodes.
     """
     total, count = torch.zeros(size).double(), torch.zeros(size).double()
-    apart = []
     for a, b in zip(best, other, strict=True):
         total[a.nodes] += a.right - b.right
         count[a.nodes] += 1
-        apart.append(a.accuracy - b.accuracy)
     each = (total / count)[count > 0]
     variance = float(each.var()) / len(each) if len(each) > 1 else math.inf
+    apart = [a.accuracy - b.accuracy for a, b in zip(best, other, strict=True)]
     if len(apart) > 1:
         variance += statistics.variance(apart) / len(apart)
     mean = statistics.mean(apart)
@@ -257,13 +223,19 @@ def chance(best: Sequence[Run], other: Sequence[Run], size: int) -> float:
     return math.erfc(abs(mean) / math.sqrt(2 * variance))
 
 
+def _checked(data: Data) -> Data:
+    """Check a graph; one without features gets a column that says nothing."""
+    if data.x is None and data.num_nodes:
+        data = data.clone()
+        data.x = torch.ones(int(data.num_nodes), 1)
+    return check_graph(data, need_validation=False)
+
+
 def splits_of(data: Data, seeds: int, seed: int) -> tuple[list[Data], str]:
-    """The graph under each split that it is tested on, and how that is, in words."""
-    labelled = data.y >= 0
-    if int(labelled.sum()) < FEWEST:
-        raise InputError(
-            f"a comparison needs at least {FEWEST} labelled nodes; got {int(labelled.sum())}"
-        )
+    """Return the graph under each split that it is tested on, and how that is, in words."""
+    labelled = int((data.y >= 0).sum())
+    if labelled < FEWEST:
+        raise InputError(f"{labelled} labelled nodes are too few to compare: {FEWEST} are needed.")
     if data.split.startswith("random"):
         drawn = [data.clone() for _ in range(seeds)]
         for number, one in enumerate(drawn):

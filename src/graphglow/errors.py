@@ -1,7 +1,7 @@
-"""The one exception and the one warning for users: about a file, a graph, a setting.
+"""The exception and the warning for users: about a file, a graph or a setting.
 
 The exception is a ``ValueError``, so Python callers need not know it; the command line turns it
-into one line on standard error and exit status 2. Every other exception is ours to mend.
+into one line on standard error and exit status 2.
 """
 
 import difflib
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Bad input, in one sentence: the rule, then what was received."""
+    """Bad input, in one sentence: what is wrong, then what to do."""
 
 
 class StoppedError(Exception):
@@ -27,6 +27,6 @@ def warn(sentence: str) -> None:
 
 
 def nearest(name: object, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """The known name that a mistyped one may mean, for the end of a sentence; "" if none is."""
+    """Return `` (nearest: NAME)`` for the known name a mistyped one may mean; "" if none is."""
     near = difflib.get_close_matches(str(name).lower(), list(known), n=1, cutoff=cutoff)
     return f" (nearest: {near[0]})" if near else ""

@@ -14,6 +14,7 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 """
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,7 +42,7 @@ from graphglow.refine import chosen
 
 if TYPE_CHECKING:  # which import this
     from graphglow.predict import Prediction
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
 NEIGHBOURS = 20  # labelled nodes listed
 SPEAKS = 0.05  # log-odds from which evidence is named in words
@@ -206,8 +207,7 @@ def explain_prediction(
     weights, added = (part[0].double() for part in predictor.parts(odds, trust, more))  # [V], [C]
     by_channel = refined.sharpness * odds[0].double() * weights  # [C, V]
     correction = refined.sharpness * added
-    uncorrected = by_channel.sum(1) + log_prior
-    scores = uncorrected + correction
+    scores = by_channel.sum(1) + correction + log_prior
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
@@ -231,7 +231,6 @@ def explain_prediction(
         "predicted": names[predicted],
         "explained": names[explained],
         "labelled": bool(prediction.labelled[place]),
-        "without_correction": names[seen[int(uncorrected.argmax())]],
         "scores": {names[c]: float(score) for c, score in zip(seen, scores, strict=True)},
     }
     probability = float(prediction.probabilities[place, explained])
@@ -264,8 +263,6 @@ def _prediction_answer(
             f"Of the {len(near)} strongest labelled nodes within two steps, {same} are "
             f"{facts['explained']}."
         )
-    if facts["without_correction"] != facts["predicted"]:
-        lines.append(f"Without the correction it would be {facts['without_correction']}.")
     return " ".join(lines)
 
 
@@ -454,12 +451,11 @@ def explain_pair(
     ``added`` or ``absent``.
 
     Args:
-        data: The graph, as for :func:`graphglow.refine`.
+        data: The graph, and the learner, seed and device, as for :func:`graphglow.refine`.
         u: The one node's id; its index where the graph has no ids.
         v: The other's.
-        learner: An evidence learner: ``"universal"``, ``"untrained"`` as a control, a file, or the
-            learner itself.
-        seed: As for :func:`graphglow.refine`.
+        learner: An evidence learner.
+        seed: Of random projections.
         device: Where to compute.
     """
     found = evidence_learner(learner, seed=seed)
@@ -479,24 +475,15 @@ def explain_known_pair(
     scores: Tensor | None,
     order: Tensor | None = None,
 ) -> Explanation:
-    """Explain a pair of a graph that is refined already.
+    """Explain a pair of nodes of ``data``, which the learner has refined already.
 
-    Args:
-        learner: The one that refined it.
-        refined: What it made; its node i is ``order[i]`` of ``data``.
-        data: The graph.
-        pair: Two nodes of ``data``.
-        edge_index: The edges of the refined graph that were kept.
-        scores: Of classes, if there are labels.
-        order: None: that of ``data``.
-
-    Shapes:
-        edge_index [2, E] and scores [N, C], both in the order of ``refined``; order [N]
+    Node i of ``refined``, of its kept edges ``edge_index`` [2, E] and of the class ``scores``
+    [N, C], if there are labels, is ``order[i]`` of ``data``.
     """
     count = refined.num_nodes
     order = torch.arange(count) if order is None else order.cpu()
-    ids, listed = own_ids(data, count), own_ids(data, count)
-    ids = [listed[i] for i in order.tolist()]
+    named = own_ids(data, count)
+    ids = [named[i] for i in order.tolist()]
     rank = order.argsort()
     first, second = int(rank[pair[0]]), int(rank[pair[1]])
     ends = torch.tensor([[min(first, second)], [max(first, second)]], device=refined.pairs.device)
@@ -523,19 +510,42 @@ def explain_known_pair(
         "predicted": predicted,
     }
     probability = float(refined.pair_probability[place])
-    strongest_for_first = sorted(parts.items(), key=lambda one: -one[1])
     return Explanation(
         title=f"What speaks for {ids[first]} and {ids[second]} being of one class",
         answer=_pair_answer(facts, probability, parts),
         score=float(refined.pair_log_odds[place]) + logit(refined.chance),
         probability=probability,
-        contributions=tuple(
-            Contribution(name=name, about=MEANINGS.get(name, ""), value=value)
-            for name, value in strongest_for_first
-        ),
+        contributions=_by_evidence(parts),
         facts=facts,
         surroundings=around,
     )
+
+
+def explain_edge(
+    pair: tuple[int | str, int | str],
+    parts: Mapping[str, float],
+    around: Surroundings,
+    joined: bool,
+) -> Explanation:
+    """Explain the log-odds that an edge is real, or, where there is none, that it is missing."""
+    log_odds = sum(parts.values())
+    probability = 1 / (1 + math.exp(-log_odds))
+    kind = "a real edge" if joined else "a missing edge"
+    return Explanation(
+        title=f"Whether {pair[0]} and {pair[1]} should be joined",
+        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(parts)}",
+        score=log_odds,
+        probability=probability,
+        contributions=_by_evidence({k: v for k, v in parts.items() if abs(v) > 1e-4}),
+        facts={"u": pair[0], "v": pair[1], "input_edge": joined},
+        surroundings=around,
+    )
+
+
+def _by_evidence(parts: Mapping[str, float]) -> tuple[Contribution, ...]:
+    """The kinds of evidence, the most favourable first."""
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return tuple(Contribution(name=n, about=MEANINGS.get(n, ""), value=v) for n, v in ordered)
 
 
 def pair_places(data: Data, count: int, u: int | str, v: int | str) -> tuple[int, int]:
@@ -580,16 +590,15 @@ def _pair_answer(facts: Mapping[str, Any], probability: float, parts: Mapping[st
         one, other = facts["predicted"]
         both = f"Both are predicted to be {one}"
         said.append(f"{both if one == other else f'They are predicted {one} and {other}'}.")
-    pro, con = (_strongest(parts, sign) for sign in (1, -1))
-    said.append(f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}.")
-    return " ".join(said)
+    return " ".join([*said, _pro_and_con(parts)])
 
 
-def _strongest(parts: Mapping[str, float], sign: int) -> str:
-    """The evidence that speaks most for (1) or against (-1), in words."""
-    spoke = {n: c for n, c in parts.items() if n not in GENERAL and sign * c >= SPEAKS}
-    strongest = sorted(spoke.items(), key=lambda one: -abs(one[1]))[:NAMED]
-    return ", ".join(f"{name} ({value:+.1f})" for name, value in strongest)
+def _pro_and_con(parts: Mapping[str, float]) -> str:
+    """The strongest evidence on both sides, in words."""
+    own = sorted((value, name) for name, value in parts.items() if name not in GENERAL)
+    con = ", ".join(f"{name} ({v:+.1f})" for v, name in own[:NAMED] if v <= -SPEAKS)
+    pro = ", ".join(f"{name} ({v:+.1f})" for v, name in own[: -NAMED - 1 : -1] if v >= SPEAKS)
+    return f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}."
 
 
 def _percent(probability: float) -> str:

@@ -14,9 +14,8 @@ from graphglow.checks import at_least
 from graphglow.gnn import FixedStructure, Structure
 from graphglow.linalg.rows import entries
 from graphglow.linalg.sparse import SparseMatrix, csr_tensor
-from graphglow.paper import BlendedStructure, PivotStructure
+from graphglow.paper.pivots import EPS, BlendedStructure, PivotStructure
 
-EPS = 1e-12
 BLOCK_ELEMENTS = 16_000_000
 """Entries of the largest block in memory (64 MB in float32)."""
 

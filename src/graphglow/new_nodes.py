@@ -25,7 +25,7 @@ from graphglow.linalg.knn import nearest
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
-    from graphglow.training.result import TransferResult
+    from graphglow.result import TransferResult
 
 
 @dataclass(frozen=True, eq=False, repr=False)

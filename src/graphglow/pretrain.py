@@ -12,20 +12,20 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.auditing.auditor import Auditor
-from graphglow.auditing.pretraining import AuditPretrainConfig, pretrain_auditor
+from graphglow.auditing.pretraining import pretrain_auditor
 from graphglow.checkpoint import Checkpoint
 from graphglow.checks import one_of, with_settings
 from graphglow.device import resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.pretraining import EvidencePretrainConfig, Progress, pretrain_evidence
+from graphglow.evidence.pretraining import Progress, pretrain_evidence
 from graphglow.gnn.train import OnEpoch
 from graphglow.graph import as_graph, prepare
 from graphglow.graph.graph import known_graph
 from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import pretrain_structure
 from graphglow.parallel import where_to_compute
-from graphglow.settings import PretrainConfig
+from graphglow.settings import AuditPretrainConfig, EvidencePretrainConfig, PretrainConfig
 
 Kind = Literal["evidence", "auditor", "paper"]
 Config = EvidencePretrainConfig | AuditPretrainConfig | PretrainConfig

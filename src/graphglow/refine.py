@@ -22,7 +22,7 @@ from graphglow.graph.graph import undirected_edges
 from graphglow.graph.write import edge_frame, write_predictions
 from graphglow.predict import run_frozen
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
-from graphglow.training.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
+from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
 
 WITHOUT_EDGES = 8
 """Edges that a node keeps of a graph that has none to go by."""

@@ -73,7 +73,7 @@ class Compute:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(Optimiser, Compute):
+class RunConfig(Compute, Optimiser):
     """How one model is trained on one graph: what every method has, ours and the competitors."""
 
     def __post_init__(self) -> None:
@@ -222,7 +222,7 @@ class ObjectiveConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(RunConfig, Model, LearnedStructure):
+class ModelConfig(LearnedStructure, Model, RunConfig):
     """The GNN of one graph, its message passing, and how it is optimised."""
 
     def __post_init__(self) -> None:
@@ -263,7 +263,7 @@ class PaperConfig(ModelConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransferConfig(RunConfig, Model):
+class TransferConfig(Model, RunConfig):
     """A GNN on a new graph, over that graph and the one that an evidence learner makes of it."""
 
     epochs: int = 200
@@ -302,15 +302,87 @@ class TransferConfig(RunConfig, Model):
         return ModelConfig(**shared, input_weight=input_weight, refinements=1)
 
 
-GROUPS = {
-    "model": Model,
-    "structure": LearnedStructure,
-    "optimiser": Optimiser,
-    "compute": Compute,
-}
-"""Settings come in groups, each a class with its fields and its checks. Configs are made of groups
-by inheritance, so ``TransferConfig(epochs=100)`` stays one line; the help has a heading for each.
-"""
+EPISODES = ("first_episodes", "vote_episodes", "second_episodes", "predict_episodes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvidencePretrainConfig:
+    """Pre-training of an evidence learner."""
+
+    first_episodes: int = 300
+    """Episodes that the first round's scorer learns from."""
+    vote_episodes: int = 200
+    """Further episodes, for the voter."""
+    second_episodes: int = 300
+    """Further episodes, for the second round's scorer."""
+    predict_episodes: int = 400
+    """Further episodes, for the predictor."""
+    random_share: float = 0.4
+    """Share of episodes on random graphs."""
+    max_nodes: int = 3000
+    """Of larger sources, each episode takes a part."""
+    pairs: int = 8192
+    """Pairs kept of each episode."""
+    nodes: int = 256
+    """Nodes kept of each episode, for the voter and the predictor."""
+    steps: int = 2500
+    """Of the optimizer, for each network."""
+    learning_rate: float = 3e-3
+    """The highest of one cycle."""
+    weight_decay: float = 1e-3
+    """L2 penalty on the weights of the scorers and the voter."""
+    predictor_weight_decay: float = 0.3
+    """L2 penalty on the predictor's weights."""
+    seed: int = 0
+    """Seeds episodes and weights."""
+    device: Device = "auto"
+    """Where to compute: auto takes the GPU if there is one."""
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        for name in (*EPISODES, "pairs", "nodes"):
+            at_least(name, getattr(self, name), 1)
+        at_least("max_nodes", self.max_nodes, 300)
+        at_least("steps", self.steps, 2)
+        at_least("seed", self.seed, 0)
+        in_unit_interval("random_share", self.random_share)
+        step_size("learning_rate", self.learning_rate)
+        rate("weight_decay", self.weight_decay)
+        rate("predictor_weight_decay", self.predictor_weight_decay)
+        one_of("device", self.device, get_args(Device))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditPretrainConfig:
+    """Pre-training of an auditor."""
+
+    lessons: int = 20
+    """Of each source."""
+    random_lessons: int = 300
+    """On random graphs."""
+    max_nodes: int = 3000
+    """Of larger sources, each lesson takes a part."""
+    steps: int = 600
+    """Of the optimizer, for each network."""
+    learning_rate: float = 1e-2
+    """The highest of one cycle."""
+    weight_decay: float = 1e-2
+    """L2 penalty on the weights."""
+    ridge: float = 0.05
+    """L2 penalty on what is added to the graph's own regressions."""
+    seed: int = 0
+    """Seeds lessons and weights."""
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        at_least("lessons", self.lessons, 0)
+        at_least("random_lessons", self.random_lessons, 0)
+        at_least("max_nodes", self.max_nodes, 300)
+        at_least("steps", self.steps, 2)
+        at_least("seed", self.seed, 0)
+        step_size("learning_rate", self.learning_rate)
+        rate("weight_decay", self.weight_decay)
+        rate("ridge", self.ridge)
 
 
 def delta_facts(delta: str) -> dict[str, str]:

@@ -86,10 +86,9 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             seed = int(check_random_state(seed).randint(2**31))
         if isinstance(X, Data) and y is not None:
             raise InputError("fit takes the labels of a graph from data.y; got a separate y")
-        if y is None and not isinstance(X, ARRAYS):
-            data, classes = X, None
-        else:
-            data, classes = self._labelled_graph(X, _class_labels(y))
+        data, classes = X, None
+        if y is not None or isinstance(X, ARRAYS):
+            data, classes = _labelled_graph(self.graph, X, _class_labels(y))
         found = predict(data, self.learner, seed=seed, device=self.device)
         count = found.probabilities.shape[1]
         self.prediction_: Prediction = found
@@ -98,20 +97,6 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         self.n_features_in_ = 1
         return self
-
-    def _labelled_graph(self, X: Any, labels: NDArray[Any]) -> tuple[Data, NDArray[Any]]:
-        if len(seen := np.unique(labels)) < 2:
-            raise InputError(
-                f"y must hold at least two classes; got {len(seen)} class: {seen.tolist()}"
-            )
-        if self.graph is None:
-            raise InputError(
-                "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data)"
-                "; rows of features are fitted by GlowClassifier().fit(pandas.DataFrame(X)"
-                ".assign(label=y)), where a blank label is one to predict"
-            )
-        graph = as_graph(self.graph, need_labels=False, split=False)
-        return _with_labels(graph, _node_index(X, graph, at_least=1), labels)
 
     def predict_proba(self, X: ArrayLike | None = None) -> NDArray[np.float32]:
         """Class probabilities [n, C], in the order of ``classes_``."""
@@ -141,18 +126,15 @@ class GlowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = self.prediction_.data
         if X is None:
             mask = data.get("test_mask")
-            if mask is None or not bool((mask.cpu() & (data.y >= 0)).any()):
+            index = [] if mask is None else (mask.cpu() & (data.y >= 0)).nonzero()[:, 0].numpy()
+            if len(index) == 0:
                 return self.prediction_.accuracy.value
-            index = (mask.cpu() & (data.y >= 0)).nonzero()[:, 0].numpy()
-        else:
-            index = _node_index(X, data)
-        if len(index) == 0:
+        elif len(index := _node_index(X, data)) == 0:
             raise InputError("score needs at least one node; got none")
         truth = data.y.numpy()[index] if y is None else self._codes(_class_labels(y))
-        if y is None and (truth < 0).any():
+        if y is None and (unknown := int((truth < 0).sum())):
             raise InputError(
-                "score needs y for nodes whose label fit was not given; got "
-                f"{int((truth < 0).sum())} such nodes"
+                f"score needs y for nodes whose label fit was not given; got {unknown} such nodes"
             )
         predicted = self.predict_proba().argmax(axis=1)[index]
         return float(accuracy_score(truth, predicted, sample_weight=sample_weight))
@@ -215,14 +197,20 @@ def _class_labels(y: Any) -> NDArray[Any]:
     return labels
 
 
-def _with_labels(
-    graph: Data, nodes: NDArray[np.int64], labels: NDArray[Any]
-) -> tuple[Data, NDArray[Any]]:
-    """A copy of ``graph`` that knows the labels of ``nodes`` and no others, and the classes.
-
-    The graph's own labels and split are dropped. The order of ``nodes`` makes no difference, nor
-    do repetitions.
-    """
+def _labelled_graph(graph: Any, nodes: Any, labels: NDArray[Any]) -> tuple[Data, NDArray[Any]]:
+    """The graph with the labels of ``nodes`` and no others, without a split, and the classes."""
+    if len(seen := np.unique(labels)) < 2:
+        raise InputError(
+            f"y must hold at least two classes; got {len(seen)} class: {seen.tolist()}"
+        )
+    if graph is None:
+        raise InputError(
+            "fit(nodes, labels) needs the graph of these nodes: GlowClassifier(graph=data)"
+            "; rows of features are fitted by GlowClassifier().fit(pandas.DataFrame(X)"
+            ".assign(label=y)), where a blank label is one to predict"
+        )
+    graph = as_graph(graph, need_labels=False, split=False)
+    nodes = _node_index(nodes, graph, at_least=1)
     check_consistent_length(nodes, labels)
     classes, codes = np.unique(labels, return_inverse=True)
     unique, first, place = np.unique(nodes, return_index=True, return_inverse=True)

@@ -1,19 +1,16 @@
-"""Files that are whole or absent: atomic writes, locks, and safetensors with JSON metadata.
+"""Files that are whole or absent: atomic writes, and safetensors with JSON metadata.
 
-Nothing here, and nothing that reads through here, unpickles: safetensors holds tensors only and
-the metadata is JSON.
+Nothing here unpickles: safetensors holds tensors only, and the metadata is JSON.
 """
 
-import errno
 import fcntl
 import hashlib
 import io
 import json
 import os
 import secrets
-import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,34 +22,31 @@ from torch import Tensor, nn
 from graphglow.errors import InputError
 
 FORMAT_VERSION = 2
-"""Files of version 1 may lack a checksum. No single flipped bit makes a 2 a 1."""
 CHECKSUM = "sha256"
 
 
 @contextmanager
 def _writable(path: Path) -> Iterator[None]:
-    """What the system says against writing, as one sentence."""
+    """Turn what the system says against writing into one sentence."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or error
-        raise InputError(f"the output path must be writable; got {path} ({reason})") from error
+        raise InputError(f"{path} cannot be written ({reason}): choose another path") from error
 
 
 @contextmanager
 def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path]:
     """Yield a temporary sibling of ``path``; rename it onto ``path`` only if the block succeeds.
 
-    An existing file is replaced in one step, or kept as it was when anything fails, a power cut
-    included. What is not a regular file (a folder, a pipe, a device) is never replaced. Of two
-    processes that write ``path`` the last one wins; :func:`claimed` refuses the second.
+    An existing file is replaced in one step, or kept as it was when anything fails. What is not a
+    regular file (a folder, a pipe, a device) is never replaced.
     """
     path = Path(path)
     with _writable(path):
-        if path.is_dir():
-            raise InputError(f"the output path must be a file; got the folder {path}")
         if path.exists() and not path.is_file():
-            raise InputError(f"the output path must be a regular file; got {path}")
+            what = "a folder" if path.is_dir() else "no regular file"
+            raise InputError(f"{path} is {what}: name a file to write")
         if make_folder:
             path.parent.mkdir(parents=True, exist_ok=True)
         check_folder(path)
@@ -60,60 +54,26 @@ def atomic_path(path: str | Path, *, make_folder: bool = False) -> Iterator[Path
         temporary.touch(exist_ok=False)  # with the permissions of any new file
         try:
             yield temporary
-            _to_disk(temporary)  # or a power cut may keep the new name and lose what it stands for
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())  # or a power cut may keep the name and lose the content
             temporary.replace(path)
-            with suppress(OSError):  # some file systems cannot
-                _to_disk(path.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
 
 def check_folder(path: Path) -> None:
-    """Raise unless the folder of ``path`` is there: nobody wants one by a mistyped name."""
+    """Raise unless the folder of ``path`` exists, since a mistyped one is never made."""
     folder = path.absolute().parent
     try:
         folder.stat()
     except FileNotFoundError as error:
         raise InputError(
-            f"the folder of an output must exist; got {path}, and there is no folder {folder}"
+            f"{path} cannot be written: there is no folder {folder}; make it first"
         ) from error
 
 
-@contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Be the one process that writes ``path`` while the block runs; another is refused.
-
-    The claim is a lock on a hidden file beside it, which goes with the block. One that a killed
-    process has left behind is nobody's.
-    """
-    lock = path.with_name(f".{path.name}.lock")
-    try:
-        file = try_lock(lock)
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
-            raise
-        yield  # a file system without locks
-        return
-    if file is None:
-        raise InputError(f"one run at a time must write a file; got {path}, which another writes")
-    with file:
-        try:
-            yield
-        finally:
-            lock.unlink(missing_ok=True)
-
-
-def _to_disk(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on the disk itself."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def try_lock(path: Path) -> BinaryIO | None:
-    """Take the lock that lies on ``path``, or return None where another process has it."""
+    """Take the lock on ``path``, or return None where another process has it."""
     try:
         return wait_for_lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -121,22 +81,16 @@ def try_lock(path: Path) -> BinaryIO | None:
 
 
 def wait_for_lock(path: Path, how: int = fcntl.LOCK_EX) -> io.FileIO:
-    """Take the lock that lies on ``path`` as soon as nobody else has it.
-
-    It is held until the file, open to read and append, is closed, or the process ends in whatever
-    way. An absent file is made; what is not a regular file is refused, and not waited for.
-    """
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
-        with ExitStack() as on_failure:
-            file = on_failure.enter_context(io.FileIO(handle, "ab+"))
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InputError(f"a lock must lie on a regular file; got {path}")
-            fcntl.flock(file, how)
-            if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
-                on_failure.pop_all()
-                return file
-        # else it was removed or replaced meanwhile by the one that had it
+    """Open ``path`` to read and append once nobody else holds its lock, which closing gives up."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no regular file: name another")
+    file = io.FileIO(path, "ab+")
+    try:
+        fcntl.flock(file, how)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def append_line(path: str | Path, line: str) -> None:
@@ -149,13 +103,12 @@ def append_line(path: str | Path, line: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with wait_for_lock(path) as file:
             size = file.seek(0, os.SEEK_END)
-            if size:
-                file.seek(size - 1)
-            broken = size > 0 and file.read(1) != b"\n"
-            data = (b"\n" if broken else b"") + line.encode() + b"\n"
+            file.seek(max(0, size - 1))
+            torn = file.read(1) not in (b"", b"\n")
+            data = (b"\n" if torn else b"") + line.encode() + b"\n"
             try:
                 if file.write(data) != len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                    raise OSError("no space left")
             except OSError:
                 file.truncate(size)
                 raise
@@ -202,33 +155,28 @@ def checksum(tensors: dict[str, Tensor], facts: Any = None) -> str:
     total = hashlib.sha256(json.dumps(facts).encode())
     for name, tensor in sorted(tensors.items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        whole = tensor.detach().cpu().contiguous().reshape(-1)
-        total.update(whole.view(torch.uint8).numpy().data)
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 
-def load_tensors(
-    path: str | Path, kind: str, *, signed: bool = False
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`save_tensors` wrote; refuse anything else in one sentence.
-
-    A file of which a single bit has changed is refused too; those of version 1 without a checksum
-    are read as they are, unless it must be ``signed``.
-    """
+def load_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`save_tensors` wrote; refuse anything else, and what has changed since."""
     path = existing_file(path, f"the {kind} file")
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
-            _check_meta(meta, kind, path)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            written = meta.pop(CHECKSUM, None)
-            unsigned = written is None and meta["version"] == 1 and not signed
-            if not unsigned and written != checksum(tensors, meta):
+            found = meta.get("kind") if isinstance(meta, dict) else "foreign safetensors"
+            if found != kind:
+                raise InputError(f"{path} must be a graphglow {kind}; got a {found!r} file")
+            if meta.get("version") != FORMAT_VERSION:
                 raise InputError(
-                    f"{path} must be as graphglow wrote it; got a file that was damaged or changed "
-                    "since (its checksum is wrong or gone)"
+                    f"{path} has format {meta.get('version')}, and this graphglow reads "
+                    f"{FORMAT_VERSION}: update graphglow, or make the file again"
                 )
-            return tensors, meta
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if meta.pop(CHECKSUM, None) != checksum(tensors, meta):
+            raise InputError(f"{path} was damaged or changed (wrong checksum): make it again")
+        return tensors, meta
     except InputError:
         raise
     except (SafetensorError, ValueError, RecursionError, OSError) as error:
@@ -238,27 +186,14 @@ def load_tensors(
 
 
 def kind_of(path: str | Path) -> str | None:
-    """The kind of a file that :func:`save_tensors` wrote; None for any other file."""
+    """Return the kind of a file that :func:`save_tensors` wrote; None for any other file."""
     if not os.path.isfile(path):  # a pipe would never end
         return None
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            meta = json.loads((file.metadata() or {}).get("graphglow", "null"))
-            return str(meta["kind"])
+            return str(json.loads(file.metadata()["graphglow"])["kind"])
     except (SafetensorError, TypeError, LookupError, ValueError, RecursionError, OSError):
         return None
-
-
-def _check_meta(meta: Any, kind: str, path: Path) -> None:
-    if not isinstance(meta, dict) or meta.get("kind") != kind:
-        found = repr(meta.get("kind")) if isinstance(meta, dict) else "foreign safetensors"
-        raise InputError(f"{path} must be a graphglow {kind}; got a {found} file")
-    version = meta.get("version")
-    if not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
-        raise InputError(
-            f"{path} must have format version 1 to {FORMAT_VERSION}; got {version} "
-            "(if a newer graphglow wrote it, update graphglow)"
-        )
 
 
 def fill(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
@@ -278,6 +213,6 @@ def prefixed(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def within(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Those that :func:`prefixed` made, by their own names."""
+    """Return the tensors that :func:`prefixed` named, by their first names."""
     start = f"{prefix}."
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}

@@ -5,7 +5,8 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow.auditing import Auditor, damaged
-from graphglow.auditing.pretraining import AuditPretrainConfig, pretrain_auditor
+from graphglow.auditing.pretraining import pretrain_auditor
+from graphglow.settings import AuditPretrainConfig
 
 IDS = [f"n{i}" for i in range(120)]
 

@@ -7,9 +7,10 @@ from small_audits import homophilous, quick_auditor
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_episode
-from graphglow.auditing.pretraining import AuditPretrainConfig, Lesson, lesson_of
+from graphglow.auditing.pretraining import Lesson, lesson_of
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
+from graphglow.settings import AuditPretrainConfig
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -10,11 +10,11 @@ import graphglow
 from graphglow.errors import InputError
 from graphglow.evidence import (
     EvidenceLearner,
-    EvidencePretrainConfig,
     explain_pairs,
     pretrain_evidence,
     random_graph,
 )
+from graphglow.settings import EvidencePretrainConfig
 from graphglow.storage import load_tensors, save_tensors
 
 SHIPPED = Path(graphglow.__file__).parent / "pretrained" / "universal.safetensors"

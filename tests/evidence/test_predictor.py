@@ -14,11 +14,12 @@ from graphglow.evidence.channels import Channel, community_channel
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import moments
 from graphglow.evidence.predictor import CHANNELS, RESIDUALS, Predictor, stack_channel
-from graphglow.evidence.pretraining import EvidencePretrainConfig, Together, fit_one_cycle
+from graphglow.evidence.pretraining import Together, fit_one_cycle
 from graphglow.evidence.votes import Voter
 from graphglow.graph.graph import known_graph, normalised_adjacency
 from graphglow.linalg import rows as row_module
 from graphglow.linalg.rows import HiddenLayer, SideBySide, take, times, unit
+from graphglow.settings import EvidencePretrainConfig
 
 
 def graph(nodes=40, edges=90, classes=3, labels=15, seed=0) -> Data:

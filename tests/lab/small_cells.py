@@ -1,10 +1,9 @@
 """Tiny cells on graphs that come with the package, and settings under which they take no time."""
 
-from graphglow.lab import unheard
-from graphglow.lab.paper.cells import Cell
-from graphglow.lab.runs.config import ReproduceConfig
-from graphglow.lab.runs.reproduce import found_rows, reproduce
-from graphglow.lab.settings import Settings
+from graphglow.lab.config import RunsConfig
+from graphglow.lab.paper_tables import Cell
+from graphglow.lab.rows import rows_in
+from graphglow.lab.runs import reproduce
 
 TARGET = "synthetic-small"
 GLOW = {
@@ -16,22 +15,19 @@ GLOW = {
     },
     "transfer": {"num_pivots": 8, "refinements": 2},
 }
-SETTINGS = Settings(
-    {
-        "graphglow": {TARGET: GLOW, "wine": GLOW},
-        "graphglow-attention": {TARGET: GLOW},
-        "gcn": {TARGET: {"hidden": 4}},
-        "mlp": {TARGET: {"hidden": 4}},
-        "random-theta": {TARGET: {"num_pivots": 8, "embedding_size": 4}},
-    }
-)
+TUNED = {
+    "graphglow": {TARGET: GLOW},
+    "gcn": {TARGET: {"hidden": 4}},
+    "mlp": {TARGET: {"hidden": 4}},
+    "random-theta": {TARGET: {"num_pivots": 8, "embedding_size": 4}},
+}
 
 
-def cell(method="gcn", *, experiment="tiny", key=None, target=TARGET, **changes):
-    sources = ("wine",) if method.startswith("graphglow") else ()
+def cell(method="gcn", *, experiment="tiny", line=None, target=TARGET, **changes):
+    sources = ("wine",) if method == "graphglow" else ()
     return Cell(
         experiment=experiment,
-        key=key or f"{method}/{target}",
+        key=f"{line or method}/{target}",
         method=method,
         target=target,
         **({"label": method.upper(), "sources": sources} | changes),
@@ -39,17 +35,13 @@ def cell(method="gcn", *, experiment="tiny", key=None, target=TARGET, **changes)
 
 
 def config(**changes):
-    settings = {"seeds": 2, "epochs": 2, "pretrain_epochs": 1, "device": "cpu", "processes": 1}
-    return ReproduceConfig(**(settings | changes))
+    given = {"seeds": 2, "epochs": 2, "pretrain_epochs": 1, "device": "cpu", "workers": 1}
+    return RunsConfig(**given | changes)
 
 
-def run(cells, out, *, settings=SETTINGS, told=unheard, **changes):
-    return reproduce(cells, out, config(**changes), settings, told=told)
+def run(cells, out, *, tuned=TUNED, **changes):
+    return reproduce(cells, out, config(**changes), tuned)
 
 
 def rows(out):
-    return [row for file in found_rows(out) for row in file.rows]
-
-
-def slots(out):
-    return [row.slot for row in rows(out)]
+    return rows_in(out, ["tiny", "other"])

@@ -5,14 +5,14 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.graph import load_graph
-from graphglow.lab import paper as numbers
+from graphglow.lab.paper_tables import HOMOPHILY
 from graphglow.lab.structure_metrics import (
     edge_homophily,
-    heard_over_edges,
-    heard_over_latent,
-    heard_over_pivots,
+    edge_label_weights,
     homophily,
+    latent_label_weights,
     neighbourhood_variance,
+    pivot_label_weights,
     structure_metrics,
 )
 from graphglow.paper import BlendedStructure, StructureLearner
@@ -27,32 +27,32 @@ def graph(pairs, weight=None):
     return Data(x=torch.ones(6, 1), y=Y, edge_index=torch.tensor(pairs).T, edge_weight=weights)
 
 
-def test_heard_labels_count_both_ends_and_no_loop_and_no_unlabelled_node():
-    heard = heard_over_edges(graph([[0, 1], [1, 2], [2, 1], [3, 3], [4, 5]]))
-    assert heard.tolist() == [[1, 0], [1, 1], [1, 0], [0, 0], [0, 0], [0, 1]]
+def test_weights_labels_count_both_ends_and_no_loop_and_no_unlabelled_node():
+    weights = edge_label_weights(graph([[0, 1], [1, 2], [2, 1], [3, 3], [4, 5]]))
+    assert weights.tolist() == [[1, 0], [1, 1], [1, 0], [0, 0], [0, 0], [0, 1]]
 
 
 def test_edge_homophily_by_hand():
     data = graph([[0, 1], [1, 2], [2, 3], [4, 5]], [2.0, 1.0, 5.0, 9.0])
-    heard = heard_over_edges(data)
-    assert edge_homophily(heard, Y) == pytest.approx((2 + 5) / (2 + 1 + 5))
+    weights = edge_label_weights(data)
+    assert edge_homophily(weights, Y) == pytest.approx((2 + 5) / (2 + 1 + 5))
 
 
 def test_homophily_by_hand():
     # class 0: 2 nodes of 5 hear 2 of their own, 1 of the other; class 1: 2 of their own, 1 other
-    heard = heard_over_edges(graph([[0, 1], [1, 2], [2, 3], [4, 5]]))
-    assert homophily(heard, Y) == pytest.approx((2 / 3 - 2 / 5) + (2 / 3 - 3 / 5))
+    weights = edge_label_weights(graph([[0, 1], [1, 2], [2, 3], [4, 5]]))
+    assert homophily(weights, Y) == pytest.approx((2 / 3 - 2 / 5) + (2 / 3 - 3 / 5))
 
 
 def test_homophily_counts_only_excess_and_weights():
-    heard = heard_over_edges(graph([[0, 1], [1, 2], [0, 3]], [6.0, 1.0, 1.0]))
-    assert homophily(heard, Y) == pytest.approx(12 / 14 - 2 / 5)  # class 1 hears only class 0
-    assert homophily(heard_over_edges(graph([[0, 2], [1, 3]])), Y) == 0
+    weights = edge_label_weights(graph([[0, 1], [1, 2], [0, 3]], [6.0, 1.0, 1.0]))
+    assert homophily(weights, Y) == pytest.approx(12 / 14 - 2 / 5)  # class 1 hears only class 0
+    assert homophily(edge_label_weights(graph([[0, 2], [1, 3]])), Y) == 0
 
 
 def test_pure_classes_have_homophily_one_and_no_variance():
-    heard = heard_over_edges(graph([[0, 1], [2, 3], [3, 4]]))
-    metrics = structure_metrics(heard, Y)
+    weights = edge_label_weights(graph([[0, 1], [2, 3], [3, 4]]))
+    metrics = structure_metrics(weights, Y)
     assert metrics["edge_homophily"] == 1
     assert metrics["homophily"] == pytest.approx(1)
     assert metrics["neighbourhood_variance"] == 0
@@ -60,14 +60,14 @@ def test_pure_classes_have_homophily_one_and_no_variance():
 
 def test_variance_by_hand():
     # node 0 hears (1, 0), node 1 (1/2, 1/2); nodes 2 and 3 of class 1 (1/2, 1/2) and (0, 1)
-    heard = heard_over_edges(graph([[0, 1], [1, 2], [2, 3], [4, 5]]))
+    weights = edge_label_weights(graph([[0, 1], [1, 2], [2, 3], [4, 5]]))
     each = 2 * 0.25**2  # both classes: the mean lies a quarter from each node in each share
-    assert neighbourhood_variance(heard, Y) == pytest.approx(each)
+    assert neighbourhood_variance(weights, Y) == pytest.approx(each)
 
 
 def test_variance_weighs_classes_by_their_nodes_and_leaves_out_the_deaf():
-    heard = torch.tensor([[1, 0], [0, 1], [1, 1], [2, 2], [0, 0], [5, 5]], dtype=torch.float64)
-    assert neighbourhood_variance(heard, Y) == pytest.approx((2 * 0.5 + 2 * 0.0) / 4)
+    weights = torch.tensor([[1, 0], [0, 1], [1, 1], [2, 2], [0, 0], [5, 5]], dtype=torch.float64)
+    assert neighbourhood_variance(weights, Y) == pytest.approx((2 * 0.5 + 2 * 0.0) / 4)
 
 
 @pytest.mark.parametrize(
@@ -75,26 +75,26 @@ def test_variance_weighs_classes_by_their_nodes_and_leaves_out_the_deaf():
     [{}, {"similarity": "attention"}, {"neighbours": 3}, {"delta": "affine"}],
     ids=["cosine", "attention", "knn", "affine"],
 )
-def test_a_factored_graph_is_heard_as_the_full_matrix(settings, monkeypatch):
+def test_a_factored_graph_is_weights_as_the_full_matrix(settings, monkeypatch):
     monkeypatch.setattr("graphglow.lab.structure_metrics.BLOCK_ELEMENTS", 32)
     _, y, latent = latent_graph(settings)
     full = full_matrix(latent)
     full.fill_diagonal_(0)
     expected = full @ torch.nn.functional.one_hot(y.clamp_min(0), 3).double()
     expected -= full[:, y < 0].sum(1, keepdim=True) * torch.tensor([1.0, 0, 0])  # clamped to 0
-    torch.testing.assert_close(heard_over_latent(latent, y), expected, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(latent_label_weights(latent, y), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_a_blend_is_heard_as_the_blend_of_the_matrices():
+def test_a_blend_is_weights_as_the_blend_of_the_matrices():
     _, y, one = latent_graph({})
     _, _, two = latent_graph({}, seed=1)
     blend = BlendedStructure(one, two, 0.3)
-    heard = 0.3 * heard_over_latent(one, y) + 0.7 * heard_over_latent(two, y)
-    torch.testing.assert_close(heard_over_latent(blend, y), heard)
+    weights = 0.3 * latent_label_weights(one, y) + 0.7 * latent_label_weights(two, y)
+    torch.testing.assert_close(latent_label_weights(blend, y), weights)
 
 
 @pytest.mark.parametrize("settings", [{}, {"neighbours": 3}], ids=["cosine", "knn"])
-def test_pivots_are_heard_as_by_the_node_pivot_matrix(settings, monkeypatch):
+def test_pivots_are_weights_as_by_the_node_pivot_matrix(settings, monkeypatch):
     monkeypatch.setattr("graphglow.lab.structure_metrics.BLOCK_ELEMENTS", 32)
     pivots = torch.randperm(30, generator=torch.Generator().manual_seed(3))[:8]
     _, y, latent = latent_graph(settings, pivots=pivots)
@@ -104,7 +104,7 @@ def test_pivots_are_heard_as_by_the_node_pivot_matrix(settings, monkeypatch):
             if u != pivot and y[pivot] >= 0:
                 expected[u, y[pivot]] += latent.gamma()[u, p].detach()
     for seen in (latent, BlendedStructure(latent, latent, 0.5)):
-        torch.testing.assert_close(heard_over_pivots(seen, pivots, y), expected)
+        torch.testing.assert_close(pivot_label_weights(seen, pivots, y), expected)
 
 
 def latent_graph(settings, seed=0, pivots=None):
@@ -126,12 +126,12 @@ def full_matrix(latent):
 @pytest.mark.parametrize("name", ["cora", "citeseer", "pubmed", "amherst41"])
 def test_the_input_graphs_are_as_homophilous_as_the_paper_says(name, data_root):
     data = load_graph(name, data_root=data_root)
-    found = homophily(heard_over_edges(data), data.y)
-    assert round(found, 2) == numbers.HOMOPHILY[name]
+    found = homophily(edge_label_weights(data), data.y)
+    assert round(found, 2) == HOMOPHILY[name]
 
 
 def test_johns_hopkins_is_nearly_as_homophilous_and_reed_is_not(data_root):
-    """Where our figures differ from the paper's, as paper.py says."""
+    """Where our figures differ from the paper's, as paper_tables.py says."""
     for name, ours in (("johnshopkins55", 0.106), ("reed98", 0.022)):
         data = load_graph(name, data_root=data_root)
-        assert homophily(heard_over_edges(data), data.y) == pytest.approx(ours, abs=5e-4)
+        assert homophily(edge_label_weights(data), data.y) == pytest.approx(ours, abs=5e-4)

@@ -7,9 +7,8 @@ import pytest
 from parsed_page import Page
 from synthetic_demo import RESULT, refined, row
 
+from graphglow.demo import DemoResult, Neighbourhood, Node
 from graphglow.errors import InputError
-from graphglow.lab.before_after import Neighbourhood, Node
-from graphglow.lab.demo import DemoResult
 from graphglow.report import is_report, write_report
 from graphglow.report.demo import headline, write_picture
 
@@ -29,9 +28,9 @@ def test_page_is_well_formed_and_bold_is_the_best_mean(tmp_path: Path) -> None:
     assert page.strong == ["96.0 %"]
     assert "95.0 %" in page.text
     assert "A title" in page.text
-    assert page.seen.count("caption") == page.seen.count("table") == 4
+    assert page.seen.count("caption") == page.seen.count("table") == 2
     assert "Of the injected edges 50.0 % are dropped, of the graph's own 12.5 %" in page.text
-    assert page.seen.count("svg") == 4  # bars of two targets, before, after
+    assert page.seen.count("svg") == 3  # bars of a target, before, after
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     before, after = text.split("<h3>Before</h3>")[1].split("<h3>After</h3>")
     assert (before.count("<line"), before.count("gone")) == (3, 0)
@@ -63,9 +62,9 @@ def test_page_without_extras(tmp_path: Path) -> None:
         tmp_path / "page.html",
         replace(
             RESULT,
-            rows=[row("wine", "gcn", None)],
+            rows=[],
             settings={},
-            refined=replace(RESULT.refined, dropped_injected=None, audited=None),
+            refined=replace(RESULT.refined, dropped_injected=None, audit_auc=None),
         ),
     )
     assert "injected" not in page.text

@@ -22,46 +22,18 @@ from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.episodes import Damaged, draw_episode, near_pairs, two_hops
 from graphglow.auditing.pair_inputs import Ground, ground_of
 from graphglow.auditing.reference_tables import evidence_of, pairs_without_edge, standing_of
-from graphglow.checks import at_least, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.pretraining import fit_one_cycle
 from graphglow.evidence.random_graphs import random_graph
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.pairs import is_edge
+from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import load_tensors, save_tensors
 
 EDGES, PAIRS, FREE = 3072, 768, 1024
 """Kept of each lesson: edges; hidden ones, hard pairs and candidates; pairs to compare with."""
 RANDOM = "random"
 FEWEST = 20  # edges of an episode
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditPretrainConfig:
-    """Pre-training of an auditor."""
-
-    lessons: int = 20
-    """Of each source."""
-    random_lessons: int = 300
-    """On random graphs."""
-    max_nodes: int = 3000
-    """Of larger sources, each lesson takes a part."""
-    steps: int = 600
-    """Of the optimizer, for each network."""
-    learning_rate: float = 1e-2
-    """The highest of one cycle."""
-    weight_decay: float = 1e-2
-    ridge: float = 0.05
-    """L2 penalty on what is added to the graph's own regressions."""
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        plain_numbers(self)
-        at_least("lessons", self.lessons, 0)
-        at_least("random_lessons", self.random_lessons, 0)
-        at_least("max_nodes", self.max_nodes, 300)
-        at_least("steps", self.steps, 2)
-        step_size("learning_rate", self.learning_rate)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,31 +2,23 @@
 
 import time
 from functools import partial
-from typing import Annotated
 
-from tyro.conf import arg
-
-from graphglow.checks import at_least
 from graphglow.commands import flags
-from graphglow.commands.files import Working, check_output, write_each
-from graphglow.commands.terminal import say, tell, waiting
 from graphglow.errors import InputError
-from graphglow.graph.write import TABLES, write_table
 from graphglow.settings import Device
 
-Top = Annotated[int | None, flags.said(None, "INT", "(default: as many as edges)")]
 
-
-def audit(  # noqa: D417 (flags.py says the rest)
+def audit(
     target: flags.GraphName,
     reading: flags.Reading,
-    working: Working,
+    working: flags.Working,
+    auditor: flags.AuditorName = "audit",
     suspects: flags.OptionalFile = None,
     missing: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
-    top: Top = None,
+    top: flags.OptionalInt = None,
     seed: int = 0,
-    device: Annotated[Device, arg(help="Where to compute.")] = "auto",
+    device: Device = "auto",
     overwrite: flags.Overwrite = False,
     json: flags.Json = False,
 ) -> None:
@@ -37,39 +29,42 @@ def audit(  # noqa: D417 (flags.py says the rest)
     Example: graphglow audit --target people.csv+relations.csv --suspects s.csv --out audit.html
 
     Args:
+        target: The graph.
+        reading: How it is read.
+        working: Who shares the work.
+        auditor: The auditor.
         suspects: Where to write every edge once, the most doubtful first (.csv or .parquet):
             source, target, probability_real, probability_same_class, against.
         missing: Where to write the pairs without an edge that look most like edges (.csv or
             .parquet).
         out: Where to write a page with pictures (.html) that opens offline.
-        top: How many missing pairs to write.
-        seed: Of random numbers that the evidence uses.
+        top: How many missing pairs to write; by default as many as there are edges.
+        seed: Seed of the random numbers that the evidence uses.
+        device: Where to compute: auto takes the GPU if there is one.
+        overwrite: Replace outputs that exist.
+        json: Print JSON.
     """
     from graphglow.audit import audit as audit_graph
+    from graphglow.commands.output import check_output, print_facts, print_text, write_each
+    from graphglow.commands.progress import spinner
+    from graphglow.graph.write import TABLES, write_table
     from graphglow.report.audit import write_audit
     from graphglow.report.page import PAGES
 
-    if top is not None:
-        at_least("top", top, 0)
     given = [path.expanduser().absolute() for path in (suspects, missing, out) if path is not None]
     if len(set(given)) < len(given):
-        raise InputError(f"--suspects, --missing and --out must be different files; got {given[0]}")
-    inputs = (target, reading.split_file)
-    if suspects is not None:
-        suspects = check_output(suspects, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
-    if missing is not None:
-        missing = check_output(missing, overwrite=overwrite, suffixes=TABLES, inputs=inputs)
-    if out is not None:
-        out = check_output(out, overwrite=overwrite, suffixes=PAGES, inputs=inputs)
-    with waiting("loading the graph"):
+        raise InputError("--suspects, --missing and --out are one file: name different ones")
+    new = partial(check_output, overwrite=overwrite, inputs=(target, auditor, reading.split_file))
+    suspects = suspects and new(suspects, suffixes=TABLES)
+    missing = missing and new(missing, suffixes=TABLES)
+    out = out and new(out, suffixes=PAGES)
+    with spinner("loading the graph"):
         data, split = reading.read(target, need_labels=False)
     began = time.perf_counter()
-    with waiting("auditing"):
-        found = audit_graph(
-            data, top=top, seed=seed, device=device, workers=working.workers, ray=working.ray
-        )
+    with spinner("auditing"):
+        found = audit_graph(data, auditor, top=top, seed=seed, device=device, **vars(working))
     seconds = time.perf_counter() - began
-    with waiting("writing"):
+    with spinner("writing"):
         write_each(
             (suspects, lambda path: write_table(found.suspects, path, "a table of suspects")),
             (missing, lambda path: write_table(found.missing, path, "a table of pairs")),
@@ -79,7 +74,7 @@ def audit(  # noqa: D417 (flags.py says the rest)
         "command": "audit",
         "target": data.name,
         "split": split,
-        "nodes": found.problem.num_nodes,
+        "nodes": data.num_nodes,
         "edges": found.edges.shape[1],
         "false_share": found.false_share.estimate,
         "false_share_low": found.false_share.low,
@@ -92,6 +87,6 @@ def audit(  # noqa: D417 (flags.py says the rest)
         "out": out,
         "seed": seed,
     }
-    tell("Audit", facts, json=json)
+    print_facts("Audit", facts, json=json)
     if not json:
-        say(found.verdict)
+        print_text(found.verdict)

@@ -4,25 +4,23 @@ from typing import Annotated
 
 from tyro.conf import arg
 
-from graphglow.checks import at_least, one_of
-from graphglow.commands import flags, terminal
-from graphglow.commands.terminal import percent, print_json, say, show_rows, waiting
+from graphglow.commands import flags
 from graphglow.errors import InputError
-from graphglow.lab.open_world.methods import NAMES
-from graphglow.pretrained import UNIVERSAL, check_learner
 from graphglow.settings import Device
 
-Methods = Annotated[tuple[str, ...], flags.said(None, "NAME ...", "(default: usual ones)")]
+Methods = Annotated[
+    tuple[str, ...], arg(metavar="NAME ...", help_behavior_hint="(default: usual ones)")
+]
 
 
-def compare(  # noqa: D417 (flags.py says the rest)
+def compare(
     target: flags.GraphName,
     reading: flags.Reading,
     methods: Methods = (),
-    learner: flags.LearnerFlag = UNIVERSAL,
+    learner: flags.LearnerName = "universal",
     seeds: int = 3,
     seed: int = 0,
-    device: Annotated[Device, arg(help="Where to compute.")] = "auto",
+    device: Device = "auto",
     json: flags.Json = False,
 ) -> None:
     """Run graphglow and others on your graph, and say which to use and how sure that is.
@@ -36,51 +34,56 @@ def compare(  # noqa: D417 (flags.py says the rest)
     Example: graphglow compare --target people.csv+relations.csv
 
     Args:
+        target: The graph.
+        reading: How it is read.
         methods: Which to run: gcn mlp linkx gpr h2gcn knn jaccard paper bag-gcn bag-gpr untrained
-            mean vote transfer predict.
+            transfer predict.
+        learner: The learner.
         seeds: Runs of each method.
         seed: The first of the seeds.
+        device: Where to compute: auto takes the GPU if there is one.
+        json: Print JSON.
     """
+    if reading.split_seed is not None:
+        raise InputError("--split-seed has no effect: compare draws a split by each --seed")
+
+    from graphglow.commands.output import percent, print_json, print_table, print_text, warn
+    from graphglow.commands.progress import progress_bar, spinner
     from graphglow.compare import COMPARED
     from graphglow.compare import compare as compare_methods
+    from graphglow.lab.open_world.methods import NAMES
 
-    check_learner(learner)
-    for method in methods:
-        one_of("methods", method, NAMES)
-    at_least("seeds", seeds, 1)
-    if reading.split_seed is not None:
-        raise InputError("compare draws a split by each --seed on; got --split-seed")
-    with waiting(f"loading {target}"):
+    with spinner(f"loading {target}"):
         data, _ = reading.read(target, tell_split=False)  # other splits are drawn
-    with terminal.job_bar() as told:
-        found = compare_methods(
+    with progress_bar() as move:
+        table = compare_methods(
             data,
             methods or COMPARED,
             seeds=seeds,
             seed=seed,
             learner=learner,
             device=device,
-            told=told,
+            progress=move,
         )
     if json:
-        facts = {"command": "compare", "target": data.name, "how": found.how, "seed": seed}
-        facts["recommended"] = found.recommended.method
-        lines = [line._asdict() | {"basis": line.basis} for line in found.lines]
-        print_json(facts | {"lines": lines, "failed": found.failed, "verdict": found.verdict})
+        facts = {"command": "compare", "target": data.name, "how": table.how, "seed": seed}
+        facts["recommended"] = table.recommended.method
+        lines = [line._asdict() | {"basis": line.basis} for line in table.lines]
+        print_json(facts | {"lines": lines, "failed": table.failed, "verdict": table.verdict})
         return
     rows = [
         (
             NAMES[line.method],
-            percent(line.mean),
-            "" if line.std is None else f"{100 * line.std:.1f}",
+            percent(line.accuracy),
+            "" if line.deviation is None else f"{100 * line.deviation:.1f}",
             f"{percent(line.estimate)} by {line.basis}",
             f"{line.seconds:.1f}",
             line.against_highest,
         )
-        for line in found.lines
+        for line in table.lines
     ]
     columns = ("method", "test", "+-", "own estimate", "seconds", "against the highest")
-    show_rows(columns, rows, f"{data.name}: {found.how}")
-    for method, why in found.failed.items():
-        terminal.note(f"{NAMES[method]} could not run: {why}")
-    say(found.verdict)
+    print_table(columns, rows, f"{data.name}: {table.how}")
+    for method, why in table.failed.items():
+        warn(f"{NAMES[method]} could not run: {why}")
+    print_text(table.verdict)

@@ -1,28 +1,25 @@
 """``graphglow explain``: who carried a node's class, or which evidence speaks about a pair."""
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+
+from tyro.conf import arg
 
 from graphglow.commands import flags
-from graphglow.commands.files import check_output
-from graphglow.commands.terminal import print_json, say, waiting
 from graphglow.errors import InputError
-from graphglow.explain import Explanation, explain_pair
-from graphglow.pretrained import UNIVERSAL, learner_file
-from graphglow.report import PAGES
 from graphglow.settings import Device
-from graphglow.training.result import TransferResult
 
-Class = Annotated[str | None, flags.said(None, "CLASS", "(optional)")]
+NodeId = Annotated[str | None, arg(metavar="ID", help_behavior_hint="(or --pair)")]
+TwoIds = Annotated[tuple[str, str] | None, arg(metavar="ID ID", help_behavior_hint="(or --node)")]
+Class = Annotated[str | None, arg(metavar="CLASS", help_behavior_hint="(optional)")]
 
 
-def explain(  # noqa: D417 (flags.py says the rest)
+def explain(
     reading: flags.Reading,
-    node: Annotated[str | None, flags.said(None, "ID", "(or --pair)")] = None,
-    pair: Annotated[tuple[str, ...], flags.said(None, "ID ID", "(or --node)")] = (),
-    result: Annotated[Path | None, flags.said(None, "FILE", "(or --target)")] = None,
-    target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
-    learner: flags.LearnerFlag = UNIVERSAL,
+    node: NodeId = None,
+    pair: TwoIds = None,
+    result: flags.OptionalFile = None,
+    target: flags.OptionalGraph = None,
+    learner: flags.LearnerName = "universal",
     nodes: flags.OptionalFile = None,
     edges: flags.OptionalFile = None,
     out: flags.OptionalFile = None,
@@ -38,15 +35,18 @@ def explain(  # noqa: D417 (flags.py says the rest)
 
     Of a pair, joined or not, nothing need be trained: the learner says how likely the two are of
     one class, and which evidence speaks for it and against it. Of a node, whose class a saved
-    transfer predicts, it is the nodes that were heard, over your edges or over learned ones; with
-    --nodes it may be one that came after training.
+    transfer predicts, it is the nodes whose messages it received, over your edges or over learned
+    ones; with --nodes it may be one that came after training.
 
     Example: graphglow explain --target wine --pair 4 7 --out why.html
 
     Args:
+        reading: How the graph is read.
         node: A node's own id; its index where the graph has no ids. Needs --result.
         pair: The ids of two nodes.
         result: A saved transfer, from graphglow transfer --out, with its graph and learner.
+        target: The graph.
+        learner: The learner.
         nodes: New nodes, as of graphglow predict, which --node and --pair may name too (with
             --result).
         edges: Their edges (with --nodes).
@@ -57,64 +57,55 @@ def explain(  # noqa: D417 (flags.py says the rest)
         against: Explain the lead over this class instead of the score itself (with --node).
         seed: As of graphglow refine, with --target.
         device: Where to compute, with --target: auto takes the GPU if there is one.
+        overwrite: Replace outputs that exist.
+        json: Print JSON.
     """
-    if (node is None) == (not pair):
-        raise InputError(f"explain needs either --node or --pair; got {'both' if node else 'none'}")
-    if pair and len(pair) != 2:
-        raise InputError(f"--pair must be two ids; got {' '.join(pair)}")
+    if (node is None) == (pair is None):
+        raise InputError("explain needs either --node ID or --pair ID ID")
     if (result is None) == (target is None):
-        got = "both" if target else "none"
-        raise InputError(f"explain needs either --target or --result; got {got}")
+        raise InputError("explain needs either --target or --result")
     if node is not None and result is None:
-        raise InputError(
-            f"--node must go with --result, a saved transfer; got --target {target} (--pair goes)"
-        )
-    of_node = {"top_k": top_k, "label": label, "against": against}
-    if pair and (named := flags.differing(of_node, {"top_k": 10})):
-        raise InputError(f"{named} must go with --node; got --pair")
+        raise InputError("--node needs --result, a saved transfer; --pair goes with --target")
     if (nodes and result is None) or (edges and nodes is None):
-        raise InputError("--nodes must go with --result, and --edges with --nodes; got one alone")
-    plain = vars(flags.GraphFlags()) | {"learner": UNIVERSAL, "data_root": reading.data_root}
-    if nodes:  # these are tables
-        plain |= {"columns": reading.columns, "skip_unknown_edges": reading.skip_unknown_edges}
-    if result and (named := flags.differing({"learner": learner} | vars(reading), plain)):
-        raise InputError(f"--result has its own settings and must come without {named}; got both")
-    inputs = (result, target, learner_file(learner), reading.split_file, nodes, edges)
+        raise InputError("--nodes goes with --result, and --edges goes with --nodes")
+    if pair:
+        flags.refuse_beside("--pair", explain, top_k=top_k, label=label, against=against)
+    if result:
+        given: dict[str, Any] = {"split_file": reading.split_file, "split_seed": reading.split_seed}
+        if nodes is None:  # else they are about the tables of new nodes
+            given |= {"columns": reading.columns, "skip_unknown_edges": reading.skip_unknown_edges}
+        flags.refuse_beside("--result", explain, learner=learner, **given)
+
+    from graphglow.commands.output import check_output, print_json, print_text
+    from graphglow.commands.progress import spinner
+    from graphglow.explain import explain_pair
+    from graphglow.report import PAGES
+    from graphglow.result import TransferResult
+
     if out is not None:
+        inputs = (result, target, learner, reading.split_file, nodes, edges)
         suffixes = (*PAGES, ".csv", ".parquet")
         out = check_output(out, overwrite=overwrite, suffixes=suffixes, inputs=inputs)
-    trained = None if result is None else TransferResult.load(result.expanduser())
-    if trained and nodes:
-        with waiting("predicting"):
-            trained = trained.predict_new_tables(
-                nodes,
-                edges,
-                columns=flags.read_columns(reading.columns),
-                skip_unknown_edges=reading.skip_unknown_edges,
-            ).result
-    if pair:
-        with waiting("explaining"):
-            if trained is not None:
-                why = trained.explain_pair(pair[0], pair[1])
+    with spinner("explaining"):
+        if result is None:
+            assert target is not None
+            assert pair is not None
+            data, _ = reading.read(target, need_labels=False)
+            why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
+        else:
+            trained = TransferResult.load(result.expanduser())
+            if nodes is not None:
+                trained = trained.predict_new_tables(nodes, edges, **reading.of_tables).result
+            if node is not None:
+                why = trained.explain(node, top_k, label=label, against=against)
             else:
-                assert target is not None
-                data, _ = reading.read(target, need_labels=False)
-                why = explain_pair(data, pair[0], pair[1], learner, seed=seed, device=device)
-        _tell(why, out, json=json)
-        return
-    assert trained is not None
-    assert node is not None
-    with waiting("explaining"):
-        decision = trained.explain(node, top_k, label=label, against=against)
-    _tell(decision, out, json=json)
-
-
-def _tell(why: Explanation, out: Path | None, *, json: bool) -> None:
+                assert pair is not None
+                why = trained.explain_pair(*pair)
     if out is not None:
         why.write(out)
     if json:
         print_json({"command": "explain", **why.to_dict(), "out": out})
         return
-    say(why.text())
+    print_text(why.text())
     if out is not None:
-        say(f"written to: {out.absolute()}")
+        print_text(f"written to: {out.absolute()}")

@@ -1,80 +1,66 @@
-"""``graphglow fit``."""
+"""``graphglow fit``: a competitor on a graph, under the same protocol as transfer."""
 
 from typing import Annotated
 
-from tyro.conf import arg
+from tyro.conf import OmitArgPrefixes, arg
 
-from graphglow import competitors
-from graphglow.commands import COMMANDS, flags
-from graphglow.commands.files import check_output
-from graphglow.commands.options import asked
-from graphglow.commands.terminal import epoch_bar, tell, waiting
-from graphglow.competitors import METHODS, method_named
-from graphglow.competitors.method import Family
-from graphglow.graph.write import prediction_file
+from graphglow.commands import flags
 from graphglow.settings import RunConfig
 
-FAMILIES: dict[Family, str] = {
-    "gnn": "GNNs on the input graph:",
-    "control": "Controls:",
-    "structure": "Structure learning, on this graph alone:",
-    "graphglow": "GraphGLOW and its variants:",
-}
+CHOSEN_BY = "--method"
 
 
-def command_for(kind: type[RunConfig]) -> flags.Command:
-    """``fit`` with the settings of ``kind`` as flags."""
+def settings_for(method: str | None) -> type[RunConfig]:
+    """Return the settings of a method; of none, what all methods have."""
+    if method is None:
+        return RunConfig
+    from graphglow.competitors import method_named
 
-    def fit(  # noqa: D417 (the flags and the config say the rest)
-        method: Annotated[str, arg(metavar="NAME")],
-        target: flags.GraphName,
-        reading: flags.Reading,
-        config: Annotated[RunConfig, flags.by_heading(kind)],
-        predictions: flags.OptionalFile = None,
-        overwrite: flags.Overwrite = False,
-        json: flags.Json = False,
-    ) -> None:
-        """Train a competitor on a graph, under the same protocol as transfer.
-
-        Args:
-            method: What to train; graphglow fit --help lists the methods.
-            predictions: Where to write every node's id, predicted class and probabilities (.csv or
-                .parquet).
-        """
-        if predictions is not None:
-            path, inputs = prediction_file(predictions), (target, reading.split_file)
-            predictions = check_output(path, overwrite=overwrite, inputs=inputs)
-        with waiting(f"loading {target}"):
-            data, split = reading.read(target)
-        with epoch_bar("training", config.epochs) as on_epoch:
-            result = competitors.fit(method, data, config, on_epoch=on_epoch)
-        if predictions is not None:
-            result.write_predictions(predictions)
-        facts = {**result.summary(), "split": split, "predictions": predictions}
-        tell("Fit", facts, json=json)
-
-    return fit
+    return method_named(method).config
 
 
-def choose(name: str, arguments: list[str]) -> flags.Command:
-    """Look for the method first: it decides which flags there are."""
-    method = asked("--method", arguments)
-    return command_for(RunConfig if method is None else method_named(method).config)
+def fit(
+    method: Annotated[str, arg(metavar="NAME")],
+    target: flags.GraphName,
+    reading: flags.Reading,
+    settings: OmitArgPrefixes[RunConfig],
+    predictions: flags.OptionalFile = None,
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Train a competitor on a graph, under the same protocol as transfer.
 
+    GNNs on the input graph are gcn, sage, gat, appnp, gpr, h2gcn, gcnii and cpgnn; controls are
+    mlp, link, link-features and linkx; structure learning on this graph alone is lds, idgl,
+    idgl-anchor and vgcn; GraphGLOW's variants are graphglow-star, graphglow-dot, graphglow-knn,
+    graphglow-cosine, graphglow-attention and random-theta.
+    graphglow fit --method gcn --help shows the settings of gcn, with its own defaults.
 
-def about(name: str) -> str:
-    """What the help says of a method."""
-    example = f"Example: graphglow fit --method {name} --target wine --json"
-    return f"Train {name} on a graph: {METHODS[name].summary}.\n\n{example}"
+    Example: graphglow fit --method gcn --target wine --json
 
+    Args:
+        method: What to train.
+        target: The graph.
+        reading: How it is read.
+        settings: How it is trained.
+        predictions: Where to write every node's id, predicted class and probabilities (.csv or
+            .parquet).
+        overwrite: Replace outputs that exist.
+        json: Print JSON.
+    """
+    from graphglow import competitors
+    from graphglow.commands.output import check_output, print_facts
+    from graphglow.commands.progress import epoch_bar, spinner
+    from graphglow.graph.write import prediction_file
 
-def overview() -> str:
-    """What there is to fit, by family."""
-    width = max(map(len, METHODS)) + 2
-    lines = [COMMANDS["fit"], "", "Example: graphglow fit --method gcn --target wine --json", ""]
-    lines += ["Below are settings of all methods; graphglow fit --method gcn --help shows those of"]
-    lines += ["gcn, with its own defaults."]
-    for family, title in FAMILIES.items():
-        lines += ["", title]
-        lines += [f"  {n:<{width}}{m.summary}" for n, m in METHODS.items() if m.family == family]
-    return "\n".join(lines)
+    if predictions is not None:
+        path, inputs = prediction_file(predictions), (target, reading.split_file)
+        predictions = check_output(path, overwrite=overwrite, inputs=inputs)
+    with spinner(f"loading {target}"):
+        data, split = reading.read(target)
+    with epoch_bar(settings.epochs) as on_epoch:
+        result = competitors.fit(method, data, settings, on_epoch=on_epoch)
+    if predictions is not None:
+        result.write_predictions(predictions)
+    facts = {**result.summary(), "split": split, "predictions": predictions}
+    print_facts("Fit", facts, json=json)

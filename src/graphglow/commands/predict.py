@@ -1,31 +1,29 @@
-"""``graphglow predict``: classes of all nodes of a graph, or of new ones under a saved result."""
+"""``graphglow predict``: classes of all nodes of a graph, or of new ones under a saved transfer."""
 
 import time
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from graphglow import predict as of_package
+from tyro.conf import arg
+
 from graphglow.commands import flags
-from graphglow.commands.files import check_output
-from graphglow.commands.terminal import percent, print_json, say, show_rows, tell, waiting
-from graphglow.device import resolve_device
 from graphglow.errors import InputError
-from graphglow.graph.write import prediction_file
-from graphglow.predict import Prediction, Scores
-from graphglow.pretrained import UNIVERSAL, learner_file
 from graphglow.settings import Device
-from graphglow.training.result import TransferResult
 
-BEST = 3  # channels that are shown
+if TYPE_CHECKING:
+    from graphglow.predict import Prediction
+    from graphglow.scores import Scores
+
+SHOWN = 3  # best channels
 
 
-def predict(  # noqa: D417 (flags.py says the rest)
+def predict(
     reading: flags.Reading,
-    target: Annotated[str | None, flags.said(flags.GRAPH, "NAME|FILE", "(or --result)")] = None,
+    working: flags.Working,
+    target: flags.OptionalGraph = None,
     out: flags.OptionalFile = None,
     labels: Literal["train", "train+val"] = "train",
-    coverage: Annotated[float | None, flags.said(None, "SHARE", "(optional)")] = None,
-    learner: flags.LearnerFlag = UNIVERSAL,
+    coverage: Annotated[float | None, arg(metavar="SHARE", help_behavior_hint="(optional)")] = None,
+    learner: flags.LearnerName = "universal",
     result: flags.OptionalFile = None,
     nodes: flags.OptionalFile = None,
     edges: flags.OptionalFile = None,
@@ -44,10 +42,14 @@ def predict(  # noqa: D417 (flags.py says the rest)
     Example: graphglow predict --target wine --out predictions.csv
 
     Args:
+        reading: How the graph is read.
+        working: Who shares the work.
+        target: The graph.
         out: Where to write ids, predicted classes and probabilities (.csv or .parquet).
         labels: Which labels are given: train, or train+val, those of validation nodes too.
         coverage: Also write a set of classes for each node that holds the true one with this
             probability, such as 0.9.
+        learner: The learner.
         result: A saved transfer, from graphglow transfer --out, instead of --target; with --nodes.
         nodes: The new nodes (.csv or .parquet): ids that are new, and the columns of the nodes
             table that the graph was loaded from. A label and a split are passed over. What was
@@ -57,123 +59,111 @@ def predict(  # noqa: D417 (flags.py says the rest)
             the graph was made of nearest neighbours, those to their nearest nodes.
         seed: Seeds the random projections, and --learner untrained.
         device: Where to compute: auto takes the GPU if there is one.
+        overwrite: Replace outputs that exist.
+        json: Print JSON.
     """
     if (target is None) == (result is None):
-        got = "both" if target else "none"
-        raise InputError(
-            f"predict needs either --target or --result; got {got}; see graphglow predict --help"
-        )
+        raise InputError("predict needs either --target or --result")
+    if result is None and (nodes or edges):
+        raise InputError("--nodes and --edges are of new nodes: they go with --result")
+    if result is not None:
+        split = {"split_file": reading.split_file, "split_seed": reading.split_seed}
+        given = {"learner": learner, "labels": labels, "coverage": coverage, "seed": seed}
+        flags.refuse_beside("--result", predict, **given, **split, **vars(working))
+        if nodes is None or out is None:
+            raise InputError("--result needs --nodes, the new nodes, and --out")
+
+    from graphglow.commands.output import check_output, print_facts, print_json
+    from graphglow.commands.progress import spinner
+    from graphglow.device import resolve_device
+    from graphglow.graph.write import prediction_file
+    from graphglow.predict import predict as predict_graph
+    from graphglow.result import TransferResult
+
     if out is not None:
-        inputs = (learner_file(learner), target, reading.split_file, result, nodes, edges)
+        inputs = (learner, target, reading.split_file, result, nodes, edges)
         out = check_output(prediction_file(out), overwrite=overwrite, inputs=inputs)
     if result is not None:
-        plain = vars(flags.GraphFlags()) | {"learner": UNIVERSAL, "labels": "train", "seed": 0}
-        for name in ("columns", "skip_unknown_edges", "data_root"):
-            plain[name] = getattr(reading, name)
-        given = {"learner": learner, "labels": labels, "coverage": coverage, "seed": seed}
-        if named := flags.differing(given | vars(reading), plain):
-            raise InputError(f"--result has its own settings and must come without {named}")
-        if nodes is None or out is None:
-            raise InputError("--result needs --nodes, the new nodes, and --out; got one alone")
-        _predict_new(result, nodes, edges, out, reading, json=json)
+        assert nodes is not None
+        assert out is not None
+        trained = TransferResult.load(result.expanduser())
+        with spinner("predicting"):
+            predicted = trained.predict_new_tables(nodes, edges, **reading.of_tables)
+            predicted.write(out)
+        counts = predicted.to_frame()["predicted"].value_counts()
+        facts = {"command": "predict", "target": trained.graph.name, "nodes": int(counts.sum())}
+        facts["predicted"] = {str(name): int(count) for name, count in counts.items()}
+        print_facts("Predictions for new nodes", {**facts, "out": out}, json=json)
         return
-    if nodes is not None or edges is not None:
-        raise InputError("--nodes and --edges are of new nodes and go with --result, not --target")
     assert target is not None
-    with waiting("loading the graph"):
+    with spinner("loading the graph"):
         data, _ = reading.read(target, need_labels=False, draw=False)
     began = time.perf_counter()
-    with waiting("predicting"):
-        found = of_package(
-            data, learner, labels=labels, coverage=coverage, seed=seed, device=device
-        )
+    with spinner("predicting"):
+        prediction = predict_graph(
+            data, learner, labels=labels, coverage=coverage, seed=seed, device=device,
+            **vars(working),
+        )  # fmt: skip
     seconds = time.perf_counter() - began
     if out is not None:
-        found.write(out)
-    facts = _facts(found, seconds, str(data.get("name") or target), out)
-    facts |= {"learner": learner, "device": resolve_device(device).type, "seed": seed}
-    if json:
-        print_json(facts)
-    else:
-        _report(found, facts)
-
-
-def _facts(found: Prediction, seconds: float, target: str, out: Path | None) -> dict[str, Any]:
-    accuracy, test, nodes = found.accuracy, _test(found), len(found.labelled)
-    best = found.channels.head(BEST)
-    return {
+        prediction.write(out)
+    test, count = _test(prediction), len(prediction.labelled)
+    best = prediction.channels.head(SHOWN)
+    facts = {
         "command": "predict",
-        "target": target,
+        "target": str(data.get("name") or target),
         "method": "predict",
-        "leave_one_out_accuracy": accuracy.value,
-        "low": accuracy.low,
-        "high": accuracy.high,
+        "leave_one_out_accuracy": prediction.accuracy.value,
+        "low": prediction.accuracy.low,
+        "high": prediction.accuracy.high,
         "test_accuracy": test and test.accuracy,
         "auroc": test and test.auroc,
         "average_precision": test and test.average_precision,
         "majority": test and test.majority,
-        "nodes": nodes,
-        "labels": int(found.labelled.sum()),
-        "classes": len(found.data.y[found.labelled].unique()),
-        "coverage": found.coverage,
-        "set_size": None if found.sets is None else float(found.sets.sum()) / nodes,
+        "nodes": count,
+        "labels": int(prediction.labelled.sum()),
+        "classes": len(prediction.data.y[prediction.labelled].unique()),
+        "coverage": coverage,
+        "set_size": None if prediction.sets is None else float(prediction.sets.sum()) / count,
         "best_channels": dict(zip(best.channel, best.accuracy, strict=True)),
         "seconds": seconds,
         "out": out,
+        "learner": learner,
+        "device": resolve_device(device).type,
+        "seed": seed,
     }
+    if json:
+        print_json(facts)
+    else:
+        _print(prediction, test, facts)
 
 
-def _test(found: Prediction) -> Scores | None:
-    mask = found.data.get("test_mask")
-    if mask is None or not bool((mask.cpu() & (found.data.y >= 0)).any()):
+def _test(prediction: "Prediction") -> "Scores | None":
+    mask = prediction.data.get("test_mask")
+    if mask is None or not bool((mask.cpu() & (prediction.data.y >= 0)).any()):
         return None
-    return found.score("test")
+    return prediction.score("test")
 
 
-def _report(found: Prediction, facts: dict[str, Any]) -> None:
+def _print(prediction: "Prediction", test: "Scores | None", facts: dict[str, Any]) -> None:
     """Print what a person wants to know."""
-    what = f"{facts['nodes']:,} nodes, {facts['labels']:,} labels, {facts['classes']} classes"
-    rows = [("target", facts["target"]), ("", what), ("accuracy", str(found.accuracy))]
-    test = _test(found)
+    from graphglow.commands.output import percent, print_table, print_text
+
+    counts = f"{facts['nodes']:,} nodes, {facts['labels']:,} labels, {facts['classes']} classes"
+    rows = [("target", facts["target"]), ("", counts), ("accuracy", str(prediction.accuracy))]
     if test is not None:
-        more = f"{percent(test.accuracy)} of {test.nodes:,} nodes"
-        rows.append(("test accuracy", f"{more}; the majority class is {percent(test.majority)}"))
-    if test is not None and facts["classes"] == 2:
-        numbers = (test.auroc, test.average_precision)
-        words = ["-" if value is None else f"{value:.3f}" for value in numbers]
-        rows.append(("AUROC, average precision", ", ".join(words)))
-    if found.coverage is not None:
-        rows.append(("sets of classes", f"{facts['set_size']:.2f} classes on average for "
-                     f"{found.coverage:.0%} coverage"))  # fmt: skip
-    best = found.channels.head(BEST)
+        share = f"{percent(test.accuracy)} of {test.nodes:,} nodes"
+        rows.append(("test accuracy", f"{share}; the majority class is {percent(test.majority)}"))
+        if facts["classes"] == 2:
+            pair = ["-" if v is None else f"{v:.3f}" for v in (test.auroc, test.average_precision)]
+            rows.append(("AUROC, average precision", ", ".join(pair)))
+    if facts["coverage"] is not None:
+        size = f"{facts['set_size']:.2f} classes on average for {facts['coverage']:.0%} coverage"
+        rows.append(("sets of classes", size))
+    best = prediction.channels.head(SHOWN)
     lines = [f"{a} {percent(v)}" for a, v in zip(best.about, best.accuracy, strict=True)]
     rows += [("best channels" if i == 0 else "", line) for i, line in enumerate(lines)]
     rows.append(("seconds", f"{facts['seconds']:.1f}"))
-    show_rows(("", ""), rows, "Prediction, nothing trained")
+    print_table(("", ""), rows, "Prediction, nothing trained")
     if facts["out"] is not None:
-        say(f"written to: {facts['out'].absolute()}")
-
-
-def _predict_new(
-    result: Path,
-    nodes: Path,
-    edges: Path | None,
-    out: Path,
-    reading: flags.GraphFlags,
-    *,
-    json: bool,
-) -> None:
-    """Predict nodes added after a transfer that was saved."""
-    trained = TransferResult.load(result.expanduser())
-    with waiting("predicting"):
-        found = trained.predict_new_tables(
-            nodes,
-            edges,
-            columns=flags.read_columns(reading.columns),
-            skip_unknown_edges=reading.skip_unknown_edges,
-        )
-        found.write(out)
-    frame, target = found.to_frame(), trained.graph.name
-    counts = {str(name): int(count) for name, count in frame["predicted"].value_counts().items()}
-    facts = {"command": "predict", "target": target, "nodes": len(frame), "predicted": counts}
-    tell("Predictions for new nodes", {**facts, "out": out}, json=json)
+        print_text(f"written to: {facts['out'].absolute()}")

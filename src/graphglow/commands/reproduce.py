@@ -1,153 +1,131 @@
 """``graphglow reproduce``."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from graphglow.checks import one_of
-from graphglow.commands import flags, terminal
-from graphglow.commands.files import check_output
-from graphglow.commands.flags import DataRoot, Json, Names
-from graphglow.commands.terminal import note
-from graphglow.graph.load import data_folder
-from graphglow.lab.paper.cells import EXPERIMENTS, select_cells
-from graphglow.lab.runs import reproduce as runs
-from graphglow.lab.runs.config import ReproduceConfig
-from graphglow.lab.runs.learners import without_files
-from graphglow.lab.runs.reproduce import Plan, found_rows, learner_folder, make_plan
-from graphglow.lab.runs.rows import counted, shortened
-from graphglow.lab.settings import SETTINGS, check_settings, read_settings
-from graphglow.storage import existing_file
+from graphglow.commands.flags import DataRoot, Json, Names, Switch
+from graphglow.errors import InputError
+from graphglow.lab.config import RunsConfig
 
-ERRORS_SHOWN = 5
-OPEN_WORLD = "open-world"
+SETTINGS = Path("results/settings.json")
+Folder = Annotated[Path | None, arg(metavar="FOLDER", help_behavior_hint="(optional)")]
 
 
-def choose(_name: str, arguments: list[str]) -> flags.Command:
-    """The open-world suite has flags of its own."""
-    if OPEN_WORLD not in arguments:
-        return reproduce
-    from graphglow.commands.open_world import open_world
-
-    return open_world
-
-
-def reproduce(  # noqa: D417 (flags.py and the config say the rest)
+def reproduce(  # noqa: D417
     experiment: Annotated[str, Positional, arg(metavar="EXPERIMENT")],
-    config: Annotated[ReproduceConfig, arg(name="")],
+    config: OmitArgPrefixes[RunsConfig],
     methods: Names = (),
     targets: Names = (),
-    sources: Names = (),
-    out: Annotated[Path, arg(metavar="FOLDER|FILE.jsonl")] = Path("results/reproduce"),
-    settings: Annotated[
-        Path | None,
-        arg(metavar="FILE.json", help_behavior_hint=f"(default: {SETTINGS}, if there is one)"),
-    ] = None,
-    dry_run: Annotated[bool, FlagCreatePairsOff, arg(help_behavior_hint="")] = False,
+    conditions: Names = (),
+    out: Annotated[Path | None, arg(metavar="FOLDER|FILE.jsonl")] = None,
+    settings: Annotated[Path, arg(metavar="FILE.json")] = SETTINGS,
+    learners: Folder = None,
+    dry_run: Switch = False,
+    table: Switch = False,
+    pictures: Folder = None,
     data_root: DataRoot = None,
     json: Json = False,
 ) -> None:
-    """Run the tables and figures of the paper, as far as they are missing.
+    """Run a table or figure of the paper, or the open-world suite, as far as it is missing.
 
-    Experiments: table1 (in-domain), table2 (cross-domain), time (against other structure
+    Experiments: table1 (within a domain), table2 (across domains), time (against other structure
     learning), ablation, edges (damaged graphs), homophily (of the learned graph), sensitivity
-    (lambda and P), encoder (GCN against MLP); or all.
+    (lambda and P), encoder (GCN against MLP), or all; and open-world: many graphs under many
+    conditions, one setting per method.
 
-    And open-world, the suite beyond the paper: graphglow reproduce open-world --help.
-
-    Each run is a row. A rerun makes only the runs that have none, or whose settings have changed;
-    runs that several experiments ask for are made once. There is no --resume, since it always
-    resumes: Ctrl-C or a kill keeps what is done, and the same command goes on.
+    Each run is a row. There is no --resume, since it always resumes: a rerun makes only the runs
+    that have no row yet, or whose settings have changed. Then the table is printed as Markdown.
     The paper's graphs must be there: see --data-root.
 
     Example: graphglow reproduce table1 --targets reed98 --methods gcn graphglow --seeds 3
 
     Args:
-        experiment: Which table or figure, or all.
-        methods: Only these: methods (all their lines), lines (graphglow-on), or labels of rows.
+        experiment: Which table or figure, all, or open-world.
+        methods: Only these methods or lines (graphglow-on).
         targets: Only these target graphs.
-        sources: Pre-train on these graphs only, of those that the paper names as sources. That is
-            less than the paper does; rows say so.
-        out: A folder for rows, with a file for each experiment, or one file (.jsonl) for all;
-            learners lie in a folder beside it.
-        settings: The tuned settings that graphglow search wrote; defaults where it has none.
-        dry_run: Say what is missing, graphs' raw files too, and run nothing: no data is needed.
-            "From others" are rows that are there for another cell, "with others" runs that are made
-            for another cell; the missing ones add up to the runs that are to be made.
+        conditions: Of open-world, only these, by their names in rows: "as it is".
+        out: A folder for rows, with a file for each experiment, or one file (.jsonl) for all; by
+            default results/reproduce, or results/open_world.jsonl.
+        settings: The tuned settings; defaults where it has none.
+        learners: Of open-world, the folder of learners of held-out families, which
+            benchmarks/predictor.py --train FOLDER makes; beside the rows by default.
+        dry_run: Say what is missing, and run nothing: no data is needed.
+        table: Print the table of the rows that there are, and run nothing.
+        pictures: Write pictures of the rows, as .svg, to this folder.
     """
-    one_of("the experiment", experiment, (*EXPERIMENTS, "all", OPEN_WORLD))
-    cells, left_out = select_cells([experiment], methods, targets, sources)
+    from graphglow.checks import one_of
+    from graphglow.commands.output import check_output, print_json, print_text, warn
+    from graphglow.commands.progress import progress_bar
+    from graphglow.graph.load import data_folder
+    from graphglow.lab import figures, runs, tables
+    from graphglow.lab.open_world import standings, suite
+    from graphglow.lab.paper_tables import EXPERIMENTS, select_cells
+    from graphglow.lab.rows import rows_in
+    from graphglow.lab.settings import read_settings
+
+    one_of("the experiment", experiment, (*EXPERIMENTS, "all", suite.EXPERIMENT))
+    whole = experiment == suite.EXPERIMENT
+    if conditions and not whole:
+        raise InputError(f"--conditions goes with {suite.EXPERIMENT} alone. Leave it out.")
+    out = out or Path("results/open_world.jsonl" if whole else "results/reproduce")
     out = out.expanduser()
-    if out.suffix or out.is_file():
-        out = check_output(out, overwrite=True, suffixes=(".jsonl",), shared=True)
-    files = found_rows(out)
-    if settings is None and not SETTINGS.exists():
-        note(f"there is no {SETTINGS}: every method runs with its default settings")
-    elif settings is not None:
-        existing_file(settings.expanduser(), "the settings file")
-    tuned = read_settings(settings or SETTINGS)
-    for sentence in check_settings(tuned, settings or SETTINGS):
-        note(sentence)
-    for sentence in [file.skipped for file in files if file.damaged]:
-        note(sentence)
-    if left_out:
-        said = shortened(f"{c.label} on {c.target} ({c.experiment})" for c in left_out)
-        where = "left out, without a source among those given"
-        note(f"{counted(len(left_out), 'cell')} {where}: {said}")
+    if out.suffix or out.is_file() or whole:
+        out = check_output(out, overwrite=True, suffixes=(".jsonl",))
+    tuned = read_settings(settings) if settings.exists() or settings != SETTINGS else {}
+    learners = (learners or out.with_name(f"{out.stem}_learners")).expanduser()
+    names = list(EXPERIMENTS) if experiment == "all" else [experiment]
+    facts = {"command": "reproduce", "experiment": experiment, "out": out}
     if dry_run:
-        rows = [row for file in files for row in file.rows]
-        plan = make_plan(cells, config, tuned, rows, learner_folder(out))
-        absent = without_files(plan.graphs, data_root)
-        _say_plan(plan, out, absent, json=json)
-        if absent:
-            where = f"are not all in {data_folder(data_root)}; runs need them: see --data-root"
-            note(f"the raw files of {', '.join(absent)} {where}")
+        if whole:
+            root = data_folder(data_root)
+            jobs = suite.plan_suite(out, config, learners, root, targets, conditions, methods)
+            counts = {suite.EXPERIMENT: {"missing": sum(len(job.methods) for job in jobs)}}
+        else:
+            cells = select_cells(experiment, methods, targets)
+            plan = runs.make_plan(cells, config, tuned, rows_in(out, names))
+            counts = {name: dict(found) for name, found in plan.counts.items()}
+        if json:
+            print_json(facts | {"dry_run": True, "counts": counts})
+            return
+        for name, found in counts.items():
+            said = ", ".join(f"{count:,} {what}" for what, count in found.items())
+            print_text(f"{name}: {said}")
         return
-    try:
-        with terminal.job_bar() as told:
-            outcome = runs.reproduce(cells, out, config, tuned, data_root=data_root, told=told)
-    except KeyboardInterrupt:
-        note(f"the rows written to {out} are kept; the same command goes on from there")
-        raise
+    if not table:
+        with progress_bar() as bar:
+            if whole:
+                outcome = suite.run_suite(
+                    out,
+                    config,
+                    learners=learners,
+                    data_root=data_root,
+                    targets=targets,
+                    conditions=conditions,
+                    methods=methods,
+                    progress=bar,
+                )
+            else:
+                cells = select_cells(experiment, methods, targets)
+                outcome = runs.reproduce(
+                    cells, out, config, tuned, data_root=data_root, progress=bar
+                )
+        facts |= outcome._asdict()
+        for error, count in outcome.errors.items():
+            warn(f"{count} failed: {error}")
+        if not json:
+            said = f"{outcome.made:,} rows made, {outcome.failed:,} failed, {outcome.left:,} left"
+            print_text(f"{said}, in {outcome.seconds:.0f} s; rows: {out}\n")
+    rows = rows_in(out, names)
+    if pictures is not None:
+        for name in names:
+            for path in figures.write_figures(name, rows, pictures.expanduser()):
+                warn(f"picture: {path}")
     if json:
-        names = list(dict.fromkeys(cell.experiment for cell in cells))
-        facts = {"command": "reproduce", "experiments": names, "out": out}
-        terminal.print_json(facts | outcome._asdict())
+        print_json(facts)
         return
-    failed = f" ({outcome.failed:,} failed)" if outcome.failed else ""
-    copied = counted(outcome.copied, "row taken", "rows taken")
-    also = f", {copied} from other experiments" if outcome.copied else ""
-    made = f"{counted(outcome.made, 'run')} made{failed}{also}, in {outcome.seconds:.0f} s"
-    terminal.say(made if outcome.made or outcome.copied else "nothing was missing")
-    for error, count in Counter(outcome.errors).most_common(ERRORS_SHOWN):
-        terminal.say(terminal.printable(f"failed {counted(count, 'time')}: {error}"))
-    if outcome.failed:
-        terminal.say("--retry-failed makes these again")
-    shown = out if out.suffix else out / "*.jsonl*"
-    terminal.say(f"rows: {out}\nnext: graphglow report {shown} --out report.html")
-
-
-def _say_plan(plan: Plan, out: Path, absent: list[str], *, json: bool) -> None:
-    if json:
-        missing = [
-            {"experiment": run.cell.experiment, "cell": run.cell.key, "seed": run.config.seed}
-            for twins in plan.runs
-            for run in twins
-        ]
-        facts = {"command": "reproduce", "dry_run": True, "out": out, "counts": plan.counts}
-        facts |= {"runs": len(plan.runs), "learners": len(plan.lessons)}
-        terminal.print_json(facts | {"graphs_without_files": absent, "missing": missing})
-        return
-    columns = ("experiment", "done", "failed", "from others", "with others", "missing")
-    rows = [(name, *(f"{n:,}" for n in counts.values())) for name, counts in plan.counts.items()]
-    terminal.show_rows(columns, rows, f"Rows in {out}")
-    on: dict[str, list[str]] = {}
-    for first, *_ in plan.runs:
-        on.setdefault(first.cell.method, []).append(first.cell.target)
-    for method, targets in on.items():
-        terminal.say(f"{len(targets):6,}  {method} on {', '.join(dict.fromkeys(targets))}")
-    learners = counted(len(plan.lessons), "learner")
-    before = f", and {learners} pre-trained first" if plan.lessons else ""
-    terminal.say(f"{counted(len(plan.runs), 'run is', 'runs are')} to be made{before}")
+    for name in names:
+        title = f"## {name}\n\n" if len(names) > 1 else ""
+        made = standings.standings_table(rows) if whole else tables.tables_of(name, rows, tuned)
+        print_text(f"{title}{made}")

@@ -23,8 +23,8 @@ from graphglow.device import (
 from graphglow.errors import InputError
 from graphglow.gnn.train import Loop, OnEpoch
 from graphglow.graph import as_graph, check_graph, training_graph
+from graphglow.result import RunResult
 from graphglow.settings import LearnerConfig, RunConfig, delta_facts
-from graphglow.training.result import RunResult
 
 METHODS: dict[str, Method] = {
     **PLAIN_GNNS,

@@ -80,8 +80,6 @@ class TrainedConfig(WeightedConfig):
         step_size("learner_learning_rate", self.learner_learning_rate)
 
 
-CONTROL_STREAM = 2**32
-"""Added to the seed of a theta that is never trained, or the GNN's weights are the same draws."""
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
 REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
 
@@ -118,11 +116,10 @@ def _variant(
 
     def build(graph: Graph, run: Any) -> Task:
         settings = LearnerConfig(**shared_settings(run), **learner_settings)
+        learner = StructureLearner(settings, seed=run.seed).to(graph.device)
         if isinstance(run, TrainedConfig):
-            learner = StructureLearner(settings, seed=run.seed).to(graph.device)
             theta = adam(learner, run.learner_learning_rate)
             return PaperTask(graph, learner, run, theta=theta, objective=run.objective)
-        learner = StructureLearner(settings, seed=run.seed + CONTROL_STREAM).to(graph.device)
         return PaperTask(graph, learner.requires_grad_(False), run)
 
     return Method(

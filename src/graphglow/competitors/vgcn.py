@@ -96,7 +96,7 @@ class VGCN(Model):
         # L / tau of every other evaluation draw, in 16 bits: noise needs no more
         rows = -(-config.eval_samples // 2)
         self.noise = pairs.new_empty((rows, len(pairs)), dtype=torch.float16)
-        noisy = torch.Generator(device).manual_seed(config.seed + 2**32)  # no run's seed
+        noisy = torch.Generator(device).manual_seed(2**32 - 1 - config.seed)
         for row in self.noise:
             uniform = pairs.uniform_(generator=noisy)
             row.copy_(uniform.logit_(torch.finfo(pairs.dtype).eps).div_(config.temperature))

@@ -6,14 +6,13 @@
 """
 
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
-from graphglow.evidence.pretraining import EvidencePretrainConfig, pretrain_evidence
+from graphglow.evidence.pretraining import pretrain_evidence
 from graphglow.evidence.random_graphs import random_graph
 from graphglow.evidence.refined import RefinedGraph, explain_pairs
 
 __all__ = [
     "EVIDENCE_VERSION",
     "EvidenceLearner",
-    "EvidencePretrainConfig",
     "RefinedGraph",
     "explain_pairs",
     "pretrain_evidence",

@@ -14,7 +14,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from itertools import accumulate
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 from torch_geometric.data import Data
 
-from graphglow.checks import at_least, in_unit_interval, one_of, plain_numbers, step_size
 from graphglow.errors import InputError
 from graphglow.evidence.episodes import Episode, draw_episode
 from graphglow.evidence.learner import EVIDENCE_VERSION, EvidenceLearner
@@ -40,63 +39,15 @@ from graphglow.evidence.rounds import (
 from graphglow.evidence.stages import made_smaller, stage
 from graphglow.graph.graph import Graph, known_graph
 from graphglow.parallel import MapBlocks, map_blocks
+from graphglow.settings import EPISODES, EvidencePretrainConfig
 
 ABSENT = -1e4  # the log share of a class that an episode does not have
-
-
-@dataclass(frozen=True, kw_only=True)
-class EvidencePretrainConfig:
-    """Pre-training of an evidence learner."""
-
-    first_episodes: int = 300
-    """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 200
-    """Further episodes, for the voter."""
-    second_episodes: int = 300
-    """Further episodes, for the second round's scorer."""
-    predict_episodes: int = 400
-    """Further episodes, for the predictor."""
-    random_share: float = 0.4
-    """Share of episodes on random graphs."""
-    max_nodes: int = 3000
-    """Of larger sources, each episode takes a part."""
-    pairs: int = 8192
-    """Pairs kept of each episode."""
-    nodes: int = 256
-    """Nodes kept of each episode, for the voter and the predictor."""
-    steps: int = 2500
-    """Of the optimizer, for each network."""
-    learning_rate: float = 3e-3
-    """The highest of one cycle."""
-    weight_decay: float = 1e-3
-    """L2 penalty on the weights of the scorers and the voter."""
-    predictor_weight_decay: float = 0.3
-    """L2 penalty on the predictor's weights."""
-    seed: int = 0
-    """Seeds episodes and weights."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute: auto takes the GPU if there is one."""
-
-    def __post_init__(self) -> None:
-        plain_numbers(self)
-        for name in (*EPISODES, "pairs", "nodes"):
-            at_least(name, getattr(self, name), 1)
-        at_least("max_nodes", self.max_nodes, 300)
-        at_least("steps", self.steps, 2)
-        at_least("seed", self.seed, 0)
-        in_unit_interval("random_share", self.random_share)
-        step_size("learning_rate", self.learning_rate)
-        for name in ("weight_decay", "predictor_weight_decay"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must be 0 or more; got {getattr(self, name)}")
-        one_of("device", self.device, ("auto", "cpu", "cuda"))
 
 
 ALL_SOURCES = -1
 """The fold of a learner that has seen every source, and of random graphs."""
 STAGES = ("first", "vote", "second", "predictor")
 """The networks, in the order in which they are trained; each reads those before it."""
-EPISODES = ("first_episodes", "vote_episodes", "second_episodes", "predict_episodes")
 Progress = Callable[[str, int, int], None]
 """What is under way, steps done, steps in all."""
 

@@ -39,7 +39,8 @@ class Dropout:
 
     def mask(self, like: Tensor) -> Tensor:
         """Draw 0 (dropped) or 1 / (1 - rate) for each entry."""
-        keep, mask = 1 - self.rate, torch.empty_like(like)
+        keep = 1 - self.rate
+        mask = torch.empty_like(like, memory_format=torch.contiguous_format)
         if mask.is_cuda:
             mask.bernoulli_(keep, generator=self.generator)
         else:  # PyTorch's bernoulli_ draws one number at a time there, at a quarter of the speed

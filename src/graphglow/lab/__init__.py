@@ -1,10 +1,14 @@
-"""Experiments as data: what is run, with which settings, and the rows that come out."""
+"""The laboratory: the paper's experiments and the open-world suite.
+
+The product never imports it, but for the commands ``reproduce`` and ``compare``, and
+:mod:`graphglow.compare`.
+"""
 
 from collections.abc import Callable
 
-Told = Callable[[str, int, int], None]
-"""Told what is being done, how many jobs are done, and of how many."""
+Progress = Callable[[str, int, int], None]
+"""Called with what was done last, how many jobs are done, and of how many."""
 
 
-def unheard(said: str, done: int, total: int) -> None:
-    """Where nobody wants to be told."""
+def no_progress(done: str, count: int, total: int) -> None:
+    """Say nothing."""

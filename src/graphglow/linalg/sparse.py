@@ -9,8 +9,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from graphglow.linalg.triton_support import kernels_for, launching_on
-
 WIDE = 64
 """Columns from which on PyTorch's own product is ahead of the library's on a CPU."""
 INT32_LIMIT = 2**31 - 1
@@ -119,10 +117,6 @@ def _product(
 ) -> Tensor:
     """[.., M, F] -> [.., N, F]; a batch may share the values [E] or have its own [B, E]."""
     assert values.ndim == 1 or dense.ndim == 3  # a batch of matrices meets a batch of vectors
-    kernels = kernels_for(dense, "triton_small")
-    if kernels is not None:
-        with launching_on(dense):
-            return cast(Tensor, kernels.spmm(crow, col, values, shape, dense))
     if values.ndim > 1:
         runs = zip(values, dense, strict=True)
         return torch.stack([csr_tensor(crow, col, own, shape) @ part for own, part in runs])

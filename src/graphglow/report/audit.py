@@ -1,14 +1,13 @@
 """An audit as a page: how many edges are doubtful and why, the worst and the best, in pictures."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from graphglow.audit import Audit, PairEvidence
+from graphglow.audit import Audit
 from graphglow.report.page import write_page
-from graphglow.report.pair import PairPicture, pair_picture, short
+from graphglow.report.pair import picture
 
 SHOWN = 8
 """Suspects, and missing pairs, that are drawn."""
@@ -27,7 +26,6 @@ def write_audit(audit: Audit, path: str | Path) -> None:
     write_page(
         path,
         "audit.html.j2",
-        charts=False,
         title=f"Audit of {audit.data.get('name') or 'a graph'}",
         verdict=audit.verdict,
         facts=_facts(audit),
@@ -38,14 +36,7 @@ def write_audit(audit: Audit, path: str | Path) -> None:
         worst=audit.suspects.head(LISTED).to_dict("records"),
         best=audit.missing.head(LISTED).to_dict("records"),
         size=(WIDTH, HEIGHT),
-        short=short,
     )
-
-
-def picture(one: PairEvidence) -> PairPicture:
-    """The drawing of an edge, or of a pair that may be a missing one."""
-    question = "a real edge" if one.joined else "a missing edge"
-    return pair_picture(**asdict(one), question=question)
 
 
 def histogram(values: list[float]) -> list[dict[str, Any]]:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from graphglow.lab.before_after import Neighbourhood
-from graphglow.lab.demo import LABELS, METHODS, DemoResult, gains, summarise
+from graphglow.demo import LABELS, METHODS, DemoResult, Neighbourhood, gains, summarise
 from graphglow.report.page import percent, signed, write_page
 
 COLOURS = ("#3f8fe0", "#d97706", "#12a594", "#a06bf0", "#e0538a", "#6a9e2d", "#a5734f")
@@ -21,7 +20,6 @@ def write_report(result: DemoResult, path: str | Path, *, title: str = "graphglo
     write_page(
         path,
         "demo.html.j2",
-        charts=False,
         title=title,
         targets=summarise(result.rows),
         about=result.targets,
@@ -42,7 +40,7 @@ def write_picture(result: DemoResult, path: str | Path) -> None:
         "before": f"GCN {percent(before)} right",
         "after": f"predict {percent(after)} right",
     }
-    write_page(path, "before_after.svg.j2", charts=False, accuracy=accuracy, **_drawing(result))
+    write_page(path, "before_after.svg.j2", accuracy=accuracy, **_drawing(result))
 
 
 def _drawing(result: DemoResult) -> Mapping[str, Any]:

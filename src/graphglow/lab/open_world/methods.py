@@ -2,13 +2,13 @@
 
 Every method has the same labels. Those that train a model *split* them: training nodes train,
 validation nodes say when to stop and what to take. Others have the *pool*, training and validation
-nodes together: ``predict`` and its controls need no validation, bags validate on each fold in turn.
+nodes together: ``predict`` and its control need no validation, bags validate on each fold in turn.
 ``results/open_world_settings.jsonl`` has the rows by which settings were chosen
 (``benchmarks/open_world.py --choose``).
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -24,12 +24,12 @@ from graphglow.evidence.refined import RefinedGraph
 from graphglow.gnn import FixedStructure
 from graphglow.gnn.train import GNNTask, Loop
 from graphglow.graph import check_graph, training_graph
-from graphglow.graph.graph import Graph, normalised_adjacency
+from graphglow.graph.graph import normalised_adjacency
 from graphglow.metrics import metrics_of
 from graphglow.pretrained import PAPER, UNIVERSAL, LearnerName, evidence_learner
 from graphglow.settings import Device, ModelConfig, PaperConfig, TransferConfig
-from graphglow.training.evidence import refined_by
 from graphglow.transfer import transfer
+from graphglow.transfer_results import refined_by
 
 NAMES = {
     "gcn": "GCN",
@@ -43,25 +43,18 @@ NAMES = {
     "bag-gcn": "bag of 5 GCNs",
     "bag-gpr": "bag of 5 GPR-GNNs",
     "untrained": "untrained",
-    "mean": "mean of channels",
-    "vote": "vote of channels",
     "transfer": "transfer",
     "predict": "predict",
 }
-"""What people call them. ``predict`` is the frozen network over closed-form channels, with nothing
-trained on the graph; ``vote`` is what it answered until version 0.2, and ``mean`` the plain mean of
-its channels; ``untrained`` is the same with weights never trained. ``transfer`` is
-:func:`graphglow.transfer`, which trains a GNN over the input graph and the refined one."""
-CHANNEL_MIXTURES = ("predict", "vote", "mean")
-"""Of one refinement."""
+"""``predict`` is the frozen network, with nothing trained on the graph; ``untrained`` is the same
+with weights never trained; ``transfer`` trains a GNN over the input graph and the refined one."""
 BAGS = {"bag-gcn": "gcn", "bag-gpr": "gpr"}
-POOL = (*CHANNEL_MIXTURES, "untrained", *BAGS)
+POOL = ("predict", "untrained", *BAGS)
 """What has training and validation labels at work; scores of labelled nodes are leave-one-out or
 out-of-fold. The others split the labels."""
-OURS = ("transfer", "predict")
 OTHERS = ("gcn", "mlp", "linkx", "gpr", "h2gcn", "knn", "jaccard", "paper")
 """What splits the labels and has nothing of the evidence learner."""
-NEED_LEARNER = (*CHANNEL_MIXTURES, "untrained", "transfer")
+NEED_LEARNER = ("predict", "untrained", "transfer")
 NEED_FEATURES = ("knn", "jaccard")
 EPOCHS, PATIENCE, HIDDEN = 200, 40, 64
 """Of every GNN, ours and others'."""
@@ -79,35 +72,34 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
 INPUT_WEIGHTS = (0.0, 0.5, 1.0)
 """lambda of ``knn``, by validation: the kNN graph alone, both, the input graph alone."""
 NEIGHBOURS = 10
-EDGES_AT_ONCE = 20_000
+BLOCK = 20_000
+"""Edges at a time."""
 LEAST_SIMILAR = 0.01
-"""Edges between nodes less alike are dropped by ``jaccard``, as its authors do."""
+"""Edges between nodes less similar are dropped by ``jaccard``, as its authors do."""
 WIDEST = 6000
-"""Up to so many nodes, a node without features is told by a column of its own."""
+"""Up to so many nodes, a node without features gets a column of its own."""
 FOLDS = 5
 """Members of a bag."""
-SHARPNESS = 2.0
-"""Of ``mean``."""
 
 
 class Entry(NamedTuple):
     """How one method did on one graph; ``scores`` [N, C] are on the CPU."""
 
-    method: str
     scores: Tensor
     seconds: float
-    metrics: dict[str, Any]
+    estimate: float
+    """The accuracy that the method itself expects: leave-one-out, out of fold, or validation."""
+    metrics: dict[str, float]
 
 
 def settings_of(method: str) -> dict[str, Any]:
-    """A competitor's, by name."""
-    shared = {"epochs": EPOCHS, "patience": PATIENCE}
-    own = SETTINGS.get("gcn" if method in NEED_FEATURES else BAGS.get(method, method), {})
-    return shared | dict(own)
+    """Return the settings of a competitor."""
+    base = "gcn" if method in NEED_FEATURES else BAGS.get(method, method)
+    return {"epochs": EPOCHS, "patience": PATIENCE} | dict(SETTINGS.get(base, {}))
 
 
 def judged_nodes(method: str, data: Data) -> Tensor:
-    """The nodes of a method's own estimate of its accuracy: [N] of bool.
+    """Return the nodes of a method's own estimate of its accuracy: [N] of bool.
 
     Labelled ones of the pool, which are answered by leave-one-out or out of fold; else those of
     validation.
@@ -118,75 +110,68 @@ def judged_nodes(method: str, data: Data) -> Tensor:
 
 
 def accuracy(scores: Tensor, data: Data, nodes: Tensor) -> float:
-    """The share of nodes [N] of bool whose class scores highest."""
+    """Return the share of nodes [N] of bool whose class scores highest."""
     return float((scores.argmax(1) == data.y)[nodes].double().mean())
 
 
-def run_methods(
+def lacks_features(data: Data) -> bool:
+    """Whether features say nothing, so that methods that need them have nothing to do."""
+    return bool((data.x == data.x[:1]).all())
+
+
+def run_method(
+    method: str,
     data: Data,
-    methods: Sequence[str],
     *,
     seed: int = 0,
     device: Device = "auto",
     learner: LearnerName = UNIVERSAL,
-) -> Iterator[Entry]:
-    """Run methods on a graph with a split, one after another.
+) -> Entry:
+    """Run a method on a graph with features, training and validation nodes.
 
-    Methods that need features are left out where these say nothing. GNNs, ours too, then read
-    columns that tell nodes apart, which is the most that they can be given.
+    Where features say nothing, GNNs, ours too, read columns that tell nodes apart, which is the
+    most that they can be given.
 
     Args:
-        data: With features, training and validation nodes.
-        methods: Names in :data:`NAMES`.
-        seed: Of weights and of what evidence draws.
+        method: A name in :data:`NAMES`.
+        data: The graph.
+        seed: Of weights.
         device: Where to compute.
         learner: The evidence learner.
     """
-    bare = bool((data.x == data.x[:1]).all())
-    told = _with_columns(data, seed) if bare else data
-    mixtures: dict[str, Tensor] = {}
-    spent = 0.0
-    for method in methods:
-        if method in NEED_FEATURES and bare:
-            continue
-        began = time.perf_counter()
-        if method in CHANNEL_MIXTURES:
-            if not mixtures:
-                mixtures = predict_pool(data, evidence_learner(learner), seed=seed, device=device)
-                spent = time.perf_counter() - began
-            scores, seconds = mixtures[method], spent
-        elif method == "untrained":
-            control = untrained_like(evidence_learner(learner), seed)
-            scores = predict_pool(data, control, seed=seed, device=device)["predict"]
-            seconds = time.perf_counter() - began
-        else:
-            scores = _trained(method, told, seed, device, learner)
-            seconds = time.perf_counter() - began
-        yield Entry(method, scores, seconds, measured(method, scores, data))
+    began = time.perf_counter()
+    if method in ("predict", "untrained"):
+        frozen = evidence_learner(learner)
+        frozen = frozen if method == "predict" else untrained_like(frozen, seed)
+        scores = predict_pool(data, frozen, seed=seed, device=device)
+    else:
+        columns = with_columns(data, seed) if lacks_features(data) else data
+        scores = _trained(method, columns, seed, device, learner)
+    seconds = time.perf_counter() - began
+    estimate = accuracy(scores, data, judged_nodes(method, data))
+    return Entry(scores, seconds, estimate, measured(method, scores, data))
 
 
-def measured(method: str, scores: Tensor, data: Data) -> dict[str, Any]:
+def measured(method: str, scores: Tensor, data: Data) -> dict[str, float]:
     """Return what a row says beside accuracy, on test nodes.
 
-    ``auroc`` of two classes; of ``predict`` also ``loo_accuracy`` on labelled nodes, ``log_loss``,
-    ``calibration_error``, and the size of the task.
+    ``auroc`` of two classes; of ``predict`` also ``log_loss``, ``calibration_error``, and the size
+    of the task.
     """
     test = data.test_mask & (data.y >= 0)
     truth, classes = data.y[test], scores.shape[1]
-    found: dict[str, Any] = {}
+    found: dict[str, float] = {}
     if len(truth) == 0 or int(truth.max()) >= classes:
         return found
     p = scores[test] if method in POOL else scores[test].softmax(1)
     if classes == 2 and len(truth.unique()) == 2:
         found["auroc"] = metrics_of(truth, p, [])["auc"]
     if method == "predict":
-        labelled = judged_nodes(method, data)
-        own = p[torch.arange(len(truth)), truth]
+        true_class = p[torch.arange(len(truth)), truth]
         found |= {
-            "loo_accuracy": accuracy(scores, data, labelled),
-            "log_loss": float(-own.double().clamp_min(1e-6).log().mean()),
+            "log_loss": float(-true_class.double().clamp_min(1e-6).log().mean()),
             "calibration_error": metrics_of(truth, p, [])["calibration_error"],
-            "labels": float(labelled.sum()),
+            "labels": float(judged_nodes(method, data).sum()),
             "classes": float(classes),
             "test_nodes": float(len(truth)),
             "majority": float(torch.bincount(truth).max() / len(truth)),
@@ -194,9 +179,11 @@ def measured(method: str, scores: Tensor, data: Data) -> dict[str, Any]:
     return found
 
 
-def predict_pool(data: Data, learner: EvidenceLearner, **given: Any) -> dict[str, Tensor]:
-    """Class probabilities [N, C] by each of :data:`CHANNEL_MIXTURES`; see :func:`refine_pool`."""
-    return channel_mixtures(refine_pool(data, learner, **given))
+def predict_pool(data: Data, learner: EvidenceLearner, **given: Any) -> Tensor:
+    """Return class probabilities by a frozen learner: [N, C]; see :func:`refine_pool`."""
+    refined = refine_pool(data, learner, **given)
+    assert refined.probabilities is not None  # there are labels
+    return refined.probabilities.cpu()
 
 
 def refine_pool(
@@ -213,37 +200,15 @@ def refine_pool(
     return refined_by(learner, pooled, seed, resolve_device(device))
 
 
-def channel_mixtures(refined: RefinedGraph) -> dict[str, Tensor]:
-    """What the network, the vote and the plain mean make of the same channels: [N, C] each."""
-    assert refined.probabilities is not None  # there are labels
-    if refined.final is None:  # of one class
-        return dict.fromkeys(CHANNEL_MIXTURES, refined.probabilities.cpu())
-    problem, channels = refined.final.graph, refined.final.channels
-    single = [c.probabilities for name, c in channels.items() if name not in ("vote", "stack")]
-    mean = torch.stack([p.clamp_min(1e-6).log() for p in single]).mean(0)
-    return {
-        "predict": refined.probabilities.cpu(),
-        "vote": _all_classes(channels["vote"].probabilities, problem),
-        "mean": _all_classes((SHARPNESS * mean).softmax(1), problem),
-    }
-
-
-def _all_classes(p: Tensor, problem: Graph) -> Tensor:
-    """With the classes that no label has, at 0, on the CPU."""
-    whole = torch.zeros(len(p), problem.num_classes)
-    whole[:, problem.seen.cpu()] = p.cpu()
-    return whole
-
-
 def untrained_like(learner: EvidenceLearner, seed: int) -> EvidenceLearner:
-    """The control, on the scale of the learner's log-odds."""
+    """Return the control: weights never trained, log-odds on the learner's scale."""
     control = EvidenceLearner.untrained(seed)
     control.logit_scale.copy_(learner.logit_scale.cpu())
     return control
 
 
 def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
-    """Probabilities by a bag of competitors over the pool, each fold validating once: [N, C].
+    """Return probabilities by a bag of competitors, each fold of the pool validating once: [N, C].
 
     The mean over members; a labelled node is answered by the member that did not train on it.
     """
@@ -261,7 +226,7 @@ def bag(name: str, data: Data, config: Any, seed: int) -> Tensor:
 
 
 def fold_of(y: Tensor, among: Tensor, fold: int, folds: int, seed: int) -> Tensor:
-    """One of several parts of the nodes in a mask, alike in classes: [N]."""
+    """Return one of several parts of the nodes in a mask, alike in classes: [N] of bool."""
     nodes = among.nonzero()[:, 0]
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed))]
     order = order[y[order].argsort(stable=True)]
@@ -271,7 +236,7 @@ def fold_of(y: Tensor, among: Tensor, fold: int, folds: int, seed: int) -> Tenso
 
 
 def _trained(method: str, data: Data, seed: int, device: Device, learner: LearnerName) -> Tensor:
-    """Scores of all nodes by a method that trains on the graph: [N, C]."""
+    """Return scores of all nodes by a method that trains on the graph: [N, C]."""
     given = settings_of(method) | {"seed": seed, "device": device}
     if method == "transfer":
         return transfer(data, learner, TransferConfig(hidden=HIDDEN, **given)).logits.cpu()
@@ -287,10 +252,9 @@ def _trained(method: str, data: Data, seed: int, device: Device, learner: Learne
 
 
 def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
-    """A GCN over ``lambda A + (1 - lambda) kNN`` for each lambda; the best one's scores."""
-    data = check_graph(data)
+    """Return the scores of a GCN over ``lambda A + (1 - lambda) kNN``, lambda by validation."""
     device = resolve_device(given["device"])
-    graph = training_graph(data).to(device)
+    graph = training_graph(check_graph(data)).to(device)
     near = normalised_adjacency(_nearest(data.x.to(device)), None, graph.num_nodes)
     scores = []
     for weight in INPUT_WEIGHTS:
@@ -302,13 +266,13 @@ def _over_knn(data: Data, given: Mapping[str, Any]) -> Tensor:
 
 
 def _nearest(x: Tensor) -> Tensor:
-    """Each node and its nearest others by cosine: [N, D] -> [2, N k]."""
+    """Return each node and its nearest others by cosine: [N, D] -> [2, N k]."""
     rows = F.normalize(x, dim=1)
     nodes, k = len(rows), min(NEIGHBOURS + 1, len(rows))
-    found = [(some @ rows.T).topk(k, 1).indices for some in torch.split(rows, 2048)]
-    there = torch.cat(found).flatten()
-    here = torch.arange(nodes, device=x.device).repeat_interleave(k)
-    return torch.stack([here, there])[:, here != there]
+    found = [(block @ rows.T).topk(k, 1).indices for block in torch.split(rows, 2048)]
+    target = torch.cat(found).flatten()
+    source = torch.arange(nodes, device=x.device).repeat_interleave(k)
+    return torch.stack([source, target])[:, source != target]
 
 
 def without_unlike_edges(data: Data, device: torch.device | str = "cpu") -> Data:
@@ -316,13 +280,13 @@ def without_unlike_edges(data: Data, device: torch.device | str = "cpu") -> Data
 
     Jaccard similarity where all features are 0 or 1, else cosine, as the usual code has it.
     """
-    x, (here, there) = data.x.to(device), data.edge_index.to(device)
+    x, (u, v) = data.x.to(device), data.edge_index.to(device)
     binary = bool(((x == 0) | (x == 1)).all())
     length = x.square().sum(1)
-    parts = zip(*(torch.split(end, EDGES_AT_ONCE) for end in (here, there)), strict=True)
-    alike = torch.cat([(x[a] * x[b]).sum(1) for a, b in parts])
-    both = length[here] + length[there] - alike if binary else (length[here] * length[there]).sqrt()
-    kept = (alike / both.clamp_min(1e-12) >= LEAST_SIMILAR).cpu()
+    blocks = zip(torch.split(u, BLOCK), torch.split(v, BLOCK), strict=True)
+    common = torch.cat([(x[a] * x[b]).sum(1) for a, b in blocks])
+    whole = length[u] + length[v] - common if binary else (length[u] * length[v]).sqrt()
+    kept = (common / whole.clamp_min(1e-12) >= LEAST_SIMILAR).cpu()
     out = data.clone()
     out.edge_index = data.edge_index[:, kept]
     if data.get("edge_weight") is not None:
@@ -333,8 +297,8 @@ def without_unlike_edges(data: Data, device: torch.device | str = "cpu") -> Data
     return out
 
 
-def _with_columns(data: Data, seed: int) -> Data:
-    """A column for each node; on large graphs random columns, which tell nodes apart as well."""
+def with_columns(data: Data, seed: int) -> Data:
+    """Give each node a column; on large graphs random columns, which tell nodes apart as well."""
     nodes, out = len(data.y), data.clone()
     generator = torch.Generator().manual_seed(seed)
     wide = nodes <= WIDEST

@@ -1,6 +1,7 @@
 """Targets and conditions: which graphs, what is done to them, and whose learner they get."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +14,8 @@ from graphglow.graph import DATASETS, load_graph
 from graphglow.graph.load import data_folder
 from graphglow.graph.perturb import add_edges, delete_edges
 from graphglow.graph.split import few_label_split
-from graphglow.lab.paper import GRAPHS as PAPER_GRAPHS
-from graphglow.lab.runs.learners import load_with_split, without_files
+from graphglow.lab.paper_tables import GRAPHS as PAPER_GRAPHS
+from graphglow.lab.runs import load_with_split
 
 TABLES = ("digits", "wine", "breast_cancer")
 """Targets that come with the package, beside Cora."""
@@ -31,8 +32,6 @@ FOLDS = {
     "co-author": 4, "wiki": 4, "pages": 5, "tabular": 5,
 }  # fmt: skip
 """Families that are held out together: their learner has seen none of them."""
-TIERS = {"small": (2000, 25_000), "middle": (6000, 150_000)}
-"""Most nodes and edges; what has more is ``large``. Each has workers of its own."""
 MOST_LABELLED = 0.6
 """Conditions of few labels need the rest for tests."""
 
@@ -51,42 +50,33 @@ class Target(NamedTuple):
         """Whose learner it gets; None: the package's, which has seen none of the family."""
         return FOLDS.get(self.family)
 
-    @property
-    def tier(self) -> str:
-        fits = (t for t, most in TIERS.items() if all(map(int.__le__, self.size, most)))
-        return next(fits, "large")
-
     def load(self, root: Path, seed: int) -> Data:
-        """With the paper's split, or one that the seed draws."""
+        """Load it with the paper's split, or one that the seed draws."""
         if self.file is not None or self.name in TABLES:
             return load_graph(self.file or self.name, split_seed=seed, need_labels=True)
         return load_with_split(self.name, root)
 
 
 def family_of(name: str) -> str:
-    """Of an open graph."""
+    """Return the family of an open graph."""
     return FAMILIES.get(name, "colleges" if name.startswith("facebook-") else "other")
 
 
 def find_targets(root: Path | None) -> list[Target]:
-    """The paper's graphs that are in the data root, open ones (``open/*.npz``), the package's."""
+    """Return the paper's graphs in the data root, open ones (``open/*.npz``), the package's."""
     root = data_folder(root)
-    absent = without_files(PAPER_GRAPHS, root)
-    paper = [_named(name, "paper") for name in PAPER_GRAPHS if name not in absent]
-    found = []
+    raw = {path.parent.name.lower() for path in root.glob("*/raw")} | {"cora"}
+    named = {name: "paper" for name in PAPER_GRAPHS if name in raw} | dict.fromkeys(TABLES, "table")
+    found = [
+        Target(name, family, size=(DATASETS[name].nodes, DATASETS[name].edges))
+        for name, family in named.items()
+    ]
     for file in sorted((root / "open").glob("*.npz")):
         with np.load(file) as arrays:  # of arrays in an archive, only those asked for are read
             indptr = arrays["adj_indptr"]
         size = len(indptr) - 1, int(indptr[-1]) // 2
         found.append(Target(file.stem, family_of(file.stem), file, size))
-    return [*paper, *found, *(_named(name, "table") for name in TABLES)]
-
-
-def _named(name: str, family: str) -> Target:
-    return Target(name, family, size=(DATASETS[name].nodes, DATASETS[name].edges))
-
-
-Change = Callable[[Data, int], Data | None]
+    return found
 
 
 class Condition(NamedTuple):
@@ -95,37 +85,36 @@ class Condition(NamedTuple):
     name: str
     series: str
     x: float
-    change: Change
+    change: Callable[[Data, int], Data | None]
+
+
+def _with_false_edges(ratio: float, data: Data, seed: int) -> Data | None:
+    try:
+        return add_edges(data, ratio, seed=seed)
+    except InputError:  # there is no room for so many
+        return None
 
 
 def _false(ratio: float) -> Condition:
-    def change(data: Data, seed: int) -> Data | None:
-        try:
-            return add_edges(data, ratio, seed=seed)
-        except InputError:  # there is no room for so many
-            return None
-
+    change = partial(_with_false_edges, ratio)
     return Condition(f"false edges {ratio:g}x", "false edges", ratio, change)
 
 
 def _lost(ratio: float) -> Condition:
-    return Condition(
-        f"lost edges {ratio:.0%}",
-        "lost edges",
-        ratio,
-        lambda data, s: delete_edges(data, ratio, seed=s),
-    )
+    def change(data: Data, seed: int) -> Data:
+        return delete_edges(data, ratio, seed=seed)
+
+    return Condition(f"lost edges {ratio:.0%}", "lost edges", ratio, change)
 
 
 def _labels(per_class: int) -> Condition:
-    many = f"{per_class} label{'s' if per_class > 1 else ''} per class"
-    return Condition(
-        many, "labels per class", per_class, lambda data, s: few_labels(data, per_class, s)
-    )
+    name = f"{per_class} label{'s' if per_class > 1 else ''} per class"
+    change = partial(few_labels, per_class=per_class)
+    return Condition(name, "labels per class", per_class, lambda data, s: change(data, seed=s))
 
 
 def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
-    """So many labels of each class for training, as many for validation; the rest is for tests.
+    """Keep some labels of each class for training, as many for validation, the rest for tests.
 
     None where too little would be left for tests.
     """
@@ -142,7 +131,7 @@ def few_labels(data: Data, per_class: int, seed: int) -> Data | None:
 
 
 def shuffled_columns(data: Data, seed: int) -> Data:
-    """Half of the feature columns, drawn at random, each dealt out anew among the nodes."""
+    """Deal half of the feature columns out anew among the nodes, each by itself."""
     generator = torch.Generator().manual_seed(seed)
     out = data.clone()
     columns = torch.randperm(data.x.shape[1], generator=generator)[: data.x.shape[1] // 2]
@@ -152,7 +141,7 @@ def shuffled_columns(data: Data, seed: int) -> Data:
 
 
 def no_features(data: Data, _seed: int) -> Data:
-    """The same with one column that says nothing."""
+    """Replace the features by one column that says nothing."""
     out = data.clone()
     out.x = torch.ones(len(data.y), 1)
     return out
@@ -188,13 +177,13 @@ def attack_name(share: int) -> str:
 
 
 def attacked_files(root: Path | None) -> dict[str, Path]:
-    """Files of attacked Cora that are in the data root, by condition."""
+    """Return the files of attacked Cora in the data root, by condition."""
     folder = data_folder(root) / "open" / "attacked"
     files = {attack_name(share): folder / f"cora-metattack-{share:02}.npz" for share in ATTACKS}
     return {name: file for name, file in files.items() if file.is_file()}
 
 
 def draw(target: Target, condition: str, seed: int, root: Path) -> Data | None:
-    """A target under a condition; None where the condition makes no sense on it."""
+    """Return a target under a condition; None where the condition makes no sense on it."""
     data = target.load(root, seed)
     return data if condition not in CONDITIONS else CONDITIONS[condition].change(data, seed)

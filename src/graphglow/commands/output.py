@@ -1,0 +1,180 @@
+"""What commands print and write: tables, one JSON object, and files that are checked beforehand."""
+
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from graphglow.errors import InputError
+
+TENSOR_SUFFIXES = (".safetensors", ".st")
+SHIPPED = Path(__file__).parents[1] / "pretrained"
+"""Where the learners are that names stand for."""
+LABELS = {
+    "val_accuracy": "validation accuracy",
+    "input_weight": "lambda, weight of the input graph",
+    "peak_memory_bytes": "peak memory",
+    "target_was_source": "pre-trained on a graph of this name",
+    "out": "written to",
+    "predictions": "predictions in",
+}
+"""What facts are called where their name does not say it."""
+NUMBERS = ("weight_decay", "input_weight")
+"""Facts that are no shares, though fractions."""
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str = "") -> None:
+    """Print a table; under names, numbers stand right. A wide cell is folded, never cut."""
+    lines = [[escape(printable(cell)) for cell in row] for row in rows]
+    table = Table(title=escape(printable(title)) or None, title_justify="left", box=SIMPLE_HEAD)
+    table.show_header, table.pad_edge, table.padding = any(columns), False, (0, 2, 0, 0)
+    for place, column in enumerate(columns):
+        number = column and lines and lines[0][place].strip("+-%").replace(",", "")[:1].isdigit()
+        table.add_column(column, justify="right" if number else "left", overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    Console().print(table)
+
+
+def print_text(text: str) -> None:
+    """Print plain text as it is, less control characters."""
+    lines = "\n".join(map(printable, text.split("\n")))
+    Console(soft_wrap=True).print(lines, markup=False, highlight=False)
+
+
+def print_json(facts: Mapping[str, Any]) -> None:
+    """Print one line of strict JSON."""
+    sys.stdout.write(json.dumps(strict(facts), allow_nan=False) + "\n")
+
+
+def print_facts(title: str, facts: Mapping[str, Any], *, json: bool) -> None:
+    """Print the facts of a run: as they are for programs, with units and words for people."""
+    if json:
+        print_json(facts)
+        return
+    rows = [
+        (LABELS.get(name, name.replace("_", " ")), _in_words(name, value))
+        for name, value in facts.items()
+        if value is not None and value is not False and name != "command"
+    ]
+    print_table(("", ""), rows, title)
+
+
+def warn(text: str) -> None:
+    """Print one line on standard error, which scripts that read standard output do not see."""
+    with suppress(OSError):  # no room for words is no reason to stop
+        print(f"graphglow: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
+
+
+def _in_words(name: str, value: Any) -> str:
+    """Return the value of a fact as people read it."""
+    if isinstance(value, bool):
+        return "yes"
+    if isinstance(value, int):
+        return f"{value / 2**20:.0f} MiB" if name.endswith("bytes") else f"{value:,}"
+    if isinstance(value, float):
+        if name in NUMBERS:
+            return f"{value:g}"
+        return f"{value:.1f}" if name.endswith("seconds") else percent(value)
+    if isinstance(value, Mapping):
+        items = [(k, v) for k, v in value.items() if v is not None and not isinstance(v, list)]
+        return ", ".join(f"{k.replace('_', ' ')} {_in_words(k, v)}" for k, v in items)
+    if isinstance(value, list | tuple):
+        return ", ".join(_in_words(name, item) for item in value)
+    return "-" if value is None else str(value)
+
+
+def percent(share: float | None) -> str:
+    return "-" if share is None or math.isnan(share) else f"{share:.1%}"
+
+
+def printable(value: object) -> str:
+    """Text without control characters, which file names may hold."""
+    text = str(value)
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def strict(value: Any) -> Any:
+    """Return ``value`` as strict JSON: NaN and infinity become None, paths become text."""
+    if hasattr(value, "_asdict"):  # a NamedTuple
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+def check_output(
+    path: Path,
+    *,
+    overwrite: bool,
+    suffixes: Sequence[str] = (),
+    inputs: Sequence[object] = (),
+) -> Path:
+    """Return ``path`` if a file can be written there; nothing is left, and no work is lost.
+
+    Args:
+        path: The output.
+        overwrite: Whether it may be replaced.
+        suffixes: It must have one of these.
+        inputs: Files that the command reads: the output may never be one of them.
+    """
+    from graphglow.graph.load import pair_of_tables
+    from graphglow.graph.table_file import require_pyarrow
+    from graphglow.storage import check_folder
+
+    path = path.expanduser()
+    if suffixes and path.suffix.lower() not in suffixes:
+        raise InputError(f"the output file must end in {', '.join(suffixes)}; got {path}")
+    if path.suffix.lower() == ".parquet":
+        require_pyarrow()
+    try:
+        for name in map(str, filter(None, inputs)):
+            learner = SHIPPED / f"{name.lower()}.safetensors"
+            if any(_holds(part, path) for part in (name, learner, *(pair_of_tables(name) or ()))):
+                raise InputError(f"{path} is one of the inputs: choose another output")
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} is no regular file: choose another output")
+        if os.path.lexists(path) and not overwrite:
+            raise InputError(f"{path} exists: choose another output, or pass --overwrite")
+        check_folder(path)
+        with tempfile.NamedTemporaryFile(
+            prefix=f".{path.name}.", suffix=path.suffix, dir=path.absolute().parent
+        ):
+            pass
+    except OSError as error:
+        raise InputError(f"{path} cannot be written ({error.strerror})") from error
+    return path
+
+
+def _holds(name: str | Path, path: Path) -> bool:
+    """Whether an input is ``path``, or a folder that has it already."""
+    source = Path(os.path.realpath(os.path.expanduser(name)))
+    real = Path(os.path.realpath(path))
+    return source == real or (real.exists() and source.is_dir() and source in real.parents)
+
+
+def write_each(*files: tuple[Path | None, Callable[[Path], object]]) -> None:
+    """Write the files that are asked for: one that cannot be written costs no other."""
+    failed = []
+    for path, write in files:
+        try:
+            if path is not None:
+                write(path)
+        except InputError as error:
+            failed.append(error)
+    if failed:
+        raise InputError("; ".join(map(str, failed))) from failed[0].__cause__

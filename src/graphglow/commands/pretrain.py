@@ -1,0 +1,103 @@
+"""``graphglow pretrain``: a learner of one's own, or an auditor."""
+
+import time
+from typing import Annotated, Any, Literal
+
+from tyro.conf import OmitArgPrefixes, arg
+
+from graphglow.checks import one_of
+from graphglow.commands import flags
+from graphglow.errors import InputError
+from graphglow.settings import AuditPretrainConfig, EvidencePretrainConfig, PretrainConfig
+
+KINDS = {
+    "evidence": EvidencePretrainConfig,
+    "auditor": AuditPretrainConfig,
+    "paper": PretrainConfig,
+}
+CHOSEN_BY = "--kind"
+
+
+def settings_for(kind: str | None) -> type:
+    """Return the settings of a kind of learner."""
+    one_of("--kind", kind or "evidence", KINDS)
+    return KINDS[kind or "evidence"]
+
+
+def pretrain(
+    sources: Annotated[tuple[str, ...], arg(metavar="NAME|FILE ...")],
+    out: flags.File,
+    reading: flags.ReadingMany,
+    settings: OmitArgPrefixes[EvidencePretrainConfig],
+    kind: Literal["evidence", "auditor", "paper"] = "evidence",
+    workers: flags.OptionalInt = None,
+    resume: flags.Switch = False,
+    overwrite: flags.Overwrite = False,
+    json: flags.Json = False,
+) -> None:
+    """Train a learner of your own on source graphs and random ones.
+
+    All labels of the sources are used, whatever their splits; the paper's learner has training and
+    validation nodes. Each kind has settings: graphglow pretrain --kind paper --help shows those of
+    the paper's Algorithm 2.
+
+    Example: graphglow pretrain --sources digits wine --out learner.safetensors
+
+    Args:
+        sources: The source graphs: names (see graphglow datasets) or files.
+        out: Where to write the learner, as safetensors.
+        reading: How they are read.
+        settings: How it is trained.
+        kind: What to train: an evidence learner (for predict, refine, transfer and explain), an
+            auditor (for graphglow.audit in Python), or a learner of the paper's kind.
+        workers: Ray workers that draw the episodes of an evidence learner; on a CPU the learner is
+            the same.
+        resume: Go on from the checkpoint of a run that was stopped or killed (with --kind paper).
+        overwrite: Replace outputs that exist.
+        json: Print JSON.
+    """
+    if kind != "evidence" and workers is not None:
+        raise InputError("--workers goes with --kind evidence")
+    if kind != "paper" and resume:
+        raise InputError("--resume goes with --kind paper")
+
+    import graphglow
+    from graphglow.checkpoint import Checkpoint
+    from graphglow.commands.output import TENSOR_SUFFIXES, check_output, print_facts, print_text
+    from graphglow.commands.progress import epoch_bar, progress_bar, spinner
+    from graphglow.device import peak_memory_bytes, resolve_device
+
+    began = time.perf_counter()
+    out = check_output(out, overwrite=overwrite, suffixes=TENSOR_SUFFIXES, inputs=sources)
+    with spinner("loading graphs"):
+        graphs = reading.load_all(sources)
+    facts: dict[str, Any] = {"command": "pretrain", "kind": kind}
+    learner: Any
+    train: Any = graphglow.pretrain  # whose overloads know one kind at a time
+    if isinstance(settings, PretrainConfig):
+        checkpoint = Checkpoint(out.with_name(f"{out.name}.checkpoint"), resume=resume)
+        with epoch_bar(settings.epochs) as on_epoch:
+            learner = train(graphs, settings, on_epoch=on_epoch, checkpoint=checkpoint)
+        made = learner.provenance
+        made["splits"] = [data.split for data in graphs]
+        learner.save(out)
+        checkpoint.remove()
+        facts |= {name: made[name] for name in ("sources", "splits", "visit_scores")}
+        facts |= {"val_accuracy": made["validation_accuracy"], "resumed": checkpoint.resumed}
+    else:
+        drawing = {} if workers is None else {"workers": workers}
+        with progress_bar() as move:
+            learner = train(graphs, settings, on_progress=move, **drawing)
+        learner.save(out)
+        facts["sources"] = learner.provenance["sources"]
+    device = resolve_device(getattr(settings, "device", "cpu"))
+    facts |= {
+        "out": out,
+        "total_seconds": time.perf_counter() - began,
+        "peak_memory_bytes": peak_memory_bytes(device),
+        "device": device.type,
+        "seed": settings.seed,
+    }
+    print_facts("Pre-trained learner", facts, json=json)
+    if not json and kind != "auditor":
+        print_text(f"next: graphglow transfer --learner {out} --target NAME|FILE")

@@ -1,0 +1,98 @@
+"""Rows: one line of JSON for one run of one method on one target with one seed.
+
+``pandas.read_json(path, lines=True)`` reads a file of them. Rows are only ever added: of several
+rows about one run the last counts. ``setup`` is a digest of all that a result depends on but the
+seed, so that a run is known by its setup and seed.
+"""
+
+import gzip
+import hashlib
+import json
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from graphglow.errors import InputError, InputWarning
+
+Row = dict[str, Any]
+REQUIRED = ("experiment", "cell", "method", "target", "seed")
+
+
+def digest(*facts: Any) -> str:
+    """Return a short name of JSON values, whatever the order of their names."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def as_line(row: Mapping[str, Any]) -> str:
+    """Return a row as JSON: floats to seven digits, and what a run has not is left out."""
+    known = {name: _plain(value) for name, value in row.items()}
+    kept = {name: value for name, value in known.items() if value not in (None, "", [], {})}
+    return json.dumps(kept, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return value
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a file, packed (.gz) or not; lines that are none are counted in a warning.
+
+    An absent file has no rows.
+    """
+    if not path.exists():
+        return []
+    rows, damaged = [], 0
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            for line in filter(str.strip, file):
+                row = _row(line)
+                damaged += row is None
+                rows += [] if row is None else [row]
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is no file of rows ({error})") from error
+    if damaged:
+        warnings.warn(f"{path}: {damaged} lines are no rows and are left out", InputWarning, 2)
+    return rows
+
+
+def _row(line: str) -> Row | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and all(name in row for name in REQUIRED) else None
+
+
+def file_of(out: Path, experiment: str) -> Path:
+    """Return where rows of an experiment are written: ``out``, or a file of that folder."""
+    return out if out.suffix == ".jsonl" else out / f"{experiment}.jsonl"
+
+
+def rows_in(out: Path, experiments: Iterable[str]) -> list[Row]:
+    """Read the rows of experiments: first those that lie packed beside a file, then its own."""
+    files = dict.fromkeys(file_of(out, name) for name in experiments)
+    return [
+        row
+        for file in files
+        for path in (file.with_name(f"{file.name}.gz"), file)
+        for row in read_rows(path)
+    ]
+
+
+def newest(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows that count: of each cell those of its last setup, the last of each seed.
+
+    A mean over runs of several setups would be that of no method.
+    """
+    rows = list(rows)
+    setups = {(row["experiment"], row["cell"]): row.get("setup") for row in rows}
+    mine = (row for row in rows if row.get("setup") == setups[row["experiment"], row["cell"]])
+    return list({(row["experiment"], row["cell"], row["seed"]): row for row in mine}.values())

@@ -1,1 +1,0 @@
-"""Work in this process, in several, or on a Ray cluster, to the same result."""

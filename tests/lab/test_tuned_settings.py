@@ -1,0 +1,55 @@
+"""The settings file: what it holds, for whom, and how it becomes a config."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from graphglow.competitors import METHODS
+from graphglow.errors import InputError
+from graphglow.lab.paper_tables import OWN_LINES, PRETRAINED
+from graphglow.lab.settings import config_of, merged, read_settings, settings_of
+from graphglow.settings import PaperConfig, PretrainConfig
+
+OURS = Path(__file__).parents[2] / "results" / "settings.json"
+
+
+def test_settings_of_given_sources_go_first():
+    tuned = {"m": {"cora": {"a": 1}, "cora < x+y": {"a": 2}}}
+    assert settings_of(tuned, "m", "cora") == {"a": 1}
+    assert settings_of(tuned, "m", "cora", ("y", "x")) == {"a": 2}
+    assert settings_of(tuned, "m", "cora", ("z",)) == {"a": 1}
+    assert settings_of(tuned, "n", "cora") == settings_of(tuned, "m", "pubmed") == {}
+
+
+def test_merging_goes_into_settings_and_changes_nothing():
+    first = {"a": {"b": 1, "c": 2}, "d": 3}
+    assert merged(first, {"a": {"c": 4}, "e": 5}) == {"a": {"b": 1, "c": 4}, "d": 3, "e": 5}
+    assert first == {"a": {"b": 1, "c": 2}, "d": 3}
+
+
+def test_a_config_is_built_with_those_inside_and_unknown_names_are_refused():
+    config = config_of(PretrainConfig, {"objective": {"entropy": 0.3}, "episodes": 1}, seed=4)
+    assert (config.objective.entropy, config.episodes, config.seed) == (0.3, 1, 4)
+    with pytest.raises(InputError, match="ObjectiveConfig has no setting 'entrpy'"):
+        config_of(PretrainConfig, {"objective": {"entrpy": 0.3}})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"gcn": {"cora": 3}}', '{"gcn": 3}'])
+def test_what_is_no_settings_file_is_refused(tmp_path, text):
+    path = tmp_path / "s.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"settings"):
+        read_settings(path)
+
+
+@pytest.mark.skipif(not OURS.exists(), reason="needs the repository")
+def test_our_settings_exist():
+    for method, targets in json.loads(OURS.read_text()).items():
+        base = OWN_LINES.get(method, (method,))[0]
+        for given in targets.values():
+            if base in PRETRAINED:
+                config_of(PaperConfig, given["transfer"])
+                config_of(PretrainConfig, given.get("pretrain", {}))
+            else:
+                config_of(METHODS[base].config, given)

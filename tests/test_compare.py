@@ -1,0 +1,167 @@
+"""``compare`` tests on what there is, and says ties."""
+
+import json
+import math
+
+import pytest
+import torch
+
+import graphglow
+from graphglow.cli import main
+from graphglow.compare import Comparison, Line, Run, chance, splits_of
+from graphglow.errors import InputError
+from graphglow.lab.open_world import methods
+from tiny_graphs import small_data
+
+QUICK = ("mlp", "predict")
+
+
+@pytest.fixture(autouse=True)
+def few_epochs(monkeypatch):
+    monkeypatch.setattr(methods, "EPOCHS", 2)
+
+
+def masks_of(data):
+    return [data[f"{part}_mask"] for part in ("train", "val", "test")]
+
+
+def test_a_graph_without_a_split_is_split_by_each_seed():
+    splits, how = splits_of(small_data(), 2, 5)
+    assert "2 random splits" in how
+    assert not torch.equal(splits[0].test_mask, splits[1].test_mask)
+
+
+def test_without_test_nodes_labelled_ones_are_tested_in_turn():
+    data = small_data()
+    data.split = "own"
+    data.test_mask[:] = False
+    known = data.train_mask | data.val_mask
+    splits, how = splits_of(data, 3, 0)
+    assert "no test nodes" in how
+    tested = torch.stack([one.test_mask for one in splits])
+    assert torch.equal(tested.sum(0), known.long())
+    for one in splits:
+        assert int(torch.stack(masks_of(one)).sum(0).max()) == 1
+
+
+def test_without_validation_nodes_some_training_nodes_are_taken():
+    data = small_data()
+    data.split = "own"
+    data.val_mask[:] = False
+    splits, how = splits_of(data, 2, 0)
+    assert "no validation nodes" in how
+    assert torch.equal(splits[0].train_mask | splits[0].val_mask, data.train_mask)
+
+
+def test_too_few_labels_are_refused():
+    data = small_data()
+    data.y[5:] = -1
+    with pytest.raises(InputError, match="5 labelled nodes are too few to compare: 6 are needed"):
+        graphglow.compare(data)
+
+
+def runs(*right, nodes=None):
+    return [
+        Run(torch.arange(len(r)) if nodes is None else nodes, r.double(), 0.5, 1.0) for r in right
+    ]
+
+
+def test_chance_counts_nodes_and_seeds():
+    right, wrong = torch.ones(100), torch.arange(100) % 2
+    assert chance(runs(right), runs(wrong), 100) < 1e-6
+    assert chance(runs(right), runs(right), 100) == 1
+    mixed = runs(right, 0 * right)
+    assert chance(mixed, mixed[::-1], 100) > 0.9
+
+
+def normal_p(z):
+    return math.erfc(z / math.sqrt(2))
+
+
+def test_chance_of_one_run_is_a_z_test_over_nodes():
+    apart = torch.tensor([1.0] * 30 + [-1.0] * 10 + [0.0] * 60)
+    best, other = apart.clamp_min(0), (-apart).clamp_min(0)
+    z = apart.mean() / (apart.var() / 100).sqrt()
+    assert chance(runs(best), runs(other), 100) == pytest.approx(normal_p(float(z)))
+    twice = chance(runs(best.repeat(2)), runs(other.repeat(2)), 200)
+    z = apart.mean() / (apart.repeat(2).var() / 200).sqrt()
+    assert twice == pytest.approx(normal_p(float(z)))
+
+
+def test_chance_adds_the_variance_of_seeds_to_that_of_nodes():
+    first, second = torch.tensor([1.0] * 50 + [0.0] * 50), torch.tensor([1.0] * 10 + [0.0] * 90)
+    none = torch.zeros(100)
+    found = chance(runs(first, second), runs(none, none), 100)
+    nodes = ((first + second) / 2).var() / 100
+    seeds = torch.tensor([0.5, 0.1]).var() / 2
+    assert found == pytest.approx(normal_p(0.3 / float(nodes + seeds) ** 0.5), rel=1e-5)
+    assert found > 0.1  # nodes alone would say 1e-13
+
+
+def test_the_recommendation_is_by_own_estimates_and_says_so():
+    best = Line("predict", 0.9, 0.01, 5.0, None, 0.88)
+    far, near = Line("mlp", 0.7, 0.01, 1.0, 1e-5, 0.8), Line("gcn", 0.89, 0.01, 1.0, 0.4, 0.86)
+    assert Comparison([best, far], "", {}).verdict == (
+        "Use predict: its own estimate is the highest, 88.0% by leave-one-out; 90.0% of test nodes "
+        "right, the highest."
+    )
+    assert Comparison([best, near], "", {}).verdict.endswith("right, level with GCN.")
+    lucky = near._replace(estimate=0.95)
+    tied = Comparison([best, lucky, far], "", {})
+    assert tied.recommended is lucky
+    assert tied.verdict.endswith("right, 1.0 points below predict (level).")
+    wrong = Comparison([best, far._replace(estimate=0.99)], "", {}).verdict
+    assert wrong.endswith("20.0 points below predict (lower, p < 0.001).")
+    even = Comparison([best, near._replace(estimate=best.estimate)], "", {})
+    assert even.recommended.method == "gcn"  # the faster one
+
+
+def test_a_comparison_is_a_frame():
+    lines = [Line("predict", 0.8, 0.1, 1.0, None, 0.8), Line("mlp", 0.7, None, 0.5, 0.4, 0.9)]
+    frame = Comparison(lines, "", {}).to_frame()
+    assert frame.accuracy.tolist() == [0.8, 0.7]
+    assert frame.basis.tolist() == ["leave-one-out", "validation"]
+    assert frame.against_highest.tolist() == ["highest", "level"]
+
+
+def test_progress_reaches_its_end():
+    seen = []
+    progress = lambda said, done, total: seen.append((done, total))  # noqa: E731
+    graphglow.compare(small_data(), ("mlp",), seeds=2, device="cpu", progress=progress)
+    assert seen == [(0, 2), (1, 2), (2, 2)]
+
+
+def test_no_features_are_no_reason_to_refuse():
+    data = small_data()
+    data.num_nodes, data.x = 40, None
+    for name in ("train_mask", "val_mask", "test_mask", "split"):
+        del data[name]
+    found = graphglow.compare(data, (*QUICK, "knn"), seeds=2, device="cpu")
+    assert {line.method for line in found.lines} == {*QUICK}
+    assert found.lines[0].p is None
+    assert "random splits" in repr(found)
+
+
+def test_the_command_prints_a_table_and_a_sentence(capsys):
+    words = ["compare", "--target", "synthetic-small", "--methods", *QUICK, "--seeds", "2"]
+    assert main([*words, "--device", "cpu"]) == 0
+    shown = capsys.readouterr()
+    assert "own estimate" in shown.out
+    assert "by leave-one-out" in shown.out
+    assert "nodes are drawn" not in shown.err  # that split is not used
+    assert main([*words, "--device", "cpu", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert {line["method"] for line in facts["lines"]} == {*QUICK}
+    assert facts["verdict"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--methods", "gnc"], "got 'gnc' (nearest: gcn)"),
+        (["--seeds", "0"], "seeds must be >= 1; got 0"),
+    ],
+)
+def test_bad_words_are_refused(run, words, said):
+    line = run("compare", "--target", "synthetic-small", *words).refuses()
+    assert all(part in line for part in said.split(".*"))

@@ -1,0 +1,88 @@
+"""Where to compute, and what is said when memory ends."""
+
+import pytest
+import torch
+
+from graphglow import device
+from graphglow.device import check_fits, out_of_memory_hint, peak_memory_bytes, resolve_device
+from graphglow.errors import InputError
+
+
+@pytest.mark.parametrize(("present", "expected"), [(True, "cuda"), (False, "cpu")])
+def test_auto_takes_the_gpu_if_there_is_one(monkeypatch, present, expected):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: present)
+    assert resolve_device("auto").type == expected
+    assert resolve_device("cpu").type == "cpu"
+
+
+def test_a_gpu_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(InputError, match="device cuda must be present; got"):
+        resolve_device("cuda")
+
+
+def test_the_peak_is_in_bytes():
+    assert 10**7 < peak_memory_bytes(torch.device("cpu")) < 10**12
+
+
+def allocate_too_much():
+    torch.empty(2**60, dtype=torch.float32)
+
+
+def raise_memory_error():
+    raise MemoryError
+
+
+def raise_numpys_error():
+    raise MemoryError("Unable to allocate 7.28 TiB for an array")
+
+
+def raise_out_of_memory():
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+@pytest.mark.parametrize(
+    ("failing", "asked", "helps"),
+    [
+        (allocate_too_much, r"4\.61e\+09 GB", "a"),
+        (raise_memory_error, "more", "a"),
+        (raise_numpys_error, "7.28 TiB", "a"),
+        (raise_out_of_memory, "2 GiB", "--device cpu, a"),
+    ],
+)
+def test_running_out_of_memory_says_what_was_asked_for_and_what_helps(failing, asked, helps):
+    rule = rf"^training on g must fit in memory; got no room for {asked} \(what helps: {helps} smal"
+    with pytest.raises(InputError, match=rule), out_of_memory_hint("training on g", "a smaller g"):
+        failing()
+
+
+def test_other_errors_pass_through():
+    with pytest.raises(RuntimeError, match=r"^other$"), out_of_memory_hint("training", "less"):
+        raise RuntimeError("other")
+
+
+def test_what_cannot_fit_is_refused_before_any_work(monkeypatch):
+    monkeypatch.setattr(device, "free_bytes", lambda device: 10**9)
+    cpu = torch.device("cpu")
+    check_fits("lds", 10**9, "g", cpu)
+    with pytest.raises(
+        InputError, match=r"lds must fit in memory; on g, .* 2 GB, and 1 GB are free"
+    ):
+        check_fits("lds", 2 * 10**9, "g", cpu)
+    monkeypatch.setattr(device, "free_bytes", lambda device: None)
+    check_fits("lds", 10**18, "g", cpu)
+
+
+def test_free_memory_is_within_a_containers_limit(tmp_path, monkeypatch):
+    meminfo, group = tmp_path / "meminfo", tmp_path / "cgroup"
+    group.mkdir()
+    meminfo.write_text("MemTotal: 100 kB\nMemAvailable: 50 kB\n")
+    monkeypatch.setattr(device, "MEMINFO", meminfo)
+    monkeypatch.setattr(device, "CGROUP", group)
+    cpu = torch.device("cpu")
+    assert device.free_bytes(cpu) == 50 * 1024
+    for name, text in (("current", "1000"), ("max", "3000"), ("stat", "inactive_file 500\n")):
+        (group / f"memory.{name}").write_text(text)
+    assert device.free_bytes(cpu) == 2500
+    (group / "memory.max").write_text("max\n")
+    assert device.free_bytes(cpu) == 50 * 1024

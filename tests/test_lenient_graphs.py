@@ -1,0 +1,76 @@
+"""Python takes what the command line takes: names, paths, objects, and settings by name."""
+
+import networkx as nx
+import pytest
+
+import graphglow
+from tiny_graphs import small_data
+
+DRAWN = "wine has no split of its own: 89 training, 44 validation and 45 test nodes are drawn"
+
+
+def test_a_name_and_settings_will_do():
+    with pytest.warns(graphglow.InputWarning, match=DRAWN):
+        result = graphglow.transfer("wine", epochs=2, hidden=8, device="cpu")
+    assert (result.config.epochs, result.config.hidden) == (2, 8)
+    assert result.data.split == "random seed 0"
+
+
+def test_settings_go_before_those_of_a_config():
+    data = small_data()
+    config = graphglow.PaperConfig(epochs=9, num_pivots=8, device="cpu")
+    assert graphglow.transfer(data, "paper", config, epochs=2).config.epochs == 2
+    assert graphglow.fit("mlp", data, epochs=2, device="cpu").config.epochs == 2
+    made = graphglow.pretrain([data], config=None, kind="paper", epochs=1, episodes=1, device="cpu")
+    assert made.provenance["config"]["epochs"] == 1
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda data: graphglow.transfer(data, epoch=3),
+        lambda data: graphglow.fit("gcn", data, epoch=3),
+        lambda data: graphglow.pretrain([data], kind="paper", epoch=3),
+    ],
+)
+def test_an_unknown_setting_is_refused_with_the_nearest(use):
+    with pytest.raises(graphglow.InputError, match="'epoch' .nearest: epochs"):
+        use(small_data())
+
+
+@pytest.mark.filterwarnings("ignore:.*no split of its own")
+def test_names_paths_and_objects_are_graphs(tmp_path):
+    assert graphglow.refine("wine", device="cpu").num_nodes == 178
+    assert graphglow.explain_pair("wine", 0, 1, device="cpu").facts["target"] == "wine"
+    (tmp_path / "p.csv").write_text("\n".join(["id,f", *(f"p{i},{i % 4}" for i in range(12))]))
+    (tmp_path / "r.csv").write_text("\n".join(["source,target", "p1,p2", "p3,p4"]))
+    assert graphglow.refine(f"{tmp_path / 'p.csv'}+{tmp_path / 'r.csv'}").verdict.startswith(
+        "cannot tell"
+    )
+    graph = nx.karate_club_graph()
+    nx.set_node_attributes(graph, {n: {"y": graph.nodes[n]["club"], "f": n % 5} for n in graph})
+    assert graphglow.fit("gcn", graph, epochs=2, device="cpu").data.num_nodes == 34
+
+
+def test_what_is_no_graph_is_one_sentence():
+    doors = (
+        graphglow.transfer,
+        graphglow.refine,
+        lambda x: graphglow.fit("gcn", x),
+        lambda x: graphglow.explain_pair(x, 0, 1),
+    )
+    for use in doors:
+        for stranger in (None, 3, {"x": 1}):
+            with pytest.raises(graphglow.InputError, match="a graph must be a name, a path"):
+                use(stranger)
+    with pytest.raises(graphglow.InputError, match="needs a list of source graphs; got a single"):
+        graphglow.pretrain("wine")
+
+
+def test_learners_say_what_they_are():
+    assert repr(graphglow.load_learner("untrained")) == "EvidenceLearner(version 2; untrained)"
+    known = repr(graphglow.load_learner())
+    assert known.startswith("EvidenceLearner(version 2; trained on ")
+    assert known.endswith(" graphs: acm, airports-brazil, airports-europe, ..., 2026-11-18)")
+    paper = repr(graphglow.load_learner("paper"))
+    assert "trained on 7 graphs: cora, citeseer, pubmed, ..., 2026-" in paper

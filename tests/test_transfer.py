@@ -1,0 +1,340 @@
+"""A transfer under an evidence learner: what it reads, what it gives back, what it refuses."""
+
+import copy
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from command_line import ring_arrays
+from graphglow import device
+from graphglow.errors import InputError
+from graphglow.gnn import BACKBONES, FixedStructure
+from graphglow.gnn.train import Epoch
+from graphglow.graph import check_graph
+from graphglow.graph.graph import normalised_adjacency
+from graphglow.pretrained import load_learner
+from graphglow.result import TransferResult
+from graphglow.settings import TransferConfig
+from graphglow.storage import load_tensors, save_tensors
+from graphglow.transfer import INPUT_WEIGHTS, Trained, input_weight_by_leave_one_out, transfer
+from graphglow.transfer_results import REFINED_EDGES, EvidenceResult
+from tiny_graphs import same_tensors, small_data
+
+FEW = 40
+"""Nodes; a quarter of them validate."""
+
+
+def config(**changes):
+    return TransferConfig(**({"epochs": 6, "hidden": 8, "device": "cpu"} | changes))
+
+
+def few(**changes):
+    return small_data(num_nodes=FEW, noise=2.0, **changes)
+
+
+def unvalidated():
+    data = few()
+    data.test_mask |= data.val_mask
+    data.val_mask = torch.zeros_like(data.test_mask)
+    return data
+
+
+@pytest.fixture(scope="module")
+def result():
+    return transfer(few(), config=config())
+
+
+def assert_same(one, other):
+    assert one.history == other.history
+    assert (one.input_weight, one.chosen_by) == (other.input_weight, other.chosen_by)
+    assert same_tensors(one.gnn, other.gnn)
+    assert_same_edges(one, other)
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+
+
+def assert_same_edges(one, other):
+    for name in REFINED_EDGES:
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+# What it gives back
+
+
+def test_the_default_is_the_universal_learner_frozen(result):
+    assert isinstance(result, EvidenceResult)
+    assert same_tensors(result.learner, load_learner("universal"))
+    torch.testing.assert_close(result.predict_proba().sum(1), torch.ones(FEW))
+    facts = result.summary()
+    assert (facts["method"], facts["backbone"], facts["seed"]) == ("evidence", "gcn", 0)
+    assert json.loads(json.dumps(facts)) == facts
+    assert "test_accuracy" in repr(result)
+
+
+def test_the_same_seed_gives_the_same_bytes_whatever_the_global_one(result):
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    assert_same(result, transfer(few(), config=config()))
+    assert torch.equal(before, torch.random.get_rng_state())
+    other = transfer(few(), config=config(seed=4))
+    assert not torch.equal(result.predict_proba(), other.predict_proba())
+
+
+def test_the_graph_and_the_learner_are_never_touched():
+    data, theta = few(), load_learner("universal")
+    before = copy.deepcopy(data.to_dict())
+    transfer(data, theta, config())
+    assert same_tensors(theta, load_learner("universal"))
+    assert before.keys() == data.to_dict().keys()
+    for name, value in data.to_dict().items():
+        same = torch.equal(value, before[name]) if torch.is_tensor(value) else value == before[name]
+        assert same, name
+
+
+def test_the_control_differs(result):
+    control = transfer(few(), "untrained", config())
+    assert control.summary()["method"] == "untrained"
+    assert not torch.equal(control.predict_proba(), result.predict_proba())
+    other = transfer(few(), "untrained", config(seed=1))
+    assert not same_tensors(control.learner, other.learner)
+
+
+def test_validation_chooses_among_gnns_that_are_each_trained_alone(result):
+    alone = [transfer(few(), config=config(input_weight=weight)) for weight in INPUT_WEIGHTS]
+
+    def score(one):
+        return max((epoch.val_accuracy, -epoch.val_loss) for epoch in one.history)
+
+    best = max(alone, key=score)
+    assert (result.input_weight, result.chosen_by) == (best.input_weight, "validation")
+    assert same_tensors(result.gnn, best.gnn)
+    assert result.history == best.history
+    plain = alone[INPUT_WEIGHTS.index(1.0)]
+    assert result.against_input.before == pytest.approx(plain.val_accuracy)
+    assert result.against_input.after == pytest.approx(result.val_accuracy)
+
+
+def test_log_loss_decides_between_equal_accuracies():
+    def trained(accuracy, loss):
+        return Trained(0.0, None, [Epoch("g", 1, 0.0, loss, accuracy, 1)], None)
+
+    assert trained(0.8, 0.5).score > trained(0.8, 0.6).score > trained(0.7, 0.1).score
+
+
+def test_a_lambda_that_is_given_is_held():
+    for data in (few(), unvalidated()):
+        facts = transfer(data, config=config(input_weight=0.25, epochs=2)).summary()
+        assert (facts["input_weight"], facts["chosen_by"]) == (0.25, "settings")
+
+
+@pytest.mark.parametrize(
+    ("given", "refined", "expected"), [(0.5, 0.2, 1.0), (0.2, 0.5, 0.0), (0.3, 0.32, 0.5)]
+)
+def test_lambda_by_leave_one_out(given, refined, expected):
+    scores = {name: {"likelihood": gain} for name, gain in (("aax", given), ("ssx", refined))}
+    assert input_weight_by_leave_one_out(scores) == expected
+
+
+# What it reads
+
+
+def test_labels_of_test_nodes_change_nothing(result):
+    data = few()
+    changed = data.clone()
+    changed.y[data.test_mask] = (data.y[data.test_mask] + 1) % 3
+    assert_same(result, transfer(changed, config=config()))
+    changed.y[data.test_mask] = -1
+    changed.test_mask[:] = False
+    assert_same(result, transfer(changed, config=config()))
+
+
+def test_labels_of_validation_nodes_choose_and_no_more(result):
+    data = few()
+    data.y[data.val_mask] = (data.y[data.val_mask] + 1) % 3
+    assert_same_edges(result, transfer(data, config=config()))
+
+
+@pytest.mark.parametrize("absent", [True, False])
+def test_without_validation_nodes_leave_one_out_chooses(absent, tmp_path):
+    data = unvalidated()
+    if absent:
+        del data.val_mask
+    found = transfer(data, config=config())
+    facts = found.summary()
+    assert facts["chosen_by"] == "leave-one-out"
+    assert facts["val_accuracy"] is None
+    assert found.predict_proba().isfinite().all()
+    found.save(tmp_path / "r.safetensors")
+    assert_same(TransferResult.load(tmp_path / "r.safetensors"), found)
+    changed = data.clone()
+    changed.y[data.test_mask] = (data.y[data.test_mask] + 1) % 3
+    assert_same(found, transfer(changed, config=config()))
+
+
+def test_who_needs_validation_nodes(tmp_path):
+    arrays = ring_arrays() | {"train": np.arange(20), "test": np.arange(20, 40)}
+    np.savez(tmp_path / "g.npz", **arrays, val=np.arange(0))
+    data = graphglow.load_graph(tmp_path / "g.npz")
+    assert transfer(data, config=config()).val_accuracy is None
+    for train in (lambda: transfer(data, "paper"), lambda: graphglow.fit("gcn", data)):
+        with pytest.raises(InputError, match="validation"):
+            train()
+
+
+def test_a_node_keeps_as_many_refined_edges_as_it_is_told(result):
+    sparse = transfer(few(), config=config(top_k=2, epochs=1))
+    assert 0 < sparse.edge_index.shape[1] < result.edge_index.shape[1]
+    assert sparse.edge_index.shape[1] <= 2 * 2 * FEW
+
+
+def test_a_graph_without_edges_gets_some():
+    data = few()
+    plain = Data(**{name: data[name] for name in data.keys() if name != "edge_index"})  # noqa: SIM118
+    found = transfer(plain, config=config())
+    assert found.edge_index.shape[1] > 0
+    assert not found.edge_in_input.any()
+    assert found.predict_new(plain.x[:3]).predict_proba().isfinite().all()
+
+
+def test_a_graph_without_features_is_trained_by_its_edges():
+    data = small_data()
+    bare = Data(edge_index=data.edge_index, y=data.y, num_nodes=data.num_nodes)
+    for name in ("train_mask", "val_mask", "test_mask"):
+        bare[name] = data[name]
+    with pytest.warns(graphglow.InputWarning, match="the graph has no features: its nodes are"):
+        found = transfer(bare, config=config())
+    assert found.predict_proba().shape == (data.num_nodes, 3)
+
+
+def test_a_class_without_a_training_label_is_a_class(tmp_path):
+    data = few()
+    data.train_mask &= data.y != 2
+    found = transfer(data, config=config())
+    assert found.predict_proba().shape == (FEW, 3)
+    found.save(tmp_path / "r.safetensors")
+    assert_same(TransferResult.load(tmp_path / "r.safetensors"), found)
+    assert found.predict_new(data.x[:2]).predict_proba().shape == (2, 3)
+
+
+def test_a_class_that_only_a_test_node_has_changes_nothing():
+    plain = few()
+    plain.pop("class_names", None)
+    odd = plain.clone()
+    odd.y[int(odd.test_mask.nonzero()[0])] = 7
+    one, other = (transfer(data, config=config()) for data in (plain, odd))
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+    assert other.predict_new(odd.x[:2], [[FEW], [0]]).predict_proba().shape == (2, 3)
+
+
+@pytest.mark.parametrize("backbone", sorted(BACKBONES))
+def test_every_backbone_runs(backbone):
+    found = transfer(few(), config=config(backbone=backbone, epochs=2))
+    assert found.summary()["backbone"] == backbone
+    assert found.predict_proba().isfinite().all()
+    if BACKBONES[backbone].inductive:
+        assert found.predict_new(found.data.x[:1]).predict_proba().shape == (1, 3)
+    else:
+        with pytest.raises(InputError, match="has a weight for each node"):
+            found.predict_new(found.data.x[:1])
+
+
+# Files
+
+
+def test_a_saved_result_is_the_same_when_loaded(result, tmp_path):
+    result.save(tmp_path / "r.safetensors")
+    loaded = TransferResult.load(tmp_path / "r.safetensors")
+    assert isinstance(loaded, EvidenceResult)
+    assert_same(result, loaded)
+    assert loaded.config == result.config
+    assert loaded.summary() == result.summary()
+    assert loaded.explain(7) == result.explain(7)
+    new = (result.data.x[:2] + 0.1, [[FEW, 1], [2, FEW + 1]])
+    one, other = (r.predict_new(*new) for r in (result, loaded))
+    assert torch.equal(one.predict_proba(), other.predict_proba())
+
+
+def set_tensor(name, change):
+    def act(tensors, meta):
+        tensors[name] = change(tensors[name]).contiguous()
+
+    return act
+
+
+DAMAGE = {
+    "an edge to nowhere": set_tensor("refined.edge_index", lambda t: t + 1000),
+    "weights of another shape": set_tensor("learner.logit_scale", lambda t: t[1:]),
+    "NaN": set_tensor("learner.logit_scale", lambda t: t * float("nan")),
+    "no lambda": lambda tensors, meta: meta.pop("input_weight"),
+    "a foreign setting": lambda tensors, meta: meta["config"].update(speed=1),
+    "another version": lambda tensors, meta: meta["learner"].update(evidence_version=99),
+    "no edges": lambda tensors, meta: tensors.pop("refined.edge_index"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_changed_file_is_refused_in_a_sentence(result, tmp_path, kind):
+    result.save(tmp_path / "r.safetensors")
+    tensors, meta = load_tensors(tmp_path / "r.safetensors", "result")
+    DAMAGE[kind](tensors, meta)
+    save_tensors(tmp_path / "d.safetensors", "result", tensors, meta)
+    with pytest.raises(InputError) as caught:
+        TransferResult.load(tmp_path / "d.safetensors")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("edges", [None, [[FEW, FEW + 1, FEW + 2], [0, 1, 2]]])
+def test_new_nodes_are_predicted_on_the_graph_refined_again(result, edges):
+    x = result.data.x[:3]
+    found = result.predict_new(x, edges)
+    torch.testing.assert_close(found.predict_proba().sum(1), torch.ones(3))
+    assert torch.equal(found.predict_proba(), result.predict_new(x, edges).predict_proba())
+    whole = found.result
+    assert whole.gnn is result.gnn
+    assert int(whole.edge_index.max()) >= FEW  # a new node has refined edges
+    assert torch.equal(found.predict_proba(), whole.predict_proba()[FEW:])
+    with pytest.raises(InputError, match="the 8 columns of training"):
+        result.predict_new(x[:, 1:], edges)
+
+
+def test_easy_new_nodes_get_the_classes_of_their_like():
+    data = small_data(noise=0.1)
+    found = transfer(data, config=config(epochs=30))
+    picked = torch.stack([(data.y == c).nonzero()[0, 0] for c in range(3)])
+    assert found.predict_new(data.x[picked]).predict().tolist() == [0, 1, 2]
+
+
+def test_a_graph_without_training_labels_is_refused():
+    data = few()
+    data.train_mask[:] = False
+    with pytest.raises(InputError, match="train"):
+        transfer(data, config=config())
+
+
+def test_too_little_memory_is_said_before_anything_is_computed(monkeypatch):
+    monkeypatch.setattr(device, "free_bytes", lambda device: 100)
+    with pytest.raises(InputError, match=r"training must fit in memory.*a smaller --hidden"):
+        transfer(few(), config=config())
+
+
+# A graph that is given
+
+
+def given_structure():
+    data = check_graph(few())
+    matrix = normalised_adjacency(data.edge_index, None, FEW)
+    return FixedStructure(replace(matrix, values=matrix.values.double()))
+
+
+def test_messages_over_a_given_graph_are_a_dense_product():
+    structure = given_structure()
+    generator = torch.Generator().manual_seed(0)
+    v = torch.randn(FEW, 5, dtype=torch.float64, generator=generator, requires_grad=True)
+    up = torch.randn(FEW, 5, dtype=torch.float64, generator=generator)
+    found, expected = structure.propagate(v), structure.matrix.to_dense() @ v
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(out, v, up)[0] for out in (found, expected)))

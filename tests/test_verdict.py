@@ -1,0 +1,161 @@
+"""A verdict on every result, controls beside it, and metrics beyond accuracy."""
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import graphglow
+from graphglow.metrics import metrics_of
+from graphglow.verdict import Accuracies, Homophily, homophily, verdict_of
+from tiny_graphs import small_data
+
+WORDS = {"whose": "new {} against {}", "unknown": "no labels"}
+RISE = Accuracies(0.8, 0.81, gained=3, lost=2, nodes=100)
+FALL = Accuracies(0.8, 0.3, gained=1, lost=26, nodes=50)
+
+
+@pytest.mark.parametrize(
+    ("edges", "right", "begins"),
+    [
+        ((0.5, 0.9, 1), None, "better: 90.0% of 1,200 labelled pairs among the refined edges"),
+        ((0.737, 0.549, -1), None, "worse: 54.9% of 1,200 labelled pairs"),
+        ((0.7, 0.5, -1), RISE, "worse: 50.0% of 1,200 labelled"),  # not by the rise
+        ((0.5, 0.51, 0), FALL, "worse: new 30.0%"),
+        ((0.5, 0.9, 1), RISE, "better: 90.0%"),
+        ((0.5, 0.51, 0), RISE, "no clear difference: new 81.0% against 80.0%; 51"),
+        ((0.5, 0.9, 1), FALL, "better in one way and worse in another: 90.0% of"),
+        (None, None, "cannot tell: no labels"),
+    ],
+)
+def test_a_verdict_gives_its_reason(edges, right, begins):
+    found = verdict_of(edges and Homophily(*edges[:2], (70, 1200), edges[2]), right, **WORDS)
+    assert found.sentence.startswith(begins)
+    if edges:
+        assert f"{edges[0]:.1%} of 70 of the input's" in found.sentence
+    assert found.worse == begins.startswith("worse")
+
+
+@pytest.mark.parametrize(
+    ("dropped", "added", "sign"),
+    [((0, 40), (40, 0), 1), ((40, 0), (0, 40), -1), ((20, 20), (22, 18), 0), ((0, 1), (1, 0), 0)],
+)
+def test_edges_are_compared_by_those_that_one_of_the_graphs_has(dropped, added, sign):
+    """20 edges are kept, half of them within a class; others join (within, between) classes."""
+    nodes = 400
+    y = torch.arange(nodes) % 2
+    ends = iter(torch.arange(nodes).view(-1, 4).tolist())
+
+    def edges(within, between):
+        pairs = [(a, c) for (a, b, c, d), _ in zip(ends, range(within), strict=False)]
+        pairs += [(a, b) for (a, b, c, d), _ in zip(ends, range(between), strict=False)]
+        return torch.tensor(pairs).reshape(-1, 2).T
+
+    kept = edges(10, 10)
+    before, after = (torch.cat([kept, edges(*own)], 1) for own in (dropped, added))
+    assert homophily(Data(y=y, edge_index=before), after).sign == sign
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "sign"),
+    [(0, 0, 0), (5, 0, 0), (6, 0, 1), (0, 6, -1), (15, 25, 0), (25, 10, 1), (10, 25, -1)],
+)  # 2 * 0.5**5 = 0.0625, 2 * 0.5**6 = 0.031
+def test_accuracies_are_compared_by_the_nodes_that_one_of_the_two_gets_right(gained, lost, sign):
+    before = torch.tensor([True] * 30 + [False] * gained + [True] * lost)
+    after = torch.tensor([True] * 30 + [True] * gained + [False] * lost)
+    found = Accuracies.of(before, after)
+    assert (found.gained, found.lost, found.nodes) == (gained, lost, 30 + gained + lost)
+    assert found.after - found.before == pytest.approx((gained - lost) / found.nodes)
+    assert found.sign == sign
+
+
+def test_a_bad_verdict_is_a_warning():
+    with pytest.warns(graphglow.InputWarning, match=r"worse: 54.9% of"):
+        verdict_of(Homophily(0.737, 0.549, (70, 90), -1), None, **WORDS).warn()
+
+
+def test_homophily_reads_validation_labels_and_never_those_of_test():
+    edges = torch.tensor([[0, 1, 2, 0], [1, 2, 3, 3]])
+    masks = {name: torch.zeros(4, dtype=torch.bool) for name in ("train_mask", "val_mask")}
+    masks["train_mask"][:2], masks["val_mask"][2] = True, True
+    data = Data(y=torch.tensor([0, 0, 1, 1]), edge_index=edges, num_nodes=4, **masks)
+    assert homophily(data, edges) == (0.0, 0.0, (1, 1), 0)  # 1 - 2, whose end is of validation
+    assert homophily(data, edges[:, :1]) == (0.5, 1.0, (2, 1), 0)  # only 0 - 1 is in both
+    assert homophily(data, edges[:, 2:]) is None
+    assert homophily(Data(edge_index=edges, num_nodes=4), edges) is None
+
+
+@pytest.fixture(scope="module")
+def data():
+    return small_data(num_nodes=60)
+
+
+@pytest.fixture(scope="module")
+def result(data):
+    return graphglow.transfer(data, config=graphglow.TransferConfig(epochs=5, device="cpu"))
+
+
+def test_a_transfer_is_judged_by_a_gnn_on_the_input_graph(result, tmp_path):
+    assert (
+        f"against {result.against_input.before:.1%} of a GNN on the input graph" in result.verdict
+    )
+    assert result.summary()["verdict"] == result.verdict
+    result.save(tmp_path / "r.safetensors")
+    assert graphglow.TransferResult.load(tmp_path / "r.safetensors").verdict == result.verdict
+
+
+def test_without_validation_edges_are_judged(data):
+    few = data.clone()
+    few.val_mask = torch.zeros_like(few.val_mask)
+    found = graphglow.transfer(few, config=graphglow.TransferConfig(epochs=3, device="cpu"))
+    assert "labelled pairs among the refined edges" in found.verdict
+    assert set(found.controls()) == {"majority"}
+
+
+def test_the_papers_learner_is_not_judged(data):
+    config = graphglow.PaperConfig(epochs=3, num_pivots=8, device="cpu")
+    found = graphglow.transfer(data, "paper", config)
+    assert found.verdict == "cannot tell: no GNN was trained on the input graph alone"
+
+
+def test_controls_are_those_of_the_same_split(data, result):
+    controls = result.controls()
+    assert set(controls) == {"majority", "mlp", "gcn"}
+    most = int(data.y[data.train_mask].mode().values)
+    share = float((data.y[data.test_mask] == most).double().mean())
+    assert controls["majority"]["test_accuracy"] == pytest.approx(share)
+    config = graphglow.METHODS["gcn"].config(epochs=5, patience=40, device="cpu")
+    assert controls["gcn"]["test_accuracy"] == graphglow.fit("gcn", data, config).test_accuracy
+
+
+def test_a_frame_has_a_row_for_every_node(data, result):
+    frame = result.to_frame()
+    assert {"id", "predicted", "probability", "label", "split"} <= set(frame)
+    assert len(frame) == data.num_nodes
+    assert frame["predicted"].tolist() == result.predict().tolist()
+
+
+def test_metrics_are_of_the_test_nodes(data, result):
+    found = result.metrics()
+    assert found["nodes"] == int(data.test_mask.sum())
+    assert found["accuracy"] == pytest.approx(result.test_accuracy)
+    assert sum(map(sum, found["confusion"])) == found["nodes"]
+    assert 0 <= found["calibration_error"] <= 1
+
+
+def test_metrics_by_hand():
+    y = torch.tensor([0, 0, 0, 1])
+    p = torch.tensor([[0.95, 0.05], [0.85, 0.15], [0.25, 0.75], [0.35, 0.65]])
+    found = metrics_of(y, p, ["a", "b"])
+    assert found["balanced_accuracy"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found["f1_macro"] == pytest.approx((0.8 + 2 / 3) / 2)
+    assert found["auc"] == pytest.approx(2 / 3)
+    assert found["confusion"] == [[2, 1], [0, 1]]
+    assert found["calibration_error"] == pytest.approx((0.05 + 0.15 + 0.75 + 0.35) / 4)
+    assert metrics_of(y[:3], p[:3], ["a", "b"])["auc"] is None  # one class
+
+
+def test_no_test_nodes_have_no_metrics(data):
+    alone = data.clone()
+    alone.test_mask = torch.zeros_like(alone.test_mask)
+    config = graphglow.METHODS["mlp"].config(epochs=2, device="cpu")
+    assert graphglow.fit("mlp", alone, config).metrics() is None
