@@ -67,14 +67,15 @@ class Roles(NamedTuple):
                 '{"id": "person", "leave_out": ["phone"]}.'
             )
         given = dict(columns or {})
-        lists = [given.pop(role, ()) for role in LISTS]
-        listed = [(names,) if isinstance(names, str) else tuple(names) for names in lists]
-        for role, name in given.items():
-            if role not in known or not isinstance(name, str):
+        for role, name in (columns or {}).items():
+            right = Sequence if role in LISTS else str  # of text
+            if role not in (*known, *LISTS) or not isinstance(name, right):
                 raise InputError(
                     f"columns has {role!r}: {name!r}. Name one column for some of "
                     f"{', '.join(known)}, or any number for {' and '.join(LISTS)}."
                 )
+        lists = [given.pop(role, ()) for role in LISTS]
+        listed = [(names,) if isinstance(names, str) else tuple(names) for names in lists]
         for place, tables in enumerate((ENDS, [role for role in NAMES if role not in ENDS])):
             names = [given[role] for role in tables if role in given]
             twice = [name for name in names if names.count(name) > 1]
