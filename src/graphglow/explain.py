@@ -347,7 +347,7 @@ def explain_result(
 
     last = result.last_layer()
     by_input, by_learned = (row[0].double().cpu() for row in result.message_rows(place, last.adj))
-    message = towards(last.said).cpu()
+    message = towards(last.messages).cpu()
     heard = ((by_input != 0) | (by_learned != 0)).nonzero()[:, 0]
     value = ((by_input + by_learned) * message)[heard]
     heard = heard[value.abs().argsort(descending=True, stable=True)]

@@ -63,7 +63,7 @@ class StructureObserver:
     """Called with the epochs done, 0 at first, the structure as the model has it then, and its
     pivots [P]."""
 
-    def __call__(self, epoch: int, task: PaperTask) -> None:
+    def __call__(self, task: PaperTask, epoch: int) -> None:
         if epoch % self.every == 0:
             self.look(epoch, task.evaluate().latent, task.pivots)
 

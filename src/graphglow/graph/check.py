@@ -13,7 +13,7 @@ from torch_geometric.utils import is_undirected, to_undirected
 from graphglow.errors import InputError, warn
 from graphglow.graph.split import MASKS as MASKS
 from graphglow.graph.split import with_random_split
-from graphglow.linalg.knn import knn_edges
+from graphglow.linalg.neighbours import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""
@@ -221,7 +221,7 @@ def checked_labels(
 
 
 def _need_two_classes(y: Tensor, class_names: list[str] | None) -> None:
-    classes = y[y >= 0].unique().tolist()
+    classes = sorted({*y[y >= 0].tolist()})
     if len(classes) < 2:
         names = class_names or range(len(y))
         got = f"only class {names[classes[0]]}" if classes else "no label at all"

@@ -58,7 +58,7 @@ def histogram(values: list[float]) -> list[dict[str, Any]]:
 def _facts(audit: Audit) -> dict[str, str]:
     low, about, high = (f"{100 * audit.false_share[i]:.0f} %" for i in (1, 0, 2))
     return {
-        "nodes": f"{audit.problem.num_nodes:,}",
+        "nodes": f"{audit.graph.num_nodes:,}",
         "edges": f"{audit.edges.shape[1]:,}",
         "false edges, estimated": f"{about} ({low} to {high})",
         "edges below 50 %": f"{int((audit.probability_real < 0.5).sum()):,}",
