@@ -18,8 +18,9 @@ from typing import TypeVar
 
 import torch
 
+from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import FrozenGraph, insert
+from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.stored import load_state, save_state
 from measuring import random_graph, stamped
 
@@ -44,7 +45,7 @@ def main() -> None:
     data = random_graph(args.nodes, features=args.features, degree=args.degree)
     learner = EvidenceLearner.untrained()
     refined, predict = timed(lambda: learner.refine(data))
-    frozen, freeze = timed(lambda: FrozenGraph.of(refined))
+    frozen, freeze = timed(lambda: FrozenGraph(refined))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "prediction.safetensors"
         _, save = timed(lambda: save_state(path, frozen))

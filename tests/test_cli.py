@@ -156,7 +156,7 @@ def test_pretrain_trains_all_three_kinds(run, home, tmp_path):
     assert run(*words).json["kind"] == "evidence"
     assert run("refine", "--target", "wine", "--learner", evidence, "--out", tmp_path / "g.csv")
     words = ["pretrain", "--kind", "auditor", "--sources", "wine", "--out", auditor, *TINY]
-    assert run(*words, "--lessons", "1", "--random-lessons", "1", "--json").json["sources"]
+    assert run(*words, "--episodes", "1", "--random-episodes", "1", "--json").json["sources"]
     assert run("audit", "--target", "wine", "--auditor", auditor, "--json").json["edges"] > 0
 
 

@@ -23,7 +23,7 @@ ORDER = (
     "evidence",
     "auditing",
     "pretrained",
-    "metrics messages verdict",
+    "metrics scores messages verdict",
     "result transfer_results",
     "predict refine audit explain new_nodes pretrain transfer sklearn_api pyg_api",
     "competitors",

@@ -34,7 +34,7 @@ def test_settings_go_before_those_of_a_config():
     ],
 )
 def test_an_unknown_setting_is_refused_with_the_nearest(use):
-    with pytest.raises(graphglow.InputError, match="'epoch' .nearest: epochs"):
+    with pytest.raises(graphglow.InputError, match=r"'epoch' \(nearest: epochs\)"):
         use(small_data())
 
 

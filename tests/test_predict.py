@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 import graphglow
 from graphglow import InputError, InputWarning, predict
-from graphglow.predict import conformal_sets, wilson
+from graphglow.scores import conformal_sets, wilson
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 
@@ -259,7 +259,7 @@ def test_sets_hold_the_true_class_as_often_as_asked():
     assert 1 <= float(torch.stack(size).mean()) < 3
 
 
-def test_a_new_node_by_itself_from_a_file_and_with_everything_predicted_again(found, tmp_path):
+def test_a_new_node_by_itself_and_from_a_file(found, tmp_path):
     data, node = found.data, int((~found.labelled).nonzero()[0])
     touching = (data.edge_index == node).any(0)
     ends = data.edge_index[:, touching]
@@ -272,8 +272,3 @@ def test_a_new_node_by_itself_from_a_file_and_with_everything_predicted_again(fo
     assert torch.equal(again.probabilities, found.probabilities)
     assert str(again) == str(found)
     torch.testing.assert_close(again.predict_new(data.x[[node]], pairs), new)
-    whole = found.predict_new(data.x[[node]], pairs, full=True)
-    assert whole.shape == new.shape
-    assert float(whole.sum()) == pytest.approx(1, abs=1e-4)
-    with pytest.raises(InputError, match="full=True needs the graph itself"):
-        again.predict_new(data.x[[node]], pairs, full=True)

@@ -6,15 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
 
 from graphglow.errors import InputError
 from graphglow.graph import load_graph, write_graph
 from graphglow.graph.write import to_networkx
 from graphglow.paper import StructureLearner
 from graphglow.result import TransferResult
-from graphglow.storage import CHECKSUM
+from graphglow.storage import CHECKSUM, load_tensors, save_tensors
 from graphglow.transfer import transfer
 from tiny_graphs import WIDTH, learner, small_data, transfer_config
 
@@ -41,16 +39,13 @@ def refusal(path):
 
 
 def parts(path):
-    """What a file holds, as version 1 had it, without a checksum."""
-    with safe_open(path, framework="pt") as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        meta = json.loads(file.metadata()["graphglow"])
-    del meta[CHECKSUM]
-    return tensors, meta | {"version": 1}
+    """The tensors and facts of a file."""
+    tensors, meta = load_tensors(path, "result")
+    return tensors, {name: meta[name] for name in meta if name not in ("kind", "version", CHECKSUM)}
 
 
 def write(path, tensors, meta):
-    save_file(tensors, path, metadata={"graphglow": json.dumps(meta)})
+    save_tensors(path, "result", tensors, meta)
     return path
 
 
@@ -189,7 +184,7 @@ def test_a_result_without_any_one_fact_is_refused(saved, tmp_path):
         refusal(write(tmp_path / "r.safetensors", tensors, rest))
 
 
-FACTS = ("kind", "version", "config", "history", "peak_memory_bytes", "learner")
+FACTS = ("config", "history", "peak_memory_bytes", "learner")
 
 
 @pytest.mark.parametrize("fact", [*FACTS, "train_seconds", "seconds", "lists"])

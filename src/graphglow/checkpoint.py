@@ -98,3 +98,18 @@ def restore(parts: Mapping[str, Part], tensors: dict[str, Tensor]) -> None:
     """Let the parts go on from what they were, in place."""
     for name, part in parts.items():
         part.load_state(within(name, tensors))
+
+
+def adam_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Moments and counts of every weight; empty before the first step."""
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{name}": tensor for i in state for name, tensor in state[i].items()}
+
+
+def load_adam_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        place, name = key.split(".")
+        state.setdefault(int(place), {})[name] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

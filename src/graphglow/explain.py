@@ -14,6 +14,7 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 """
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -346,7 +347,7 @@ def explain_result(
 
     last = result.last_layer()
     by_input, by_learned = (row[0].double().cpu() for row in result.message_rows(place, last.adj))
-    message = towards(last.said).cpu()
+    message = towards(last.messages).cpu()
     heard = ((by_input != 0) | (by_learned != 0)).nonzero()[:, 0]
     value = ((by_input + by_learned) * message)[heard]
     heard = heard[value.abs().argsort(descending=True, stable=True)]
@@ -514,13 +515,37 @@ def explain_known_pair(
         answer=_pair_answer(facts, probability, parts),
         score=float(refined.pair_log_odds[place]) + logit(refined.chance),
         probability=probability,
-        contributions=tuple(
-            Contribution(name=name, about=MEANINGS.get(name, ""), value=value)
-            for name, value in sorted(parts.items(), key=lambda part: -part[1])
-        ),
+        contributions=_by_evidence(parts),
         facts=facts,
         surroundings=around,
     )
+
+
+def explain_edge(
+    pair: tuple[int | str, int | str],
+    parts: Mapping[str, float],
+    around: Surroundings,
+    joined: bool,
+) -> Explanation:
+    """Explain the log-odds that an edge is real, or, where there is none, that it is missing."""
+    log_odds = sum(parts.values())
+    probability = 1 / (1 + math.exp(-log_odds))
+    kind = "a real edge" if joined else "a missing edge"
+    return Explanation(
+        title=f"Whether {pair[0]} and {pair[1]} should be joined",
+        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(parts)}",
+        score=log_odds,
+        probability=probability,
+        contributions=_by_evidence({k: v for k, v in parts.items() if abs(v) > 1e-4}),
+        facts={"u": pair[0], "v": pair[1], "input_edge": joined},
+        surroundings=around,
+    )
+
+
+def _by_evidence(parts: Mapping[str, float]) -> tuple[Contribution, ...]:
+    """The kinds of evidence, the most favourable first."""
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return tuple(Contribution(name=n, about=MEANINGS.get(n, ""), value=v) for n, v in ordered)
 
 
 def pair_places(data: Data, count: int, u: int | str, v: int | str) -> tuple[int, int]:
@@ -565,16 +590,15 @@ def _pair_answer(facts: Mapping[str, Any], probability: float, parts: Mapping[st
         one, other = facts["predicted"]
         both = f"Both are predicted to be {one}"
         said.append(f"{both if one == other else f'They are predicted {one} and {other}'}.")
-    pro, con = (_strongest(parts, sign) for sign in (1, -1))
-    said.append(f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}.")
-    return " ".join(said)
+    return " ".join([*said, _pro_and_con(parts)])
 
 
-def _strongest(parts: Mapping[str, float], sign: int) -> str:
-    """The evidence that speaks most for (1) or against (-1), in words."""
-    spoke = {n: c for n, c in parts.items() if n not in GENERAL and sign * c >= SPEAKS}
-    strongest = sorted(spoke.items(), key=lambda one: -abs(one[1]))[:NAMED]
-    return ", ".join(f"{name} ({value:+.1f})" for name, value in strongest)
+def _pro_and_con(parts: Mapping[str, float]) -> str:
+    """The strongest evidence on both sides, in words."""
+    own = sorted((value, name) for name, value in parts.items() if name not in GENERAL)
+    con = ", ".join(f"{name} ({v:+.1f})" for v, name in own[:NAMED] if v <= -SPEAKS)
+    pro = ", ".join(f"{name} ({v:+.1f})" for v, name in own[: -NAMED - 1 : -1] if v >= SPEAKS)
+    return f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}."
 
 
 def _percent(probability: float) -> str:

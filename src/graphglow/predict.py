@@ -6,21 +6,21 @@ say of a node and how each has done on this graph, and answers.
 """
 
 import copy
-import math
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
-from graphglow.errors import InputError, InputWarning
+from graphglow.errors import InputError
+from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import FrozenGraph, insert
+from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.order import content_order, reordered
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.stored import load_state, save_state
@@ -29,16 +29,14 @@ from graphglow.graph.check import MASKS, checked_labels
 from graphglow.graph.load import without_drawn_split
 from graphglow.graph.split import SPLITS
 from graphglow.graph.write import own_classes, prediction_frame, write_table
-from graphglow.metrics import metrics_of
 from graphglow.parallel import where_to_compute
 from graphglow.pretrained import UNIVERSAL, LearnerName, evidence_learner
+from graphglow.scores import Accuracy, Scores, conformal_sets, fair_tests, scores_of, wilson
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
 
 LABELS = ("train", "train+val")
-NORMAL_95 = 1.959964
-LEAST_PROBABILITY = 1e-15  # in a log-loss, as in scikit-learn
 CHANNEL_NAMES = {
     "x": "features",
     "ax": "features around it",
@@ -66,43 +64,6 @@ CHANNEL_NAMES = {
     "stack": "channels weighted by this graph's labels",
 }
 """Channels in plain words; a channel that is not here goes by its own name."""
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Share of labelled nodes that are predicted right without their own label.
-
-    Only nodes whose class has another label count. ``low`` and ``high`` are the 95 % interval of
-    Wilson (1927).
-    """
-
-    value: float
-    low: float
-    high: float
-    count: int
-
-    def __str__(self) -> str:
-        if self.count == 0:
-            return "unknown (leave-one-out needs a class with two labels)"
-        low, high = f"{100 * self.low:.1f}", f"{100 * self.high:.1f}"
-        over = f"leave-one-out over {self.count:,} labels"
-        return f"{100 * self.value:.1f} % ({low} to {high} %, {over})"
-
-
-class Scores(NamedTuple):
-    """How good predictions are on some nodes; None where a measure is not defined."""
-
-    nodes: int
-    accuracy: float
-    majority: float
-    """Share of the most frequent class: what a constant answer would get."""
-    balanced_accuracy: float
-    f1_macro: float
-    log_loss: float
-    auroc: float | None
-    """Of two classes; of more, the mean over each class against the others."""
-    average_precision: float | None
-    """Of two classes, for the one with fewer labels."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -153,16 +114,16 @@ class Prediction:
         """
         import pandas as pd
 
-        problem, rows = self.refined.graph, []
-        fair = problem.counts[problem.classes] >= 2
-        nodes, own = problem.labelled[fair], problem.classes[fair]
+        graph, rows = self.refined.graph, []
+        fair = graph.counts[graph.classes] >= 2
+        nodes, truth = graph.labelled[fair], graph.classes[fair]
         for name, channel in self.refined.channels.items():
             p = channel.probabilities[nodes]
-            if len(p) == 0 or bool((p == problem.prior).all()):
+            if len(p) == 0 or bool((p == graph.prior).all()):
                 continue
-            loss = -p.gather(1, own[:, None]).clamp_min(LEAST_PROBABILITY).log().mean()
-            right = (p.argmax(1) == own).double().mean()
-            rows.append((name, CHANNEL_NAMES.get(name, name), float(right), float(loss)))
+            loss = float(F.nll_loss(p.log(), truth))
+            accuracy = float((p.argmax(1) == truth).double().mean())
+            rows.append((name, CHANNEL_NAMES.get(name, name), accuracy, loss))
         frame = pd.DataFrame(rows, columns=["channel", "about", "accuracy", "log_loss"])
         return frame.sort_values(["accuracy", "log_loss"], ascending=[False, True], kind="stable",
                                  ignore_index=True)  # fmt: skip
@@ -170,14 +131,14 @@ class Prediction:
     def score(self, part: Literal["train", "val", "test"] = "test") -> Scores:
         """Measure the predictions on the labelled nodes of a part of the split."""
         one_of("part", part, SPLITS)
-        mask = self.data.get(f"{part}_mask")
-        if mask is None or not bool((nodes := mask.cpu() & (self.data.y >= 0)).any()):
+        nodes = _known_in(self.data, part)
+        if nodes is None:
             raise InputError(
                 f"score({part!r}) needs a {part}_mask with labelled nodes, and this graph has "
                 "none; .accuracy is the leave-one-out estimate, which needs no split"
             )
         given = torch.bincount(self.data.y[self.labelled], minlength=self.probabilities.shape[1])
-        return _scores(self.data.y[nodes], self.probabilities[nodes], given)
+        return scores_of(self.data.y[nodes], self.probabilities[nodes], given)
 
     def to_frame(self) -> Any:
         """One row per node as a pandas DataFrame.
@@ -213,9 +174,7 @@ class Prediction:
 
         return explain_prediction(self, node, label)
 
-    def predict_new(
-        self, x: Any = None, edges: Any = None, *, edge_weight: Any = None, full: bool = False
-    ) -> Tensor:
+    def predict_new(self, x: Any = None, edges: Any = None, *, edge_weight: Any = None) -> Tensor:
         """Class probabilities of nodes that were not in the graph: [M, C].
 
         They are answered from their neighbours' views and the stored solutions, in milliseconds;
@@ -227,12 +186,9 @@ class Prediction:
                 tensor [M, 0].
             edges: Pairs [2, E], each with a new end: old nodes by their index, new ones from N on.
             edge_weight: One weight for each pair.
-            full: Predict the whole grown graph again instead.
         """
         features = torch.as_tensor(x)
         pairs = torch.empty(2, 0, dtype=torch.int64) if edges is None else torch.as_tensor(edges)
-        if full:
-            return self._grown(features, pairs, edge_weight)
         nodes, place = len(self.labelled), self.order.argsort()
         old = (pairs >= 0) & (pairs < nodes)
         pairs = torch.where(old, place[pairs.clamp(0, nodes - 1).long()], pairs)
@@ -241,28 +197,7 @@ class Prediction:
 
     @cached_property
     def _frozen(self) -> FrozenGraph:
-        return FrozenGraph.of(self.refined)
-
-    def _grown(self, x: Tensor, pairs: Tensor, edge_weight: Any) -> Tensor:
-        old = self.data
-        if old.get("edge_index") is None:
-            raise InputError(
-                "full=True needs the graph itself, which a saved file does not hold. Leave full "
-                "out, or predict the grown graph with graphglow.predict."
-            )
-        more = len(x)
-        grown = Data(
-            x=None if old.x is None else torch.cat([old.x, x.to(old.x)]),
-            y=torch.cat([torch.where(self.labelled, old.y, -1), old.y.new_full((more,), -1)]),
-            edge_index=torch.cat([old.edge_index, pairs], 1),
-            num_nodes=len(old.y) + more,
-        )
-        if old.get("edge_weight") is not None or edge_weight is not None:
-            known = old.get("edge_weight")
-            known = torch.ones(old.edge_index.shape[1]) if known is None else known
-            fresh = torch.ones(pairs.shape[1]) if edge_weight is None else edge_weight
-            grown.edge_weight = torch.cat([known, torch.as_tensor(fresh).to(known)])
-        return predict(grown, self.learner, seed=self.seed).probabilities[len(old.y) :]
+        return FrozenGraph(self.refined)
 
     def save(self, path: str | Path) -> None:
         """Write the prediction and its learner as one safetensors file, for new nodes to come.
@@ -306,8 +241,7 @@ class Prediction:
             f"Prediction of {nodes:,} nodes: {classes} classes, {labels:,} labels, nothing trained",
             f"  accuracy {self.accuracy}",
         ]
-        mask = self.data.get("test_mask")
-        if mask is not None and bool((mask.cpu() & (self.data.y >= 0)).any()):
+        if _known_in(self.data, "test") is not None:
             test = self.score("test")
             lines.append(f"  test accuracy {100 * test.accuracy:.1f} % of {test.nodes:,} nodes")
         if self.sets is not None:
@@ -361,6 +295,13 @@ def predict(
         fair = fair_tests(data.y, labelled)
         sets = conformal_sets(probabilities, probabilities[fair], data.y[fair], coverage)
     return Prediction(data, probabilities, labelled, sets, coverage, found, refined, order, seed)
+
+
+def _known_in(data: Data, part: str) -> Tensor | None:
+    """Mark the labelled nodes in a part of the split; None if there are none: [N] of bool."""
+    mask = data.get(f"{part}_mask")
+    nodes = None if mask is None else mask.cpu() & (data.y >= 0)
+    return nodes if nodes is not None and bool(nodes.any()) else None
 
 
 def run_frozen(
@@ -427,73 +368,3 @@ def given_labels(data: Data, labels: str) -> Tensor:
             "another class in y, and put them in train_mask if there is one."
         )
     return given
-
-
-def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
-    """Mark labelled nodes whose class has another label: [N], [N] -> [N] of bool."""
-    counts = torch.bincount(y[labelled], minlength=int(y.max()) + 1)
-    return labelled & (counts[y.clamp_min(0)] >= 2)
-
-
-def wilson(right: int, count: int) -> Accuracy:
-    """The 95 % interval of a share (E. B. Wilson, 1927)."""
-    if count == 0:
-        return Accuracy(math.nan, 0.0, 1.0, 0)
-    share, z = right / count, NORMAL_95
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    spread = z * math.sqrt(share * (1 - share) / count + (z / (2 * count)) ** 2)
-    spread /= 1 + z * z / count
-    return Accuracy(share, max(0.0, centre - spread), min(1.0, centre + spread), count)
-
-
-def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, coverage: float) -> Tensor:
-    """Classes at least as probable as the true class of a share ``coverage`` of tested nodes.
-
-    Split conformal prediction (Sadinle, Lei and Wasserman, 2019) whose scores are leave-one-out
-    probabilities; the predicted class is always in the set. With too few labels every class is.
-
-    Shapes:
-        p [N, C], tested [L, C], y [L] -> [N, C] of bool
-    """
-    count = len(y)
-    rank = math.ceil((count + 1) * coverage - 1e-9)
-    if rank > count:
-        needed = math.ceil(coverage / (1 - coverage) - 1e-9)
-        warnings.warn(
-            f"coverage {coverage:g} needs at least {needed} labels whose class has another one; "
-            f"got {count}, so that every set holds all classes",
-            InputWarning,
-            stacklevel=3,
-        )
-        return torch.ones_like(p, dtype=torch.bool)
-    own = tested.gather(1, y[:, None])[:, 0].sort(descending=True).values
-    sets: Tensor = (p >= own[rank - 1]).scatter(1, p.argmax(1, keepdim=True), True)
-    return sets
-
-
-def _scores(y: Tensor, p: Tensor, given: Tensor) -> Scores:
-    """Measures of probabilities [M, C] against y [M]; ``given`` [C] counts the given labels."""
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        metrics = metrics_of(y, p, [])
-    width = max(p.shape[1], int(y.max()) + 1)
-    whole = torch.nn.functional.pad(p.double(), (0, width - p.shape[1]))
-    own = whole.gather(1, y[:, None]).clamp_min(LEAST_PROBABILITY)
-    seen = given.nonzero()[:, 0].tolist()
-    apart = {c: (y == c).numpy() for c in seen if 0 < int((y == c).sum()) < len(y)}
-    areas = [float(roc_auc_score(is_c, whole[:, c].numpy())) for c, is_c in apart.items()]
-    rarer, precision = min(reversed(seen), key=lambda c: int(given[c])), None
-    if len(seen) == 2 and rarer in apart:
-        precision = float(average_precision_score(apart[rarer], whole[:, rarer].numpy()))
-    return Scores(
-        nodes=len(y),
-        accuracy=metrics["accuracy"],
-        majority=float(torch.bincount(y).max()) / len(y),
-        balanced_accuracy=metrics["balanced_accuracy"],
-        f1_macro=metrics["f1_macro"],
-        log_loss=float(-own.log().mean()),
-        auroc=sum(areas) / len(areas) if areas else None,
-        average_precision=precision,
-    )

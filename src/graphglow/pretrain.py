@@ -105,32 +105,31 @@ def pretrain(
     Returns:
         The learner on the CPU, with ``provenance`` telling how it was made.
     """
-    kinds = [name for name, of in CONFIGS.items() if isinstance(config, of)]
-    kind = kind or (kinds[0] if kinds else "evidence")  # type: ignore[assignment]
-    one_of("kind", kind, CONFIGS)
+    given = next((name for name, of in CONFIGS.items() if isinstance(config, of)), None)
+    asked: str = kind or given or "evidence"
+    one_of("kind", asked, CONFIGS)
     if isinstance(sources, Data | str | Path):
         raise InputError("pretrain needs a list of source graphs; got a single graph")
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
-    if config is not None and kind not in kinds:
-        raise InputError(f"config must be a {CONFIGS[kind].__name__}; got {type(config).__name__}")
-    unused = {
-        "on_progress": on_progress is not None and kind == "paper",
-        "workers": workers is not None and kind != "evidence",
-        "on_epoch": on_epoch is not None and kind != "paper",
-        "checkpoint": checkpoint is not None and kind != "paper",
+    if config is not None and asked != given:
+        raise InputError(f"config must be a {CONFIGS[asked].__name__}; got {type(config).__name__}")
+    others = {
+        "on_progress": on_progress is not None and asked == "paper",
+        "workers": workers is not None and asked != "evidence",
+        "on_epoch": on_epoch is not None and asked != "paper",
+        "checkpoint": checkpoint is not None and asked != "paper",
     }
-    if any(unused.values()):
-        names = " and ".join(name for name, given in unused.items() if given)
-        raise InputError(f"{names} must go with another kind; got kind {kind}")
-    chosen: Any = with_settings(CONFIGS[kind]() if config is None else config, settings)
-    if kind == "paper":
+    if unused := [name for name, unfit in others.items() if unfit]:
+        raise InputError(f"{' and '.join(unused)} must go with another kind; got kind {asked}")
+    chosen: Any = with_settings(CONFIGS[asked]() if config is None else config, settings)
+    if asked == "paper":
         graphs = [prepare(as_graph(source)) for source in sources]
         return pretrain_structure(graphs, chosen, on_epoch=on_epoch, checkpoint=checkpoint)
     sources = [as_graph(source, split=False) for source in sources]
     for source in sources:
         known_graph(source)  # one bad graph is said now, and not after minutes
-    if kind == "auditor":
+    if asked == "auditor":
         progress = on_progress or (lambda stage, done, total: None)
         return pretrain_auditor(sources, chosen, on_progress=partial(progress, "auditor"))
     device = resolve_device(chosen.device)

@@ -7,8 +7,9 @@ import torch
 from torch_geometric.data import Data
 
 from graphglow.errors import InputError
+from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import FrozenGraph, insert
+from graphglow.evidence.new_nodes import insert
 from graphglow.evidence.stored import load_state, save_state
 from graphglow.storage import load_tensors, save_tensors
 
@@ -57,7 +58,7 @@ def untrained():
 
 
 def frozen_of(data):
-    return FrozenGraph.of(untrained().refine(data))
+    return FrozenGraph(untrained().refine(data))
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -277,7 +278,7 @@ def test_old_and_foreign_files_are_refused(plain, tmp_path):
     save_state(path, plain[1])
     tensors, meta = load_tensors(path, "prediction")
     state = meta["state"]
-    for changed in (state | {"state_version": 0}, None):
+    for changed in (state | {"version": 0}, None):
         save_tensors(path, "prediction", tensors, {"state": changed, "facts": {}})
         with pytest.raises(InputError, match="state version"):
             load_state(path)

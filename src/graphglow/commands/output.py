@@ -18,6 +18,8 @@ from rich.table import Table
 from graphglow.errors import InputError
 
 TENSOR_SUFFIXES = (".safetensors", ".st")
+SHIPPED = Path(__file__).parents[1] / "pretrained"
+"""Where the learners are that names stand for."""
 LABELS = {
     "val_accuracy": "validation accuracy",
     "input_weight": "lambda, weight of the input graph",
@@ -141,7 +143,8 @@ def check_output(
         require_pyarrow()
     try:
         for name in map(str, filter(None, inputs)):
-            if any(_holds(part, path) for part in (name, *(pair_of_tables(name) or ()))):
+            learner = SHIPPED / f"{name.lower()}.safetensors"
+            if any(_holds(part, path) for part in (name, learner, *(pair_of_tables(name) or ()))):
                 raise InputError(f"{path} is one of the inputs: choose another output")
         if path.exists() and not path.is_file():
             raise InputError(f"{path} is no regular file: choose another output")

@@ -10,7 +10,8 @@ from graphglow.errors import InputError
 from graphglow.settings import Device
 
 if TYPE_CHECKING:
-    from graphglow.predict import Prediction, Scores
+    from graphglow.predict import Prediction
+    from graphglow.scores import Scores
 
 SHOWN = 3  # best channels
 

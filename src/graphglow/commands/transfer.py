@@ -18,9 +18,8 @@ def settings_for(learner: str | None) -> type[TransferConfig | PaperConfig]:
         return TransferConfig
     if learner.lower() == "paper":
         return PaperConfig
-    from graphglow.pretrained import check_learner, is_paper
+    from graphglow.pretrained import is_paper
 
-    check_learner(learner)  # a mistyped name is refused, and not its flags
     return PaperConfig if is_paper(learner) else TransferConfig
 
 

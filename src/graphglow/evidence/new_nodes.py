@@ -22,251 +22,31 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
-from graphglow.evidence.candidates import (
-    NEAREST,
-    TIE_LENGTH,
-    TIES,
-    pair_blocks,
-    tie_columns,
-    with_beliefs,
-)
+from graphglow.evidence.candidates import NEAREST, pair_blocks
 from graphglow.evidence.channels import FLOOR, SPREAD_DAMPING, Channel, spread_shares
 from graphglow.evidence.context import FIRST_CONTEXT
-from graphglow.evidence.pair_features import FIRST_CHANNELS, SECOND_CHANNELS
-from graphglow.evidence.predictor import AT_ONCE, RESIDUALS, FinalRound
-from graphglow.evidence.refined import RefinedGraph
+from graphglow.evidence.frozen import LAYERS, PREDICTED, SPREADS, FrozenGraph
+from graphglow.evidence.predictor import AT_ONCE, RESIDUALS
 from graphglow.evidence.rounds import (
     RESOLUTIONS,
     SEARCHED,
-    GraphEvidence,
-    adjacency_over,
     joined,
     over_chance,
     score,
     vote_inputs,
     weights_of,
 )
-from graphglow.evidence.views import (
-    AGAIN,
-    ALL,
-    FIRST,
-    HIDDEN,
-    RANKS,
-    SECOND,
-    hidden_layer,
-    role_degrees,
-    role_waves,
-)
+from graphglow.evidence.views import AGAIN, ALL, FIRST, SECOND, hidden_layer, role_waves
 from graphglow.evidence.votes import log_odds
 from graphglow.graph.check import checked_edges
 from graphglow.graph.graph import Graph, undirected_edges
 from graphglow.linalg.neighbours import LEAST, SIMILARITIES, largest
-from graphglow.linalg.pairs import dots
-from graphglow.linalg.rows import (
-    HiddenLayer,
-    LowRank,
-    Rows,
-    SideBySide,
-    entries,
-    leading_map,
-    short_length,
-    sparse_rows,
-    take,
-    times,
-    unit,
-    unit_,
-)
+from graphglow.linalg.rows import Rows, SideBySide, entries, sparse_rows, take, times, unit, unit_
 from graphglow.linalg.sparse import SparseMatrix
 
 ALIKE = 1e-4
 """Largest difference between rows, or probabilities, that are the same."""
 TIE = 1e-6  # below a floor counts as level with it
-PREDICTED = (FIRST_CHANNELS, (*SECOND_CHANNELS, "vote"))
-"""Channels whose predictions are searched for candidates, by round."""
-SPREADS = {"a": "spread", "s": "spread_s", "f": "spread_f"}
-"""The channel of labels spread over each graph: as given, of the first round, of the second."""
-LAYERS = {
-    "hidden_x": ("x",),
-    "hidden_all": ALL,
-    "hidden_again": AGAIN,
-    "hidden_f": ("x", "fx", "ffx", "aax", "link"),
-}
-"""What the channels over hidden layers read."""
-
-
-@dataclass(frozen=True, eq=False)
-class FrozenGraph:
-    """A stored prediction that new nodes are brought to; what all of them need is computed once.
-
-    Shapes:
-        floors: by round, of each view that is searched, the cosine from which on a node would be
-        among a node's nearest [V, N]
-    """
-
-    refined: RefinedGraph
-    floors: tuple[Tensor, ...] = ()
-
-    @classmethod
-    @torch.no_grad()
-    def of(cls, refined: RefinedGraph) -> "FrozenGraph":
-        """Freeze what a learner has made of a graph; it must have had labels."""
-        if refined.probabilities is None:
-            raise InputError("new nodes need a graph with labels; got one without any")
-        if refined.final is None:  # one class
-            return cls(refined)
-        frozen, known = cls(refined), refined.known
-        pairs = known.pairs[:, : len(known.first_weight)], known.pairs[:, : refined.num_candidates]
-        floors = (
-            torch.stack([_floor(rows, ties, looked_at) for rows, ties in searched])
-            for searched, looked_at in zip(frozen.searched, pairs, strict=True)
-        )
-        return cls(refined, tuple(floors))
-
-    @property
-    def known(self) -> GraphEvidence:
-        return self.refined.known
-
-    @property
-    def graph(self) -> Graph:
-        return self.refined.graph
-
-    @property
-    def final(self) -> FinalRound:
-        assert self.refined.final is not None
-        return self.refined.final
-
-    @cached_property
-    def views(self) -> dict[str, Tensor]:
-        return self.known.views | self.final.views
-
-    @cached_property
-    def searched(self) -> tuple[list[tuple[Tensor, Tensor]], ...]:
-        """Rows in which candidates are looked for, and columns that break ties, by round."""
-        rounds = []
-        for names, predicted in zip(SEARCHED, PREDICTED, strict=True):
-            channels = [self.final.channels[name] for name in predicted]
-            rows = with_beliefs([self.views[name] for name in names], channels)
-            rounds.append([(view, tie_columns(view)) for view in rows])
-        return tuple(rounds)
-
-    @cached_property
-    def belief_means(self) -> tuple[Tensor, ...]:
-        p = {name: channel.probabilities for name, channel in self.final.channels.items()}
-        return tuple(torch.cat([p[n].sqrt().mean(0) for n in names]) for names in PREDICTED)
-
-    @cached_property
-    def new_ties(self) -> Tensor:
-        """Columns that break ties, of every node that has no twin: [1, TIES]."""
-        generator = torch.Generator().manual_seed(0)
-        return (TIE_LENGTH * torch.randn(1, TIES, generator=generator)).to(self.graph.device)
-
-    @cached_property
-    def maps(self) -> dict[str, LowRank]:
-        """Features to ``x``, neighbours to ``link``, this one to what three channels read."""
-        link, weight = self.views["link"], self.final.channels["spectral"].weight
-        rank = link.shape[1] if weight is None else len(weight) - 1
-        return self.known.maps | {
-            "spectral": leading_map(link, RANKS[1]),
-            "ranked": leading_map(link, rank),
-            "alink": LowRank(None, short_length(times(self.graph.adj, link))),
-        }
-
-    @cached_property
-    def layers(self) -> dict[str, HiddenLayer | None]:
-        """The hidden layers, by channel."""
-        layers: dict[str, HiddenLayer | None] = {}
-        for name, names in LAYERS.items():
-            mean = self.final.channels[name].chosen.get("mean")
-            rows = SideBySide.of([self.views[view] for view in names])
-            layers[name] = None if mean is None else HiddenLayer.of(rows, HIDDEN, mean)
-        return layers
-
-    @cached_property
-    def adjacencies(self) -> dict[str, SparseMatrix]:
-        """The graph as it was given, and those of both rounds: a, s, f."""
-        first, n = self.known.first_weight, self.graph.num_nodes
-        s = adjacency_over(self.known.pairs[:, : len(first)], first, n)
-        return {"a": self.graph.adj, "s": s, "f": self.final.adjacency}
-
-    @cached_property
-    def degrees(self) -> dict[str, Tensor]:
-        """Sums of weights, with the loop of 1: [N]."""
-        degrees = {}
-        for name, adjacency in self.adjacencies.items():
-            row, col, values = entries(adjacency)
-            degrees[name] = values[row == col].reciprocal()
-        return degrees
-
-    @cached_property
-    def strength(self) -> Tensor:
-        """Sums of the final graph's normalised weights, without the diagonal: [N]."""
-        row, col, values = entries(self.final.adjacency)
-        return torch.zeros_like(self.degrees["f"]).index_add_(0, row, values * (row != col))
-
-    @cached_property
-    def means(self) -> dict[str, Tensor]:
-        """One-hop means of the view ``x`` over each graph, not of unit length: [N, D]."""
-        return {key: times(matrix, self.views["x"]) for key, matrix in self.adjacencies.items()}
-
-    @cached_property
-    def roles(self) -> Tensor:
-        return role_degrees(self.graph)
-
-    @cached_property
-    def spreads(self) -> dict[str, list[Tensor]]:
-        """Labels after each step but the last over the graphs a, s, f: [N, C] each."""
-        graph, spreads = self.graph, {}
-        for key, name in SPREADS.items():
-            chosen = self.final.channels[name].chosen
-            start = torch.zeros(graph.num_nodes, len(graph.seen), device=graph.device)
-            start[graph.labelled, graph.classes] = 1
-            steps = [start]
-            for _ in range(1, int(chosen["steps"]) if chosen else 0):
-                steps.append(times(self.adjacencies[key], steps[-1]) * SPREAD_DAMPING)
-            spreads[key] = steps
-        return spreads
-
-    @cached_property
-    def residuals(self) -> dict[str, tuple[Tensor, Tensor, float]]:
-        """Residuals at old nodes, their one-hop means, both [N, R C + 1], and the mean weight.
-
-        As :func:`graphglow.evidence.predictor.final_round` carries them over a and f.
-        """
-        graph, channels = self.graph, self.final.channels
-        one_hot = torch.eye(len(graph.seen), device=graph.device)[graph.classes]
-        values = [
-            one_hot - (graph.prior if name == "label" else
-                       channels[name].probabilities[graph.labelled])
-            for name in RESIDUALS
-        ]  # fmt: skip
-        whole = one_hot.new_zeros(graph.num_nodes, len(RESIDUALS) * one_hot.shape[1] + 1)
-        whole[graph.labelled] = torch.cat([*values, torch.ones_like(one_hot[:, :1])], 1)
-        carried = {}
-        for key, adjacency in (("a", graph.links), ("f", self.final.adjacency)):
-            row, col, weight = entries(adjacency)
-            weight = weight * (row != col)
-            mean = float(weight.sum() / (row != col).sum().clamp_min(1)) if key == "f" else 1.0
-            weight = weight / max(mean, 1e-9)
-            strength = torch.zeros_like(whole[:, 0]).index_add_(0, row, weight)
-            one = times(adjacency.with_values(weight), whole)
-            carried[key] = whole, one / strength.clamp_min(1e-9)[:, None], max(mean, 1e-9)
-        return carried
-
-
-def _floor(rows: Tensor, ties: Tensor, pairs: Tensor) -> Tensor:
-    """The cosine of each node's 8th nearest among its candidates: [N, D], [2, M] -> [N].
-
-    The candidates hold the nearest of each view.
-    """
-    cosine, node = dots(rows, pairs) + dots(ties, pairs), pairs.long().flatten()
-    key = node + (1 - cosine.double().repeat(2)) / 4  # sorts by node, the nearest first
-    key = key.sort().values
-    count = torch.bincount(node, minlength=len(rows))
-    many = (count >= NEAREST).nonzero()[:, 0]
-    place = (count.cumsum(0) - count)[many] + NEAREST - 1
-    floor = torch.full_like(ties[:, 0], LEAST)
-    floor[many] = (1 - 4 * (key[place] - many)).to(floor).clamp_min(LEAST)
-    return floor
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,8 +167,9 @@ class _Insertion:
     """New nodes on their way through both rounds; views [M, D] and channels [M, C] so far."""
 
     def __init__(self, frozen: FrozenGraph, features: Rows | None, given: NewEdges) -> None:
+        assert frozen.known.learner is not None
         self.frozen, self.features, self.given = frozen, features, given
-        self.old, self.prior = frozen.views, frozen.graph.prior
+        self.old, self.prior, self.learner = frozen.views, frozen.graph.prior, frozen.known.learner
         self.views: dict[str, Tensor] = {}
         self.channels: dict[str, Channel] = {}
         self.every = torch.arange(given.num_new, device=frozen.graph.device)
@@ -422,7 +203,7 @@ class _Insertion:
             "x": x, "ax": unit(ax), "aax": aax, "diff": unit_(x - ax), "link": link,
             "spectral": frozen.maps["spectral"](link), "role": role,
         }  # fmt: skip
-        self._add("x", self._at("x", self.features))
+        self._ridge("x", self.features)
 
     def _link(self) -> Tensor:
         """Rows of ``(D + tau)^-1/2 A (D + tau)^-1/2``; edges between new nodes have no column."""
@@ -433,8 +214,8 @@ class _Insertion:
 
     def _columns(self, weight: Tensor) -> SparseMatrix:
         """Weights [E] of the edges to old nodes as rows: [M, N]."""
-        edges, shape = self.given, (self.given.num_new, self.given.num_old)
-        old = edges.to_old
+        edges, old = self.given, self.given.to_old
+        shape = (edges.num_new, edges.num_old)
         return sparse_rows(edges.new[old], edges.other[old], weight[old], shape)
 
     def _role(self) -> Tensor:
@@ -445,18 +226,16 @@ class _Insertion:
         square = share * edges.carry(before.square(), own.square())
         twice = share * edges.carry(old[:, 1:2], once)
         spread = (square - once.square()).clamp_min(0).sqrt()
-        part = torch.cat([own, once, twice, spread], 1)
-        return role_waves(part, old.mean(0), old.std(0))
+        return role_waves(torch.cat([own, once, twice, spread], 1), old.mean(0), old.std(0))
 
     def _twins(self) -> Tensor:
         """An unlabelled old node that is the same in every view, or -1: [M]."""
-        graph = self.frozen.graph
         new, old = self.views["aax"], self.old["aax"]
         if old.shape[1] == 0:
             new, old = (torch.cat([v["link"], v["role"]], 1) for v in (self.views, self.old))
         near = torch.cat([largest(s, NEAREST)[1] for _, s in _cosines(new, old)])  # [M, k]
-        same = ~torch.isin(near, graph.labelled)
-        predicted = self.frozen.final.channels["x"].probabilities, self._p("x")
+        same = ~torch.isin(near, self.frozen.graph.labelled)
+        predicted = self.frozen.channels["x"].probabilities, self._p("x")
         for old, new in [*((self.old[v], self.views[v]) for v in FIRST), predicted]:
             if old.shape[1]:
                 same &= (old[near] - new[:, None]).abs().amax(2) < ALIKE
@@ -464,48 +243,46 @@ class _Insertion:
         return torch.where(same.any(1), near.gather(1, first)[:, 0], -1)
 
     def _first_channels(self) -> None:
-        views, given, rows, add = self.views, self.given, self.rows, self._add
+        views, given, frozen = self.views, self.given, self.frozen
         for name in ("ax", "aax", "diff", "role"):
-            add(name, self._at(name, views[name]))
-        add("all", self._at("all", SideBySide.of([views[name] for name in ALL])))
+            self._ridge(name, views[name])
+        self._ridge("all", SideBySide.of([views[name] for name in ALL]))
         length = given.sums(2).sqrt().clamp_min(1e-12)[given.new]
-        add("link", self._at("link", self._columns(given.weight / length)))
-        alink = self.frozen.maps["alink"](rows.carry(self.old["link"], views["link"]))
-        add("alink", self._at("alink", alink))
-        add("spectral", self._at("spectral", self.frozen.maps["ranked"](views["link"])))
-        add("community", self._community("community", given, self.frozen.degrees["a"] - 1))
-        add("spread", self._spread("a", rows))
-        add("hidden_x", self._hidden("hidden_x"))
-        add("hidden_all", self._hidden("hidden_all"))
+        self._ridge("link", self._columns(given.weight / length))
+        alink = self.rows.carry(self.old["link"], views["link"])
+        self._ridge("alink", frozen.maps["alink"](alink))
+        self._ridge("spectral", frozen.maps["ranked"](views["link"]))
+        self._community("community", given, frozen.degrees["a"] - 1)
+        self._spread("a", self.rows)
+        self._hidden("hidden_x")
+        self._hidden("hidden_all")
 
     def _second_channels(self, rows: NewEdges) -> None:
         """Views and channels over the graph of the first round, and the vote."""
-        frozen, views, add = self.frozen, self.views, self._add
+        frozen, views = self.frozen, self.views
         sx = rows.carry(self.old["x"], views["x"])
         views |= {"sx": unit(sx), "ssx": unit_(rows.carry(frozen.means["s"], sx))}
         for name in SECOND:
-            add(name, self._at(name, views[name]))
-        add("again", self._at("again", SideBySide.of([views[name] for name in AGAIN])))
-        add("spread_s", self._spread("s", rows))
-        add("hidden_again", self._hidden("hidden_again"))
+            self._ridge(name, views[name])
+        self._ridge("again", SideBySide.of([views[name] for name in AGAIN]))
+        self._spread("s", rows)
+        self._hidden("hidden_again")
         known = replace(frozen.known, graph=self.graph, channels=self.channels)
-        assert known.learner is not None
-        logits = [known.learner.vote(*vote_inputs(known, some)) for some in self._blocks()]
-        sharpness = frozen.final.channels["vote"].chosen["sharpness"]
-        add("vote", (sharpness * torch.cat(logits) + self.prior.log()).softmax(1))
+        logits = [self.learner.vote(*vote_inputs(known, some)) for some in self._blocks()]
+        self._add("vote", torch.cat(logits) * frozen.channels["vote"].chosen["sharpness"])
 
     def _predicted(self, rows: NewEdges) -> Tensor:
         """What the predictor answers: [M, C]."""
-        frozen, views, add, final = self.frozen, self.views, self._add, self.frozen.final
+        frozen, views, final = self.frozen, self.views, self.frozen.final
         fx = rows.carry(self.old["x"], views["x"])
         views |= {"fx": unit(fx), "ffx": unit_(rows.carry(frozen.means["f"], fx))}
-        add("ffx", self._at("ffx", views["ffx"]))
-        add("spread_f", self._spread("f", rows))
-        add("hidden_f", self._hidden("hidden_f"))
-        add("community_f", self._community("community_f", rows, frozen.strength))
+        self._ridge("ffx", views["ffx"])
+        self._spread("f", rows)
+        self._hidden("hidden_f")
+        self._community("community_f", rows, frozen.strength)
         p = torch.stack([self._p(name) for name in final.channels if name != "stack"], 2)
         weights = final.channels["stack"].chosen.get("weights", p.new_zeros(p.shape[2]))
-        add("stack", (log_odds(p, self.prior) @ weights + self.prior.log()).softmax(1))
+        self._add("stack", log_odds(p, self.prior) @ weights)
         parts = [self._carried("a", self.given.pattern), self._carried("f", rows)]
         of_node = [*(masses for _, masses in parts), self.degree.log1p()[:, None] / 4]
         final = replace(
@@ -515,8 +292,7 @@ class _Insertion:
             carried=torch.cat([carried for carried, _ in parts], 1).mT,
             of_node=torch.cat(of_node, 1),
         )
-        assert frozen.known.learner is not None
-        predictor = frozen.known.learner.predictor
+        predictor = self.learner.predictor
         logits = [predictor.answer(*final.inputs(some)) for some in self._blocks()]
         return (frozen.refined.sharpness * torch.cat(logits) + self.prior.log()).softmax(1)
 
@@ -535,9 +311,8 @@ class _Insertion:
             tie = tie * new.any(1, keepdim=True)
             for some, cosine in _cosines(new, old):
                 cosine.addmm_(tie[some], ties.T)
-                twin = self.twin[some]
-                has = (twin >= 0).nonzero()[:, 0]
-                cosine[has, twin[has]] = -1
+                has = (self.twin[some] >= 0).nonzero()[:, 0]
+                cosine[has, self.twin[some][has]] = -1
                 value, place = largest(cosine, NEAREST)
                 keys.append((some[:, None] * n + place)[value > LEAST])
                 node, place = (cosine >= floor - TIE).nonzero(as_tuple=True)
@@ -555,7 +330,7 @@ class _Insertion:
         Pairs are scored in the graph of the new nodes and the other ends of their pairs. Every
         neighbour of a new node is such an end, so that neighbours in common are counted.
         """
-        known, n, m = self.frozen.known, near.num_old, near.num_new
+        known, given, n, m = self.frozen.known, self.given, near.num_old, near.num_new
         ends = torch.unique(near.other[near.to_old])
         place = self.every.new_full((n + m,), -1)
         place[ends] = m + torch.arange(len(ends), device=place.device)
@@ -567,21 +342,19 @@ class _Insertion:
         old_links = take(known.graph.links, ends)
         assert isinstance(old_links, SparseMatrix)
         row, col, _ = entries(old_links)
-        kept, given, old = place[col] >= 0, self.given, self.given.to_old
+        kept, old = place[col] >= 0, given.to_old
         row = torch.cat([row[kept] + m, given.new, place[given.other[old]]])
         col = torch.cat([place[col[kept]], place[given.other], given.new[old]])
         links = sparse_rows(row, col, torch.ones_like(row).float(), (m + len(ends),) * 2)
-        names = FIRST + SECOND if round_ else FIRST
-        channels = {
-            name: Channel(both(known.channels[name].probabilities, self._p(name)), torch.zeros(0))
-            for predicted in PREDICTED[: round_ + 1]
-            for name in predicted
-        }
+        names = [name for predicted in PREDICTED[: round_ + 1] for name in predicted]
         local = replace(
             known,
             graph=self._graph(links, both(known.graph.degree, self.degree)),
-            views={name: both(self.old[name], self.views[name]) for name in names},
-            channels=channels,
+            views={v: both(self.old[v], self.views[v]) for v in FIRST + SECOND * round_},
+            channels={
+                c: Channel(both(known.channels[c].probabilities, self._p(c)), torch.zeros(0))
+                for c in names
+            },
             context=known.context if round_ else known.context[: len(FIRST_CONTEXT)],
         )
         pairs = torch.stack([near.new, place[near.other]])
@@ -598,49 +371,56 @@ class _Insertion:
     def _blocks(self) -> tuple[Tensor, ...]:
         return torch.split(self.every, max(1, AT_ONCE // len(self.prior)))
 
-    def _add(self, name: str, probabilities: Tensor) -> None:
-        self.channels[name] = Channel(probabilities, self.frozen.final.channels[name].scores)
-
     def _p(self, name: str) -> Tensor:
         return self.channels[name].probabilities
 
-    def _at(self, name: str, rows: Rows | None) -> Tensor:
-        """A ridge channel's answer about new rows: [M, D] -> [M, C]."""
-        channel = self.frozen.final.channels[name]
+    def _set(self, name: str, probabilities: Tensor) -> None:
+        self.channels[name] = Channel(probabilities, self.frozen.channels[name].scores)
+
+    def _add(self, name: str, logits: Tensor) -> None:
+        self._set(name, (logits + self.prior.log()).softmax(1))
+
+    def _absent(self, name: str) -> None:
+        self._set(name, self.prior.expand(len(self.every), -1))
+
+    def _ridge(self, name: str, rows: Rows | None) -> None:
+        """Apply a ridge channel to new rows [M, D]."""
+        channel = self.frozen.channels[name]
         if rows is None or channel.weight is None:
-            return self.prior.expand(len(self.every), -1)
-        return channel.at(rows, self.prior)
+            return self._absent(name)
+        self._set(name, channel.at(rows, self.prior))
 
-    def _hidden(self, name: str) -> Tensor:
+    def _hidden(self, name: str) -> None:
         layer = self.frozen.layers[name]
-        return self._at(name, layer and hidden_layer(self.views, LAYERS[name], layer))
+        self._ridge(name, layer and hidden_layer(self.views, LAYERS[name], layer))
 
-    def _spread(self, key: str, rows: NewEdges) -> Tensor:
-        """Labels spread over a graph, one step further, to the new nodes: [M, C]."""
-        chosen = self.frozen.final.channels[SPREADS[key]].chosen
-        reached = total = self.prior.new_zeros(len(self.every), len(self.prior))
+    def _spread(self, key: str, rows: NewEdges) -> None:
+        """Spread labels over a graph, one step further, to the new nodes."""
+        name, graph = SPREADS[key], self.frozen.graph
+        chosen = self.frozen.channels[name].chosen
         if not chosen:
-            return self.prior.expand_as(total)
+            return self._absent(name)
+        reached = total = self.prior.new_zeros(len(self.every), len(self.prior))
         for before in self.frozen.spreads[key]:
             reached = SPREAD_DAMPING * rows.carry(before, reached)
             total = total + reached
-        rates = total.clamp_min(0) / self.frozen.graph.counts / chosen["mean"]
-        floor, power = float(chosen["floor"]), float(chosen["power"])
-        return spread_shares(self.graph, rates, floor, power).lerp(self.prior, FLOOR)
+        rates = total.clamp_min(0) / graph.counts / chosen["mean"]
+        shares = spread_shares(graph, rates, float(chosen["floor"]), float(chosen["power"]))
+        self._set(name, shares.lerp(self.prior, FLOOR))
 
-    def _community(self, name: str, edges: NewEdges, strength: Tensor) -> Tensor:
-        """Class shares of the community whose modularity gains most by a node: [M, C].
+    def _community(self, name: str, edges: NewEdges, strength: Tensor) -> None:
+        """Class shares of the community whose modularity gains most by a node.
 
         That of a twin is the twin's. ``strength`` is the old nodes' sum of weights [N].
         """
-        chosen, graph = self.frozen.final.channels[name].chosen, self.frozen.graph
+        chosen, graph = self.frozen.channels[name].chosen, self.frozen.graph
         if not chosen:
-            return self.prior.expand(len(self.every), -1)
+            return self._absent(name)
         member, resolution = chosen["member"], RESOLUTIONS[int(chosen["partition"])]
         many = int(member.max()) + 1
         size = strength.new_zeros(many + 1).index_add_(0, member, strength)
         counts = strength.new_zeros(many + 1, len(self.prior))  # the last: no community
-        counts.index_put_((member[graph.labelled], graph.classes), strength.new_ones(()), True)
+        counts.index_add_(0, member[graph.labelled], self.frozen.one_hot)
         key = edges.new[edges.to_old] * many + member[edges.other[edges.to_old]]
         key, place = torch.unique(key, return_inverse=True)
         gain = strength.new_zeros(len(key)).index_add_(0, place, edges.weight[edges.to_old])
@@ -648,11 +428,11 @@ class _Insertion:
         gain -= resolution * edges.sums()[node] * size[joined_to] / strength.sum().clamp_min(1e-9)
         best = gain.new_zeros(len(self.every)).scatter_reduce(0, node, gain, "amax")
         top = (gain > 0) & (gain == best[node])
-        found = torch.full_like(self.every, many).index_put_((node[top],), joined_to[top])
-        found = torch.where(self.twin >= 0, member[self.twin], found)
-        near, pseudo = counts[found], float(chosen["pseudo"])
+        nearest = torch.full_like(self.every, many).index_put_((node[top],), joined_to[top])
+        near = counts[torch.where(self.twin >= 0, member[self.twin], nearest)]
+        pseudo = float(chosen["pseudo"])
         shares = (near + pseudo * self.prior) / (near.sum(1, keepdim=True) + pseudo)
-        return shares.lerp(self.prior.expand_as(shares), FLOOR)
+        self._set(name, shares.lerp(self.prior.expand_as(shares), FLOOR))
 
     def _carried(self, key: str, edges: NewEdges) -> tuple[Tensor, Tensor]:
         """What labels one and two steps away say against answers: [M, 2 R, C], masses [M, 2]."""

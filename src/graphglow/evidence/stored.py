@@ -4,7 +4,7 @@ Stored are edges, labels, the views ``x`` and ``link``, the maps to them, the ch
 edges of both refined graphs. The other views are products of these, made when a file is read.
 """
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +13,21 @@ from torch import Tensor
 
 from graphglow.errors import InputError
 from graphglow.evidence.channels import Channel
+from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
-from graphglow.evidence.new_nodes import FrozenGraph
 from graphglow.evidence.predictor import FinalRound, _carried
 from graphglow.evidence.refined import RefinedGraph
 from graphglow.evidence.rounds import GraphEvidence, adjacency_over
 from graphglow.evidence.views import second_views, views_of
 from graphglow.graph.feature_rows import FeatureEncoder
 from graphglow.graph.graph import Graph
-from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.rows import LowRank, times, unit_
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 
 KIND = "prediction"
 STATE_VERSION = 2
 """Of what a file holds."""
-GRAPH = ("low", "high", "weight", "y", "train")
-KNOWN = ("context", "first_scale")
-REFINED = ("scale", "probabilities")
-FINAL = ("of_class", "of_node", "of_graph")
+CLASSES = (Channel, FeatureEncoder, FinalRound, Graph, GraphEvidence, LowRank, RefinedGraph)
 
 
 def save_state(
@@ -48,49 +44,40 @@ def save_state(
         more: Other tensors to keep in the file, by name.
         facts: Anything that JSON can hold, to keep with them.
     """
-    refined, known, graph = frozen.refined, frozen.known, frozen.graph
-    final, learner, first = refined.final, known.learner, known.first_weight
+    refined, known, final = frozen.refined, frozen.known, frozen.refined.final
+    learner, first = known.learner, known.first_weight
+    assert learner is not None
+    absent: Any = None  # follows from the rest
     kept = torch.zeros_like(refined.pair_in_input)  # pairs that are edges of either graph
     kept[refined.edges] = True
     kept[: len(first)] |= first > 0
-    assert learner is not None
-    tensors: dict[str, Tensor | None] = {
-        **prefixed("learner", dict(learner.state_dict())),
-        **prefixed("more", more or {}),
-        **prefixed("floor", {str(i): floor for i, floor in enumerate(frozen.floors)}),
-        **{name: getattr(graph, name) for name in GRAPH},
-        **{name: getattr(known, name) for name in KNOWN},
-        **{name: getattr(refined, name) for name in REFINED},
-        **{name: getattr(final, name) for name in FINAL if final is not None},
-        **{f"map.{name}": found.matrix for name, found in known.maps.items()},
-        "x": known.views["x"],
-        "link": known.views["link"],
-        "pairs": known.pairs[:, kept],
-        "first_weight": first[kept[: len(first)]],
-        "edges": kept.cumsum(0)[refined.edges] - 1,
-        "log_odds": refined.pair_log_odds[kept],
-    }
-    if graph.encoder is not None:
-        tensors |= {"columns": graph.encoder.kept, "columns_table": graph.encoder.table}
-    for name, channel in refined.channels.items():
-        parts = {"probabilities": channel.probabilities, "scores": channel.scores}
-        weight = {} if channel.weight is None else {"weight": channel.weight}
-        tensors |= prefixed(f"channel.{name}", parts | weight | prefixed("chosen", channel.chosen))
+    bare = replace(
+        refined,
+        known=replace(
+            known,
+            graph=replace(known.graph, raw_x=None),
+            views={name: known.views[name] for name in ("x", "link")},
+            channels={} if final else known.channels,
+            pairs=known.pairs[:, kept],
+            first_weight=first[kept[: len(first)]],
+            learner=None,
+        ),
+        edges=kept.cumsum(0)[refined.edges] - 1,
+        num_candidates=int(kept.sum()),
+        pair_in_input=refined.pair_in_input[kept],
+        pair_log_odds=refined.pair_log_odds[kept],
+        final=final and replace(final, known=absent, adjacency=absent, views={}, carried=absent),
+    )
+    tensors = prefixed("learner", dict(learner.state_dict())) | prefixed("more", more or {})
     state = {
-        "state_version": STATE_VERSION,
+        "version": STATE_VERSION,
         "learner": learner.facts(),
-        "num_classes": graph.num_classes,
-        "columns": graph.encoder and [graph.encoder.words, graph.encoder.width],
-        "shortest": {name: found.shortest for name, found in known.maps.items()},
-        "moments": known.moments,
+        "refined": pack(bare, "refined", tensors),
+        "encoder": pack(known.graph.encoder, "encoder", tensors),
+        "floors": pack(frozen.floors, "floors", tensors),
         "known_channels": list(known.channels),
-        "channels": list(refined.channels),
-        "calibration": [known.first_calibration, refined.calibration],
-        "sharpness": refined.sharpness,
-        "search": known.search,
     }
-    given = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    save_tensors(path, KIND, given, {"state": state, "facts": facts or {}})
+    save_tensors(path, KIND, tensors, {"state": state, "facts": facts or {}})
 
 
 def load_state(
@@ -102,75 +89,65 @@ def load_state(
     """
     tensors, meta = load_tensors(path, KIND)
     state: dict[str, Any] = meta.get("state") or {}
-    version = state.get("state_version")
-    if version != STATE_VERSION:
+    if (version := state.get("version")) != STATE_VERSION:
         raise InputError(
             f"{path} must hold a prediction of state version {STATE_VERSION}; got version "
             f"{version!r} (predict again with this graphglow)"
         )
-    learner = EvidenceLearner.from_tensors(
-        within("learner", tensors), state["learner"], str(path)
-    ).to(device)
+    weights = within("learner", tensors)
+    learner = EvidenceLearner.from_tensors(weights, state["learner"], str(path)).to(device)
     more = within("more", tensors)
     tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
-    graph = _graph(tensors, state)
-    channels = {name: _channel(within(f"channel.{name}", tensors)) for name in state["channels"]}
-    maps = {n: LowRank(tensors.get(f"map.{n}"), short) for n, short in state["shortest"].items()}
-    views = views_of(graph, tensors["x"], tensors["link"])
-    pairs, weight = tensors["pairs"], tensors["first_weight"]
-    views |= second_views(views, adjacency_over(pairs[:, : len(weight)], weight, graph.num_nodes))
-    known = GraphEvidence(
-        graph=graph,
-        views=views,
-        moments={name: (mean, spread) for name, (mean, spread) in state["moments"].items()},
-        channels={name: channels[name] for name in state["known_channels"]},
-        pairs=pairs,
-        search=state["search"],
-        maps=maps,
-        learner=learner,
-        first_weight=weight,
-        first_calibration=state["calibration"][0],
-        **{name: tensors[name] for name in KNOWN},
-    )
-    parts: dict[str, Any] = {name: tensors[name] for name in REFINED}
-    refined = RefinedGraph(
-        known=known,
-        edges=tensors["edges"],
-        num_candidates=pairs.shape[1],
-        pair_in_input=is_edge(graph.links, pairs),
-        pair_log_odds=tensors["log_odds"],
-        calibration=state["calibration"][1],
-        sharpness=state["sharpness"],
-        **parts,
-    )
-    if "of_node" in tensors:
+    refined: RefinedGraph = unpack(state["refined"], tensors)
+    known, final = refined.known, refined.final
+    graph, weight = known.graph, known.first_weight
+    vars(graph)["encoded"] = (None, unpack(state["encoder"], tensors))
+    views = views_of(graph, known.views["x"], known.views["link"])
+    first = adjacency_over(known.pairs[:, : len(weight)], weight, graph.num_nodes)
+    channels = known.channels
+    if final is not None:
+        channels = {name: final.channels[name] for name in state["known_channels"]}
+    views |= second_views(views, first)
+    known = replace(known, views=views, channels=channels, learner=learner)
+    refined = replace(refined, known=known)
+    if final is not None:
         adjacency = refined.adjacency()
         fx = times(adjacency, views["x"])
-        final = FinalRound(
+        final = replace(
+            final,
             known=known,
             adjacency=adjacency,
             views={"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)},
-            channels=channels,
-            carried=_carried(graph, channels, adjacency)[0],
-            **{name: tensors[name] for name in FINAL},
+            carried=_carried(graph, final.channels, adjacency)[0],
         )
-        refined = replace(refined, final=final)
-    return FrozenGraph(refined, tuple(within("floor", tensors).values())), more, meta["facts"]
+    floors = unpack(state["floors"], tensors)
+    return FrozenGraph(replace(refined, final=final), floors), more, meta["facts"]
 
 
-def _graph(tensors: dict[str, Tensor], state: dict[str, Any]) -> Graph:
-    given: dict[str, Any] = {name: tensors.get(name) for name in GRAPH}
-    nothing = given["train"][:0]
-    graph = Graph(None, **given, val=nothing, test=nothing, num_classes=state["num_classes"])
-    encoder = None
-    if state["columns"] is not None:
-        words, width = state["columns"]
-        encoder = FeatureEncoder(words, width, tensors["columns"], tensors["columns_table"])
-    vars(graph)["encoded"] = (None, encoder)
-    return graph
+def pack(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    """Take a value apart: tensors go to ``tensors`` by name, JSON can hold what is returned."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return {"tensor": name}
+    if is_dataclass(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {"class": type(value).__name__, "parts": pack(parts, name, tensors)["dict"]}
+    if isinstance(value, dict):
+        return {"dict": {key: pack(part, f"{name}.{key}", tensors) for key, part in value.items()}}
+    if isinstance(value, list | tuple):
+        return [pack(part, f"{name}.{i}", tensors) for i, part in enumerate(value)]
+    return value
 
 
-def _channel(parts: dict[str, Tensor]) -> Channel:
-    return Channel(
-        parts["probabilities"], parts["scores"], parts.get("weight"), within("chosen", parts)
-    )
+def unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
+    """Put together what :func:`pack` took apart; tuples come back as lists."""
+    if isinstance(packed, list):
+        return [unpack(part, tensors) for part in packed]
+    if not isinstance(packed, dict):
+        return packed
+    if "tensor" in packed:
+        return tensors[packed["tensor"]]
+    if "dict" in packed:
+        return {key: unpack(part, tensors) for key, part in packed["dict"].items()}
+    kind: Any = next(c for c in CLASSES if c.__name__ == packed["class"])
+    return kind(**{key: unpack(part, tensors) for key, part in packed["parts"].items()})

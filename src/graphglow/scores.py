@@ -1,0 +1,119 @@
+"""How good class predictions are: leave-one-out accuracy, measures, and sets of classes."""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from graphglow.errors import InputWarning
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Share of labelled nodes that are predicted right without their own label.
+
+    Only nodes whose class has another label count. ``low`` and ``high`` are the 95 % interval of
+    Wilson (1927).
+    """
+
+    value: float
+    low: float
+    high: float
+    count: int
+
+    def __str__(self) -> str:
+        if self.count == 0:
+            return "unknown (leave-one-out needs a class with two labels)"
+        low, high = f"{100 * self.low:.1f}", f"{100 * self.high:.1f}"
+        over = f"leave-one-out over {self.count:,} labels"
+        return f"{100 * self.value:.1f} % ({low} to {high} %, {over})"
+
+
+class Scores(NamedTuple):
+    """How good predictions are on some nodes; None where a measure is not defined."""
+
+    nodes: int
+    accuracy: float
+    majority: float
+    """Share of the most frequent class: what a constant answer would get."""
+    balanced_accuracy: float
+    f1_macro: float
+    log_loss: float
+    auroc: float | None
+    """Of two classes; of more, the mean over each class against the others."""
+    average_precision: float | None
+    """Of two classes, for the one with fewer labels."""
+
+
+def fair_tests(y: Tensor, labelled: Tensor) -> Tensor:
+    """Mark labelled nodes whose class has another label: [N], [N] -> [N] of bool."""
+    counts = torch.bincount(y[labelled], minlength=int(y.max()) + 1)
+    return labelled & (counts[y.clamp_min(0)] >= 2)
+
+
+def wilson(right: int, count: int) -> Accuracy:
+    """The 95 % interval of a share (E. B. Wilson, 1927)."""
+    if count == 0:
+        return Accuracy(math.nan, 0.0, 1.0, 0)
+    from scipy.stats import binomtest
+
+    interval = binomtest(right, count).proportion_ci(method="wilson")
+    return Accuracy(right / count, interval.low, interval.high, count)
+
+
+def conformal_sets(p: Tensor, tested: Tensor, y: Tensor, coverage: float) -> Tensor:
+    """Classes at least as probable as the true class of a share ``coverage`` of tested nodes.
+
+    Split conformal prediction (Sadinle, Lei and Wasserman, 2019) whose scores are leave-one-out
+    probabilities; the predicted class is always in the set. With too few labels every class is.
+
+    Shapes:
+        p [N, C], tested [L, C], y [L] -> [N, C] of bool
+    """
+    count = len(y)
+    rank = math.ceil((count + 1) * coverage - 1e-9)
+    if rank > count:
+        needed = math.ceil(coverage / (1 - coverage) - 1e-9)
+        warnings.warn(
+            f"coverage {coverage:g} needs at least {needed} labels whose class has another one; "
+            f"got {count}, so that every set holds all classes",
+            InputWarning,
+            stacklevel=3,
+        )
+        return torch.ones_like(p, dtype=torch.bool)
+    own = tested.gather(1, y[:, None])[:, 0].sort(descending=True).values
+    sets: Tensor = (p >= own[rank - 1]).scatter(1, p.argmax(1, keepdim=True), True)
+    return sets
+
+
+def scores_of(y: Tensor, p: Tensor, given: Tensor) -> Scores:
+    """Measures of probabilities [M, C] against y [M]; ``given`` [C] counts the given labels."""
+    from sklearn import metrics
+
+    width = max(p.shape[1], int(y.max()) + 1)
+    whole = F.pad(p.double(), (0, width - p.shape[1]))
+    truth, predicted = y.numpy(), whole.argmax(1).numpy()
+    chances = (whole / whole.sum(1, keepdim=True)).numpy()
+    seen = given.nonzero()[:, 0].tolist()
+    tested = [c for c in seen if 0 < (truth == c).sum() < len(truth)]
+    areas = [metrics.roc_auc_score(truth == c, chances[:, c]) for c in tested]
+    rarer, precision = min(reversed(seen), key=lambda c: int(given[c])), None
+    if len(seen) == 2 and rarer in tested:
+        precision = metrics.average_precision_score(truth == rarer, chances[:, rarer])
+    macro: dict[str, Any] = {"average": "macro", "zero_division": 0}
+    return Scores(
+        nodes=len(truth),
+        accuracy=float((truth == predicted).mean()),
+        majority=float(y.bincount().max()) / len(y),
+        balanced_accuracy=metrics.recall_score(
+            truth, predicted, labels=sorted(set(truth.tolist())), **macro
+        ),
+        f1_macro=metrics.f1_score(truth, predicted, **macro),
+        log_loss=metrics.log_loss(truth, chances, labels=range(width)),
+        auroc=sum(areas) / len(areas) if areas else None,
+        average_precision=precision,
+    )
