@@ -10,7 +10,6 @@ import torch
 from graphglow.errors import InputError
 from graphglow.graph import load_graph, write_graph
 from graphglow.graph.write import to_networkx
-from graphglow.paper import StructureLearner
 from graphglow.result import TransferResult
 from graphglow.storage import CHECKSUM, load_tensors, save_tensors
 from graphglow.transfer import transfer
@@ -123,16 +122,6 @@ def test_weights_ids_and_names_of_the_graph_come_along(tmp_path):
     assert not torch.equal(plain.predict_proba(), made.predict_proba())
 
 
-@pytest.mark.parametrize("kind", [torch.arange, lambda n: list(torch.arange(n).numpy())])
-def test_node_ids_that_are_numbers_are_saved(tmp_path, kind):
-    data = small_data()
-    data.node_id = kind(40)
-    made = transfer(data, learner(), transfer_config(epochs=1))
-    made.save(tmp_path / "r.safetensors")
-    loaded = TransferResult.load(tmp_path / "r.safetensors")
-    assert [int(i) for i in loaded.data.node_id] == list(range(40))
-
-
 def dense(graph, weight):
     out = torch.zeros(40, 40)
     out[graph.edge_index[1], graph.edge_index[0]] = weight
@@ -158,13 +147,6 @@ def test_the_refined_graph_keeps_the_strongest_edges_and_the_nodes(result):
 def test_the_refined_graph_needs_at_least_one_edge_per_node(result, top_k):
     with pytest.raises(InputError, match="top_k must"):
         result.refined_graph(top_k=top_k)
-
-
-def test_a_learner_is_not_a_result_and_the_reverse(saved, tmp_path):
-    learner().save(tmp_path / "learner.safetensors")
-    assert "'learner'" in refusal(tmp_path / "learner.safetensors")
-    with pytest.raises(InputError, match="'result'"):
-        StructureLearner.load(saved)
 
 
 def test_a_result_without_any_one_tensor_is_refused(saved, tmp_path):
@@ -193,12 +175,6 @@ def test_a_fact_of_the_wrong_type_is_refused(saved, tmp_path, fact, wrong):
     tensors, meta = parts(saved)
     assert fact in meta
     refusal(write(tmp_path / "r.safetensors", tensors, meta | {fact: wrong}))
-
-
-@pytest.mark.parametrize("fact", FACTS)
-def test_an_infinite_fact_is_refused(saved, tmp_path, fact):
-    tensors, meta = parts(saved)
-    refusal(write(tmp_path / "r.safetensors", tensors, meta | {fact: float("inf")}))
 
 
 BAD_TENSORS = {

@@ -17,7 +17,7 @@ from graphglow.errors import InputError
 from graphglow.graph.files import note
 from graphglow.graph.split import MASKS as MASKS
 from graphglow.graph.split import with_random_split
-from graphglow.linalg.knn import knn_edges
+from graphglow.linalg.neighbours import knn_edges
 
 LARGEST_WEIGHT = 1e30
 """Of an edge: sums of such weights are still finite."""

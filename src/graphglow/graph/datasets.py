@@ -28,7 +28,7 @@ from graphglow.errors import InputError
 from graphglow.graph.files import one_sentence, read_npz
 from graphglow.graph.split import MASKS, mask_from
 from graphglow.graph.synthetic import synthetic_graph
-from graphglow.linalg.knn import knn_edges
+from graphglow.linalg.neighbours import knn_edges
 from graphglow.storage import load_tensors, save_tensors
 
 FIELDS = ("x", "y", "edge_index", "edge_weight", *MASKS)
