@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor, FalseShare, Findings
 from graphglow.checks import at_least, in_unit_interval, true_or_false
+from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
@@ -344,7 +345,10 @@ def audit(
     again = reordered(data, order)
     looked_at = graph if again is data else known_graph(again, place)
     found = copy.deepcopy(found).to(place)  # the caller's stays where it is
-    findings = found.examine(looked_at, order, seed=seed, missing=missing, map_blocks=map_blocks)
+    with out_of_memory_hint(f"auditing {data.get('name', 'this graph')}", SMALLER):
+        findings = found.examine(
+            looked_at, order, seed=seed, missing=missing, map_blocks=map_blocks
+        )
     return Audit(data, graph, found, findings, top, seed)
 
 

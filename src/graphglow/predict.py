@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
+from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
@@ -319,7 +320,8 @@ def run_frozen(
     place, map_blocks = where_to_compute(device, workers, ray)
     order = content_order(data)
     ordered = reordered(data, order)
-    return learner.refine(ordered, seed=seed, device=place, map_blocks=map_blocks), order
+    with out_of_memory_hint(f"refining {data.get('name', 'this graph')}", SMALLER):
+        return learner.refine(ordered, seed=seed, device=place, map_blocks=map_blocks), order
 
 
 def _graph(source: Any) -> Data:

@@ -15,7 +15,7 @@ from graphglow.auditing.auditor import Auditor
 from graphglow.auditing.pretraining import pretrain_auditor
 from graphglow.checkpoint import Checkpoint
 from graphglow.checks import one_of, with_settings
-from graphglow.device import resolve_device
+from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretraining import Progress, pretrain_evidence
@@ -97,9 +97,8 @@ def pretrain(
         on_progress: Called with the stage, and how far it is; not for the paper's.
         on_epoch: Of the paper's: called after every epoch.
         checkpoint: Of the paper's: the file from which a training that was stopped goes on.
-        workers: Of an evidence learner: processes that draw the episodes, on their CPU cores; None:
-            this one. On a CPU the learner is the same. See :func:`graphglow.refine` for what a
-            script must begin with.
+        workers: Of an evidence learner: Ray workers that draw the episodes, on CPU cores; None:
+            this process. On a CPU the learner is the same.
         settings: Settings by name, which go before those of ``config``.
 
     Returns:
@@ -131,12 +130,20 @@ def pretrain(
         known_graph(source)  # one bad graph is said now, and not after minutes
     if asked == "auditor":
         progress = on_progress or (lambda stage, done, total: None)
-        return pretrain_auditor(sources, chosen, on_progress=partial(progress, "auditor"))
+        with out_of_memory_hint("pre-training the auditor", "a smaller --max-nodes"):
+            return pretrain_auditor(sources, chosen, on_progress=partial(progress, "auditor"))
     device = resolve_device(chosen.device)
     draw_on = device if workers in (None, 1) else torch.device("cpu")  # cores are faster together
     progress = on_progress or (lambda stage, done, total: None)
     _, map_blocks = where_to_compute("cpu", workers, None)
-    learner = pretrain_evidence(
-        sources, chosen, device=device, draw_on=draw_on, on_progress=progress, map_blocks=map_blocks
-    )
+    smaller = "a smaller --max-nodes, fewer --pairs, fewer episodes"
+    with out_of_memory_hint("pre-training the evidence learner", smaller):
+        learner = pretrain_evidence(
+            sources,
+            chosen,
+            device=device,
+            draw_on=draw_on,
+            on_progress=progress,
+            map_blocks=map_blocks,
+        )
     return learner.to("cpu")

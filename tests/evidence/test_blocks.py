@@ -11,11 +11,11 @@ import torch
 from graphglow.audit import load_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner, candidates
-from graphglow.evidence.stages import stage
 from graphglow.graph import load_graph
 from graphglow.graph.graph import known_graph
 from graphglow.parallel import map_blocks
 from graphglow.pretrained import evidence_learner
+from graphglow.refine import refine
 
 GOLDEN = json.loads((Path(__file__).parent / "refined.json").read_text())
 REFINED = ("edge_index", "edge_weight", "edge_probability", "probabilities", "pair_log_odds")
@@ -81,23 +81,21 @@ def test_the_shipped_learner_says_what_it_said(name):
     ("error", "sentence"),
     [
         (torch.OutOfMemoryError("Tried to allocate 12.00 GiB."), "12 GiB .*--device cpu"),
-        (MemoryError(), "no room for more .what helps: fewer columns"),
+        (
+            MemoryError(),
+            "refining synthetic-small must fit .* more .what helps: fewer columns",
+        ),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED"), "no room for more "),
         (
             RuntimeError("can't allocate memory: you tried to allocate 8000 bytes"),
-            "candidates of this graph must fit in memory; got no room for 0.008 MB ",
+            "got no room for 0.008 MB ",
         ),
     ],
 )
-def test_a_stage_that_runs_out_of_memory_says_so(error, sentence, monkeypatch):
+def test_running_out_of_memory_is_said(error, sentence, monkeypatch):
     def full(rows):
         raise error
 
     monkeypatch.setattr(candidates.Search, "of", full)
     with pytest.raises(InputError, match=sentence):
-        EvidenceLearner.untrained().refine(load_graph("synthetic-small"))
-
-
-def test_other_errors_pass_through_a_stage():
-    with pytest.raises(RuntimeError, match="else"), stage("views"):
-        raise RuntimeError("something else")
+        refine(load_graph("synthetic-small"))

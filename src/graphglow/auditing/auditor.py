@@ -23,7 +23,6 @@ from graphglow.auditing.reference_tables import (
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.scorer import contributions
-from graphglow.evidence.stages import stage
 from graphglow.graph.graph import Graph
 from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
@@ -272,19 +271,15 @@ class Auditor(nn.Module):
 def score_edges(known: tuple[Auditor, PairInputs, ReferenceTables], pairs: Tensor) -> Tensor:
     """Log-odds that pairs are real edges, up to the shift of the graph: [2, M] -> [M]."""
     auditor, inputs, tables = known
-    with stage("evidence"):
-        evidence = evidence_of(inputs, tables, pairs)
-    with stage("scoring"):
-        return auditor.edge_scores(evidence, tables.context)
+    evidence = evidence_of(inputs, tables, pairs)
+    return auditor.edge_scores(evidence, tables.context)
 
 
 def score_missing(known: tuple[Auditor, PairInputs, ReferenceTables], pairs: Tensor) -> Tensor:
     """Log-odds that pairs without an edge are missing ones: [2, M] -> [M]."""
     auditor, inputs, tables = known
-    with stage("evidence"):
-        evidence = evidence_of(inputs, tables, pairs)
-    with stage("scoring"):
-        return auditor.pair_scores(evidence, tables.context)
+    evidence = evidence_of(inputs, tables, pairs)
+    return auditor.pair_scores(evidence, tables.context)
 
 
 def _places(group: str) -> list[int]:

@@ -5,7 +5,6 @@ from torch import Tensor
 
 from graphglow.auditing.pair_inputs import PairInputs
 from graphglow.evidence.candidates import candidate_pairs
-from graphglow.evidence.stages import stage
 from graphglow.linalg.pairs import is_edge
 from graphglow.linalg.rows import unit
 from graphglow.parallel import MapBlocks, map_blocks
@@ -21,16 +20,14 @@ def missing_candidates(
     """Pairs ``u < v`` without an edge, each once, sorted: neighbours of neighbours, and the
     nearest nodes by features, by what surrounds them and by their place in the graph: [2, K].
     """
-    with stage("candidates"):
-        views = [unit(inputs.spectrum[0])]
-        if inputs.x.shape[1]:
-            views += [inputs.x, unit(inputs.mean)]
-        near_by = _two_hops(inputs, generator).sort(0).values
+    views = [unit(inputs.spectrum[0])]
+    if inputs.x.shape[1]:
+        views += [inputs.x, unit(inputs.mean)]
+    near_by = _two_hops(inputs, generator).sort(0).values
     pairs, _ = candidate_pairs(views, near_by, map_blocks)
-    with stage("candidates"):
-        blocks = torch.split(pairs, PAIRS, 1)
-        free = [(some[0] != some[1]) & ~is_edge(inputs.links, some) for some in blocks]
-        return pairs[:, torch.cat(free)]
+    blocks = torch.split(pairs, PAIRS, 1)
+    free = [(some[0] != some[1]) & ~is_edge(inputs.links, some) for some in blocks]
+    return pairs[:, torch.cat(free)]
 
 
 def _two_hops(inputs: PairInputs, generator: torch.Generator) -> Tensor:

@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import ridge_channel
-from graphglow.evidence.stages import stage
 from graphglow.evidence.views import WIDTH
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import drawn, entries, low_rank, sparse_rows, times, unit
@@ -74,7 +73,6 @@ class PairInputs:
         return (self.degree * (self.degree - 1)).sum()
 
 
-@stage("views")
 def build_pair_inputs(graph: Graph, generator: torch.Generator) -> PairInputs:
     """Prepare a graph; time and memory grow like nodes and edges."""
     beliefs = _beliefs(graph)

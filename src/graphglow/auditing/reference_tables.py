@@ -15,7 +15,6 @@ from torch import Tensor
 
 from graphglow.auditing.pair_features import RAW, raw_evidence
 from graphglow.auditing.pair_inputs import FOLDS, PairInputs, fold_of
-from graphglow.evidence.stages import stage
 from graphglow.linalg.pairs import is_edge
 
 EVIDENCE = (
@@ -64,7 +63,6 @@ class ReferenceTables:
     context: Tensor
 
 
-@stage("evidence")
 def build_reference_tables(inputs: PairInputs, generator: torch.Generator) -> ReferenceTables:
     """Learn the tables from a graph's own edges and from pairs without an edge."""
     graph = inputs.graph

@@ -15,7 +15,6 @@ from graphglow.evidence.pair_features import FIRST_EVIDENCE, SECOND_EVIDENCE
 from graphglow.evidence.predictor import Predictor
 from graphglow.evidence.refined import RefinedGraph, refine_graph
 from graphglow.evidence.scorer import Scorer
-from graphglow.evidence.stages import stage
 from graphglow.evidence.votes import Voter
 from graphglow.graph.graph import known_graph
 from graphglow.paper.learner import history_of
@@ -111,8 +110,7 @@ class EvidenceLearner(nn.Module):
         """
         seed = at_least("seed", seed, 0)
         device = torch.device(device or self.logit_scale.device)
-        with stage("reading"):
-            graph = known_graph(data, device)
+        graph = known_graph(data, device)
         generator = torch.Generator().manual_seed(seed % 2**63)
         here = self if self.logit_scale.device == device else copy.deepcopy(self).to(device)
         return refine_graph(here, graph, generator, also, map_blocks)

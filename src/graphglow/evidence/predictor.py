@@ -25,7 +25,6 @@ from graphglow.evidence.channels import (
 from graphglow.evidence.communities import communities
 from graphglow.evidence.context import FIRST_CONTEXT
 from graphglow.evidence.rounds import GraphEvidence
-from graphglow.evidence.stages import stage
 from graphglow.evidence.views import hidden_layer
 from graphglow.evidence.votes import VOTERS, Voter, log_odds, sharpened, vote_evidence
 from graphglow.graph.graph import Graph
@@ -189,9 +188,8 @@ class FinalRound:
 def final_round(known: GraphEvidence, adjacency: SparseMatrix) -> FinalRound:
     """Channels over the refined graph S [N, N], the stack of all, and labels carried to nodes."""
     graph = known.graph
-    with stage("views"):
-        fx = times(adjacency, known.views["x"])
-        views = {"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)}
+    fx = times(adjacency, known.views["x"])
+    views = {"ffx": unit_(times(adjacency, fx)), "fx": unit_(fx)}
     channels = dict(known.channels)
     every = known.views | views
     channels["ffx"] = ridge_channel(graph, views["ffx"])
@@ -227,7 +225,6 @@ def _communities(adjacency: SparseMatrix) -> list[Tensor]:
     return [communities(*edges)]
 
 
-@stage("channels")
 def stack_channel(graph: Graph, channels: dict[str, Channel]) -> Channel:
     """``P ~ pi exp(sum_k w_k log P_k / pi)`` with w by this graph's labels (Wolpert, 1992).
 
@@ -283,7 +280,6 @@ def _stack_weights(odds: Tensor, own: Tensor, prior: Tensor, kept: Tensor) -> Te
     return weights.float()
 
 
-@stage("channels")
 def _carried(
     graph: Graph, channels: dict[str, Channel], adjacency: SparseMatrix
 ) -> tuple[Tensor, Tensor]:
@@ -332,7 +328,6 @@ def _off_diagonal(adjacency: SparseMatrix) -> SparseMatrix:
     return adjacency.with_values(values / mean.clamp_min(1e-9))
 
 
-@stage("prediction")
 def predict_classes(predictor: Predictor, final: FinalRound) -> Channel:
     """The network's answer about every node; its sharpness by leave-one-out."""
     graph = final.graph

@@ -36,7 +36,6 @@ from graphglow.evidence.rounds import (
     vote_inputs,
     with_vote,
 )
-from graphglow.evidence.stages import made_smaller, stage
 from graphglow.graph.graph import Graph, known_graph
 from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.settings import EPISODES, EvidencePretrainConfig
@@ -328,8 +327,7 @@ def _in_an_episode() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with made_smaller("an episode", "a smaller --max-nodes"):
-            yield
+        yield
     finally:
         torch.set_num_threads(threads)
 
@@ -373,8 +371,6 @@ def _allowed(folds: Sequence[int], batches: Sequence[B], generator: torch.Genera
     return torch.stack(drawn)
 
 
-@made_smaller("a scorer", "smaller --pairs, fewer episodes")
-@stage("fitting")
 def _fit_pairs(
     scorers: dict[int, nn.Module], batches: list[PairBatch], config: EvidencePretrainConfig
 ) -> None:
@@ -399,8 +395,6 @@ def _fit_pairs(
     together.write_back()
 
 
-@made_smaller("a network", "smaller --nodes, fewer episodes")
-@stage("fitting")
 def _fit_classes(
     networks: dict[int, nn.Module], batches: list[ClassBatch], config: EvidencePretrainConfig
 ) -> None:

@@ -30,7 +30,6 @@ from graphglow.evidence.pair_features import (
     logit,
     moments,
 )
-from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
     ALL,
@@ -191,7 +190,6 @@ def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Graph
     )
 
 
-@stage("channels")
 def _vote(known: GraphEvidence) -> Channel:
     graph = known.graph
     if len(graph.seen) < 2:
@@ -217,10 +215,8 @@ def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:
 def score(known: GraphEvidence, pairs: Tensor) -> Tensor:
     """The learner's raw scores of some pairs: [2, K] -> [K]."""
     assert known.learner is not None
-    with stage("evidence"):
-        evidence = known.evidence(pairs)
-    with stage("scoring"):
-        return known.learner.pair_scores(int(known.voted), evidence, known.context)
+    evidence = known.evidence(pairs)
+    return known.learner.pair_scores(int(known.voted), evidence, known.context)
 
 
 def joined(parts: Iterable[Tensor], graph: Graph) -> Tensor:
@@ -233,7 +229,6 @@ def over_chance(scale: Tensor, scores: Tensor) -> Tensor:
     return scale[0] * scores + scale[1]
 
 
-@stage("views")
 def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
     """S of sorted pairs [2, M] as far as they count: [N, N]."""
     counts = weight > 0
