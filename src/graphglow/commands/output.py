@@ -132,7 +132,7 @@ def check_output(
         suffixes: It must have one of these.
         inputs: Files that the command reads: the output may never be one of them.
     """
-    from graphglow.graph.files import pair_of_tables
+    from graphglow.graph.load import pair_of_tables
     from graphglow.graph.table_file import require_pyarrow
     from graphglow.storage import check_folder
 
