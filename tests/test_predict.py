@@ -179,7 +179,7 @@ def test_what_is_refused(change, settings, rule):
         data[name] = value
     with pytest.raises(InputError, match=rule):
         run(data, **settings)
-    with pytest.raises(InputError, match="a graph must be"):
+    with pytest.raises(InputError, match="is no graph"):
         run(3)
 
 
