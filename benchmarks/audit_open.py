@@ -62,7 +62,7 @@ from graphglow.evidence.episodes import neighbourhood
 from graphglow.graph.graph import known_graph
 from graphglow.lab.open_world.targets import FOLDS
 from graphglow.lab.open_world.targets import family_of as family
-from graphglow.lab.provenance import provenance
+from graphglow.lab.rows import provenance
 from graphglow.refine import refine
 from graphglow.settings import AuditPretrainConfig
 from graphglow.storage import append_line
