@@ -122,8 +122,6 @@ ROW = "n1,Ulm,1,,1,,\n"
             "source,target\nn1,z\n",
             "1 of 1 edges of .* such as 'z' in column 'target'",
         ),
-        (HEADER + ROW, "source,target\na,b\n", "has the edge a - b between two old nodes"),
-        (HEADER + ROW, "source,target,weight\nn1,b,1e31\n", r"has 1e\+31. Write weights from 0"),
     ],
 )
 def test_errors_name_the_file_and_the_column(tmp_path, nodes, edges, said):

@@ -55,9 +55,7 @@ def check_graph(
         num_nodes = data.x.shape[0]
         y = torch.full((num_nodes,), -1) if data.y is None and not need_labels else data.y
         data.y = checked_labels(y, num_nodes, data.get("class_names"), False)
-        data.edge_index, weight = checked_edges(
-            data.edge_index, data.get("edge_weight"), num_nodes
-        )
+        data.edge_index, weight = checked_edges(data.edge_index, data.get("edge_weight"), num_nodes)
         if weight is not None:
             data.edge_weight = weight
         _add_directions(data, num_nodes)
