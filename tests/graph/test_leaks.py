@@ -159,4 +159,4 @@ def test_a_column_is_a_leak_from_98_percent_on(wrong, leaks):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         graphglow.load_graph(frame)
-    assert any("'told' (98.0%)" in str(one.message) for one in caught) is leaks
+    assert any("'told'" in str(one.message) for one in caught) is leaks
