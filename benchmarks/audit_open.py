@@ -19,7 +19,6 @@ The first does all that is not there yet: lessons and folds in --work, rows in -
 import argparse
 import json
 import multiprocessing
-import os
 import time
 import warnings
 from collections import Counter
@@ -377,7 +376,6 @@ def order_table(rows: list[dict]) -> str:
 
 def one_thread() -> None:
     warnings.simplefilter("ignore")
-    os.environ.setdefault("GRAPHGLOW_UNPACK_LIMIT", "4")  # coauthor-physics
     torch.set_num_threads(1)
 
 

@@ -114,15 +114,6 @@ def test_any_array_will_do(result, kind):
     assert torch.equal(result.predict_new(kind(x), edges.numpy()).predict_proba(), expected)
 
 
-def test_a_saved_result_predicts_the_same(result, tmp_path):
-    result.save(tmp_path / "r.safetensors")
-    loaded = TransferResult.load(tmp_path / "r.safetensors")
-    new = copy_of(result, [3, 4])
-    assert torch.equal(
-        loaded.predict_new(*new).predict_proba(), result.predict_new(*new).predict_proba()
-    )
-
-
 def test_weights_of_the_old_edges_stay():
     data = small_data()
     data.edge_weight = torch.linspace(0.1, 2, data.edge_index.shape[1])

@@ -41,7 +41,7 @@ def test_an_audit_says_the_same_of_every_edge(both):
     u, v = one.edges[:, 0].tolist()
     rank = order.argsort()
     why = [a.explain(i, j) for a, i, j in ((one, u, v), (two, rank[u].item(), rank[v].item()))]
-    assert why[0].contributions == pytest.approx(why[1].contributions, abs=1e-4)
+    assert why[0].score == pytest.approx(why[1].score, abs=1e-4)
     assert why[0].probability == pytest.approx(float(one.probability_real[0]), abs=1e-4)
 
 

@@ -127,8 +127,6 @@ def test_seeds_are_whole_numbers(door):
     SEEDED[door](np.int64(3))
 
 
-
-
 @pytest.mark.parametrize("weight", ["heavy", [1, 2], 10**400])
 def test_weights_of_networkx_are_numbers(weight):
     given = nx.cycle_graph(20)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.base import clone
-from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 
 from graphglow import GlowClassifier, InputError, Prediction, predict
@@ -185,11 +185,6 @@ def test_verbs_before_fit_and_bad_nodes_are_refused(verb, fitted):
 def test_what_cannot_be_fitted_is_refused(data, nodes, labels, rule):
     with pytest.raises(ValueError, match=rule):
         classifier(data).fit(nodes, labels)
-
-
-def test_labels_in_a_column_warn_as_everywhere_in_scikit_learn(data):
-    with pytest.warns(DataConversionWarning):
-        classifier(data).fit(NODES[:30], data.y[:30, None].numpy())
 
 
 @pytest.mark.parametrize(

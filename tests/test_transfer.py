@@ -200,16 +200,6 @@ def test_a_graph_without_edges_gets_some():
     assert found.predict_new(plain.x[:3]).predict_proba().isfinite().all()
 
 
-def test_a_graph_without_features_is_trained_by_its_edges():
-    data = small_data()
-    bare = Data(edge_index=data.edge_index, y=data.y, num_nodes=data.num_nodes)
-    for name in ("train_mask", "val_mask", "test_mask"):
-        bare[name] = data[name]
-    with pytest.warns(graphglow.InputWarning, match="the graph has no features: its nodes are"):
-        found = transfer(bare, config=config())
-    assert found.predict_proba().shape == (data.num_nodes, 3)
-
-
 def test_a_class_without_a_training_label_is_a_class(tmp_path):
     data = few()
     data.train_mask &= data.y != 2

@@ -17,11 +17,12 @@ from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor, FalseShare, Findings
 from graphglow.checks import at_least, in_unit_interval, true_or_false
+from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence import RefinedGraph
 from graphglow.evidence.order import by_content, reordered
 from graphglow.evidence.refined import refine_graph
-from graphglow.explain import surroundings
+from graphglow.explain import Explanation, explain_edge, surroundings
 from graphglow.graph import as_graph
 from graphglow.graph.check import MADE, edges_were_made
 from graphglow.graph.graph import Graph, known_graph
@@ -44,32 +45,12 @@ SPEAKS = 0.25
 """Log-odds from which evidence counts as speaking for or against an edge."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairEvidence:
-    """What is known of one pair; ``report.pair.pair_picture`` draws it."""
-
-    source: Any
-    target: Any
-    joined: bool
-    probability: float
-    """That the edge is real, or, where there is none, that it is missing."""
-    contributions: dict[str, float]
-    """What each kind of evidence adds to the log-odds; their sum is all of it."""
-    common: list[Any]
-    of_source: list[Any]
-    of_target: list[Any]
-    edges: list[tuple[Any, Any]]
-    """Among the neighbours that are listed."""
-    left_out: int
-    """Neighbours that are not."""
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
     """What the auditor found in one graph; tables are made when they are asked for."""
 
     data: Data
-    problem: Graph
+    graph: Graph
     auditor: Auditor
     findings: Findings
     top: int | None
@@ -126,8 +107,8 @@ class Audit:
         pairs = self.findings.edges[:, order]
         source, target = self._as_listed(pairs)
         columns: dict[str, Any] = {"source": self._ids(source), "target": self._ids(target)}
-        if self.problem.weight is not None:
-            columns["weight"] = self.problem.weight[order].cpu().numpy()
+        if self.graph.weight is not None:
+            columns["weight"] = self.graph.weight[order].cpu().numpy()
         columns["probability_real"] = self.probability_real[order].cpu().numpy()
         columns["probability_same_class"] = self._same_class(pairs)
         columns["against"] = self._against(pairs)
@@ -162,11 +143,11 @@ class Audit:
         """
         import pandas as pd
 
-        refined, problem = self.refined, self.problem
+        refined, graph = self.refined, self.graph
         if refined is None or refined.probabilities is None:
             raise InputError(
                 "labels of at least two classes must be there to be audited, on at most "
-                f"{MOST_REFINED:,} nodes; got {len(problem.seen)} classes on {problem.num_nodes:,}"
+                f"{MOST_REFINED:,} nodes; got {len(graph.seen)} classes on {graph.num_nodes:,}"
             )
         try:
             from cleanlab.filter import find_label_issues
@@ -176,16 +157,16 @@ class Audit:
                 "audit.labels needs cleanlab; got a Python without it "
                 '(pip install "graphglow[audit]")'
             ) from error
-        given = problem.classes.cpu().numpy()
-        labelled = self._rank[problem.labelled]
-        chances = refined.probabilities[labelled][:, problem.seen].double().cpu().numpy()
+        given = graph.classes.cpu().numpy()
+        labelled = self._rank[graph.labelled]
+        chances = refined.probabilities[labelled][:, graph.seen].double().cpu().numpy()
         chances = chances / chances.sum(1, keepdims=True)
         quality = get_label_quality_scores(given, chances)
         doubtful = find_label_issues(given, chances, n_jobs=1)
-        names = np.array(class_names(self.data, problem.num_classes))[problem.seen.cpu().numpy()]
+        names = np.array(class_names(self.data, graph.num_classes))[graph.seen.cpu().numpy()]
         frame = pd.DataFrame(
             {
-                "id": self._ids(problem.labelled),
+                "id": self._ids(graph.labelled),
                 "label": names[given],
                 "suggested": names[chances.argmax(1)],
                 "quality": quality,
@@ -200,17 +181,17 @@ class Audit:
 
         Its node i is ``findings.order[i]``.
         """
-        if len(self.problem.seen) < 2 or self.problem.num_nodes > MOST_REFINED:
+        if len(self.graph.seen) < 2 or self.graph.num_nodes > MOST_REFINED:
             return None
-        learner = evidence_learner().to(self.problem.device)
+        learner = evidence_learner().to(self.graph.device)
         with torch.no_grad():
             generator = torch.Generator().manual_seed(self.seed)
             listed = self._rank[self._listed[0]].sort(0).values
-            return refine_graph(learner, self.findings.ground.problem, generator, also=listed)
+            return refine_graph(learner, self.findings.inputs.graph, generator, also=listed)
 
     @cached_property
     def _rank(self) -> Tensor:
-        return self.findings.order.argsort().to(self.problem.device)
+        return self.findings.order.argsort().to(self.graph.device)
 
     def repaired(self, drop: float = 0.2, add: float = 0.8) -> Data:
         """The graph without edges below ``drop``, and with pairs above ``add`` as new edges.
@@ -221,7 +202,7 @@ class Audit:
         """
         in_unit_interval("drop", drop)
         in_unit_interval("add", add)
-        nodes = self.problem.num_nodes
+        nodes = self.graph.num_nodes
         gone = self.edges[:, self.probability_real < drop].cpu()
         new = self.findings.pairs[:, self.findings.pair_log_odds.sigmoid() > add].cpu()
         data = self.data
@@ -248,57 +229,42 @@ class Audit:
             repaired.edge_weight = torch.cat([weight, filled])
         return repaired
 
-    def explain(self, source: Any, target: Any) -> PairEvidence:
+    def explain(self, source: Any, target: Any) -> Explanation:
         """Say what speaks for and against an edge between two nodes, called by your own ids."""
         return self.explained([(self.node(source), self.node(target))])[0]
 
-    def explained(self, pairs: Sequence[tuple[int, int]]) -> list[PairEvidence]:
+    def explained(self, pairs: Sequence[tuple[int, int]]) -> list[Explanation]:
         """:meth:`explain` of several pairs, as node numbers."""
         if not pairs:
             return []
-        problem, ids = self.problem, own_ids(self.data, self.problem.num_nodes)
-        both = torch.tensor(pairs, device=problem.device).T
+        graph, ids = self.graph, own_ids(self.data, self.graph.num_nodes)
+        both = torch.tensor(pairs, device=graph.device).T
         both = torch.stack([both.amin(0), both.amax(0)])
         if bool((both[0] == both[1]).any()):
             raise InputError("a pair must be two different nodes; got one twice")
-        joined = is_edge(problem.links, both)
+        joined = is_edge(graph.links, both)
         found = {}
         for missing in (False, True):
             here = (joined != missing).nonzero()[:, 0]
             shares = self.auditor.explain(self.findings, both[:, here], missing=missing)
             for k, i in enumerate(here.tolist()):
                 found[i] = {name: float(values[k]) for name, values in shares.items()}
-        out = []
-        for i, (u, v) in enumerate(pairs):
-            around, _ = surroundings(problem.links, ids, (u, v))
-            mine = {k: c for k, c in found[i].items() if abs(c) > 1e-4}  # what is absent says 0
-            out.append(
-                PairEvidence(
-                    source=ids[u],
-                    target=ids[v],
-                    joined=bool(joined[i]),
-                    probability=1 / (1 + float(np.exp(-sum(found[i].values())))),
-                    contributions=mine,
-                    common=around.common,
-                    of_source=around.of_u,
-                    of_target=around.of_v,
-                    edges=around.edges,
-                    left_out=around.left_out,
-                )
-            )
-        return out
+        return [
+            explain_edge((ids[u], ids[v]), found[i], *surroundings(graph.links, ids, (u, v)))
+            for i, (u, v) in enumerate(pairs)
+        ]
 
     def node(self, name: Any) -> int:
         """The number of a node by its own id."""
-        return node_place(self.data, self.problem.num_nodes, name)
+        return node_place(self.data, self.graph.num_nodes, name)
 
     def _ids(self, nodes: Tensor) -> Any:
-        ids = np.asarray(own_ids(self.data, self.problem.num_nodes))
+        ids = np.asarray(own_ids(self.data, self.graph.num_nodes))
         return ids[nodes.cpu().numpy()]
 
     def _as_listed(self, pairs: Tensor) -> tuple[Tensor, Tensor]:
         """Ends of pairs in the direction that the graph lists, low to high where it has both."""
-        index, nodes = self.data.edge_index, self.problem.num_nodes
+        index, nodes = self.data.edge_index, self.graph.num_nodes
         listed = (index[0] * nodes + index[1]).to(pairs.device)
         turned = ~torch.isin(pairs[0] * nodes + pairs[1], listed)
         return torch.where(turned, pairs[1], pairs[0]), torch.where(turned, pairs[0], pairs[1])
@@ -309,7 +275,7 @@ class Audit:
         refined = self.refined
         if refined is None:
             return found
-        nodes = self.problem.num_nodes
+        nodes = self.graph.num_nodes
         key = refined.pairs.amin(0) * nodes + refined.pairs.amax(0)
         key, order = key.sort()
         pairs = self._rank[pairs]
@@ -368,19 +334,22 @@ def audit(
     seed = at_least("seed", seed, 0)
     found = load_auditor(auditor)
     place, map_blocks = where_to_compute(device, workers, ray)
-    problem = known_graph(data, place)
-    edges, nodes = len(problem.low), problem.num_nodes
+    graph = known_graph(data, place)
+    edges, nodes = len(graph.low), graph.num_nodes
     if not FEWEST <= edges < 0.99 * nodes * (nodes - 1) / 2:
         raise InputError(
             f"a graph to audit must have at least {FEWEST} edges, self-loops not counted, and "
             f"pairs of nodes without one; got {edges} edges on {nodes} nodes"
         )
-    order = by_content(problem)
+    order = by_content(graph)
     again = reordered(data, order)
-    looked_at = problem if again is data else known_graph(again, place)
+    looked_at = graph if again is data else known_graph(again, place)
     found = copy.deepcopy(found).to(place)  # the caller's stays where it is
-    findings = found.examine(looked_at, order, seed=seed, missing=missing, map_blocks=map_blocks)
-    return Audit(data, problem, found, findings, top, seed)
+    with out_of_memory_hint(f"auditing {data.get('name', 'this graph')}", SMALLER):
+        findings = found.examine(
+            looked_at, order, seed=seed, missing=missing, map_blocks=map_blocks
+        )
+    return Audit(data, graph, found, findings, top, seed)
 
 
 def load_auditor(auditor: Auditor | str | Path = AUDIT) -> Auditor:

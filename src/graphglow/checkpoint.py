@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from graphglow.checks import number
-from graphglow.errors import InputError
-from graphglow.graph.files import note
+from graphglow.errors import InputError, warn
 from graphglow.storage import load_tensors, prefixed, save_tensors, within
 from graphglow.version import __version__
 
@@ -86,7 +85,7 @@ class Checkpoint:
         try:
             save_tensors(self.path, KIND, tensors, meta)
         except (InputError, MemoryError) as error:
-            note(f"the checkpoint could not be written, the training goes on: {error}")
+            warn(f"the checkpoint could not be written, the training goes on: {error}")
 
     def remove(self) -> None:
         """Remove the file: the result is safe."""
@@ -98,3 +97,18 @@ def restore(parts: Mapping[str, Part], tensors: dict[str, Tensor]) -> None:
     """Let the parts go on from what they were, in place."""
     for name, part in parts.items():
         part.load_state(within(name, tensors))
+
+
+def adam_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Moments and counts of every weight; empty before the first step."""
+    state = optimizer.state_dict()["state"]
+    return {f"{i}.{name}": tensor for i in state for name, tensor in state[i].items()}
+
+
+def load_adam_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        place, name = key.split(".")
+        state.setdefault(int(place), {})[name] = tensor
+    groups = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -19,6 +19,10 @@ OUT_OF_MEMORY = re.compile(r"allocate memory|bad_alloc|out of memory|ALLOC_FAILE
 ASKED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) (\w+)", re.IGNORECASE)
 
 
+SMALLER = "fewer columns of features, a smaller graph"
+"""What needs less memory where nothing is trained."""
+
+
 def resolve_device(name: str) -> torch.device:
     """Turn ``auto``, ``cpu`` or ``cuda`` into a device; a GPU that is not there is refused."""
     one_of("device", name, get_args(Device))

@@ -5,7 +5,7 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 
 - ``Prediction.explain(node)``: the log-odds of a class are a sum over channels. With w_k the
   weight of channel k at this node and pi_c the share of class c among the given labels,
-  ``score_c = sharpness (sum_k w_k log(P_k(c) / pi_c) + correction_c) + log pi_c``.
+  ``score_c = sum_k w_k log(P_k(c) / pi_c) + log pi_c``.
 - ``TransferResult.explain(node)``: in the last layer of the GNN the logit is a sum over nodes,
   ``score_c = sum_v (lambda A_uv + (1 - lambda) S_uv) message_vc + own_uc + bias_c``.
 - :func:`explain_pair`: the log-odds that two nodes are of one class are a sum over kinds of
@@ -14,6 +14,7 @@ Each answer is a score taken apart without approximation: the ``contributions`` 
 """
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,8 @@ from graphglow.checks import at_least
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pair_features import logit
-from graphglow.evidence.predictor import CHANNELS, FinalRound
+from graphglow.evidence.predictor import CHANNELS, FinalRound, folds
+from graphglow.evidence.predictor import weights as channel_weights
 from graphglow.evidence.refined import RefinedGraph, explain_pairs, with_pairs
 from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graph import as_graph
@@ -202,11 +204,12 @@ def explain_prediction(
         )
     column, log_prior = seen.index(explained), problem.prior.double().log()
     predictor = copy.deepcopy(prediction.learner.predictor).to(problem.device)
-    odds, trust, more = final.inputs(at[None])
-    weights, added = (part[0].double() for part in predictor.parts(odds, trust, more))  # [V], [C]
-    by_channel = refined.sharpness * odds[0].double() * weights  # [C, V]
-    correction = refined.sharpness * added
-    scores = by_channel.sum(1) + correction + log_prior
+    odds, trust = final.inputs(at[None])
+    assert refined.update is not None
+    update = refined.update[folds(problem)[at]]
+    weights = channel_weights(predictor, trust, update)[0].double()  # [V]
+    by_channel = odds[0].double() * weights  # [C, V]
+    scores = by_channel.sum(1) + log_prior
     parts = []
     for k, name in enumerate(CHANNELS):
         p = final.channels[name].probabilities[at]
@@ -219,11 +222,8 @@ def explain_prediction(
         about, value = CHANNEL_NAMES.get(name, name), float(by_channel[column, k])
         parts.append(Contribution(name=name, about=about, value=value, details=details))
     parts.sort(key=lambda part: -abs(part.value))
-    for name, about, value in (
-        ("correction", "what the network added", float(correction[column])),
-        ("log_share", "log of the share of the class among the labels", float(log_prior[column])),
-    ):
-        parts.append(Contribution(name=name, about=about, value=value))
+    about, value = "log of the share of the class among the labels", float(log_prior[column])
+    parts.append(Contribution(name="log_share", about=about, value=value))
     around = _labelled_nodes(prediction, final, int(at), names)
     facts = {
         "id": own_ids(data, count)[place],
@@ -346,7 +346,7 @@ def explain_result(
 
     last = result.last_layer()
     by_input, by_learned = (row[0].double().cpu() for row in result.message_rows(place, last.adj))
-    message = towards(last.said).cpu()
+    message = towards(last.messages).cpu()
     heard = ((by_input != 0) | (by_learned != 0)).nonzero()[:, 0]
     value = ((by_input + by_learned) * message)[heard]
     heard = heard[value.abs().argsort(descending=True, stable=True)]
@@ -514,13 +514,37 @@ def explain_known_pair(
         answer=_pair_answer(facts, probability, parts),
         score=float(refined.pair_log_odds[place]) + logit(refined.chance),
         probability=probability,
-        contributions=tuple(
-            Contribution(name=name, about=MEANINGS.get(name, ""), value=value)
-            for name, value in sorted(parts.items(), key=lambda part: -part[1])
-        ),
+        contributions=_by_evidence(parts),
         facts=facts,
         surroundings=around,
     )
+
+
+def explain_edge(
+    pair: tuple[int | str, int | str],
+    parts: Mapping[str, float],
+    around: Surroundings,
+    joined: bool,
+) -> Explanation:
+    """Explain the log-odds that an edge is real, or, where there is none, that it is missing."""
+    log_odds = sum(parts.values())
+    probability = 1 / (1 + math.exp(-log_odds))
+    kind = "a real edge" if joined else "a missing edge"
+    return Explanation(
+        title=f"Whether {pair[0]} and {pair[1]} should be joined",
+        answer=f"{_percent(probability)} likely to be {kind}. {_pro_and_con(parts)}",
+        score=log_odds,
+        probability=probability,
+        contributions=_by_evidence({k: v for k, v in parts.items() if abs(v) > 1e-4}),
+        facts={"u": pair[0], "v": pair[1], "input_edge": joined},
+        surroundings=around,
+    )
+
+
+def _by_evidence(parts: Mapping[str, float]) -> tuple[Contribution, ...]:
+    """The kinds of evidence, the most favourable first."""
+    ordered = sorted(parts.items(), key=lambda part: -part[1])
+    return tuple(Contribution(name=n, about=MEANINGS.get(n, ""), value=v) for n, v in ordered)
 
 
 def pair_places(data: Data, count: int, u: int | str, v: int | str) -> tuple[int, int]:
@@ -565,16 +589,15 @@ def _pair_answer(facts: Mapping[str, Any], probability: float, parts: Mapping[st
         one, other = facts["predicted"]
         both = f"Both are predicted to be {one}"
         said.append(f"{both if one == other else f'They are predicted {one} and {other}'}.")
-    pro, con = (_strongest(parts, sign) for sign in (1, -1))
-    said.append(f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}.")
-    return " ".join(said)
+    return " ".join([*said, _pro_and_con(parts)])
 
 
-def _strongest(parts: Mapping[str, float], sign: int) -> str:
-    """The evidence that speaks most for (1) or against (-1), in words."""
-    spoke = {n: c for n, c in parts.items() if n not in GENERAL and sign * c >= SPEAKS}
-    strongest = sorted(spoke.items(), key=lambda one: -abs(one[1]))[:NAMED]
-    return ", ".join(f"{name} ({value:+.1f})" for name, value in strongest)
+def _pro_and_con(parts: Mapping[str, float]) -> str:
+    """The strongest evidence on both sides, in words."""
+    own = sorted((value, name) for name, value in parts.items() if name not in GENERAL)
+    con = ", ".join(f"{name} ({v:+.1f})" for v, name in own[:NAMED] if v <= -SPEAKS)
+    pro = ", ".join(f"{name} ({v:+.1f})" for v, name in own[: -NAMED - 1 : -1] if v >= SPEAKS)
+    return f"Most speaks for it: {pro or 'nothing'}; against: {con or 'nothing'}."
 
 
 def _percent(probability: float) -> str:

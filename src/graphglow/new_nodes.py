@@ -21,7 +21,7 @@ from graphglow.gnn import backbone_class, backbones_that
 from graphglow.graph import check_graph, training_graph
 from graphglow.graph.check import MASKS
 from graphglow.graph.write import own_ids, prediction_frame, write_table
-from graphglow.linalg.knn import nearest
+from graphglow.linalg.neighbours import nearest_to
 
 if TYPE_CHECKING:  # which imports this
     from graphglow.explain import Explanation
@@ -100,7 +100,7 @@ def predict_new(
     if edges is None and old.get("knn_graph", False) and len(new_x):
         k = min(10, num_old)  # as in training
         place = num_old + torch.arange(len(new_x)).repeat_interleave(k)
-        pairs = torch.stack([nearest(old.x, k, new_x).flatten(), place])
+        pairs = torch.stack([nearest_to(old.x, k, new_x).flatten(), place])
     else:
         pairs = _pairs([[], []] if edges is None else edges, num_old)
     old_ids = own_ids(old, num_old)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 
 from graphglow.checks import at_least, number, one_of
+from graphglow.device import SMALLER, out_of_memory_hint
 from graphglow.errors import InputError
 from graphglow.evidence.frozen import FrozenGraph
 from graphglow.evidence.learner import EvidenceLearner
@@ -58,10 +59,11 @@ CHANNEL_NAMES = {
     "hidden_again": "hidden layer over all views, refined once",
     "vote": "weighted vote of the channels",
     "ffx": "features two steps away, refined",
+    "ppr": "features in the wider neighbourhood",
+    "ppr_f": "features in the wider refined neighbourhood",
     "spread_f": "labels spread over refined edges",
     "community_f": "labels in its refined community",
     "hidden_f": "hidden layer over refined features",
-    "stack": "channels weighted by this graph's labels",
 }
 """Channels in plain words; a channel that is not here goes by its own name."""
 
@@ -164,7 +166,7 @@ class Prediction:
         write_table(self.to_frame(), path, "a predictions file")
 
     def explain(self, node: Any, label: int | str | None = None) -> "Explanation":
-        """Say why a node got its class: channels, labelled nodes around it, the correction.
+        """Say why a node got its class: channels, and labelled nodes around it.
 
         Args:
             node: Its id; its index where the graph has no ids.
@@ -319,7 +321,8 @@ def run_frozen(
     place, map_blocks = where_to_compute(device, workers, ray)
     order = content_order(data)
     ordered = reordered(data, order)
-    return learner.refine(ordered, seed=seed, device=place, map_blocks=map_blocks), order
+    with out_of_memory_hint(f"refining {data.get('name', 'this graph')}", SMALLER):
+        return learner.refine(ordered, seed=seed, device=place, map_blocks=map_blocks), order
 
 
 def _graph(source: Any) -> Data:

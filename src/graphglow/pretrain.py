@@ -15,7 +15,7 @@ from graphglow.auditing.auditor import Auditor
 from graphglow.auditing.pretraining import pretrain_auditor
 from graphglow.checkpoint import Checkpoint
 from graphglow.checks import one_of, with_settings
-from graphglow.device import resolve_device
+from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.evidence.pretraining import Progress, pretrain_evidence
@@ -97,47 +97,53 @@ def pretrain(
         on_progress: Called with the stage, and how far it is; not for the paper's.
         on_epoch: Of the paper's: called after every epoch.
         checkpoint: Of the paper's: the file from which a training that was stopped goes on.
-        workers: Of an evidence learner: processes that draw the episodes, on their CPU cores; None:
-            this one. On a CPU the learner is the same. See :func:`graphglow.refine` for what a
-            script must begin with.
+        workers: Of an evidence learner: Ray workers that draw the episodes, on CPU cores; None:
+            this process. On a CPU the learner is the same.
         settings: Settings by name, which go before those of ``config``.
 
     Returns:
         The learner on the CPU, with ``provenance`` telling how it was made.
     """
-    kinds = [name for name, of in CONFIGS.items() if isinstance(config, of)]
-    kind = kind or (kinds[0] if kinds else "evidence")  # type: ignore[assignment]
-    one_of("kind", kind, CONFIGS)
+    given = next((name for name, of in CONFIGS.items() if isinstance(config, of)), None)
+    asked: str = kind or given or "evidence"
+    one_of("kind", asked, CONFIGS)
     if isinstance(sources, Data | str | Path):
         raise InputError("pretrain needs a list of source graphs; got a single graph")
     if len(sources) == 0:
         raise InputError("pretrain needs at least one source graph; got none")
-    if config is not None and kind not in kinds:
-        raise InputError(f"config must be a {CONFIGS[kind].__name__}; got {type(config).__name__}")
-    unused = {
-        "on_progress": on_progress is not None and kind == "paper",
-        "workers": workers is not None and kind != "evidence",
-        "on_epoch": on_epoch is not None and kind != "paper",
-        "checkpoint": checkpoint is not None and kind != "paper",
+    if config is not None and asked != given:
+        raise InputError(f"config must be a {CONFIGS[asked].__name__}; got {type(config).__name__}")
+    others = {
+        "on_progress": on_progress is not None and asked == "paper",
+        "workers": workers is not None and asked != "evidence",
+        "on_epoch": on_epoch is not None and asked != "paper",
+        "checkpoint": checkpoint is not None and asked != "paper",
     }
-    if any(unused.values()):
-        names = " and ".join(name for name, given in unused.items() if given)
-        raise InputError(f"{names} must go with another kind; got kind {kind}")
-    chosen: Any = with_settings(CONFIGS[kind]() if config is None else config, settings)
-    if kind == "paper":
+    if unused := [name for name, unfit in others.items() if unfit]:
+        raise InputError(f"{' and '.join(unused)} must go with another kind; got kind {asked}")
+    chosen: Any = with_settings(CONFIGS[asked]() if config is None else config, settings)
+    if asked == "paper":
         graphs = [prepare(as_graph(source)) for source in sources]
         return pretrain_structure(graphs, chosen, on_epoch=on_epoch, checkpoint=checkpoint)
     sources = [as_graph(source, split=False) for source in sources]
     for source in sources:
         known_graph(source)  # one bad graph is said now, and not after minutes
-    if kind == "auditor":
+    if asked == "auditor":
         progress = on_progress or (lambda stage, done, total: None)
-        return pretrain_auditor(sources, chosen, on_progress=partial(progress, "auditor"))
+        with out_of_memory_hint("pre-training the auditor", "a smaller --max-nodes"):
+            return pretrain_auditor(sources, chosen, on_progress=partial(progress, "auditor"))
     device = resolve_device(chosen.device)
     draw_on = device if workers in (None, 1) else torch.device("cpu")  # cores are faster together
     progress = on_progress or (lambda stage, done, total: None)
     _, map_blocks = where_to_compute("cpu", workers, None)
-    learner = pretrain_evidence(
-        sources, chosen, device=device, draw_on=draw_on, on_progress=progress, map_blocks=map_blocks
-    )
+    smaller = "a smaller --max-nodes, fewer --pairs, fewer episodes"
+    with out_of_memory_hint("pre-training the evidence learner", smaller):
+        learner = pretrain_evidence(
+            sources,
+            chosen,
+            device=device,
+            draw_on=draw_on,
+            on_progress=progress,
+            map_blocks=map_blocks,
+        )
     return learner.to("cpu")

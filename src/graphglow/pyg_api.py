@@ -20,7 +20,8 @@ from graphglow.errors import InputError
 from graphglow.evidence.learner import EvidenceLearner
 from graphglow.graph import check_graph
 from graphglow.graph.check import MASKS, one_graph, without_edges
-from graphglow.messages import EPS, Messages
+from graphglow.messages import Messages
+from graphglow.paper.pivots import EPS
 from graphglow.pretrained import UNIVERSAL, LearnerName, load_learner
 from graphglow.refine import refine, usual_top_k
 from graphglow.settings import PaperConfig

@@ -15,7 +15,6 @@ from torch_geometric.data import Data
 from graphglow.checks import at_least, in_unit_interval, one_of, true_or_false
 from graphglow.errors import InputError
 from graphglow.evidence.refined import RefinedGraph
-from graphglow.evidence.stages import stage
 from graphglow.graph import as_graph
 from graphglow.graph.check import without_edges
 from graphglow.graph.graph import undirected_edges
@@ -152,7 +151,6 @@ def refine(
     return refined
 
 
-@stage("scoring")
 def chosen(
     made: RefinedGraph,
     top_k: int | None,

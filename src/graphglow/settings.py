@@ -3,9 +3,8 @@
 Nothing here imports torch, so that help and a mistyped flag answer at once.
 """
 
-import math
-from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, Literal, get_args, get_origin
 
 from graphglow.checks import (
     at_least,
@@ -15,6 +14,7 @@ from graphglow.checks import (
     plain_numbers,
     rate,
     step_size,
+    true_or_false,
 )
 from graphglow.errors import InputError
 
@@ -27,10 +27,50 @@ Similarity = Literal["cosine", "dot", "rbf", "attention"]
 Supervision = Literal["nwgm", "gumbel", "reinforce"]
 
 LARGEST_SEED = 2**32 - 1
+SHARES = ("teleport", "input_weight", "structure_momentum", "random_share")
+"""Settings in [0, 1]."""
+
+
+class Settings:
+    """Checks every field by its type and name; a class adds the rules that hold between several.
+
+    Whole numbers are at least 1 (those in ``may_be_zero`` at least 0), others finite and at least
+    0. Step sizes are positive, dropout lies in [0, 1), and :data:`SHARES` in [0, 1].
+    """
+
+    may_be_zero: ClassVar[tuple[str, ...]] = ("seed",)
+
+    def __post_init__(self) -> None:
+        plain_numbers(self)
+        for one in fields(self):  # type: ignore[arg-type]
+            self._check(one.name, getattr(self, one.name), one.type)
+
+    def _check(self, name: str, value: Any, kind: Any) -> None:
+        choices = get_args(kind)
+        if get_origin(kind) is Literal:
+            one_of(name, value, choices)
+        elif type(None) in choices:
+            if value is not None:
+                self._check(name, value, choices[0])
+        elif kind is bool:
+            true_or_false(name, value)
+        elif kind is int:
+            at_least(name, value, 0 if name in self.may_be_zero else 1)
+        elif kind is not float:
+            assert is_dataclass(value) or choices  # nested settings have checked themselves
+        elif name in SHARES:
+            in_unit_interval(name, value)
+        elif name.endswith("learning_rate"):
+            step_size(name, value)
+        elif name.endswith("dropout"):
+            if not 0 <= number(name, value) < 1:
+                raise InputError(f"{name} must lie in [0, 1); got {value}")
+        else:
+            rate(name, value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimiser:
+class Optimiser(Settings):
     """How weights are found."""
 
     epochs: int = 500
@@ -44,18 +84,9 @@ class Optimiser:
     dropout: float = 0.5
     """Share of features and hidden units dropped in training."""
 
-    def _check_optimiser(self) -> None:
-        at_least("epochs", self.epochs, 1)
-        if self.patience is not None:
-            at_least("patience", self.patience, 1)
-        if not 0 <= number("dropout", self.dropout) < 1:
-            raise InputError(f"dropout must lie in [0, 1); got {self.dropout}")
-        step_size("learning_rate", self.learning_rate)
-        rate("weight_decay", self.weight_decay)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Compute:
+class Compute(Settings):
     """Where to compute, and from which seed."""
 
     seed: int = 0
@@ -65,25 +96,14 @@ class Compute:
     capture: bool = True
     """On a GPU, record an epoch once as a CUDA graph and replay it: same numbers, much faster."""
 
-    def _check_compute(self) -> None:
-        one_of("device", self.device, get_args(Device))
-        at_least("seed", self.seed, 0)
-        if self.seed > LARGEST_SEED:
-            raise InputError(f"seed must be <= {LARGEST_SEED}; got {self.seed}")
-
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Compute, Optimiser):
     """How one model is trained on one graph: what every method has, ours and the competitors."""
 
-    def __post_init__(self) -> None:
-        plain_numbers(self)
-        self._check_optimiser()
-        self._check_compute()
-
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class Model(Settings):
     """The GNN: its kind, its depth, and what some kinds have besides."""
 
     backbone: BackboneName = "gcn"
@@ -99,19 +119,14 @@ class Model:
     steps: int = 10
     """K of appnp and gpr: number of propagations."""
 
-    def _check_model(self) -> None:
-        one_of("backbone", self.backbone, get_args(BackboneName))
-        one_of("encoder", self.encoder, get_args(Encoder))
-        at_least("num_layers", self.num_layers, 2)
-        if self.num_layers > 100:
-            raise InputError(f"num_layers must be <= 100; got {self.num_layers}")
-        at_least("attention_heads", self.attention_heads, 1)
-        in_unit_interval("teleport", self.teleport)
-        at_least("steps", self.steps, 1)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= self.num_layers <= 100:
+            raise InputError(f"num_layers must lie in [2, 100]; got {self.num_layers}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LearnedStructure:
+class LearnedStructure(Settings):
     """The learned graph: how it is found, and what it weighs."""
 
     input_weight: float = 0.7
@@ -129,16 +144,9 @@ class LearnedStructure:
     structure_momentum: float = 1.0
     """eta: weight of the current learned graph against the first one; 1 means the current only."""
 
-    def _check_structure(self) -> None:
-        in_unit_interval("input_weight", self.input_weight)
-        at_least("num_pivots", self.num_pivots, 1)
-        at_least("refinements", self.refinements, 1)
-        rate("tolerance", self.tolerance)
-        in_unit_interval("structure_momentum", self.structure_momentum)
-
 
 @dataclass(frozen=True, kw_only=True)
-class LearnerConfig:
+class LearnerConfig(Settings):
     """Structure learner g_theta (Eq. 9)."""
 
     embedding_size: int = 64
@@ -159,13 +167,7 @@ class LearnerConfig:
     """Of each node, keep only so many of the most similar pivots; None keeps all not cut."""
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
-        at_least("embedding_size", self.embedding_size, 1)
-        at_least("num_heads", self.num_heads, 1)
-        one_of("similarity", self.similarity, get_args(Similarity))
-        one_of("delta", self.delta, get_args(Delta))
-        if not 0 <= number("threshold", self.threshold) < math.inf:
-            raise InputError(f"threshold must be >= 0 and finite; got {self.threshold}")
+        super().__post_init__()
         if self.delta != "truncate" and self.similarity != "cosine":
             raise InputError(
                 f"delta {self.delta!r} must be used with similarity 'cosine'; "
@@ -177,17 +179,15 @@ class LearnerConfig:
                 "where nothing is weighted, similarity must be cosine or dot, num_heads 1 and tied "
                 f"true; got {self.similarity!r}, {self.num_heads} and {self.tied}"
             )
-        if self.neighbours is not None:
-            at_least("neighbours", self.neighbours, 1)
-            if not inner_product or self.delta != "truncate":
-                raise InputError(
-                    "neighbours must go with similarity cosine or dot and delta truncate; "
-                    f"got {self.similarity!r} and {self.delta!r}"
-                )
+        if self.neighbours is not None and not (inner_product and self.delta == "truncate"):
+            raise InputError(
+                "neighbours must go with similarity cosine or dot and delta truncate; "
+                f"got {self.similarity!r} and {self.delta!r}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
+class ObjectiveConfig(Settings):
     """Objective of the structure learner (Eq. 13-18). L_r and L_e are means per entry."""
 
     supervision: Supervision = "nwgm"
@@ -208,27 +208,15 @@ class ObjectiveConfig:
     """Features are projected to this many random directions inside the smoothness term."""
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
-        one_of("supervision", self.supervision, get_args(Supervision))
-        for name in ("smoothness", "sparsity", "entropy"):
-            value = number(name, getattr(self, name))
-            if not 0 <= value < math.inf:
-                raise InputError(f"{name} must be >= 0 and finite; got {value}")
+        super().__post_init__()
         at_least("samples", self.samples, 2)
-        at_least("probes", self.probes, 1)
-        at_least("sketch", self.sketch, 1)
-        if not 0 < number("temperature", self.temperature) < math.inf:
-            raise InputError(f"temperature must be > 0 and finite; got {self.temperature}")
+        if self.temperature == 0:
+            raise InputError("temperature must be > 0; got 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(LearnedStructure, Model, RunConfig):
     """The GNN of one graph, its message passing, and how it is optimised."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_model()
-        self._check_structure()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,11 +238,8 @@ class PretrainConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("episodes", self.episodes, 1)
-        at_least("patience", self.patience, 1)
         if not self.learner.weighted:
             raise InputError("pre-training needs a learner with weights; got weighted = False")
-        step_size("learner_learning_rate", self.learner_learning_rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,16 +266,6 @@ class TransferConfig(Model, RunConfig):
     """Let each node count alike, or each class (balanced): in the loss, and on validation nodes,
     whose score is then the balanced accuracy. For rare classes that matter as much as others."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("patience", self.patience, 1)
-        at_least("hidden", self.hidden, 1)
-        at_least("top_k", self.top_k, 1)
-        one_of("class_weight", self.class_weight, get_args(ClassWeight))
-        if self.input_weight is not None:
-            in_unit_interval("input_weight", self.input_weight)
-        self._check_model()
-
     @property
     def balanced(self) -> bool:
         return self.class_weight == "balanced"
@@ -306,20 +281,20 @@ EPISODES = ("first_episodes", "vote_episodes", "second_episodes", "predict_episo
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvidencePretrainConfig:
+class EvidencePretrainConfig(Settings):
     """Pre-training of an evidence learner."""
 
-    first_episodes: int = 300
+    first_episodes: int = 700
     """Episodes that the first round's scorer learns from."""
-    vote_episodes: int = 200
+    vote_episodes: int = 300
     """Further episodes, for the voter."""
-    second_episodes: int = 300
+    second_episodes: int = 700
     """Further episodes, for the second round's scorer."""
-    predict_episodes: int = 400
+    predict_episodes: int = 1500
     """Further episodes, for the predictor."""
     random_share: float = 0.4
     """Share of episodes on random graphs."""
-    max_nodes: int = 3000
+    max_nodes: int = 2000
     """Of larger sources, each episode takes a part."""
     pairs: int = 8192
     """Pairs kept of each episode."""
@@ -330,38 +305,28 @@ class EvidencePretrainConfig:
     learning_rate: float = 3e-3
     """The highest of one cycle."""
     weight_decay: float = 1e-3
-    """L2 penalty on the weights of the scorers and the voter."""
-    predictor_weight_decay: float = 0.3
-    """L2 penalty on the predictor's weights."""
+    """L2 penalty on the weights."""
     seed: int = 0
     """Seeds episodes and weights."""
     device: Device = "auto"
     """Where to compute: auto takes the GPU if there is one."""
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
-        for name in (*EPISODES, "pairs", "nodes"):
-            at_least(name, getattr(self, name), 1)
+        super().__post_init__()
         at_least("max_nodes", self.max_nodes, 300)
         at_least("steps", self.steps, 2)
-        at_least("seed", self.seed, 0)
-        in_unit_interval("random_share", self.random_share)
-        step_size("learning_rate", self.learning_rate)
-        rate("weight_decay", self.weight_decay)
-        rate("predictor_weight_decay", self.predictor_weight_decay)
-        one_of("device", self.device, get_args(Device))
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPretrainConfig:
+class AuditPretrainConfig(Settings):
     """Pre-training of an auditor."""
 
-    lessons: int = 20
+    episodes: int = 20
     """Of each source."""
-    random_lessons: int = 300
+    random_episodes: int = 300
     """On random graphs."""
     max_nodes: int = 3000
-    """Of larger sources, each lesson takes a part."""
+    """Of larger sources, each episode takes a part."""
     steps: int = 600
     """Of the optimizer, for each network."""
     learning_rate: float = 1e-2
@@ -371,18 +336,14 @@ class AuditPretrainConfig:
     ridge: float = 0.05
     """L2 penalty on what is added to the graph's own regressions."""
     seed: int = 0
-    """Seeds lessons and weights."""
+    """Seeds episodes and weights."""
+
+    may_be_zero: ClassVar = ("seed", "episodes", "random_episodes")
 
     def __post_init__(self) -> None:
-        plain_numbers(self)
-        at_least("lessons", self.lessons, 0)
-        at_least("random_lessons", self.random_lessons, 0)
+        super().__post_init__()
         at_least("max_nodes", self.max_nodes, 300)
         at_least("steps", self.steps, 2)
-        at_least("seed", self.seed, 0)
-        step_size("learning_rate", self.learning_rate)
-        rate("weight_decay", self.weight_decay)
-        rate("ridge", self.ridge)
 
 
 def delta_facts(delta: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ over ``lambda A + (1 - lambda) S`` (Eq. 12).
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, overload
 
 import torch
@@ -52,7 +53,8 @@ EPOCHS_UNSEEN = 100
 NARROWER = "a smaller --hidden, fewer --num-layers"
 
 
-class StructureObserver(NamedTuple):
+@dataclass(frozen=True)
+class StructureObserver:
     """Sees the learned structure while the GNN trains."""
 
     every: int
@@ -61,7 +63,7 @@ class StructureObserver(NamedTuple):
     """Called with the epochs done, 0 at first, the structure as the model has it then, and its
     pivots [P]."""
 
-    def __call__(self, epoch: int, task: PaperTask) -> None:
+    def __call__(self, task: PaperTask, epoch: int) -> None:
         if epoch % self.every == 0:
             self.look(epoch, task.evaluate().latent, task.pivots)
 

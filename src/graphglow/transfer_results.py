@@ -19,7 +19,7 @@ from graphglow.paper import StructureLearner
 from graphglow.paper.algorithms import NEEDS_LESS, Refinement, last_refinement
 from graphglow.result import TransferResult
 from graphglow.settings import Model, PaperConfig, TransferConfig, delta_facts
-from graphglow.storage import prefixed, within
+from graphglow.storage import fill, prefixed, within
 from graphglow.verdict import NO_PAIRS, Accuracies, Verdict, homophily, verdict_of
 
 if TYPE_CHECKING:  # which imports results
@@ -95,7 +95,7 @@ class PaperResult(TransferResult):
             graph=graph,
             config=config,
             learner=learner.requires_grad_(False).eval(),
-            gnn=_loaded_gnn(config, graph, learner.config.embedding_size, tensors),
+            gnn=_loaded_gnn(config, graph, learner.config.embedding_size, tensors, origin),
             pivots=_nodes(tensors["pivots"], graph, origin),
             **measured,
         )
@@ -190,7 +190,8 @@ class EvidenceResult(TransferResult):
         data = check_graph(data, need_validation=False)
         graph = with_known_classes(training_graph(data), data)
         config = TransferConfig(**(meta["config"] | {"device": "cpu"}))
-        learner, edges = within("learner", tensors), within("refined", tensors)
+        learner = within("learner", tensors)
+        edges: Any = within("refined", tensors)
         _nodes(edges["edge_index"], graph, origin)
         against = meta["against_input"]
         return cls(
@@ -198,7 +199,7 @@ class EvidenceResult(TransferResult):
             graph=graph,
             config=config,
             learner=EvidenceLearner.from_tensors(learner, meta["learner"], origin),
-            gnn=_loaded_gnn(config, graph, config.hidden, tensors),
+            gnn=_loaded_gnn(config, graph, config.hidden, tensors, origin),
             **edges,
             input_weight=float(meta["input_weight"]),
             chosen_by=str(meta["chosen_by"]),
@@ -243,7 +244,9 @@ def _nodes(found: Tensor, graph: Graph, origin: str) -> Tensor:
     return found
 
 
-def _loaded_gnn(config: Model, graph: Graph, hidden: int, tensors: Tensors) -> Backbone:
+def _loaded_gnn(
+    config: Model, graph: Graph, hidden: int, tensors: Tensors, origin: str
+) -> Backbone:
     gnn = build_gnn(config, graph, hidden, torch.Generator())
-    gnn.load_state_dict(within("gnn", tensors))
+    fill(gnn, within("gnn", tensors), origin)
     return gnn.requires_grad_(False).eval()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphglow.graph.files import note
+from graphglow.errors import warn
 from graphglow.graph.graph import undirected_edges
 
 STANDARD_ERRORS = 2.0
@@ -78,7 +78,7 @@ class Verdict(NamedTuple):
     def warn(self) -> None:
         """Give an :class:`InputWarning` if it is."""
         if self.worse:
-            note(self.sentence)
+            warn(self.sentence)
 
 
 def homophily(data: Data, edge_index: Tensor) -> Homophily | None:
@@ -119,12 +119,12 @@ def _sign_of_change(pairs: list[Tensor], same: list[Tensor], nodes: int, labels:
     keys = [low * nodes + high for low, high in pairs]
     kept_before, kept_after = torch.isin(keys[0], keys[1]), torch.isin(keys[1], keys[0])
     kept, before, after = int(kept_before.sum()), len(keys[0]), len(keys[1])
-    sets = (
+    sets = [
         (same[0][kept_before], kept / after - kept / before),
         (same[1][~kept_after], (after - kept) / after),
         (same[0][~kept_before], -(before - kept) / before),
-    )
-    sets = tuple((found, coefficient) for found, coefficient in sets if len(found))
+    ]
+    sets = [(found, coefficient) for found, coefficient in sets if len(found)]
     change = sum(coefficient * float(found.mean()) for found, coefficient in sets)
     p = min(max(float(torch.cat([found for found, _ in sets]).mean()), 0.05), 0.95)
     cases = sum(coefficient**2 / min(len(found), labels) for found, coefficient in sets)

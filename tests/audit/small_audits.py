@@ -37,5 +37,5 @@ def with_false_edges(share: float = 0.3) -> tuple[Data, torch.Tensor]:
 
 
 def quick_auditor() -> Auditor:
-    config = AuditPretrainConfig(lessons=2, random_lessons=2, steps=20, max_nodes=300)
+    config = AuditPretrainConfig(episodes=2, random_episodes=2, steps=20, max_nodes=300)
     return pretrain_auditor([homophilous(seed) for seed in (1, 2)], config)

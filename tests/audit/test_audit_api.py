@@ -69,13 +69,12 @@ def test_contributions_add_up_to_the_log_odds(damaged_audit):
     audit, _ = damaged_audit
     u, v = audit.edges[:, 3].tolist()
     why = audit.explain(IDS[u], IDS[v])
-    assert why.joined
-    assert sum(why.contributions.values()) == pytest.approx(
-        float(audit.findings.edge_log_odds[3]), abs=1e-3
-    )
+    assert why.facts["input_edge"]
+    assert why.score == pytest.approx(sum(one.value for one in why.contributions), abs=1e-2)
+    assert why.score == pytest.approx(float(audit.findings.edge_log_odds[3]), abs=1e-3)
     a, b = audit.findings.pairs[:, 5].tolist()
     absent = audit.explain(IDS[a], IDS[b])
-    assert not absent.joined
+    assert not absent.facts["input_edge"]
     assert absent.probability == pytest.approx(
         float(audit.findings.pair_log_odds[5].sigmoid()), abs=1e-3
     )
@@ -167,10 +166,10 @@ def test_networkx_in_and_out():
 def test_a_networkx_graph_of_names_and_weights_alone():
     audit = graphglow.audit(nx.les_miserables_graph())
     assert len(audit.suspects) == 254
-    assert audit.explain("Valjean", "Cosette").joined
+    assert audit.explain("Valjean", "Cosette").facts["input_edge"]
     assert audit.suspects["weight"].max() == 31
     grid = graphglow.audit(nx.grid_2d_graph(4, 4), missing=False)
-    assert grid.explain((0, 0), (0, 1)).joined
+    assert grid.explain((0, 0), (0, 1)).facts["input_edge"]
 
 
 @pytest.mark.parametrize(("nodes", "left_out"), [(6, 1), (30, 1), (30, 400)])

@@ -8,9 +8,10 @@ import torch
 from small_audits import with_false_edges
 
 import graphglow
+from graphglow.explain import Surroundings, explain_edge
 from graphglow.report.audit import histogram, write_audit
 from graphglow.report.page import is_report
-from graphglow.report.pair import pair_picture
+from graphglow.report.pair import picture
 
 HOSTILE = "<img src=x onerror=hacked()>"
 CHROMIUM = next(
@@ -40,25 +41,22 @@ def test_the_page_loads_nothing_and_escapes_names(page):
 
 
 def test_a_pair_has_its_neighbours_and_bars():
-    drawn = pair_picture(
-        "ann",
-        "bob",
-        probability=0.2,
-        contributions={"own features": -2.0, "degrees": 0.5},
-        joined=True,
-        common=["eve"],
-        of_source=["dan", "flo"],
-        edges=[("dan", "eve"), ("dan", "nobody")],
-        left_out=3,
+    around = Surroundings(
+        common=["eve"], of_u=["dan", "flo"], of_v=[], edges=[("dan", "eve")], left_out=3
     )
+    why = explain_edge(("ann", "bob"), {"own features": -2.0, "degrees": 0.5}, around, True)
+    drawn = picture(why)
     assert [mark.name for mark in drawn.marks] == ["ann", "bob", "eve", "dan", "flo"]
     assert len(drawn.lines) == 2 + 2 + 1
-    assert drawn.log_odds == -1.5
+    assert (why.score, why.probability) == (-1.5, pytest.approx(0.1824, abs=1e-4))
     assert [(bar.name, bar.length) for bar in drawn.bars] == [
-        ("own features", 50),
         ("degrees", 12.5),
+        ("own features", 50),
     ]
-    assert "what speaks against it most: own features" in drawn.verdict
+    assert why.answer == (
+        "18% likely to be a real edge. Most speaks for it: degrees (+0.5); against: own features "
+        "(-2.0)."
+    )
 
 
 def test_the_histogram_counts_every_edge():

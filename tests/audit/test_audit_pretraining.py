@@ -3,11 +3,12 @@
 import pytest
 import torch
 from small_audits import homophilous, quick_auditor
+from torch_geometric.data import Data
 
 from graphglow.auditing import Auditor
 from graphglow.auditing.auditor import shift_to
 from graphglow.auditing.episodes import KINDS, attack, damaged, draw_episode
-from graphglow.auditing.pretraining import Lesson, lesson_of
+from graphglow.auditing.pretraining import draw_batch, pretrain_auditor
 from graphglow.errors import InputError
 from graphglow.evidence import EvidenceLearner
 from graphglow.settings import AuditPretrainConfig
@@ -39,14 +40,18 @@ def test_an_episode_follows_from_its_generator():
     assert one.data.num_nodes <= 100
 
 
-def test_a_lesson_follows_from_its_source_and_number_and_is_kept(tmp_path):
+def test_a_batch_follows_from_its_source_and_number():
     config = AuditPretrainConfig(max_nodes=300)
-    one, two = (lesson_of(homophilous(), 3, config) for _ in "ab")
-    two.save(tmp_path / "3.lesson")
-    again = Lesson.load(tmp_path / "3.lesson")
-    assert (one.source, one.kinds) == (again.source, again.kinds)
-    assert torch.equal(one.edges, again.edges)
-    assert torch.equal(one.false_share, again.false_share)
+    one, two, other = (draw_batch(homophilous(), number, config) for number in (3, 3, 4))
+    assert torch.equal(one.edges, two.edges)
+    assert torch.equal(one.false_share, two.false_share)
+    assert not torch.equal(one.edges, other.edges)
+
+
+def test_graphs_that_leave_no_episode_are_refused():
+    tiny = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), y=torch.tensor([0, 1, 0]), num_nodes=3)
+    with pytest.raises(InputError, match="No episode was left"):
+        pretrain_auditor([tiny], AuditPretrainConfig(episodes=1, random_episodes=0))
 
 
 def test_attacks_take_pairs_that_harm_a_gnn_more_than_others_do():

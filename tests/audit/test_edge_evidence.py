@@ -6,8 +6,13 @@ from torch_geometric.data import Data
 
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.pair_features import GROUPS, RAW, raw_evidence
-from graphglow.auditing.pair_inputs import FOLDS, fold_of, ground_of
-from graphglow.auditing.reference_tables import CONTEXT, EVIDENCE, evidence_of, standing_of
+from graphglow.auditing.pair_inputs import FOLDS, build_pair_inputs, fold_of
+from graphglow.auditing.reference_tables import (
+    CONTEXT,
+    EVIDENCE,
+    build_reference_tables,
+    evidence_of,
+)
 from graphglow.graph.graph import known_graph
 from graphglow.linalg.pairs import is_edge
 
@@ -23,31 +28,31 @@ def graph(nodes=60, edges=150, *, features=True, labels=True, seed=0):
     return data
 
 
-def ground(data):
-    return ground_of(known_graph(data), torch.Generator().manual_seed(0))
+def inputs(data):
+    return build_pair_inputs(known_graph(data), torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("features", [True, False])
 @pytest.mark.parametrize("labels", [True, False])
 def test_adding_or_removing_the_edge_leaves_its_evidence_as_it_was(features, labels):
     data = graph(features=features, labels=labels)
-    whole = ground(data)
-    edges = torch.stack([whole.problem.low.long(), whole.problem.high.long()])
+    whole = inputs(data)
+    edges = torch.stack([whole.graph.low.long(), whole.graph.high.long()])
     said = raw_evidence(whole, edges)
     for i in range(0, edges.shape[1], 9):
         u, v = edges[:, i]
         kept = ~((data.edge_index.amin(0) == u) & (data.edge_index.amax(0) == v))
         without = data.clone()
         without.edge_index = data.edge_index[:, kept]
-        again = raw_evidence(ground(without), edges[:, i : i + 1])[0]
+        again = raw_evidence(inputs(without), edges[:, i : i + 1])[0]
         torch.testing.assert_close(again, said[i], atol=2e-4, rtol=2e-4)
 
 
 def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
     """Against plain loops over neighbours."""
     data = graph(nodes=25, edges=50, labels=False)
-    whole = ground(data)
-    edges = torch.stack([whole.problem.low.long(), whole.problem.high.long()])
+    whole = inputs(data)
+    edges = torch.stack([whole.graph.low.long(), whole.graph.high.long()])
     said = raw_evidence(whole, edges)
     x = whole.x
     for i in range(0, edges.shape[1], 5):
@@ -70,13 +75,13 @@ def test_one_and_two_hops_are_those_of_the_graph_without_the_edge():
 
 def test_evidence_and_context_have_their_names_and_are_finite():
     for features, labels in ((True, True), (False, False)):
-        whole = ground(graph(features=features, labels=labels))
-        standing = standing_of(whole, torch.Generator().manual_seed(0))
+        whole = inputs(graph(features=features, labels=labels))
+        tables = build_reference_tables(whole, torch.Generator().manual_seed(0))
         pairs = torch.tensor([[0, 1, 2], [5, 9, 30]])
-        evidence = evidence_of(whole, standing, pairs)
+        evidence = evidence_of(whole, tables, pairs)
         assert evidence.shape == (3, len(EVIDENCE))
-        assert standing.context.shape == (len(CONTEXT),)
-        assert bool(evidence.isfinite().all() & standing.context.isfinite().all())
+        assert tables.context.shape == (len(CONTEXT),)
+        assert bool(evidence.isfinite().all() & tables.context.isfinite().all())
     assert sorted(name for names in GROUPS.values() for name in names) == sorted(RAW)
 
 
@@ -87,7 +92,7 @@ def test_the_fold_of_a_pair_is_spread_evenly():
 
 
 def test_candidates_are_pairs_without_an_edge():
-    whole = ground(graph())
+    whole = inputs(graph())
     pairs = missing_candidates(whole, torch.Generator().manual_seed(0))
     assert pairs.shape[1] > 60
     assert bool((pairs[0] < pairs[1]).all())

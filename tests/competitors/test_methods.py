@@ -28,17 +28,6 @@ def test_an_entry_can_be_shown_and_its_config_cannot_change(name):
         config.seed = 1
 
 
-@EVERY
-def test_every_setting_of_the_search_space_is_accepted(name):
-    method = METHODS[name]
-    assert method.space
-    for setting, values in method.space.items():
-        assert has(name, setting)
-        assert len(set(values)) == len(values) >= 1
-        for value in values:
-            assert getattr(method.config(**{setting: value}), setting) == value
-
-
 POSITIVE = (
     "epochs patience hidden num_layers attention_heads steps propagations num_heads refinements "
     "num_anchors window inner_patience samples eval_samples embedding_size neighbours "

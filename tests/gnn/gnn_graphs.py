@@ -6,7 +6,7 @@ from torch_geometric.data import Data
 from graphglow.gnn import Dropout, MixedPropagation, Shape
 from graphglow.graph import prepare, synthetic_graph
 from graphglow.paper import StructureLearner
-from graphglow.settings import LearnerConfig
+from graphglow.settings import LearnerConfig, ModelConfig
 
 HIDDEN = 6
 
@@ -66,13 +66,11 @@ def latent_structure(num_nodes=20, seed=0):
 def fresh(cls, num_layers=2, *, encoder="gcn", seed=0, num_nodes=20, **settings):
     """A backbone for the small graph, in float64, with settings of its own."""
     shape = Shape(
+        config=ModelConfig(num_layers=num_layers, encoder=encoder, **settings),
         num_features=12,
         num_classes=3,
         num_nodes=num_nodes,
         hidden=HIDDEN,
-        num_layers=num_layers,
-        encoder=encoder,
-        **settings,
     )
     return cls(shape, torch.Generator().manual_seed(seed)).double()
 

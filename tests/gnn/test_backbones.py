@@ -6,10 +6,8 @@ from gnn_graphs import HIDDEN, float64, fresh, latent_structure, relabelled, sma
 
 from graphglow.errors import InputError
 from graphglow.gnn import BACKBONES, MixedPropagation, backbone_class
-from graphglow.gnn.backbones.backbone import Shape
 from graphglow.graph import check_graph
 from graphglow.paper import PivotStructure
-from graphglow.settings import ModelConfig
 
 EVERY = pytest.mark.parametrize("name", sorted(BACKBONES))
 DEPTHS = pytest.mark.parametrize("num_layers", [2, 3])
@@ -98,11 +96,6 @@ def test_the_latent_graph_matters(name):
 def test_a_backbone_is_inductive_unless_it_has_a_weight_per_node(name):
     shapes = [[p.shape for p in build(name, num_nodes=n).parameters()] for n in (20, 25)]
     assert BACKBONES[name].inductive == (shapes[0] == shapes[1])
-
-
-def test_a_shape_has_the_settings_of_the_models_config_with_the_same_defaults():
-    for name in ("num_layers", "encoder", "attention_heads", "teleport", "steps"):
-        assert getattr(Shape, name) == getattr(ModelConfig, name)
 
 
 def test_an_unknown_backbone_is_refused_with_the_known_ones():

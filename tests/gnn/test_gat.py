@@ -15,7 +15,7 @@ from gnn_graphs import (
 )
 
 from graphglow.gnn.backbones import GAT
-from graphglow.gnn.backbones.gat import Edges
+from graphglow.gnn.gat import Edges
 
 V = torch.randn(20, HIDDEN, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 

@@ -115,3 +115,14 @@ def test_one_row_many_times_does_not_cost_its_square():
     found = Search.of(rows, exact=1000)
     assert time.process_time() - began < 30
     assert int(found.starts.diff().max()) <= search.LONGEST
+
+
+def test_knn_edges_are_the_nearest_by_cosine():
+    x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0))
+    unit = torch.nn.functional.normalize(x, dim=1)
+    nearest = (unit @ unit.T - 2 * torch.eye(40)).topk(3, dim=1).indices
+    expected = {(u, v) for u in range(40) for v in nearest[u].tolist()}
+    found = set(map(tuple, search.knn_edges(x, k=3).T.tolist()))
+    assert found == expected | {(v, u) for u, v in expected}
+    assert search.knn_edges(torch.ones(1, 2)).shape == (2, 0)
+    assert search.knn_edges(torch.zeros(3, 2)).shape == (2, 6)  # ties and zero rows do no harm

@@ -466,8 +466,8 @@ def test_an_auditor_is_pre_trained_by_the_same_function():
     made = pretrain(
         [graphglow.load_graph("synthetic-small")],
         kind="auditor",
-        lessons=2,
-        random_lessons=2,
+        episodes=2,
+        random_episodes=2,
         steps=2,
     )
     assert isinstance(made, graphglow.Auditor)

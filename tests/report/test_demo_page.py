@@ -1,4 +1,3 @@
-import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -36,19 +35,6 @@ def test_page_is_well_formed_and_bold_is_the_best_mean(tmp_path: Path) -> None:
     assert (before.count("<line"), before.count("gone")) == (3, 0)
     after = after.split("</svg>")[0]
     assert [after.count(kind) for kind in ("<line", " gone", " new")] == [4, 2, 1]
-
-
-def test_page_needs_no_network_and_no_scripts(tmp_path: Path) -> None:
-    page = written(tmp_path / "page.html")
-    assert page.loads == ["#content"]
-    assert page.scopeless == 0
-    assert not {"script", "link", "iframe", "img"} & set(page.seen)
-    text = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "http" not in text.replace("http-equiv", "")
-    assert "url(" not in text
-    assert "@import" not in text
-    assert "light-dark(" in text
-    assert "script-src 'none'" in text
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
@@ -106,12 +92,6 @@ def test_the_headline_says_who_is_ahead_whoever_it_is() -> None:
         "targets.",
     ]
     assert headline(replace(RESULT, rows=steady[:3])) == []
-
-
-def test_the_demo_does_not_need_plotly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotly", None)
-    write_report(RESULT, tmp_path / "demo.html")
-    assert is_report(tmp_path / "demo.html")
 
 
 def test_the_picture_is_a_small_drawing_with_its_numbers(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """The auditor: which edges of a graph look false, which are missing, without training on it.
 
-``ground`` prepares a graph, ``pairs`` says what is known of two nodes with the edge between them
-taken out, ``standing`` what that means on this graph; ``auditor`` answers, on ``candidates`` too.
-``episodes`` and ``pretrain`` are how it learned.
+``pair_inputs`` prepares a graph, ``pair_features`` computes evidence about two nodes as it is
+without an edge between them, ``reference_tables`` compares it with this graph's other pairs, and
+``auditor`` judges edges and ``candidates``. ``episodes`` and ``pretraining`` are how it learned.
 """
 
 from graphglow.auditing.auditor import AUDIT_VERSION, Auditor, FalseShare, Findings

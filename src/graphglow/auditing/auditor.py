@@ -10,20 +10,19 @@ from torch.nn import functional as F
 
 from graphglow.auditing.candidates import missing_candidates
 from graphglow.auditing.pair_features import GROUPS, RAW
-from graphglow.auditing.pair_inputs import Ground, fold_of, ground_of
+from graphglow.auditing.pair_inputs import PairInputs, build_pair_inputs, fold_of
 from graphglow.auditing.reference_tables import (
     CONTEXT,
     EVIDENCE,
-    Standing,
+    ReferenceTables,
+    build_reference_tables,
     completed,
     evidence_of,
     pairs_without_edge,
-    standing_of,
 )
 from graphglow.errors import InputError
 from graphglow.evidence.candidates import pair_blocks
 from graphglow.evidence.scorer import contributions
-from graphglow.evidence.stages import stage
 from graphglow.graph.graph import Graph
 from graphglow.parallel import MapBlocks, map_blocks
 from graphglow.storage import fill, load_tensors, save_tensors
@@ -32,7 +31,7 @@ AUDIT_VERSION = 2
 """Of what the evidence is: an auditor reads only the evidence that it was trained on."""
 KIND = "auditor"
 FITS = [EVIDENCE.index(f"fit_{kind}") for kind in ("uniform", "degree", "own")]
-LEAN = CONTEXT.index("lean")
+FALSE_EDGE_MIX = CONTEXT.index("false_edge_mix")
 LEVELS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 MOST_SLOPE = 1.5  # its logarithm
 COMPARED = 2048
@@ -75,7 +74,7 @@ class PairScorer(nn.Module):
     def forward(self, f: Tensor, c: Tensor) -> Tensor:
         s = f[..., FITS] + (f @ self.out)[..., None]  # [.., 3]
         s = s * F.softplus(self.trust_bias + c @ self.trust)
-        kinds = F.logsigmoid(torch.stack([-c[..., LEAN], c[..., LEAN]], -1)) / 2
+        kinds = F.logsigmoid(torch.stack([-c[..., FALSE_EDGE_MIX], c[..., FALSE_EDGE_MIX]], -1)) / 2
         kinds = kinds + self.prior_bias + c @ self.prior
         return s[..., 2] - torch.logsumexp(kinds - s[..., :2], -1)
 
@@ -125,11 +124,11 @@ class Findings:
     Shapes:
         edges [2, M] once each, low < high, sorted; edge_log_odds [M] of being real;
         pairs [2, K] without an edge; pair_log_odds [K] of being a missing edge;
-        order [N]: node i of ground and standing is ``order[i]`` here
+        order [N]: node i of inputs and tables is ``order[i]`` here
     """
 
-    ground: Ground
-    standing: Standing
+    inputs: PairInputs
+    tables: ReferenceTables
     edges: Tensor
     edge_log_odds: Tensor
     pairs: Tensor
@@ -169,7 +168,7 @@ class Auditor(nn.Module):
     @torch.no_grad()
     def examine(
         self,
-        problem: Graph,
+        graph: Graph,
         order: Tensor | None = None,
         *,
         seed: int = 0,
@@ -179,29 +178,29 @@ class Auditor(nn.Module):
         """Judge every edge of a graph, and the pairs that may be missing ones.
 
         There must be edges, and pairs without one. ``map_blocks`` does the blocks of pairs; the
-        result does not depend on it. Findings call node i of the problem ``order[i]``, or i
+        result does not depend on it. Findings call node i of the graph ``order[i]``, or i
         without one.
         """
         generator = torch.Generator().manual_seed(seed)
-        ground = ground_of(problem, generator)
-        standing = standing_of(ground, generator)
-        edges = torch.stack([problem.low.long(), problem.high.long()])
+        inputs = build_pair_inputs(graph, generator)
+        tables = build_reference_tables(inputs, generator)
+        edges = torch.stack([graph.low.long(), graph.high.long()])
 
-        known = (self, ground, standing)
+        known = (self, inputs, tables)
         scores = torch.cat(list(map_blocks(score_edges, known, pair_blocks(edges))))
-        free = pairs_without_edge(ground, COMPARED, generator)
+        free = pairs_without_edge(inputs, COMPARED, generator)
         compared = [score_edges(known, pairs) for pairs in free]
-        share, slope = self.false_share(scores, compared[0], compared[1], standing.context)
+        share, slope = self.false_share(scores, compared[0], compared[1], tables.context)
         shift = shift_to(slope * scores, share.estimate)
         log_odds = slope * scores + shift
-        pairs = missing_candidates(ground, generator, map_blocks) if missing else edges[:, :0]
+        pairs = missing_candidates(inputs, generator, map_blocks) if missing else edges[:, :0]
         found = map_blocks(score_missing, known, pair_blocks(pairs))
         odds = torch.cat([scores[:0], *found])
-        order = torch.arange(problem.num_nodes) if order is None else order
+        order = torch.arange(graph.num_nodes) if order is None else order
         edges, pairs = (order.to(p.device)[p].sort(0).values for p in (edges, pairs))
-        place = (edges[0] * problem.num_nodes + edges[1]).argsort()
+        place = (edges[0] * graph.num_nodes + edges[1]).argsort()
         edges, log_odds = edges[:, place], log_odds[place]
-        return Findings(ground, standing, edges, log_odds, pairs, odds, share, slope, shift, order)
+        return Findings(inputs, tables, edges, log_odds, pairs, odds, share, slope, shift, order)
 
     def edge_scores(self, evidence: Tensor, context: Tensor) -> Tensor:
         """Log-odds that edges are real, but for slope and shift: [M, F], [G] -> [M]."""
@@ -231,16 +230,16 @@ class Auditor(nn.Module):
         Shapes:
             pairs [2, K], low < high -> by name [K]
         """
-        ground, standing = findings.ground, findings.standing
+        inputs, tables = findings.inputs, findings.tables
         pairs = findings.order.argsort().to(pairs.device)[pairs].sort(0).values
         fold = fold_of(pairs[0], pairs[1])
-        known = evidence_of(ground, standing, pairs)[:, : 3 * len(RAW)]
+        known = evidence_of(inputs, tables, pairs)[:, : 3 * len(RAW)]
 
         def scored(part: Tensor) -> Tensor:
-            evidence = completed(standing, part, fold)
+            evidence = completed(tables, part, fold)
             if missing:
-                return self.pair_scores(evidence, standing.context)
-            scores = self.edge_scores(evidence, standing.context)
+                return self.pair_scores(evidence, tables.context)
+            scores = self.edge_scores(evidence, tables.context)
             return findings.slope * scores + findings.shift
 
         shares = contributions(scored, known, [_places(name) for name in GROUPS])
@@ -269,22 +268,18 @@ class Auditor(nn.Module):
         return auditor.frozen()
 
 
-def score_edges(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:
+def score_edges(known: tuple[Auditor, PairInputs, ReferenceTables], pairs: Tensor) -> Tensor:
     """Log-odds that pairs are real edges, up to the shift of the graph: [2, M] -> [M]."""
-    auditor, ground, standing = known
-    with stage("evidence"):
-        evidence = evidence_of(ground, standing, pairs)
-    with stage("scoring"):
-        return auditor.edge_scores(evidence, standing.context)
+    auditor, inputs, tables = known
+    evidence = evidence_of(inputs, tables, pairs)
+    return auditor.edge_scores(evidence, tables.context)
 
 
-def score_missing(known: tuple[Auditor, Ground, Standing], pairs: Tensor) -> Tensor:
+def score_missing(known: tuple[Auditor, PairInputs, ReferenceTables], pairs: Tensor) -> Tensor:
     """Log-odds that pairs without an edge are missing ones: [2, M] -> [M]."""
-    auditor, ground, standing = known
-    with stage("evidence"):
-        evidence = evidence_of(ground, standing, pairs)
-    with stage("scoring"):
-        return auditor.pair_scores(evidence, standing.context)
+    auditor, inputs, tables = known
+    evidence = evidence_of(inputs, tables, pairs)
+    return auditor.pair_scores(evidence, tables.context)
 
 
 def _places(group: str) -> list[int]:

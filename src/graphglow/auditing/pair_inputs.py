@@ -1,4 +1,4 @@
-"""Ground: what the evidence about pairs of a graph is computed from, ready to leave an edge out.
+"""What the evidence about pairs of a graph is computed from, ready to leave an edge out.
 
 An edge must not count as evidence for itself. One and two hops of means, degrees and neighbours in
 common are corrected in closed form. What has no closed form (the spectrum of the adjacency, which
@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import ridge_channel
-from graphglow.evidence.stages import stage
 from graphglow.evidence.views import WIDTH
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import drawn, entries, low_rank, sparse_rows, times, unit
@@ -28,17 +27,17 @@ CHOSEN = 6
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class PairInputs:
     """What a graph's pairs are compared by; A is unweighted, d its degrees.
 
     Shapes:
         x [N, q] unit rows, ax = A x, mean = (x + ax) / (d + 1), around = mean + A mean;
-        z [N, p] whitened columns of x, az = A z, taste [K, p, p]; spectrum [K, N, r],
+        z [N, p] whitened columns of x, az = A z, feature_affinity [K, p, p]; spectrum [K, N, r],
         signs [K, r]; chosen [N, CHOSEN + 1];
-        beliefs [N, C], abeliefs = A beliefs; affinity [K, C, C]
+        beliefs [N, C], abeliefs = A beliefs; class_affinity [K, C, C]
     """
 
-    problem: Graph
+    graph: Graph
     degree: Tensor
     x: Tensor
     ax: Tensor
@@ -46,52 +45,48 @@ class Ground:
     around: Tensor
     z: Tensor
     az: Tensor
-    taste: Tensor
+    feature_affinity: Tensor
     spectrum: Tensor
     signs: Tensor
     chosen: Tensor
     beliefs: Tensor
     abeliefs: Tensor
-    affinity: Tensor
+    class_affinity: Tensor
 
     @property
     def num_nodes(self) -> int:
-        return self.problem.num_nodes
+        return self.graph.num_nodes
 
     @property
     def links(self) -> SparseMatrix:
-        return self.problem.links
+        return self.graph.links
 
     @cached_property
-    def worth(self) -> Tensor:
-        """What a neighbour in common counts: 1, by Adamic-Adar, by resource allocation: [N, 3]."""
+    def common_neighbour_weights(self) -> Tensor:
+        """1, and the weights of Adamic-Adar and of resource allocation: [N, 3]."""
         share = self.degree.clamp_min(1).reciprocal()
-        return torch.cat([self.problem.common_neighbour_weights, share[:, None]], 1)
+        return torch.cat([self.graph.common_neighbour_weights, share[:, None]], 1)
 
     @cached_property
-    def ways(self) -> Tensor:
-        """Ways of two steps, there and on to another node: []."""
+    def num_two_paths(self) -> Tensor:
+        """Paths of two edges between different nodes, in both directions: []."""
         return (self.degree * (self.degree - 1)).sum()
 
 
-def ground_of(problem: Graph, generator: torch.Generator) -> Ground:
+def build_pair_inputs(graph: Graph, generator: torch.Generator) -> PairInputs:
     """Prepare a graph; time and memory grow like nodes and edges."""
-    return _ground(problem, _beliefs(problem), generator)
-
-
-@stage("views")
-def _ground(problem: Graph, beliefs: Tensor, generator: torch.Generator) -> Ground:
-    low, high = problem.low.long(), problem.high.long()
-    links, degree = problem.links, problem.degree
+    beliefs = _beliefs(graph)
+    low, high = graph.low.long(), graph.high.long()
+    links, degree = graph.links, graph.degree
     edge_fold = fold_of(low, high)
-    x = torch.zeros(problem.num_nodes, 0, device=problem.device)
-    if problem.features is not None:
-        x = unit(low_rank(problem.features, WIDTH, generator))
+    x = torch.zeros(graph.num_nodes, 0, device=graph.device)
+    if graph.features is not None:
+        x = unit(low_rank(graph.features, WIDTH, generator))
     ax = times(links, x)
     mean = (x + ax) / (degree + 1)[:, None]
     z = _whitened(x)
-    return Ground(
-        problem=problem,
+    return PairInputs(
+        graph=graph,
         degree=degree,
         x=x,
         ax=ax,
@@ -99,12 +94,12 @@ def _ground(problem: Graph, beliefs: Tensor, generator: torch.Generator) -> Grou
         around=mean + times(links, mean),
         z=z,
         az=times(links, z),
-        taste=_by_fold(z, low, high, edge_fold),
-        **_spectra(problem, edge_fold, generator),
+        feature_affinity=_by_fold(z, low, high, edge_fold),
+        **_spectra(graph, edge_fold, generator),
         chosen=_chosen(links),
         beliefs=beliefs,
         abeliefs=times(links, beliefs),
-        affinity=_affinity(beliefs, low, high, edge_fold),
+        class_affinity=_class_affinity(beliefs, low, high, edge_fold),
     )
 
 
@@ -153,17 +148,17 @@ def _by_fold(rows: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
     return torch.stack(parts)
 
 
-def _spectra(problem: Graph, fold: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+def _spectra(graph: Graph, fold: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
     """Leading eigenvectors of ``(D + tau)^-1/2 A (D + tau)^-1/2`` without each fold's edges.
 
     Columns are scaled by the root of the eigenvalue's size, so that the signed product of two rows
     is the low-rank adjacency.
     """
-    nodes = problem.num_nodes
+    nodes = graph.num_nodes
     rank = min(RANK, nodes)
-    low, high = problem.low.long(), problem.high.long()
-    spectrum, signs = torch.empty(FOLDS, nodes, rank, device=problem.device), []
-    sketch = drawn((nodes, min(rank + 8, nodes)), generator, problem.device)
+    low, high = graph.low.long(), graph.high.long()
+    spectrum, signs = torch.empty(FOLDS, nodes, rank, device=graph.device), []
+    sketch = drawn((nodes, min(rank + 8, nodes)), generator, graph.device)
     for k in range(FOLDS):
         a, b = low[fold != k], high[fold != k]
         row, col = torch.cat([a, b]), torch.cat([b, a])
@@ -196,16 +191,16 @@ def _chosen(links: SparseMatrix) -> Tensor:
     return chosen
 
 
-def _beliefs(problem: Graph) -> Tensor:
+def _beliefs(graph: Graph) -> Tensor:
     """Classes by labels, and where there are none by features alone: [N, C]; C = 0 without."""
-    if len(problem.seen) < 2:
-        return torch.zeros(problem.num_nodes, 0, device=problem.device)
-    beliefs = ridge_channel(problem, problem.features).probabilities.clone()
-    beliefs[problem.labelled] = F.one_hot(problem.classes, len(problem.seen)).float()
+    if len(graph.seen) < 2:
+        return torch.zeros(graph.num_nodes, 0, device=graph.device)
+    beliefs = ridge_channel(graph, graph.features).probabilities.clone()
+    beliefs[graph.labelled] = F.one_hot(graph.classes, len(graph.seen)).float()
     return beliefs
 
 
-def _affinity(beliefs: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
+def _class_affinity(beliefs: Tensor, low: Tensor, high: Tensor, fold: Tensor) -> Tensor:
     """How often edges join two classes, over chance, without each fold's edges: [K, C, C]."""
     weak = 5 / max(1, beliefs.shape[1])
     found = []

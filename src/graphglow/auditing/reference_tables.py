@@ -1,4 +1,4 @@
-"""Standing: what each value of the evidence means on this graph, by its own edges.
+"""Reference tables: what each value of the evidence means on this graph, by its own edges.
 
 Of every number, how much more often edges have such a value than random pairs have it, and than
 pairs drawn by degree: a log-ratio that means the same on any graph. Logistic regressions sum it up:
@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from graphglow.auditing.pair_features import RAW, raw_evidence
-from graphglow.auditing.pair_inputs import FOLDS, Ground, fold_of
-from graphglow.evidence.stages import stage
+from graphglow.auditing.pair_inputs import FOLDS, PairInputs, fold_of
 from graphglow.linalg.pairs import is_edge
 
 EVIDENCE = (
@@ -27,7 +26,7 @@ EVIDENCE = (
 QUANTILES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)
 CONTEXT = (
     "size", "degree", "unevenness", "has_features", "has_labels", "told_uniform", "told_degree",
-    "lean", "share",
+    "false_edge_mix", "share",
     *(f"below_{q}_{kind}" for kind in ("uniform", "degree") for q in QUANTILES),
 )  # fmt: skip
 """Of the graph: edges, degrees, what there is; how much the summed-up evidence tells edges from
@@ -45,11 +44,11 @@ LOW = 0.5  # quantile of pairs below which edges are taken for false ones
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class ReferenceTables:
     """Tables of one graph; of two, the first is over uniform pairs, the second by degree.
 
     Shapes:
-        centre, scale [J] of random pairs; cuts [J, BINS - 1], tables [2, FOLDS, J, BINS];
+        centre, scale [J] of random pairs; cuts [J, BINS - 1], log_ratios [2, FOLDS, J, BINS];
         weights [3, FOLDS, 1 + 3J] of the regressions, fit_cuts [2, BINS - 1] and fit_tables
         [2, FOLDS, BINS] of what the first two say; context [G]
     """
@@ -57,85 +56,84 @@ class Standing:
     centre: Tensor
     scale: Tensor
     cuts: Tensor
-    tables: Tensor
+    log_ratios: Tensor
     weights: Tensor
     fit_cuts: Tensor
     fit_tables: Tensor
     context: Tensor
 
 
-@stage("evidence")
-def standing_of(ground: Ground, generator: torch.Generator) -> Standing:
+def build_reference_tables(inputs: PairInputs, generator: torch.Generator) -> ReferenceTables:
     """Learn the tables from a graph's own edges and from pairs without an edge."""
-    problem = ground.problem
-    some = torch.randperm(len(problem.low), generator=generator)[:SAMPLE].to(problem.device)
-    edges = torch.stack([problem.low.long()[some], problem.high.long()[some]])
-    groups = [edges, *pairs_without_edge(ground, PAIRS, generator)]
-    raw = [raw_evidence(ground, g) for g in groups]
+    graph = inputs.graph
+    some = torch.randperm(len(graph.low), generator=generator)[:SAMPLE].to(graph.device)
+    edges = torch.stack([graph.low.long()[some], graph.high.long()[some]])
+    groups = [edges, *pairs_without_edge(inputs, PAIRS, generator)]
+    raw = [raw_evidence(inputs, g) for g in groups]
     folds = [fold_of(g[0], g[1]) for g in groups]
     centre, scale = raw[1].mean(0), raw[1].std(0).clamp_min(1e-3)
     cuts, tables = _tables(raw, folds)
     nothing = raw[0].new_zeros(0)
-    made = Standing(centre, scale, cuts, tables, nothing, nothing, nothing, nothing)
+    made = ReferenceTables(centre, scale, cuts, tables, nothing, nothing, nothing, nothing)
     known = [_looked_up(made, r, f) for r, f in zip(raw, folds, strict=True)]
     ones = [k.new_ones(len(k)) for k in known]
     parts = list(zip(known, folds, ones, strict=True))
     weights = torch.stack([_regression(parts[:1], [parts[kind]]) for kind in (1, 2)])
     fits = [_fits(weights, k, f) for k, f in zip(known, folds, strict=True)]
-    lean, share = _lean(*fits)
-    own = _own_regression(parts, fits[0], lean, share)
+    mix, share = estimate_false_edge_mix(*fits)
+    own = _own_regression(parts, fits[0], mix, share)
     fit_cuts, fit_tables = _tables(fits, folds)
     fit_tables = torch.stack([fit_tables[kind, :, kind] for kind in (0, 1)])
     weights = torch.cat([weights, own[None]])
     made = replace(made, weights=weights, fit_cuts=fit_cuts, fit_tables=fit_tables)
     evidence = [_evidence(made, r, f) for r, f in zip(raw, folds, strict=True)]
-    return replace(made, context=_context(ground, evidence, torch.stack([lean, share])))
+    return replace(made, context=_context(inputs, evidence, torch.stack([mix, share])))
 
 
-def evidence_of(ground: Ground, standing: Standing, pairs: Tensor) -> Tensor:
+def evidence_of(inputs: PairInputs, tables: ReferenceTables, pairs: Tensor) -> Tensor:
     """:data:`EVIDENCE` of each pair ``u < v``: [2, M] -> [M, F]."""
-    return _evidence(standing, raw_evidence(ground, pairs), fold_of(pairs[0], pairs[1]))
+    return _evidence(tables, raw_evidence(inputs, pairs), fold_of(pairs[0], pairs[1]))
 
 
 def pairs_without_edge(
-    ground: Ground, count: int, generator: torch.Generator
+    inputs: PairInputs, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Pairs ``u < v`` that are not joined: uniform, and each end drawn by degree: [2, <= count].
 
     Where the nodes that have edges are all joined, uniform ones stand for both.
     """
-    nodes, device = ground.num_nodes, ground.x.device
-    ends = ground.links.col.long()
+    nodes, device = inputs.num_nodes, inputs.x.device
+    ends = inputs.links.col.long()
     drawn = torch.randint(nodes, (2, 2 * count), generator=generator).to(device)
     place = torch.randint(max(1, len(ends)), (2, 2 * count), generator=generator).to(device)
     by_degree = ends[place] if len(ends) else drawn
     found = []
     for pairs in (drawn, by_degree):
         pairs = pairs.sort(0).values
-        free = (pairs[0] != pairs[1]) & ~is_edge(ground.links, pairs)
+        free = (pairs[0] != pairs[1]) & ~is_edge(inputs.links, pairs)
         found.append(pairs[:, free][:, :count])
     return found[0], found[1] if found[1].shape[1] else found[0]
 
 
-def _evidence(standing: Standing, raw: Tensor, fold: Tensor) -> Tensor:
-    return completed(standing, _looked_up(standing, raw, fold), fold)
+def _evidence(tables: ReferenceTables, raw: Tensor, fold: Tensor) -> Tensor:
+    return completed(tables, _looked_up(tables, raw, fold), fold)
 
 
-def completed(standing: Standing, known: Tensor, fold: Tensor) -> Tensor:
+def completed(tables: ReferenceTables, known: Tensor, fold: Tensor) -> Tensor:
     """Add what the regressions make of deviations and log-ratios: [M, 3J], [M] -> [M, F]."""
-    fits = _fits(standing.weights, known, fold)  # [M, 3]
-    bins = _bins(standing.fit_cuts, fits[:, :2])
-    over = [standing.fit_tables[kind, fold, bins[:, kind]] for kind in (0, 1)]
+    fits = _fits(tables.weights, known, fold)  # [M, 3]
+    bins = _bins(tables.fit_cuts, fits[:, :2])
+    over = [tables.fit_tables[kind, fold, bins[:, kind]] for kind in (0, 1)]
     return torch.cat([known, fits / 4, torch.stack(over, 1)], 1)
 
 
-def _looked_up(standing: Standing, raw: Tensor, fold: Tensor) -> Tensor:
+def _looked_up(tables: ReferenceTables, raw: Tensor, fold: Tensor) -> Tensor:
     """Deviations from random pairs (-4 .. 12, over 4) and both log-ratios: [M, J] -> [M, 3J]."""
-    away = ((raw - standing.centre) / standing.scale).clamp(-4, 12) / 4
+    away = ((raw - tables.centre) / tables.scale).clamp(-4, 12) / 4
     width = raw.shape[1]
-    bins = _bins(standing.cuts[:width], raw)
+    bins = _bins(tables.cuts[:width], raw)
     column = torch.arange(width, device=raw.device)
-    over = [table[fold[:, None], column, bins] for table in standing.tables]
+    over = [table[fold[:, None], column, bins] for table in tables.log_ratios]
     return torch.cat([away, *over], 1)
 
 
@@ -200,7 +198,9 @@ def _regression(real: list[Part], false: list[Part]) -> Tensor:
     return torch.stack(found)
 
 
-def _lean(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> tuple[Tensor, Tensor]:
+def estimate_false_edge_mix(
+    edges: Tensor, uniform: Tensor, by_degree: Tensor
+) -> tuple[Tensor, Tensor]:
     """What false edges are: log-odds of by degree against uniform, and of being an edge at all.
 
     Low edges, where hardly any is real, are a mixture of low pairs of both kinds, of which the
@@ -214,19 +214,19 @@ def _lean(edges: Tensor, uniform: Tensor, by_degree: Tensor) -> tuple[Tensor, Te
     low, one, two = ((r.sum(1) <= cut).float().mean() for r in (edges, uniform, by_degree))
     some = edges[edges.sum(1) <= cut]
     ratio = (some[:, 0] - some[:, 1]).clamp(-8, 8).exp() * one / two.clamp_min(1e-3)
-    lean = torch.full_like(low, 0.5)
+    mix = torch.full_like(low, 0.5)
     for _ in range(30):
-        lean = ((lean * ratio / (lean * ratio + 1 - lean)).sum() + 0.5) / (len(some) + 1)
-    share = (low / ((1 - lean) * one + lean * two).clamp_min(1e-3)).clamp(0.01, 0.9)
-    return (0.1 + 0.8 * lean).logit(), share.logit()  # there may be kinds that are neither
+        mix = ((mix * ratio / (mix * ratio + 1 - mix)).sum() + 0.5) / (len(some) + 1)
+    share = (low / ((1 - mix) * one + mix * two).clamp_min(1e-3)).clamp(0.01, 0.9)
+    return (0.1 + 0.8 * mix).logit(), share.logit()  # there may be kinds that are neither
 
 
-def _own_regression(parts: list[Part], fits: Tensor, lean: Tensor, share: Tensor) -> Tensor:
+def _own_regression(parts: list[Part], fits: Tensor, mix: Tensor, share: Tensor) -> Tensor:
     """Edges, as far as they seem real, against pairs of both kinds as far as false edges seem to
     be such, and against edges that seem false: [FOLDS, 1 + 3J].
     """
     (known, fold, ones), uniform, by_degree = parts
-    mixed = torch.stack([1 - lean.sigmoid(), lean.sigmoid()])
+    mixed = torch.stack([1 - mix.sigmoid(), mix.sigmoid()])
     false = (share.sigmoid() * (mixed * (-fits).exp()).sum(1)).clamp_max(0.98)
     count = share.sigmoid() * len(ones)
     free = [(k, f, w * count * m / len(w)) for (k, f, w), m in
@@ -246,15 +246,15 @@ def _fits(weights: Tensor, known: Tensor, fold: Tensor) -> Tensor:
     return every.gather(1, place)[:, 0].T.clamp(-12, 12)
 
 
-def _context(ground: Ground, evidence: list[Tensor], false: Tensor) -> Tensor:
+def _context(inputs: PairInputs, evidence: list[Tensor], false: Tensor) -> Tensor:
     edges, uniform, by_degree = evidence
-    mean = ground.degree.mean().clamp_min(1e-3)
+    mean = inputs.degree.mean().clamp_min(1e-3)
     facts = [
-        math.log(min(len(ground.problem.low), 100_000)) / 3 - 3,
+        math.log(min(len(inputs.graph.low), 100_000)) / 3 - 3,
         float(mean.log1p()) / 4,
-        float((ground.degree.square().mean() / mean.square()).log1p()) / 3,
-        float(ground.x.shape[1] > 0),
-        float(len(ground.problem.seen) > 1),
+        float((inputs.degree.square().mean() / mean.square()).log1p()) / 3,
+        float(inputs.x.shape[1] > 0),
+        float(len(inputs.graph.seen) > 1),
     ]
     level = torch.tensor(QUANTILES, device=edges.device)
     told, below = [], []

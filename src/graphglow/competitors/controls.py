@@ -6,10 +6,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from graphglow.checks import at_least
-from graphglow.competitors.method import GNN_SPACE, SHARED_SPACE, Method, Model, Space
+from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
-from graphglow.gnn.backbones.backbone import glorots, vectors
+from graphglow.gnn.backbone import glorots, vectors
 from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
@@ -22,11 +21,6 @@ class MLPConfig(RunConfig):
     """Width of the hidden layers."""
     num_layers: int = 2
     """Number of layers; of linkx, of the MLP behind its two branches, which have one each."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        at_least("num_layers", self.num_layers, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,29 +105,23 @@ class LINKX(Model):
         return hidden  # [N, C]
 
 
-def _control(summary: str, config: type[RunConfig], model: type[Model], space: Space) -> Method:
-    return Method(family="control", summary=summary, config=config, build=model.build, space=space)
+def _control(summary: str, config: type[RunConfig], model: type[Model]) -> Method:
+    return Method(family="control", summary=summary, config=config, build=model.build)
 
 
-LINK_SPACE = {**SHARED_SPACE, "weight_decay": (0.0, 1e-4, 1e-3, 1e-2)}
 CONTROLS: dict[str, Method] = {
-    "mlp": _control("MLP on the features, no graph", MLPConfig, MLP, GNN_SPACE),
+    "mlp": _control("MLP on the features, no graph", MLPConfig, MLP),
     "link": _control(
         "LINK: logistic regression on adjacency rows (Zheleva and Getoor, WWW 2009)",
         LINKConfig,
         LINK,
-        LINK_SPACE,
     ),
     "link-features": _control(
         "LINK with features: logistic regression on adjacency rows and features",
         LINKConfig,
         LINKWithFeatures,
-        LINK_SPACE,
     ),
     "linkx": _control(
-        "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)",
-        MLPConfig,
-        LINKX,
-        GNN_SPACE,
+        "LINKX: adjacency rows and features by MLPs (Lim et al., NeurIPS 2021)", MLPConfig, LINKX
     ),
 }

@@ -1,13 +1,12 @@
 """CPGNN: beliefs from the features, passed along edges through a learned class compatibility."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from graphglow.checks import at_least, one_of, rate
-from graphglow.competitors.method import GNN_SPACE, Method, Model
+from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -27,6 +26,8 @@ ROUNDING = 1e-5
 class CPGNNConfig(RunConfig):
     """CPGNN: a prior belief of each node's class, then propagation by class compatibility."""
 
+    may_be_zero: ClassVar = ("seed", "pretrain_epochs")
+
     weight_decay: float = 5e-3
     """L2 penalty on the prior belief estimator's weights."""
     dropout: float = 0.5
@@ -44,15 +45,6 @@ class CPGNNConfig(RunConfig):
     """eta: weight of the prior beliefs' own loss beside that of the final ones."""
     pretrain_epochs: int = 100
     """Steps that train the estimator alone before the first epoch; they count in the seconds."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        one_of("estimator", self.estimator, get_args(Estimator))
-        at_least("propagations", self.propagations, 1)
-        one_of("adjacency", self.adjacency, get_args(Adjacency))
-        rate("co_training", self.co_training)
-        at_least("pretrain_epochs", self.pretrain_epochs, 0)
 
 
 class BeliefEstimator(nn.Module):
@@ -199,11 +191,4 @@ METHOD = Method(
     summary="CPGNN: propagation by class compatibility (Zhu et al., AAAI 2021)",
     config=CPGNNConfig,
     build=CPGNN.build,
-    space={
-        **GNN_SPACE,
-        "estimator": get_args(Estimator),
-        "propagations": (1, 2),
-        "adjacency": ("raw", "symmetric"),
-        "co_training": (0.0, 1.0),
-    },
 )

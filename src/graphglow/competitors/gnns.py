@@ -3,8 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from graphglow.checks import at_least
-from graphglow.competitors.method import GNN_SPACE, Method
+from graphglow.competitors.method import Method
 from graphglow.gnn.train import GNNTask, Task
 from graphglow.graph import Graph
 from graphglow.settings import BackboneName, PaperConfig, RunConfig
@@ -21,8 +20,7 @@ class GNNConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("hidden", self.hidden, 1)
-        self.model()
+        self.model()  # which checks the number of layers
 
     def model(self, backbone: BackboneName = "gcn") -> PaperConfig:
         """The same settings as the engine reads them."""
@@ -71,7 +69,6 @@ def _gnn(
     backbone: BackboneName,
     summary: str,
     config: type[GNNConfig] = GNNConfig,
-    space: dict[str, tuple[Any, ...]] | None = None,
     **capabilities: Any,
 ) -> Method:
     def build(graph: Graph, settings: Any) -> Task:
@@ -82,24 +79,17 @@ def _gnn(
         summary=summary,
         config=config,
         build=build,
-        space={**GNN_SPACE, **(space or {})},
         backbone=backbone,
         **capabilities,
     )
 
 
-ALPHA = {"teleport": (0.1, 0.2, 0.5)}
 PLAIN_GNNS: dict[str, Method] = {
     "gcn": _gnn("gcn", "GCN (Kipf and Welling, ICLR 2017)"),
     "sage": _gnn("sage", "GraphSAGE, mean of all neighbours (Hamilton et al., NeurIPS 2017)"),
-    "gat": _gnn(
-        "gat", "GAT (Velickovic et al., ICLR 2018)", GATConfig, {"attention_heads": (2, 4)}
-    ),
-    "appnp": _gnn("appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig, ALPHA),
-    "gpr": _gnn("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig, ALPHA),
+    "gat": _gnn("gat", "GAT (Velickovic et al., ICLR 2018)", GATConfig),
+    "appnp": _gnn("appnp", "APPNP (Gasteiger et al., ICLR 2019)", PropagationConfig),
+    "gpr": _gnn("gpr", "GPR-GNN (Chien et al., ICLR 2021)", PropagationConfig),
     "h2gcn": _gnn("h2gcn", "H2GCN (Zhu et al., NeurIPS 2020)", memory=two_hops, lighter="gcn"),
-    "gcnii": _gnn(
-        "gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig, {"num_layers": (4, 8, 16, 32)}
-    ),
+    "gcnii": _gnn("gcnii", "GCNII (Chen et al., ICML 2020)", GCNIIConfig),
 }
-"""Appendix C: two layers; heads of GAT; alpha of APPNP and GPR-GNN with K = 10."""

@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from graphglow.checks import at_least, in_unit_interval, number, rate
-from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Model, Space
-from graphglow.errors import InputError
+from graphglow.competitors.method import Method, Model
 from graphglow.gnn import Dropout, drop, drop_features, glorot
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -46,17 +44,6 @@ class IDGLConfig(RunConfig):
     """delta: stop refining when a graph differs from the last by less than this, relative to the
     first (both squared); 0 always makes all refinements."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("hidden", "num_heads", "refinements"):
-            at_least(name, getattr(self, name), 1)
-        in_unit_interval("input_weight", self.input_weight)
-        in_unit_interval("structure_momentum", self.structure_momentum)
-        if not 0 <= number("metric_dropout", self.metric_dropout) < 1:
-            raise InputError(f"metric_dropout must lie in [0, 1); got {self.metric_dropout}")
-        for name in ("threshold", "smoothness", "connectivity", "sparsity", "tolerance"):
-            rate(name, getattr(self, name))
-
 
 @dataclass(frozen=True, kw_only=True)
 class IDGLAnchorConfig(IDGLConfig):
@@ -64,10 +51,6 @@ class IDGLAnchorConfig(IDGLConfig):
 
     num_anchors: int = 1000
     """s: nodes that all others are compared with; at most the number of nodes is used."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        at_least("num_anchors", self.num_anchors, 1)
 
 
 class LearnedGraph:
@@ -251,26 +234,11 @@ def memory(graph: Graph, config: IDGLConfig) -> int:
     return int(4 * columns * (n * matrices + 2 * features))
 
 
-SPACE: Space = {
-    **SHARED_SPACE,
-    "weight_decay": WEIGHT_DECAY,
-    "hidden": (16, 64, 96, 128),
-    "threshold": (0.01,),
-    "input_weight": (0.5, 0.6, 0.7, 0.8),
-    "structure_momentum": (0.0, 0.1, 0.2),
-    "smoothness": (0.0, 0.1, 0.2),
-    "connectivity": (0.0, 0.1),
-    "sparsity": (0.1, 0.2),
-    "num_heads": (6, 9, 12),
-}
-"""Appendix C, and the weight decay that all methods search."""
-
 METHOD = Method(
     family="structure",
     summary="IDGL: graph and embeddings refine each other (Chen et al., NeurIPS 2020)",
     config=IDGLConfig,
     build=IDGL.build,
-    space=SPACE,
     backbone="gcn",
     memory=memory,
     lighter="idgl-anchor",
@@ -280,7 +248,6 @@ ANCHOR_METHOD = Method(
     summary="IDGL-Anchor: IDGL through anchors, linear in the nodes (Chen et al., NeurIPS 2020)",
     config=IDGLAnchorConfig,
     build=IDGL.build,
-    space={**SPACE, "num_anchors": (700, 1000, 1400)},
     backbone="gcn",
     memory=memory,
 )

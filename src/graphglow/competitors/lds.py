@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from graphglow.checks import at_least, number, step_size
 from graphglow.competitors.edge_probabilities import EdgeProbabilities
-from graphglow.competitors.method import SHARED_SPACE, Method, Model
+from graphglow.competitors.method import Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import drop_features
 from graphglow.gnn.train import cross_entropy
@@ -50,10 +49,7 @@ class LDSConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden", "window", "inner_patience", "samples"):
-            at_least(name, getattr(self, name), 1)
-        step_size("graph_learning_rate", self.graph_learning_rate)
-        if not 0 < number("graph_decay", self.graph_decay) <= 1:
+        if not 0 < self.graph_decay <= 1:
             raise InputError(f"graph_decay must lie in (0, 1]; got {self.graph_decay}")
 
 
@@ -301,13 +297,6 @@ METHOD = Method(
     summary="LDS: learned edge probabilities, bilevel (Franceschi et al., ICML 2019)",
     config=LDSConfig,
     build=LDS.build,
-    space={
-        "learning_rate": (1e-4, 1e-3, 1e-2, 1e-1),
-        "dropout": SHARED_SPACE["dropout"],
-        "hidden": (8, 16, 32, 64),
-        "inner_patience": (10, 20),
-        "window": (5, 10, 15),
-    },
     backbone="gcn",
     memory=lambda graph, config: 12 * graph.num_nodes**2,  # theta, its best copy, numbers, draws
     lighter="idgl-anchor",

@@ -1,6 +1,6 @@
 """What a competitor is: an entry of METHODS, and a model that the training loop can train."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -14,19 +14,6 @@ from graphglow.graph import Graph
 from graphglow.settings import RunConfig
 
 Family = Literal["gnn", "control", "structure", "graphglow"]
-Space = Mapping[str, tuple[Any, ...]]
-
-SHARED_SPACE: Space = {
-    "learning_rate": (0.001, 0.005, 0.01, 0.05),
-    "dropout": (0.0, 0.2, 0.3, 0.5, 0.6),
-}
-"""Appendix C: what the paper searches for every method."""
-HIDDEN = (16, 32, 64, 96)
-"""Appendix C: hidden channels."""
-WEIGHT_DECAY = (0.0, 5e-5, 5e-4, 5e-3, 2e-2)
-"""Appendix C does not say what was searched; here it is the same for every method that has one."""
-GNN_SPACE: Space = {**SHARED_SPACE, "hidden": HIDDEN, "weight_decay": WEIGHT_DECAY}
-"""What methods with a hidden layer search at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +26,6 @@ class Method:
     config: type[RunConfig]
     build: Callable[[Graph, Any], Task]
     """From a graph and a config to what the loop trains."""
-    space: Space
-    """The settings that ``search`` tries, by field of the config: Appendix C where it has them."""
     backbone: str | None = None
     """The GNN inside, if there is one; where the config names one too, by default."""
     memory: Callable[[Graph, Any], int] | None = None

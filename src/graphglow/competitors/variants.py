@@ -12,11 +12,9 @@ Of the paper's variants, GraphGLOW_at is pre-trained on source graphs like Graph
 """
 
 from dataclasses import dataclass, field, fields
-from itertools import product
 from typing import Any
 
-from graphglow.checks import step_size
-from graphglow.competitors.method import SHARED_SPACE, WEIGHT_DECAY, Method, Space
+from graphglow.competitors.method import Method
 from graphglow.gnn.train import Task, adam
 from graphglow.graph import Graph
 from graphglow.paper import StructureLearner
@@ -75,41 +73,13 @@ class TrainedConfig(WeightedConfig):
     learner_learning_rate: float = 0.01
     """Step size of the structure learner's optimizer (Adam)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        step_size("learner_learning_rate", self.learner_learning_rate)
-
 
 WITHOUT_WEIGHTS: dict[str, Any] = {"weighted": False, "num_heads": 1}
-REGULARISERS = (0.0, 0.1, 0.15, 0.2, 0.25, 0.3)
-
-PIVOT_SPACE: Space = {
-    **SHARED_SPACE,
-    "weight_decay": WEIGHT_DECAY,
-    "embedding_size": (64,),
-    "input_weight": (0.1, 0.3, 0.5, 0.7, 0.9, 1.0),
-    "refinements": (4,),
-    "encoder": ("gcn", "mlp"),
-    "num_pivots": (400,),
-}
-"""What is searched of GraphGLOW and its variants. Of Appendix C's space, d, T, H and P are fixed
-here: trials of one shape are trained as one program, and theta, which has d and H, is the same for
-all. lambda has fewer values, and 1 besides: a learned graph that does not help is left out. The
-encoder, which the paper compares in an experiment of its own, is chosen along."""
-OBJECTIVES: Space = {
-    "objective": tuple(
-        ObjectiveConfig(smoothness=alpha, sparsity=rho)
-        for alpha, rho in product(REGULARISERS, repeat=2)
-    )
-}
-"""alpha and rho of Appendix C, each pair."""
-TRAINED_SPACE: Space = {**PIVOT_SPACE, **OBJECTIVES}
 
 
 def _variant(
     summary: str,
     config: type[VariantConfig] = VariantConfig,
-    space: Space = PIVOT_SPACE,
     **learner_settings: Any,
 ) -> Method:
     """The learner is trained on the target where the config says how, else fixed."""
@@ -127,7 +97,6 @@ def _variant(
         summary=summary,
         config=config,
         build=build,
-        space=space,
         backbone="gcn",
     )
 
@@ -141,7 +110,6 @@ VARIANTS: dict[str, Method] = {
     "graphglow-knn": _variant(
         "GraphGLOW_knn: the k most similar pivots by cosine, only the GNN is trained",
         KNNConfig,
-        {**PIVOT_SPACE, "neighbours": (5, 10, 20, 50)},  # Appendix C has no k
         **WITHOUT_WEIGHTS,
     ),
     "graphglow-cosine": _variant(
@@ -151,13 +119,11 @@ VARIANTS: dict[str, Method] = {
     "graphglow-attention": _variant(
         "GraphGLOW_at, but trained on the target: attention instead of weighted cosines",
         TrainedConfig,
-        TRAINED_SPACE,
         similarity="attention",
     ),
     "graphglow-star": _variant(
         "GraphGLOW*: the same architecture, its learner trained on the target",
         TrainedConfig,
-        TRAINED_SPACE,
     ),
     "random-theta": _variant(
         "control: GraphGLOW with a random structure learner, never trained", RandomConfig

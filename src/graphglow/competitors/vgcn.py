@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphglow.checks import at_least, number, rate, step_size
-from graphglow.competitors.method import GNN_SPACE, Method, Model
+from graphglow.checks import step_size
+from graphglow.competitors.method import Method, Model
 from graphglow.errors import InputError
 from graphglow.gnn import Dropout, drop, drop_features, glorot, vector
 from graphglow.graph import Graph
@@ -44,14 +44,11 @@ class VGCNConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("hidden", "samples", "eval_samples"):
-            at_least(name, getattr(self, name), 1)
         for name in ("edge_probability", "other_probability"):
-            if not 0 < number(name, getattr(self, name)) < 1:
+            if not 0 < getattr(self, name) < 1:
                 raise InputError(f"{name} must lie in (0, 1); got {getattr(self, name)}")
-        for name in ("temperature", "prior_temperature", "posterior_learning_rate"):
+        for name in ("temperature", "prior_temperature"):
             step_size(name, getattr(self, name))
-        rate("kl_weight", self.kl_weight)
 
 
 class VGCN(Model):
@@ -196,13 +193,6 @@ METHOD = Method(
     summary="VGCN: a posterior over graphs, by variational inference (Elinas et al., NeurIPS 2020)",
     config=VGCNConfig,
     build=VGCN.build,
-    space={
-        **GNN_SPACE,
-        "edge_probability": (0.25, 0.5, 0.75, 0.99),
-        "temperature": (0.1, 0.5),
-        "prior_temperature": (0.1, 0.5),
-        "kl_weight": (1e-4, 1e-3, 1e-2, 1.0),
-    },
     backbone="gcn",
     memory=memory,
     lighter="idgl-anchor",

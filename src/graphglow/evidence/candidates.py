@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.evidence.channels import Channel
-from graphglow.evidence.stages import stage
 from graphglow.linalg.neighbours import Search
 from graphglow.parallel import MapBlocks
 
@@ -48,7 +47,6 @@ def find(known: Search, places: range) -> Tensor:
     return keys
 
 
-@stage("candidates")
 def candidate_pairs(
     views: list[Tensor], others: Tensor, map_blocks: MapBlocks, fresh: bool = False
 ) -> tuple[Tensor, str]:

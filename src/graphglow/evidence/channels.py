@@ -22,7 +22,6 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from graphglow.evidence.stages import stage
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import HiddenLayer, Rows, as_dense, take, times, transposed
 from graphglow.linalg.sparse import SparseMatrix
@@ -83,7 +82,6 @@ def absent(graph: Graph) -> Channel:
     return Channel(shares, torch.zeros(2, device=graph.device))
 
 
-@stage("channels")
 def ridge_channel(graph: Graph, rows: Rows | None) -> Channel:
     """Ridge regression from a view [N, D], by leave-one-out; None or no columns: absent."""
     if len(graph.seen) < 2 or rows is None or rows.shape[1] == 0:
@@ -112,7 +110,6 @@ def best_channel(channels: list[Channel]) -> Channel:
     return channels[int(torch.stack([channel.scores[1] for channel in channels]).argmax())]
 
 
-@stage("channels")
 def community_channel(graph: Graph, members: list[Tensor]) -> Channel:
     """Class shares among the labels of a node's community, its own label left out.
 
@@ -381,7 +378,6 @@ def leave_one_out_scores(graph: Graph, probabilities: Tensor) -> Tensor:
     return torch.where(majority > 0.999, 0.0, scores)
 
 
-@stage("channels")
 def spread_channel(graph: Graph, adjacency: SparseMatrix) -> Channel:
     """Labels spread over a graph, ``T = sum_k a^k S^k Y``, own labels left out.
 

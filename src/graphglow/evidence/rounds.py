@@ -30,7 +30,6 @@ from graphglow.evidence.pair_features import (
     logit,
     moments,
 )
-from graphglow.evidence.stages import stage
 from graphglow.evidence.views import (
     AGAIN,
     ALL,
@@ -41,7 +40,7 @@ from graphglow.evidence.views import (
     mapped_views,
     second_views,
 )
-from graphglow.evidence.votes import VOTERS, sharpened, vote_evidence
+from graphglow.evidence.votes import VOTERS, sharpened, unlabelled_records, vote_evidence
 from graphglow.graph.graph import Graph, adjacency_of
 from graphglow.linalg.rows import LowRank, SideBySide, leading, times, unit_unless_short
 from graphglow.linalg.sparse import SparseMatrix
@@ -87,6 +86,8 @@ class GraphEvidence:
     first_weight: Tensor = field(default_factory=lambda: torch.zeros(0))
     first_calibration: float = 0.0
     """Added to the first round's log-odds, by the pairs that have two labels."""
+    records: Tensor = field(default_factory=lambda: torch.zeros(0))
+    """What the voters' answers say of them without labels: [V, 4]."""
 
     @property
     def voted(self) -> bool:
@@ -165,11 +166,13 @@ def second_round(
     channels["again"] = ridge_channel(graph, SideBySide.of([views[name] for name in AGAIN]))
     channels["spread_s"] = spread_channel(graph, adjacency)
     channels["hidden_again"] = ridge_channel(graph, hidden_layer(views, AGAIN))
+    voters = known.channels | channels
     return replace(
         known,
         views=views,
+        records=unlabelled_records(graph, [voters[name] for name in VOTERS]),
         moments=known.moments | {name: moments(view) for name, view in fresh.items()},
-        channels=known.channels | channels,
+        channels=voters,
         context=second_context(graph, known.context, channels, pairs, weight),
         first_scale=scale,
         first_weight=weight,
@@ -191,7 +194,6 @@ def with_vote(known: GraphEvidence, map_blocks: MapBlocks = map_blocks) -> Graph
     )
 
 
-@stage("channels")
 def _vote(known: GraphEvidence) -> Channel:
     graph = known.graph
     if len(graph.seen) < 2:
@@ -206,7 +208,8 @@ def vote_inputs(known: GraphEvidence, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """What the voter reads of all channels at some nodes [K]: [K, C, V], [K, V, T]."""
     place = FIRST_CONTEXT.index("labels_per_class")
     voters = [known.channels[name] for name in VOTERS]
-    return vote_evidence(known.graph, voters, known.context[place : place + 2], nodes)
+    context = known.context[place : place + 2]
+    return vote_evidence(known.graph, voters, known.records, context, nodes)
 
 
 def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:
@@ -217,10 +220,8 @@ def score_pairs(known: GraphEvidence, map_blocks: MapBlocks) -> Tensor:
 def score(known: GraphEvidence, pairs: Tensor) -> Tensor:
     """The learner's raw scores of some pairs: [2, K] -> [K]."""
     assert known.learner is not None
-    with stage("evidence"):
-        evidence = known.evidence(pairs)
-    with stage("scoring"):
-        return known.learner.pair_scores(int(known.voted), evidence, known.context)
+    evidence = known.evidence(pairs)
+    return known.learner.pair_scores(int(known.voted), evidence, known.context)
 
 
 def joined(parts: Iterable[Tensor], graph: Graph) -> Tensor:
@@ -233,7 +234,6 @@ def over_chance(scale: Tensor, scores: Tensor) -> Tensor:
     return scale[0] * scores + scale[1]
 
 
-@stage("views")
 def adjacency_over(pairs: Tensor, weight: Tensor, num_nodes: int) -> SparseMatrix:
     """S of sorted pairs [2, M] as far as they count: [N, N]."""
     counts = weight > 0

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from graphglow.evidence.stages import stage
 from graphglow.graph.graph import Graph
 from graphglow.linalg.rows import (
     HiddenLayer,
@@ -46,7 +45,6 @@ def first_views(graph: Graph, generator: torch.Generator) -> dict[str, Tensor]:
     return mapped_views(graph, generator)[0]
 
 
-@stage("views")
 def mapped_views(
     graph: Graph, generator: torch.Generator
 ) -> tuple[dict[str, Tensor], dict[str, LowRank]]:
@@ -80,7 +78,6 @@ def hidden_layer(
     return HiddenLayer.of(rows, HIDDEN) if like is None else like.of_rows(rows)
 
 
-@stage("views")
 def second_views(first: dict[str, Tensor], adjacency: SparseMatrix) -> dict[str, Tensor]:
     """The views of :data:`SECOND` over a refined graph S."""
     sx = times(adjacency, first["x"])
@@ -88,7 +85,6 @@ def second_views(first: dict[str, Tensor], adjacency: SparseMatrix) -> dict[str,
     return {"sx": unit_(sx), "ssx": ssx}
 
 
-@stage("views")
 def role_view(graph: Graph) -> Tensor:
     """The part a node plays: hub, leaf, between hubs.
 

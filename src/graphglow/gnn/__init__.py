@@ -1,7 +1,7 @@
 """Graph-specific GNNs: message passing over mixed structures (Alg. 1), backbones, training."""
 
+from graphglow.gnn.backbone import Backbone, LastLayer, Shape, glorot, vector
 from graphglow.gnn.backbones import BACKBONES, backbone_class, backbones_that, build_gnn
-from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorot, vector
 from graphglow.gnn.propagation import (
     Dropout,
     Encoded,

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from graphglow.errors import InputError
+from graphglow.gnn.backbone import Backbone
 from graphglow.gnn.backbones import build_gnn
-from graphglow.gnn.backbones.backbone import Backbone
 from graphglow.gnn.propagation import Dropout, MixedPropagation, Structure
 from graphglow.gnn.replay import Replay
 from graphglow.graph import Graph
@@ -263,9 +263,10 @@ class Loop:
 
     def _read(self, start: int, stop: int, history: list[Epoch], on_epoch: OnEpoch | None) -> None:
         """Bring the scores of some epochs to the host: the only wait of the loop."""
-        for row in self.scores[start : min(stop, int(self.last))].tolist():
-            *scores, refinements = row
-            epoch = Epoch(self.task.graph.name, len(history) + 1, *scores, int(refinements))
+        rows = self.scores[start : min(stop, int(self.last))].tolist()
+        for number, (loss, val_loss, val_accuracy, refinements) in enumerate(rows, start + 1):
+            name = self.task.graph.name
+            epoch = Epoch(name, number, loss, val_loss, val_accuracy, int(refinements))
             epoch.check_finite()
             history.append(epoch)
             if on_epoch is not None:

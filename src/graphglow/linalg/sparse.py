@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -89,6 +90,13 @@ class SparseMatrix:
         if self.dense is not None:
             return self.dense @ dense
         return cast(Tensor, _Matmul.apply(self, dense))  # type: ignore[no-untyped-call]
+
+    @cached_property
+    def keys(self) -> Tensor:
+        """``row * M + col`` of each entry, sorted where columns are: [E]."""
+        row = torch.arange(self.shape[0], device=self.crow.device)
+        row = row.repeat_interleave(self.crow.diff().long(), output_size=self.col.numel())
+        return row * self.shape[1] + self.col
 
     @property
     def density(self) -> float:

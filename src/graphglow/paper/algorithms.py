@@ -9,12 +9,13 @@ The loss of one refinement is L_s for the GNN, and L_s + L_r + L_e for the struc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from graphglow.checkpoint import Checkpoint, restore
+from graphglow.checkpoint import Checkpoint, adam_state, load_adam_state, restore
 from graphglow.device import out_of_memory_hint, resolve_device
 from graphglow.gnn import Backbone, Dropout, Encoded, MixedPropagation, Structure, build_gnn
 from graphglow.gnn.train import Epoch, Loop, OnEpoch, Task, adam, cross_entropy
@@ -23,14 +24,14 @@ from graphglow.paper.learner import StructureLearner
 from graphglow.paper.objective import (
     edge_probabilities,
     entropy_loss,
-    log_probability,
     prior_loss,
+    reinforced,
     relaxed_bernoulli,
     sketch,
 )
 from graphglow.paper.pivots import BlendedStructure, PivotStructure, SampledStructure
 from graphglow.settings import ModelConfig, ObjectiveConfig, PaperConfig, PretrainConfig
-from graphglow.storage import prefixed, within
+from graphglow.storage import checksum, prefixed, within
 
 NEEDS_LESS = "fewer --num-pivots or --refinements, a smaller graph"
 
@@ -250,15 +251,6 @@ class PaperTask(Task):
         return total
 
 
-def reinforced(alpha: Tensor, draws: list[Tensor], loss_on: Callable[[Tensor], Tensor]) -> Tensor:
-    """Mean loss over drawn structures for w; score-function gradient for theta."""
-    losses = torch.stack([loss_on(b) for b in draws])
-    log_pi = torch.stack([log_probability(b, alpha) for b in draws])
-    advantage = (losses - losses.mean()).detach()
-    score = (advantage * log_pi).sum() / (len(draws) - 1)
-    return losses.mean() + score - score.detach()
-
-
 def over_refinements(losses: list[Tensor], active: list[Tensor]) -> tuple[Tensor, Tensor]:
     """The first loss plus the mean of the others that count, and how many count in all."""
     if len(losses) == 1:
@@ -300,12 +292,13 @@ def pretrain_structure(
     course = _Course([graph.to(device) for graph in graphs], config)
     if checkpoint is not None:
         course.resume(checkpoint)
-    for epoch in course.history if on_epoch is not None else ():
-        on_epoch(epoch)
+    if on_epoch is not None:
+        for epoch in course.history:
+            on_epoch(epoch)
     for visit in range(len(course.scores), config.episodes * len(graphs)):
         loop = course.loops[visit % len(graphs)]
         with out_of_memory_hint(f"pre-training on {loop.task.graph.name}", NEEDS_LESS):
-            offer = None if checkpoint is None else lambda: course.offer(checkpoint, loop)  # noqa: B023
+            offer = None if checkpoint is None else partial(course.offer, checkpoint, loop)
             course.history += loop.run(on_epoch, on_read=offer)
             course.score()
     return course.best_learner()
@@ -359,9 +352,11 @@ class _Course:
         return learner.eval()
 
     def resume(self, checkpoint: Checkpoint) -> None:
-        graphs = [[t.graph.name, t.graph.num_nodes, len(t.graph.adj.col)] for t in self.tasks]
-        facts = {"command": "pretrain", "config": asdict(self.config), "sources": graphs}
-        if (saved := checkpoint.begin(facts)) is not None:
+        graphs = [fingerprint(task.graph) for task in self.tasks]
+        saved = checkpoint.begin(
+            {"command": "pretrain", "config": asdict(self.config), "sources": graphs}
+        )
+        if saved is not None:
             tensors, facts = saved
             self.scores = [float(score) for score in facts["scores"]]
             self.history = [Epoch(*row) for row in facts["history"]]
@@ -398,39 +393,28 @@ def train_under(
     config: PaperConfig,
     *,
     on_epoch: OnEpoch | None = None,
-    look: Callable[[int, PaperTask], None] | None = None,
+    look: Callable[[PaperTask, int], None] | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> tuple[PaperTask, list[Epoch]]:
     """Train a new GNN on a new graph under a frozen g_theta, with L_s alone (Algorithm 3)."""
     task = PaperTask(graph, learner, config)
     loop = Loop(task, config.epochs, config.patience)
     parts: dict[str, Any] = {"task": task, "loop": loop}
-    offer = None
     if checkpoint is not None:
-        target = [graph.name, graph.num_nodes, len(graph.adj.col)]
-        saved = checkpoint.begin(
-            {"command": "transfer", "config": asdict(config), "target": target}
-        )
-        if saved is not None:
+        training = {
+            "command": "transfer",
+            "config": asdict(config),
+            "target": fingerprint(graph),
+            "learner": checksum(dict(learner.state_dict()), asdict(learner.config)),
+        }
+        if (saved := checkpoint.begin(training)) is not None:
             restore(parts, saved[0])
-        offer = lambda: checkpoint.offer(parts)  # noqa: E731
-    seen = None if look is None else lambda epoch: look(epoch, task)
+    offer = None if checkpoint is None else partial(checkpoint.offer, parts)
+    seen = None if look is None else partial(look, task)
     return task, loop.run(on_epoch, look=seen, on_read=offer)
 
 
-# State of optimizers, by name
-
-
-def adam_state(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Moments and counts of every weight; empty before the first step."""
-    state = optimizer.state_dict()["state"]
-    return {f"{i}.{name}": tensor for i in state for name, tensor in state[i].items()}
-
-
-def load_adam_state(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    state: dict[int, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        place, name = key.split(".")
-        state.setdefault(int(place), {})[name] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+def fingerprint(graph: Graph) -> list[str]:
+    """The name of a graph, and a checksum of its edges, labels and training nodes."""
+    known = {"adj": graph.adj.values, "col": graph.adj.col, "y": graph.y, "train": graph.train}
+    return [graph.name, checksum(known)]

@@ -166,7 +166,8 @@ def unit_heads(z: Tensor, weight: Tensor) -> Tensor:
     heads = z[:, None] * weight  # [N, H, D]
     length = torch.linalg.vector_norm(heads, dim=-1, keepdim=True)
     inverse = (length > SHORTEST) / (length.clamp_min(SHORTEST) * math.sqrt(len(weight)))
-    return (heads * inverse).flatten(1)
+    unit: Tensor = heads * inverse
+    return unit.flatten(1)
 
 
 def halved(q: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ The paper writes its prior on the P x P matrix E = B^T B, which is never formed 
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -114,3 +115,12 @@ def relaxed_bernoulli(alpha: Tensor, temperature: float, generator: torch.Genera
     noise = torch.rand(alpha.shape, generator=generator, device=alpha.device, dtype=alpha.dtype)
     logistic = torch.logit(noise.clamp(1e-6, 1 - 1e-6))
     return torch.sigmoid((torch.logit(alpha) + logistic) / temperature)
+
+
+def reinforced(alpha: Tensor, draws: list[Tensor], loss_on: Callable[[Tensor], Tensor]) -> Tensor:
+    """Mean loss over drawn structures for w; score-function gradient for theta."""
+    losses = torch.stack([loss_on(b) for b in draws])
+    log_pi = torch.stack([log_probability(b, alpha) for b in draws])
+    advantage = (losses - losses.mean()).detach()
+    score = (advantage * log_pi).sum() / (len(draws) - 1)
+    return losses.mean() + score - score.detach()

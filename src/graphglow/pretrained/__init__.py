@@ -64,16 +64,6 @@ def learner_identity(learner: Learner) -> str:
     return checksum(dict(learner.state_dict()), config)[:16]
 
 
-def paper_learner(learner: LearnerName) -> StructureLearner:
-    """:func:`load_learner`, where only a learner of the paper's kind will do."""
-    found = load_learner(learner)
-    if isinstance(found, StructureLearner):
-        return found
-    raise InputError(
-        f"this needs a learner of the paper's kind; got an evidence learner, {learner}"
-    )
-
-
 def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> EvidenceLearner:
     """:func:`load_learner`, where only an evidence learner will do."""
     found = load_learner(learner, seed=seed)
@@ -82,16 +72,12 @@ def evidence_learner(learner: LearnerName = UNIVERSAL, *, seed: int = 0) -> Evid
     raise InputError(f"this needs an evidence learner; got one of the paper's kind, {learner}")
 
 
-def check_learner(learner: str) -> None:
-    """Raise unless a name or a file is of a learner; of a good one nothing but its kind is read."""
-    path = learner_file(learner, exists=True)
-    if learner.lower() != UNTRAINED and kind_of(path) not in (KIND, PAPER_KIND):
-        load_learner(learner)  # which says what is wrong
-
-
 def is_paper(learner: str | Path) -> bool:
-    """Whether a name or a file is of a learner of the paper's kind; nothing but that is read."""
-    return kind_of(learner_file(learner)) == PAPER_KIND
+    """Whether a name or a file is of a learner of the paper's kind; one that is none is refused."""
+    path = learner_file(learner, exists=True)
+    if str(learner).lower() != UNTRAINED and kind_of(path) not in (KIND, PAPER_KIND):
+        load_learner(learner)  # which says what is wrong
+    return kind_of(path) == PAPER_KIND
 
 
 def learner_file(name: str | Path, *, exists: bool = False) -> Path:

@@ -1,14 +1,13 @@
 """An audit as a page: how many edges are doubtful and why, the worst and the best, in pictures."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from graphglow.audit import Audit, PairEvidence
+from graphglow.audit import Audit
 from graphglow.report.page import write_page
-from graphglow.report.pair import PairPicture, pair_picture, short
+from graphglow.report.pair import picture
 
 SHOWN = 8
 """Suspects, and missing pairs, that are drawn."""
@@ -37,14 +36,7 @@ def write_audit(audit: Audit, path: str | Path) -> None:
         worst=audit.suspects.head(LISTED).to_dict("records"),
         best=audit.missing.head(LISTED).to_dict("records"),
         size=(WIDTH, HEIGHT),
-        short=short,
     )
-
-
-def picture(one: PairEvidence) -> PairPicture:
-    """The drawing of an edge, or of a pair that may be a missing one."""
-    question = "a real edge" if one.joined else "a missing edge"
-    return pair_picture(**asdict(one), question=question)
 
 
 def histogram(values: list[float]) -> list[dict[str, Any]]:
@@ -66,7 +58,7 @@ def histogram(values: list[float]) -> list[dict[str, Any]]:
 def _facts(audit: Audit) -> dict[str, str]:
     low, about, high = (f"{100 * audit.false_share[i]:.0f} %" for i in (1, 0, 2))
     return {
-        "nodes": f"{audit.problem.num_nodes:,}",
+        "nodes": f"{audit.graph.num_nodes:,}",
         "edges": f"{audit.edges.shape[1]:,}",
         "false edges, estimated": f"{about} ({low} to {high})",
         "edges below 50 %": f"{int((audit.probability_real < 0.5).sum()):,}",

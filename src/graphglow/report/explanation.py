@@ -4,38 +4,17 @@ from pathlib import Path
 
 from graphglow.explain import Explanation
 from graphglow.report.page import write_page
-from graphglow.report.pair import evidence_bars, pair_picture, short
+from graphglow.report.pair import picture
 
 
 def write_explanation(why: Explanation, path: str | Path) -> None:
-    """Write a self-contained page without scripts; an existing file is replaced.
-
-    ``why.write("why.html")`` is the same.
-    """
-    parts = {str(one.name): one.value for one in why.contributions}
-    around, facts = why.surroundings, why.facts
-    picture = None
-    if around is not None:
-        picture = pair_picture(
-            facts["u"],
-            facts["v"],
-            probability=why.probability,
-            contributions=parts,
-            joined=facts["input_edge"],
-            common=around.common,
-            of_source=around.of_u,
-            of_target=around.of_v,
-            edges=around.edges,
-            left_out=around.left_out,
-        )
+    """Write a self-contained page; ``why.write("why.html")`` is the same."""
+    plain = {name: v for name, v in why.facts.items() if not isinstance(v, dict | list)}
     write_page(
         path,
         "explanation.html.j2",
         title=why.title,
-        why=why,
-        facts={name: value for name, value in facts.items() if not isinstance(value, dict | list)},
-        bars=evidence_bars([(one.name, one.value) for one in why.contributions]),
+        facts=plain,
         rows=why.to_frame().astype(object).to_dict("records"),
-        picture=picture,
-        short=short,
+        picture=picture(why),
     )

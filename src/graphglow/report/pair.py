@@ -1,17 +1,15 @@
-"""One pair of nodes as a picture: what surrounds the two, and what speaks for and against an edge.
+"""The drawing of a pair of nodes and what surrounds them, and bars of what a score is made of.
 
-Plain data in, plain SVG out, without scripts: the macro ``pair`` of ``pair.html.j2`` draws it on
-any page, in light and dark.
+Plain data: the macros of ``pair.html.j2`` draw it as SVG, without scripts, in light and dark.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from graphglow.explain import Explanation, Surroundings
 
 WIDTH, HEIGHT = 320.0, 190.0
 """Of the drawing, in its own units."""
-LONGEST = 14  # letters of a name in the drawing
 
 
 class Mark(NamedTuple):
@@ -25,95 +23,52 @@ class Mark(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One kind of evidence; lengths are percent of the widest bar's half."""
+    """One contribution; the length is percent of the widest bar's half."""
 
     name: str
     value: float
     length: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairPicture:
-    """What the macro draws."""
+class Picture(NamedTuple):
+    """What the macros draw."""
 
-    source: str
-    target: str
-    joined: bool
-    """Whether the graph has the edge."""
-    probability: float
-    log_odds: float
-    """The sum of all bars."""
-    verdict: str
-    marks: list[Mark]
-    lines: list[tuple[Mark, Mark]]
+    why: Explanation
     bars: list[Bar]
-    left_out: int
-    """Neighbours that are not drawn."""
+    marks: list[Mark]
+    """The two nodes first; none where the explanation is not of a pair."""
+    lines: list[tuple[Mark, Mark]]
 
 
-def pair_picture(
-    source: object,
-    target: object,
-    *,
-    probability: float,
-    contributions: Mapping[str, float],
-    joined: bool,
-    common: Sequence[object] = (),
-    of_source: Sequence[object] = (),
-    of_target: Sequence[object] = (),
-    edges: Sequence[tuple[object, object]] = (),
-    left_out: int = 0,
-    question: str = "a real edge",
-) -> PairPicture:
-    """Lay out a pair: the two at the sides, neighbours in common between them, others around.
+def picture(why: Explanation) -> Picture:
+    """Lay out an explanation: bars, and for a pair the two nodes and what surrounds them."""
+    widest = max((abs(one.value) for one in why.contributions), default=0.0) or 1.0
+    bars = [
+        Bar(str(one.name), one.value, 50 * abs(one.value) / widest) for one in why.contributions
+    ]
+    drawn = ([], []) if why.surroundings is None else _laid_out(why, why.surroundings)
+    return Picture(why, bars, *drawn)
 
-    ``contributions`` of each kind of evidence add up to the log-odds of what the ``question`` asks;
-    ``edges`` are those besides what follows from the three lists of neighbours, and ``left_out``
-    neighbours are in none of these.
-    """
-    middle = HEIGHT / 2
-    ends = [Mark(str(source), 78, middle, "end"), Mark(str(target), WIDTH - 78, middle, "end")]
-    place = {source: ends[0], target: ends[1]}
-    even = _spread(len(common) + len(common) % 2, 24, HEIGHT - 24)  # none on the line itself
-    for name, y in zip(common, even, strict=False):
+
+def _laid_out(why: Explanation, around: Surroundings) -> tuple[list[Mark], list[tuple[Mark, Mark]]]:
+    """The two at the sides, neighbours in common between them, others around."""
+    middle, u, v = HEIGHT / 2, why.facts["u"], why.facts["v"]
+    ends = [Mark(str(u), 78, middle, "end"), Mark(str(v), WIDTH - 78, middle, "end")]
+    place = {u: ends[0], v: ends[1]}
+    count = len(around.common)
+    even = _spread(count + count % 2, 24, HEIGHT - 24)  # none on the line itself
+    for name, y in zip(around.common, even, strict=False):
         place[name] = Mark(str(name), WIDTH / 2, y, "common")
-    for side, names in ((0, of_source), (1, of_target)):
+    for side, names in ((0, around.of_u), (1, around.of_v)):
         for name, angle in zip(names, _spread(len(names), -62, 62), strict=True):
             turn = math.radians(angle)
             x = ends[side].x + (62 if side else -62) * math.cos(turn)
             place[name] = Mark(str(name), x, middle + 84 * math.sin(turn), "other")
-    lines = [(end, place[name]) for name in common for end in ends]
-    lines += [(ends[0], place[name]) for name in of_source]
-    lines += [(ends[1], place[name]) for name in of_target]
-    lines += [(place[a], place[b]) for a, b in edges if a in place and b in place]
-    total = sum(contributions.values())
-    ordered = sorted(contributions.items(), key=lambda one: one[1])
-    likely = f"{100 * probability:.0f} % likely to be {question}"
-    strongest = ordered[0] if probability < 0.5 else ordered[-1]
-    side_word = "against" if strongest[1] < 0 else "for"
-    return PairPicture(
-        source=str(source),
-        target=str(target),
-        joined=joined,
-        probability=probability,
-        log_odds=total,
-        verdict=f"{likely}; what speaks {side_word} it most: {strongest[0]}",
-        marks=list(place.values()),
-        lines=lines,
-        bars=evidence_bars(ordered),
-        left_out=left_out,
-    )
-
-
-def evidence_bars(parts: Sequence[tuple[object, float]]) -> list[Bar]:
-    """Return a bar for each part of a score, in order."""
-    widest = max((abs(value) for _, value in parts), default=0.0) or 1.0
-    return [Bar(str(name), value, 50 * abs(value) / widest) for name, value in parts]
-
-
-def short(name: str) -> str:
-    """A name as the drawing has room for."""
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "\u2026"
+    lines = [(end, place[name]) for name in around.common for end in ends]
+    lines += [(ends[0], place[name]) for name in around.of_u]
+    lines += [(ends[1], place[name]) for name in around.of_v]
+    lines += [(place[a], place[b]) for a, b in around.edges]
+    return list(place.values()), lines
 
 
 def _spread(count: int, low: float, high: float) -> list[float]:

@@ -65,10 +65,12 @@ def _shown(result: TransferResult) -> dict[str, Any]:
     }
 
 
-def _pairs(edge_index: Tensor, weight: Tensor | None, nodes: int) -> tuple[Tensor, ...]:
-    """Each pair of different nodes once: low, high, weight or None."""
-    low, high, strength = undirected_edges(edge_index, weight, nodes)
-    return low.long(), high.long(), low.new_ones(len(low)).float() if weight is None else strength
+def _pairs(edge_index: Tensor, weight: Tensor | None, nodes: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Each pair of different nodes once: low, high, weight."""
+    given = torch.ones(edge_index.shape[1]) if weight is None else weight
+    low, high, strength = undirected_edges(edge_index, given, nodes)
+    assert strength is not None
+    return low.long(), high.long(), strength
 
 
 def _within(y: Tensor, pairs: tuple[Tensor, ...], label: int | None = None) -> float | None:
@@ -81,7 +83,7 @@ def _within(y: Tensor, pairs: tuple[Tensor, ...], label: int | None = None) -> f
 
 
 def _new_pairs(
-    result: TransferResult, edges: dict[str, tuple[Tensor, ...]], names: list[str]
+    result: TransferResult, edges: dict[str, tuple[Tensor, Tensor, Tensor]], names: list[str]
 ) -> list[dict[str, Any]]:
     """The strongest learned pairs that the input does not join, as rows of a table."""
     if "learned graph" not in edges:
@@ -91,13 +93,14 @@ def _new_pairs(
     low, high, weight = edges["learned graph"]
     new = (~torch.isin(learned, given)).nonzero()[:, 0]
     new = new[weight[new].argsort(descending=True, stable=True)][:LISTED]
-    ids, label = own_ids(result.data, nodes), lambda n: names[c] if (c := int(y[n])) >= 0 else None
+    ids = own_ids(result.data, nodes)
+    known = [names[c] if c >= 0 else None for c in y.tolist()]
     return [
         {
             "node": ids[u],
-            "class": label(u),
+            "class": known[u],
             "other node": ids[v],
-            "its class": label(v),
+            "its class": known[v],
             "weight": float(weight[k]),
         }
         for k, u, v in zip(new.tolist(), low[new].tolist(), high[new].tolist(), strict=True)

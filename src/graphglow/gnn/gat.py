@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.utils import softmax
 
-from graphglow.gnn.backbones.backbone import Backbone, LastLayer, Shape, glorots, vectors
+from graphglow.gnn.backbone import Backbone, LastLayer, Shape, glorots, vectors
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation, drop, drop_features
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
@@ -47,8 +47,8 @@ class GAT(Backbone):
 
     def __init__(self, shape: Shape, generator: torch.Generator) -> None:
         super().__init__(shape, generator)
-        heads = gcd(self.shape.attention_heads, shape.hidden)
-        self.heads = [heads] * (shape.num_layers - 1) + [1]
+        heads = gcd(self.shape.config.attention_heads, shape.hidden)
+        self.heads = [heads] * (shape.config.num_layers - 1) + [1]
         self.weights = glorots(shape.layers, generator)
         self.biases = vectors(shape.layers)
         widths = list(zip(self.heads, shape.layers, strict=True))
@@ -61,7 +61,7 @@ class GAT(Backbone):
         v = drop_features(graph.x, dropout) @ self.weights[0]  # [N, D]
         target, source = graph.entries
         spread = self.attend(0, v, Edges(target, source, graph.looped), dropout)
-        z0 = spread if self.shape.encoder == "gcn" else v
+        z0 = spread if self.shape.config.encoder == "gcn" else v
         return Encoded(z0, (v, spread, target, source), (graph.looped,))
 
     def forward(
@@ -70,7 +70,7 @@ class GAT(Backbone):
         v, spread, target, source = encoded.cached
         edges = Edges(target, source, *encoded.operators)
         hidden = before_elu = mix(v, input_part=spread) + self.biases[0]
-        for layer in range(1, self.shape.num_layers):
+        for layer in range(1, self.shape.config.num_layers):
             before_elu = hidden
             v = drop(F.elu(hidden), dropout) @ self.weights[layer]
             spread = self.attend(layer, v, edges, dropout)
@@ -80,13 +80,15 @@ class GAT(Backbone):
     def last_layer(self, encoded: Encoded, mix: MixedPropagation) -> LastLayer:
         """The attention counts as given: it too depends on what the nodes say."""
         hidden, _ = self(encoded, mix, None)
-        said = F.elu(hidden) @ self.weights[-1]
+        messages = F.elu(hidden) @ self.weights[-1]
         *_, target, source = encoded.cached
         (pattern,) = encoded.operators
         edges = Edges(target, source, pattern)
-        attention = self.attention(self.shape.num_layers - 1, said, edges)[:, 0]  # one head: [E]
+        attention = self.attention(self.shape.config.num_layers - 1, messages, edges)[
+            :, 0
+        ]  # one head: [E]
         return LastLayer(
-            pattern.with_values(attention), said, torch.zeros_like(said), self.biases[-1]
+            pattern.with_values(attention), messages, torch.zeros_like(messages), self.biases[-1]
         )
 
     def attend(self, layer: int, v: Tensor, edges: Edges, dropout: Dropout | None) -> Tensor:

@@ -12,51 +12,40 @@ from torch import Tensor, nn
 from graphglow.gnn.propagation import Dropout, Encoded, MixedPropagation
 from graphglow.graph import Graph
 from graphglow.linalg.sparse import SparseMatrix
-from graphglow.settings import Encoder
+from graphglow.settings import Model
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """What a backbone is built from."""
 
+    config: Model
+    """Depth, encoder, and what some kinds have besides."""
     num_features: int
-    """Width of the input features."""
     num_classes: int
-    """C."""
     num_nodes: int
-    """N, for a backbone with a weight per node."""
     hidden: int
     """d: width of the embeddings, equal to the structure learner's embedding size."""
-    num_layers: int = 2
-    """L."""
-    encoder: Encoder = "gcn"
-    """How Z^0 is made."""
-    attention_heads: int = 8
-    """Of gat: wanted; the largest common divisor with the width is used."""
-    teleport: float = 0.1
-    """alpha of appnp, gpr (at the start) and gcnii."""
-    steps: int = 10
-    """K of appnp and gpr."""
 
     @property
     def layers(self) -> list[tuple[int, int]]:
         """Widths before and behind each layer: features, hidden, .., hidden, classes."""
-        inner = [self.hidden] * (self.num_layers - 1)
+        inner = [self.hidden] * (self.config.num_layers - 1)
         return list(pairwise([self.num_features, *inner, self.num_classes]))
 
 
 class LastLayer(NamedTuple):
     """A last propagation with nothing nonlinear behind it: the logits of u are a sum over nodes.
 
-    With M = lambda A + (1 - lambda) L: ``logits_u = sum_v M_uv said_v + own_u + bias``, where
+    With M = lambda A + (1 - lambda) L: ``logits_u = sum_v M_uv messages_v + own_u + bias``, where
     ``adj`` is A as the backbone has it in its last layer.
 
     Shapes:
-        adj [N, N]; said [N, C]; own [N, C]; bias [C]
+        adj [N, N]; messages [N, C]; own [N, C]; bias [C]
     """
 
     adj: SparseMatrix
-    said: Tensor
+    messages: Tensor
     own: Tensor
     bias: Tensor
 
@@ -69,7 +58,7 @@ class Backbone(nn.Module, ABC):
     Randomness comes only from the ``dropout`` that is passed in; None means evaluation.
 
     Args:
-        shape: Widths, depth, encoder, and what some kinds have besides.
+        shape: Its settings and sizes.
         generator: Draws the initial weights.
     """
 
