@@ -13,6 +13,7 @@ from tyro.conf import Fixed, OmitArgPrefixes, Suppress, arg
 
 from graphglow.errors import InputError
 from graphglow.settings import LARGEST_SEED
+from graphglow.settings import Device as AnyDevice
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -53,6 +54,7 @@ Json = Annotated[
     bool, arg(help="Print one JSON object as the last line, not tables.", help_behavior_hint="")
 ]
 Overwrite = Annotated[bool, arg(help="Replace outputs that exist.", help_behavior_hint="")]
+Device = Annotated[AnyDevice, arg(help="Where to compute: auto takes the GPU if there is one.")]
 Switch = Annotated[bool, arg(help_behavior_hint="")]
 
 
