@@ -80,11 +80,10 @@ def carry_check(data: Data) -> None:
 
 def is_checked(data: object) -> bool:
     """Whether this graph has passed :func:`check_graph` and has not changed since."""
-    kept = data.__dict__.get("_checked") if isinstance(data, Data) else None
-    return bool(kept) and all(
-        data.get(name) is part and _version(part) == version
-        for name, (part, version) in kept.items()
-    )
+    if not isinstance(data, Data) or "_checked" not in data.__dict__:
+        return False
+    kept = data.__dict__["_checked"].items()
+    return all(data.get(n) is part and _version(part) == version for n, (part, version) in kept)
 
 
 def _version(part: object) -> int:
@@ -134,7 +133,8 @@ def _check_names(name: str, given: object, count: int | None) -> None:
     """What nodes and classes are called: text or numbers, each another, and so many."""
     listed = given.tolist() if hasattr(given, "tolist") else given
     rule = f"{name} must be a list of text or numbers"
-    _need(isinstance(listed, list | tuple), f"{rule}; got {given!r:.60}")
+    if not isinstance(listed, list | tuple):
+        raise InputError(f"{rule}; got {given!r:.60}")
     plain = [one.item() if hasattr(one, "item") else one for one in listed]
     bad = [one for one in plain if not isinstance(one, str | int | float) or one != one]
     _need(not bad, f"{rule}; got {bad[:1]!r:.60}")
