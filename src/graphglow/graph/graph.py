@@ -103,7 +103,8 @@ class Graph:
     @cached_property
     def seen(self) -> Tensor:
         """The classes that have a training node, in order: [C]."""
-        return torch.unique(self.y[self.train])
+        seen: Tensor = torch.unique(self.y[self.train])
+        return seen
 
     @cached_property
     def classes(self) -> Tensor:
